@@ -1,0 +1,149 @@
+"""Capture: a PyTorch model and a part of the plan -> a graph. The only module that touches torch.export, torch.onnx."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from onnxfn.axes import terms, value
+from onnxfn.errors import CaptureFailed, OnnxfnError, UnknownName
+from onnxfn.generators import Array, dummies
+from onnxfn.paths import at, nested
+from onnxfn.quiet import quiet
+from onnxfn.records import ExportSpec, Part
+from onnxfn.stillness import replaced, still
+
+LOCK = threading.RLock()
+"""torch.export keeps state of its own while it traces: one trace at a time in a process."""
+
+
+def capture(model: Any, part: Part) -> Any:
+    """The graph of a model as an `onnx_ir.Model`, in opset 18, its inputs and outputs in the order of the plan.
+
+    The weights of the graph are the model's own tensors, not copies. The model, its configuration and the process are
+    left as they were found, also on failure. Raises CaptureFailed, which says where in the model's source it stopped.
+    """
+    import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
+
+    with LOCK, quiet(), still(model), replaced(part.spec.patches):
+        return _translated(_program(model, part))
+
+
+def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, ...]:
+    """What PyTorch answers to these inputs: one array an output of the plan."""
+    import torch
+
+    with LOCK, quiet(), still(model), torch.no_grad():
+        answers = flat_forward(model, part.spec)(tuple(torch.from_numpy(array) for array in arrays.values()))
+    return tuple(answer.detach().float().numpy() if answer.is_floating_point() else answer.numpy() for answer in answers)
+
+
+def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """`forward` on flat tensors: the planned inputs go to their places, the planned outputs come from theirs."""
+    constants = {one.name: one.value for one in spec.constants if _takes(model, one.name)}
+
+    def forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
+        arguments = nested((one.place, tensor) for one, tensor in zip(spec.inputs, tensors, strict=True))
+        result = model(**constants, **arguments)
+        try:
+            return tuple(at(one.place, result) for one in spec.outputs)
+        except UnknownName as problem:
+            raise CaptureFailed(f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {problem}") from None
+
+    return forward
+
+
+def _program(model: Any, part: Part) -> Any:
+    import torch
+
+    spec = part.spec
+    sample = tuple(torch.from_numpy(array) for array in dummies(spec, {}).values())
+    moving = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in part.inputs.values())
+    forward = flat_forward(model, spec)
+
+    def tied(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+        for holds in _ties(part, tensors):
+            torch._check(holds)
+        return forward(tensors)
+
+    module = torch.nn.Module()
+    module.model = model
+    module.forward = tied
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, (sample,), dynamic_shapes=(moving,), strict=False)
+    except OnnxfnError:
+        raise
+    except Exception as problem:
+        raise CaptureFailed(_told(model, part, problem)) from problem
+
+
+def _ties(part: Part, tensors: Sequence[Any]) -> list[Any]:
+    """What the symbols say: axes of one name are equal, an axis that is a sum is that sum."""
+    sizes: dict[str, Any] = {}
+    sums: list[tuple[Any, str]] = []
+    ties: list[Any] = []
+    for axes, tensor in zip(part.inputs.values(), tensors, strict=True):
+        for index, symbol in axes.items():
+            if terms(symbol) != (symbol,):
+                sums.append((tensor.shape[index], symbol))
+            elif symbol in sizes:
+                ties.append(tensor.shape[index] == sizes[symbol])
+            else:
+                sizes[symbol] = tensor.shape[index]
+    return ties + [size == value(symbol, sizes) for size, symbol in sums]
+
+
+def _translated(program: Any) -> Any:
+    from torch.onnx._internal.exporter import _core
+
+    registry = _registry()
+    try:
+        prepared = _core._prepare_exported_program_for_export(program, registry=registry)
+        return _core._exported_program_to_onnx_program(prepared, registry=registry).model
+    except Exception as problem:
+        raise CaptureFailed(f"no translation to ONNX: {_first_line(problem)}") from problem
+
+
+@cache
+def _registry() -> Any:
+    """The table torch operator -> ONNX, made once: it is the same for every export, and takes a quarter second."""
+    from torch.onnx._internal.exporter import _registration
+
+    from onnxfn.translations import translations
+
+    registry = _registration.ONNXRegistry.from_torchlib()
+    for operator, function in translations().items():
+        registry.register_op(operator, function)
+    return registry
+
+
+def _takes(model: Any, name: str) -> bool:
+    parameters = inspect.signature(model.forward).parameters
+    return name in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+def _told(model: Any, part: Part, problem: Exception) -> str:
+    return (
+        f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, at {_place(problem)}: "
+        f"{type(problem).__name__}: {_first_line(problem)}"
+    )
+
+
+def _place(problem: BaseException) -> str:
+    """The last line of the model's own source before torch's."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    inside = [frame for frame in frames if "/torch/" not in frame.filename and "/onnxfn/" not in frame.filename]
+    frame = (inside or list(frames))[-1]
+    return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} ({frame.line})"
+
+
+def _first_line(problem: BaseException) -> str:
+    cause: BaseException = problem
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)

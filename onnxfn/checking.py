@@ -1,0 +1,139 @@
+"""Check: ONNX Runtime against PyTorch, on inputs that were not traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from onnxfn.algebra import compose
+from onnxfn.axes import names
+from onnxfn.capture import reference
+from onnxfn.errors import CheckFailed
+from onnxfn.generators import Array, dummies
+from onnxfn.records import Difference, ExportSpec, Overlay, Part, Report, Size
+
+ENORMOUS = 1e30
+"""Beyond this a number stands for minus infinity, as masked scores do, and says nothing of the scale of a tensor."""
+
+# A graph in half precision is measured against full precision: what its own rounding may cost.
+ROUNDING: Mapping[str, float] = {"float32": 1.0, "float16": 2e2, "bfloat16": 2e3}
+
+
+@frozen
+class Trial:
+    """One output in one case: the shape, the figures, and whether the case was passed."""
+
+    output: str
+    case: str
+    shape: tuple[int, ...]
+    max_abs: float
+    max_rel: float
+    tolerance: float
+    passed: bool
+
+
+def check(model: Any, part: Part, file: Path, *, tell: Callable[[str], None] = lambda _: None) -> Report:
+    """How far an ONNX file is from PyTorch in every case of the part; the caller judges by `report.passed`."""
+    session = _session(file)
+    trials: list[Trial] = []
+    told: list[str] = []
+    for overlay in cases(part.spec):
+        arrays = dummies(compose(part.spec, overlay.spec), {})
+        label = _label(part.spec, overlay, arrays)
+        tell(label)
+        expected = reference(model, part, arrays)
+        answers = session.run([one.name for one in part.spec.outputs], arrays)
+        told.append(label)
+        trials.extend(
+            trial(part.spec, one.name, label, answer, truth)
+            for one, answer, truth in zip(part.spec.outputs, answers, expected, strict=True)
+        )
+    return Report(
+        tuple(_difference(part, one.name, [made for made in trials if made.output == one.name]) for one in part.spec.outputs),
+        tuple(told),
+    )
+
+
+def cases(spec: ExportSpec) -> tuple[Overlay, ...]:
+    """The cases that a planned spec is checked in: its own, or one of batch 1 and one of batch 3, all else longer."""
+    if spec.cases:
+        return spec.cases
+    used = dict.fromkeys(name for one in spec.inputs for name in names(one.axes))
+    traced = {one.name: one.value for one in spec.sizes if one.name in used}
+    single = {name: 1 if name == "batch_size" else size + 3 for name, size in traced.items()}
+    several = {name: 3 if name == "batch_size" else size + 5 for name, size in traced.items()}
+    return tuple(
+        Overlay(name, ExportSpec(sizes=tuple(Size(*size) for size in sizes.items())))
+        for name, sizes in (("one", single), ("several", several))
+    )
+
+
+def trial(spec: ExportSpec, output: str, case: str, answer: Array, truth: Array) -> Trial:
+    """One answer of ONNX Runtime against PyTorch's.
+
+    An element agrees when it is at most `atol * max(1, r) + rtol * |truth|` away, where r is the root mean square of
+    the truth: rounding grows with the scale of a tensor, and an element near 0 is as uncertain as its neighbours.
+    Numbers that are not finite must be the same. Another shape, or another type of number, never agrees.
+    """
+    if answer.shape != truth.shape or answer.dtype.kind != truth.dtype.kind:
+        return Trial(output, f"{case}: {answer.dtype}{answer.shape} for {truth.dtype}{truth.shape}", answer.shape, np.inf, np.inf, 0.0, False)
+    if truth.dtype.kind != "f":
+        apart = float(np.abs(answer.astype(np.float64) - truth.astype(np.float64)).max(initial=0.0))
+        return Trial(output, case, answer.shape, apart, apart, 0.0, apart == 0)
+    got, wanted = answer.astype(np.float64), truth.astype(np.float64)
+    ordinary = np.isfinite(wanted) & (np.abs(wanted) < ENORMOUS)
+    scale = max(1.0, float(np.sqrt(np.mean(wanted[ordinary] ** 2)))) if ordinary.any() else 1.0
+    slack = ROUNDING[spec.float_dtype or "float32"]
+    atol, rtol = (spec.atol or 0.0) * slack * scale, (spec.rtol or 0.0) * slack
+    with np.errstate(invalid="ignore"):
+        apart_each = np.where(got == wanted, 0.0, np.abs(got - wanted))
+        agree = np.where(np.isfinite(wanted), apart_each <= atol + rtol * np.abs(wanted), (got == wanted) | (np.isnan(got) & np.isnan(wanted)))
+    worst = float(np.nanmax(np.where(ordinary, apart_each, 0.0), initial=0.0)) if np.isfinite(got[ordinary]).all() else np.inf
+    return Trial(output, case, answer.shape, worst, worst / scale, atol, bool(agree.all()))
+
+
+def failed(report: Report) -> CheckFailed:
+    """The error for a report that did not pass: it names each output, where it was worst, and by how much."""
+    lines = [
+        f"{one.part}: {one.output!r} is {one.max_abs:.2e} away from PyTorch at {one.worst} (tolerance {one.tolerance:.1e})"
+        for one in report.differences
+        if not one.passed
+    ]
+    problem = CheckFailed("; ".join(lines) or "nothing was checked")
+    problem.report = report
+    return problem
+
+
+def _session(file: Path) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+
+def _label(spec: ExportSpec, overlay: Overlay, arrays: Mapping[str, Array]) -> str:
+    sizes: dict[str, int] = {}
+    for one in spec.inputs:
+        for index, made in enumerate(one.axes.axes):
+            if made.kind == "dynamic":
+                sizes.setdefault(made.symbol, arrays[one.name].shape[index])
+    return f"{overlay.name} ({', '.join(f'{name}={size}' for name, size in sizes.items())})"
+
+
+def _difference(part: Part, output: str, trials: list[Trial]) -> Difference:
+    worst = max(trials, key=lambda made: (not made.passed, made.max_abs))
+    return Difference(
+        part=part.name,
+        output=output,
+        shapes=tuple(made.shape for made in trials),
+        max_abs=max(made.max_abs for made in trials),
+        max_rel=max(made.max_rel for made in trials),
+        tolerance=worst.tolerance,
+        worst=worst.case,
+        passed=all(made.passed for made in trials),
+    )

@@ -1,0 +1,157 @@
+"""The one pipeline: plan -> capture -> passes -> write -> check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.capture import capture
+from onnxfn.checking import check as checked
+from onnxfn.checking import failed
+from onnxfn.errors import InvalidSpec, NoModel, OutputExists
+from onnxfn.graphs.naming import named, stamped, stripped
+from onnxfn.graphs.simplify import converted, shared, simplified
+from onnxfn.layouts import configured
+from onnxfn.lookup import fitting
+from onnxfn.planning import plan
+from onnxfn.records import Event, Exported, ExportSpec, Part, Plan, Report
+from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop, write
+
+Tell = Callable[[Event], None]
+
+
+def silent(_: Event) -> None:
+    """Hear of no event."""
+
+
+def export(
+    spec: ExportSpec,
+    model: Any,
+    path: str | Path,
+    *,
+    check: bool = True,
+    force: bool = False,
+    sidecar: str = SIDECAR,
+    threshold: int = LARGEST_MESSAGE,
+    tell: Tell = silent,
+) -> Exported:
+    """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
+
+    `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`. Weights of more than
+    `threshold` bytes go to a file of their own, named with `sidecar`. `tell` hears of every step.
+
+    The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
+    the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when
+    ONNX Runtime answers otherwise than PyTorch. The model and its configuration are left as they were found.
+    """
+    fitted = fitting(spec, model)
+    target = _target(Path(path), force=force)
+    with _timed(tell) as (timed, seconds):
+        with timed("plan", ""):
+            made = _in_file(plan(fitted, _config(model)), target)
+        with workshop(_folder(target)) as bench:
+            graphs = [(part, _graph(model, part, timed)) for part in made.parts]
+            files: list[Path] = []
+            for part, graph in graphs:
+                with timed("write", part.name):
+                    files.extend(write(graph, bench / f"{part.name}.onnx", threshold=threshold, sidecar=sidecar))
+            report = _proven(model, made, bench, timed) if check else None
+            if target.suffix != ".onnx":
+                files.extend(configured(model, bench))
+            places = moved(tuple(files), _folder(target))
+    first = made.parts[0].spec
+    return Exported(str(target), tuple(map(str, places)), made, first.opset or 0, tuple(seconds.items()), report)
+
+
+def validate(spec: ExportSpec, model: Any, exported: Exported | str | Path, *, tell: Tell = silent) -> Report:
+    """How far ONNX files are from a PyTorch model, on inputs that were not traced; judges nothing, `passed` does.
+
+    `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan. NoModel when a file
+    is not there.
+    """
+    if isinstance(exported, Exported):
+        place, made = Path(exported.path), exported.plan
+    else:
+        place = Path(exported)
+        made = _in_file(plan(fitting(spec, model), _config(model)), place)
+    with _timed(tell) as (timed, _):
+        return _checked(model, made, _folder(place), timed)
+
+
+def _graph(model: Any, part: Part, timed: Any) -> Any:
+    with timed("capture", part.name):
+        graph = capture(model, part)
+    with timed("passes", part.name):
+        graph = converted(simplified(shared(graph)), part.spec.opset or 0)
+        return stamped(stripped(named(graph, part)), {"task": part.spec.task or "", "model": type(model).__name__})
+
+
+def _proven(model: Any, made: Plan, folder: Path, timed: Any) -> Report:
+    report = _checked(model, made, folder, timed)
+    if not report.passed:
+        raise failed(report)
+    return report
+
+
+def _checked(model: Any, made: Plan, folder: Path, timed: Any) -> Report:
+    reports = []
+    for part in made.parts:
+        file = folder / f"{part.name}.onnx"
+        if not file.is_file():
+            raise NoModel(f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}")
+        with timed("check", part.name):
+            reports.append(checked(model, part, file))
+    return Report(
+        tuple(one for report in reports for one in report.differences),
+        tuple(dict.fromkeys(case for report in reports for case in report.cases)),
+    )
+
+
+@contextmanager
+def _timed(tell: Tell) -> Iterator[tuple[Any, dict[str, float]]]:
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(stage: str, part: str) -> Iterator[None]:
+        tell(Event(stage, part))
+        start = perf_counter()
+        yield
+        spent = perf_counter() - start
+        seconds[stage] = seconds.get(stage, 0.0) + spent
+        tell(Event(stage, part, spent))
+
+    yield timed, seconds
+
+
+def _target(path: Path, *, force: bool) -> Path:
+    if path.suffix == ".onnx":
+        taken = path.exists()
+    else:
+        if path.exists() and not path.is_dir():
+            raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
+        taken = path.is_dir() and any(path.iterdir())
+    if taken and not force:
+        raise OutputExists(f"{path} exists{'' if path.is_file() else ' and is not empty'}; choose another place, or force")
+    return path
+
+
+def _folder(target: Path) -> Path:
+    return target.parent if target.suffix == ".onnx" else target
+
+
+def _in_file(made: Plan, target: Path) -> Plan:
+    """The plan for a file of this name: the one part is named after it."""
+    if target.suffix != ".onnx":
+        return made
+    if len(made.parts) != 1:
+        raise InvalidSpec(f"{', '.join(made.files)} are {len(made.parts)} files; name a folder, not {target.name}")
+    return Plan((evolve(made.parts[0], name=target.stem),))
+
+
+def _config(model: Any) -> Any:
+    return getattr(model, "config", {})

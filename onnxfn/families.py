@@ -1,0 +1,67 @@
+"""Families: what architectures of one kind share. An architecture says only how it differs."""
+
+from __future__ import annotations
+
+from onnxfn.algebra import compose
+from onnxfn.edits import always, takes
+from onnxfn.generators import generates, sized
+from onnxfn.normalizers import constant, either, from_config, reads
+from onnxfn.records import Edit, ExportSpec, Overlay
+from onnxfn.tasks import TOKENS, tasked
+
+DEFAULTS = ExportSpec(opset=18, atol=1e-5, rtol=1e-4, int_dtype="int64")
+"""What holds when nobody says otherwise; every plan starts from it."""
+
+per_choice = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
+"""Every text input gets one row a choice: `[batch_size, num_choices, sequence_length]`."""
+
+
+def case(name: str, *specs: ExportSpec) -> ExportSpec:
+    """A spec that has one more case of the check: other sizes, other dummies."""
+    return ExportSpec(cases=(Overlay(name, compose(*specs)),))
+
+
+def padded(side: str) -> ExportSpec:
+    """A spec whose masks are padded at this side: `right`, `left` or `none`."""
+    return generates("padding_mask", "mask", padding=side)
+
+
+# Traced at batch 2 and length 16, so neither is tried again.
+text_cases = compose(
+    case("one", sized(batch_size=1, sequence_length=7), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
+    case("left-padded", sized(batch_size=3, sequence_length=24), padded("left")),
+)
+
+text_dummies = compose(
+    sized(batch_size=2, sequence_length=16),
+    generates("token_ids", "integers", high=from_config("vocab_size")),
+    generates("segment_ids", "integers", high=from_config("type_vocab_size")),
+    padded("right"),
+)
+
+text_reads = reads(
+    vocab_size="vocab_size",
+    type_vocab_size=either("type_vocab_size", constant(2)),
+    hidden_size="hidden_size",
+    num_layers="num_hidden_layers",
+    num_attention_heads="num_attention_heads",
+)
+
+text_tasks = compose(
+    tasked("feature-extraction"),
+    tasked("fill-mask"),
+    tasked("multiple-choice", per_choice, spec=sized(num_choices=4)),
+    tasked("question-answering"),
+    tasked("text-classification"),
+    tasked("token-classification"),
+)
+
+text_encoder = compose(text_tasks, text_dummies, text_reads, text_cases, always(return_dict=True))
+"""Models that read a whole text at once: BERT and those like it."""
+
+text_inputs = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
+"""Tokens and the mask that says which are padding."""
+
+bert_inputs = compose(text_inputs, takes("token_type_ids", TOKENS, "segment_ids"))
+"""Tokens, mask, and which segment each token belongs to."""

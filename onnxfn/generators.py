@@ -1,0 +1,138 @@
+"""Dummy tensors, on numpy: each depends on the seed, its name and its shape, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.random import Generator as Random
+from numpy.typing import NDArray
+
+from onnxfn.axes import names, shape
+from onnxfn.errors import InvalidSpec, UnknownName, unknown
+from onnxfn.records import ExportSpec, Generator, InputSpec, Size
+
+Array = NDArray[Any]
+Fill = Callable[..., Array]
+
+
+def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
+    """A spec that says how one kind of dummy is made: `generates("token_ids", "integers", high=from_config("vocab_size"))`."""
+    return ExportSpec(generators=(Generator(name, function, arguments),))
+
+
+def sized(**sizes: int) -> ExportSpec:
+    """A spec that says the sizes of dummies: `sized(batch_size=2)`."""
+    return ExportSpec(sizes=tuple(Size(name, value) for name, value in sizes.items()))
+
+
+def dummies(spec: ExportSpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
+    """One array an input of a planned spec; `sizes` override the spec's own, an unknown size is UnknownName."""
+    every = known_sizes(spec, sizes)
+    return {one.name: dummy(spec, one, every, seed=seed) for one in spec.inputs}
+
+
+def dummy(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int], *, seed: int = 0) -> Array:
+    """The array of one input; the same for the same seed, name and shape, whatever else the spec holds."""
+    generator = next((made for made in spec.generators if made.name == one.generator), None)
+    if generator is None:
+        known = [made.name for made in spec.generators]
+        raise unknown("generator", one.generator, known, of=f"input {one.name!r} of {spec.name or 'this spec'}")
+    random = np.random.default_rng([seed, crc32(one.name.encode())])
+    made = _fill(generator.function)(random, _shaped(spec, one, sizes), **dict(generator.arguments))
+    return made.astype(_dtype(spec, one))
+
+
+def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that the inputs of a spec are made of: the spec's own, then the given ones."""
+    used = tuple(dict.fromkeys(name for one in spec.inputs for name in names(one.axes)))
+    for name, size in sizes.items():
+        if name not in used:
+            raise unknown("size", name, used, of=spec.name or "this spec")
+        if size < 0:
+            raise InvalidSpec(f"size {name!r} is {size}; a size is 0 or more")
+    return {one.name: one.value for one in spec.sizes if one.name in used} | dict(sizes)
+
+
+def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:
+    """Whole numbers from `low` up to, not including, `high`."""
+    return random.integers(low, high, shape)
+
+
+def uniform(random: Random, shape: tuple[int, ...], *, low: float = -1.0, high: float = 1.0) -> Array:
+    """Real numbers between `low` and `high`."""
+    return random.uniform(low, high, shape)
+
+
+def normal(random: Random, shape: tuple[int, ...], *, deviation: float = 1.0) -> Array:
+    """Real numbers around 0."""
+    return random.normal(0.0, deviation, shape)
+
+
+def filled(_: Random, shape: tuple[int, ...], *, value: float = 0) -> Array:
+    """One value everywhere."""
+    return np.full(shape, value)
+
+
+def positions(_: Random, shape: tuple[int, ...]) -> Array:
+    """0, 1, 2, ... along the last axis."""
+    return np.broadcast_to(np.arange(shape[-1]), shape).copy()
+
+
+def mask(random: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
+    """1 for a token and 0 for padding, which stands at the `right`, the `left`, or nowhere (`none`).
+
+    The last axis is the sequence. Row 0 is the longest, so has no padding; each other row keeps at least one token.
+
+    >>> mask(np.random.default_rng(0), (2, 4), padding="left")[1].tolist() in ([0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1])
+    True
+    """
+    length = shape[-1]
+    if padding == "none" or length < 2:  # noqa: PLR2004 - a sequence of one token has no room for padding
+        return np.ones(shape, dtype=np.int64)
+    if padding not in ("left", "right"):
+        raise unknown("padding", padding, ("right", "left", "none"))
+    kept = random.integers(1, length, shape[:-1])
+    if kept.size > 1:
+        kept.flat[0] = length
+    steps = np.arange(length)
+    tokens = steps < kept[..., None] if padding == "right" else steps >= length - kept[..., None]
+    return tokens.astype(np.int64)
+
+
+def first(_: Random, shape: tuple[int, ...]) -> Array:
+    """1 at the start of the last axis and 0 elsewhere."""
+    made = np.zeros(shape, dtype=np.int64)
+    made[..., :1] = 1
+    return made
+
+
+FILLS: Mapping[str, Fill] = MappingProxyType(
+    {made.__name__: made for made in (integers, uniform, normal, filled, positions, mask, first)}
+)
+
+
+def _fill(function: str) -> Fill:
+    if ":" in function:
+        module, _, name = function.partition(":")
+        found: Fill = getattr(import_module(module), name)
+        return found
+    if function not in FILLS:
+        raise unknown("dummy function", function, FILLS)
+    return FILLS[function]
+
+
+def _shaped(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    try:
+        return shape(one.axes, sizes)
+    except UnknownName as problem:
+        raise UnknownName(f"input {one.name!r} of {spec.name or 'this spec'}: {problem}") from None
+
+
+def _dtype(spec: ExportSpec, one: InputSpec) -> np.dtype[Any]:
+    chosen = {"int": spec.int_dtype or "int64", "float": spec.float_dtype or "float32", "bool": "bool"}[one.kind]
+    return np.dtype("float32" if chosen == "bfloat16" else chosen)

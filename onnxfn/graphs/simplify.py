@@ -1,0 +1,50 @@
+"""Passes that make a graph smaller without changing what it computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def simplified(model: Any) -> Any:
+    """Before: a translated graph. After: the same function with constants folded and equal subexpressions shared.
+
+    A `Resize` of constants is left as it is: onnxscript folds it with onnx's reference evaluator, which takes minutes.
+    """
+    from onnx_ir.passes import common
+    from onnxscript.optimizer import optimize_ir
+
+    optimize_ir(model, should_fold=lambda node: False if node.op_type == "Resize" else None)
+    common.CommonSubexpressionEliminationPass()(model)
+    common.RemoveUnusedNodesPass()(model)
+    return model
+
+
+def shared(model: Any) -> Any:
+    """Before: initializers may stand for one tensor several times (tied weights). After: each tensor is there once.
+
+    Two initializers are one when they look at the same memory in the same way; their values are not compared.
+    """
+    first: dict[Any, Any] = {}
+    for name, value in list(model.graph.initializers.items()):
+        key = _memory(value.const_value)
+        kept = first.setdefault(key, value) if key is not None else value
+        if kept is not value:
+            value.replace_all_uses_with(kept)
+            del model.graph.initializers[name]
+    return model
+
+
+def converted(model: Any, opset: int) -> Any:
+    """Before: a graph in the opset of the translation. After: the same function in the asked opset."""
+    from onnxscript.version_converter import convert_version
+
+    if model.opset_imports.get("") != opset:
+        convert_version(model, opset, fallback=True)
+    return model
+
+
+def _memory(tensor: Any) -> Any:
+    raw = getattr(tensor, "raw", None)
+    if not hasattr(raw, "untyped_storage"):
+        return None
+    return (raw.data_ptr(), tuple(raw.shape), tuple(raw.stride()), raw.dtype) if raw.numel() else None

@@ -1,0 +1,106 @@
+"""Which spec for this model and task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.errors import InvalidSpec, UnknownName, listed, unknown
+from onnxfn.normalizers import snapshot
+from onnxfn.records import ExportSpec
+from onnxfn.tasks import canonical, for_task, task_names
+
+# How transformers ends the name of a class, and the task of what it so ends; the first that fits.
+HEADS: Mapping[str, str] = MappingProxyType(
+    {
+        "ForMaskedLM": "fill-mask",
+        "WithLMHeadModel": "fill-mask",  # XLM and Flaubert
+        "ForSequenceClassification": "text-classification",
+        "ForTokenClassification": "token-classification",
+        "ForQuestionAnswering": "question-answering",
+        "ForQuestionAnsweringSimple": "question-answering",
+        "ForMultipleChoice": "multiple-choice",
+        "Model": "feature-extraction",
+    }
+)
+
+
+def spec_for(
+    it: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES
+) -> ExportSpec:
+    """The spec of a model type, a configuration or a model; for a task when one is given, or when a model has one.
+
+    Raises UnknownName for a model type that has no row, and for a task that the row does not know.
+
+    >>> spec_for("bert", task="fill-mask").task
+    'fill-mask'
+    """
+    model_type = it if isinstance(it, str) else _model_type(it)
+    if model_type not in architectures:
+        raise unknown("model type", model_type, architectures)
+    spec = architectures[model_type]
+    chosen = task or (None if isinstance(it, str) else _known_task(spec, it))
+    return spec if chosen is None else for_task(spec, chosen)
+
+
+def tasks_for(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
+    """The tasks of a model type, a configuration or a model.
+
+    >>> tasks_for("splinter")
+    ('feature-extraction', 'question-answering')
+    """
+    model_type = it if isinstance(it, str) else _model_type(it)
+    if model_type not in architectures:
+        raise unknown("model type", model_type, architectures)
+    return task_names(architectures[model_type])
+
+
+def task_of(it: Any) -> str | None:
+    """The task that the name of a class tells: of a model, of a name, of what a configuration calls its architectures.
+
+    >>> task_of("BertForMaskedLM"), task_of("BertForPreTraining")
+    ('fill-mask', None)
+    """
+    told = it if isinstance(it, str) else _class_name(it)
+    return next((task for ending, task in HEADS.items() if told and told.endswith(ending)), None)
+
+
+def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
+    """The spec for the model's own task, when it has none yet; InvalidSpec when the model is of another task.
+
+    A model whose class tells no task is taken at its word.
+    """
+    own = task_of(model)
+    if spec.task is None and spec.tasks and not spec.outputs:
+        if own is None:
+            raise InvalidSpec(
+                f"{type(model).__name__} does not tell its task; say it: for_task(spec, task), "
+                f"task one of {listed(task_names(spec))}"
+            )
+        return for_task(spec, own)
+    if own is not None and spec.task is not None and canonical(spec.task) != own and own in HEADS.values():
+        raise InvalidSpec(
+            f"{type(model).__name__} is a model for {own}, not for {spec.task}; "
+            f"load it with {spec.loader or 'a class for ' + spec.task}, or ask for {own}"
+        )
+    return spec
+
+
+def _known_task(spec: ExportSpec, it: Any) -> str | None:
+    own = task_of(it)
+    return own if own in task_names(spec) else None
+
+
+def _class_name(it: Any) -> str | None:
+    if hasattr(it, "forward"):
+        return type(it).__name__
+    return next(iter(snapshot(it).get("architectures") or ()), None)
+
+
+def _model_type(it: Any) -> str:
+    model_type = snapshot(it).get("model_type")
+    if not model_type:
+        raise UnknownName(f"{type(it).__name__} has no model_type; compose a spec of your own, or pass a model type")
+    return str(model_type)

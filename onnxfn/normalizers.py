@@ -1,0 +1,188 @@
+"""Where a configuration keeps things: dotted paths and named getters over a plain snapshot of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.errors import InvalidSpec, MissingValue, closest, listed, unknown
+from onnxfn.records import ExportSpec, Getter, Normalizer, Read, Source
+
+Snapshot = Mapping[str, Any]
+
+
+def reads(**sources: Source) -> ExportSpec:
+    """A spec that says where a configuration keeps some names: `reads(num_layers="n_layer")`."""
+    return ExportSpec(normalizer=Normalizer(tuple(Read(name, source) for name, source in sources.items())))
+
+
+def from_config(source: Source) -> Getter:
+    """What the configuration holds there, where a plain text would be meant as it is."""
+    return Getter("from_config", (source,))
+
+
+def either(*sources: Source) -> Getter:
+    """The first of several places that holds something."""
+    return Getter("either", sources)
+
+
+def quotient(over: Source, under: Source) -> Getter:
+    """One number divided by another, whole."""
+    return Getter("quotient", (over, under))
+
+
+def product(*sources: Source) -> Getter:
+    """Several numbers multiplied."""
+    return Getter("product", sources)
+
+
+def total(*sources: Source) -> Getter:
+    """Several numbers added."""
+    return Getter("total", sources)
+
+
+def constant(value: float) -> Getter:
+    """A number that no configuration holds."""
+    return Getter("constant", (value,))
+
+
+def negated(source: Source) -> Getter:
+    """True when the configuration holds nothing there, or something false."""
+    return Getter("negated", (source,))
+
+
+def equals(source: Source, value: str | float) -> Getter:
+    """True when the configuration holds just this value there."""
+    return Getter("equals", (source, value))
+
+
+def look(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
+    """What a configuration holds under a name that specs use, a dotted path, or a getter.
+
+    Names inside a getter are looked up in the normalizer again, but a name inside its own entry means the
+    configuration's key. Raises MissingValue, which says the path, the part of it that failed and what is there.
+
+    >>> gpt = Normalizer((Read("num_attention_heads", "n_head"), Read("head_dim", quotient("n_embd", "num_attention_heads"))))
+    >>> look(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
+    16
+    """
+    return _looked({read.name: read.source for read in normalizer.reads}, config, source)
+
+
+def holds(normalizer: Normalizer, config: Snapshot, source: Source | None) -> bool:
+    """Whether a condition is met: no condition always is; a place that does not exist holds nothing."""
+    try:
+        return source is None or bool(look(normalizer, config, source))
+    except MissingValue:
+        return False
+
+
+def snapshot(config: Any) -> Snapshot:
+    """A configuration as a plain dict in which every attribute name answers, the mapped ones of transformers too.
+
+    Takes a mapping, an object with `to_dict`, or a model that has such a `config`.
+    """
+    if isinstance(config, Mapping):
+        return config
+    if hasattr(config, "to_dict"):
+        return _told(config)
+    if hasattr(getattr(config, "config", None), "to_dict"):
+        return _told(config.config)
+    raise InvalidSpec(f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}")
+
+
+def _told(config: Any) -> Snapshot:
+    told = dict(config.to_dict())
+    for name in told:
+        nested = getattr(config, name, None)
+        if hasattr(nested, "to_dict"):
+            told[name] = _told(nested)
+    kept = getattr(config, "attribute_map", {})
+    mapped = {name: told[key] for name, key in kept.items() if key in told}
+    model_type = getattr(config, "model_type", None)
+    return {**told, **mapped, **({"model_type": model_type} if model_type else {})}
+
+
+def _looked(reads: Mapping[str, Source], config: Snapshot, source: Source) -> Any:
+    if isinstance(source, Getter):
+        if source.function not in GETTERS:
+            raise unknown("getter", source.function, GETTERS)
+        return GETTERS[source.function](lambda inner: _looked(reads, config, inner), *source.arguments)
+    if source in reads:
+        rest = {name: place for name, place in reads.items() if name != source}
+        return _looked(rest, config, reads[source])
+    return _at(config, source)
+
+
+def _at(config: Snapshot, path: str) -> Any:
+    found: Any = config
+    for index, key in enumerate(path.split(".")):
+        there = found if isinstance(found, Mapping) else {}
+        if there.get(key) is None:
+            part = f" (part {index + 1} of {path!r})" if "." in path else ""
+            known = sorted(name for name, value in there.items() if value is not None)
+            raise MissingValue(f"the configuration has no {key!r}{part}; it has: {listed(known)}{closest(key, known)}")
+        found = there[key]
+    return found
+
+
+Look = Callable[[Any], Any]
+
+
+def _from_config(look: Look, source: Source) -> Any:
+    return look(source)
+
+
+def _either(look: Look, *sources: Source) -> Any:
+    problems = []
+    for source in sources:
+        try:
+            return look(source)
+        except MissingValue as problem:
+            problems.append(str(problem))
+    raise MissingValue("; and ".join(problems))
+
+
+def _quotient(look: Look, over: Source, under: Source) -> int:
+    return int(look(over)) // int(look(under))
+
+
+def _product(look: Look, *sources: Source) -> int:
+    result = 1
+    for source in sources:
+        result *= look(source)
+    return result
+
+
+def _total(look: Look, *sources: Source) -> int:
+    return sum(look(source) for source in sources)
+
+
+def _constant(_: Look, value: float) -> float:
+    return value
+
+
+def _negated(look: Look, source: Source) -> bool:
+    try:
+        return not look(source)
+    except MissingValue:
+        return True
+
+
+def _equals(look: Look, source: Source, value: str | float) -> bool:
+    return bool(look(source) == value)
+
+
+GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "from_config": _from_config,
+        "either": _either,
+        "quotient": _quotient,
+        "product": _product,
+        "total": _total,
+        "constant": _constant,
+        "negated": _negated,
+        "equals": _equals,
+    }
+)

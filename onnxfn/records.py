@@ -1,0 +1,381 @@
+"""Every record: frozen, plain data and names of functions, so they print, compare, hash, pickle and go to JSON.
+
+Each field of ExportSpec names the way it joins (see algebra.py); `None` and `()` mean "unsaid".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from onnxfn import show
+from onnxfn.axes import AxisMap, axis_map, symbols
+from onnxfn.errors import InvalidSpec
+from onnxfn.paths import Path
+
+Kind = Literal["int", "float", "bool"]
+Plain = str | int | float | bool | None
+Arguments = tuple[tuple[str, Any], ...]
+
+
+def arguments(given: Mapping[str, Any] | Arguments) -> Arguments:
+    """Keyword arguments as sorted pairs, which compare and hash."""
+    return tuple(sorted(dict(given).items()))
+
+
+def once(_: Any, attribute: Any, value: tuple[Any, ...]) -> None:
+    """A validator: no two records of one tuple share a name."""
+    names = [one.name for one in value]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidSpec(f"{attribute.name} say {twice!r} twice; say it once, or compose two specs: the right one wins")
+
+
+@frozen
+class Getter:
+    """A named way to read a configuration: `Getter("quotient", ("hidden_size", "num_attention_heads"))`."""
+
+    function: str
+    arguments: tuple[Any, ...] = field(default=(), converter=tuple)
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+Source = str | Getter
+
+
+@frozen
+class Read:
+    """One name that generators and axes use, and where a configuration keeps it."""
+
+    name: str
+    source: Source
+
+
+@frozen
+class Normalizer:
+    """From the names that specs use to where a configuration keeps them."""
+
+    reads: tuple[Read, ...] = field(default=(), converter=tuple, validator=once)
+
+
+@frozen
+class Generator:
+    """A named way to make a dummy tensor: a function of generators.py (or `package.module:function`), its arguments.
+
+    An argument that is a Getter is read from the configuration when the plan is made.
+    """
+
+    name: str
+    function: str
+    arguments: Arguments = field(default=(), converter=arguments)
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(f'{key}={value}' for key, value in self.arguments)})"
+
+
+@frozen
+class InputSpec:
+    """One tensor that goes in: its name in ONNX, its axes, what fills a dummy, where `forward` takes it."""
+
+    name: str
+    axes: AxisMap = field(converter=axis_map)
+    generator: str
+    kind: Kind = "int"
+    path: Path = field(default=(), converter=tuple)
+    when: Source | None = None
+
+    @property
+    def place(self) -> Path:
+        """Where `forward` takes it: `path`, or the argument of the same name."""
+        return self.path or (self.name,)
+
+
+@frozen
+class OutputSpec:
+    """One tensor that comes out: its name in ONNX, its axes, where the result of `forward` holds it."""
+
+    name: str
+    axes: AxisMap = field(converter=axis_map)
+    path: Path = field(default=(), converter=tuple)
+    when: Source | None = None
+
+    @property
+    def place(self) -> Path:
+        """Where the result holds it: `path`, or the field of the same name."""
+        return self.path or (self.name,)
+
+
+@frozen
+class Size:
+    """The size that an axis has in a dummy tensor when nobody says another."""
+
+    name: str
+    value: int
+
+
+@frozen
+class Constant:
+    """An argument that `forward` always gets as it is, and that the graph does not take."""
+
+    name: str
+    value: Plain
+
+
+@frozen
+class Patch:
+    """A function that is replaced while the model is traced, and why: both are `package.module:Class.method`."""
+
+    name: str
+    by: str
+    why: str
+
+
+@frozen
+class Edit:
+    """An edit of edits.py as data: the function's name, and its arguments after the spec."""
+
+    function: str
+    arguments: Arguments = field(default=(), converter=arguments)
+
+
+def said(join: str) -> Any:
+    """A field of ExportSpec that nobody has said anything about, and the name of the way it joins."""
+    if join == "later":
+        return field(default=None, metadata={"join": join})
+    if join == "normalizer":
+        return field(default=Normalizer(), metadata={"join": join})
+    return field(default=(), converter=tuple, validator=once, metadata={"join": join})
+
+
+@frozen(kw_only=True)
+class ExportSpec:
+    """What goes in, what comes out, which axes move; joined by `compose`, edited by pure functions."""
+
+    name: str | None = said("later")
+    task: str | None = said("later")
+    inputs: tuple[InputSpec, ...] = said("named")
+    outputs: tuple[OutputSpec, ...] = said("named")
+    generators: tuple[Generator, ...] = said("named")
+    normalizer: Normalizer = said("normalizer")
+    tasks: tuple[Overlay, ...] = said("overlays")
+    cases: tuple[Overlay, ...] = said("overlays")
+    sizes: tuple[Size, ...] = said("named")
+    constants: tuple[Constant, ...] = said("named")
+    patches: tuple[Patch, ...] = said("named")
+    loader: str | None = said("later")
+    opset: int | None = said("later")
+    atol: float | None = said("later")
+    rtol: float | None = said("later")
+    int_dtype: str | None = said("later")
+    float_dtype: str | None = said("later")
+
+    def __str__(self) -> str:
+        return show.text(_title(self), spec_sections(self))
+
+    def _repr_html_(self) -> str:
+        return show.html(_title(self), spec_sections(self))
+
+
+@frozen
+class Overlay:
+    """What a task, or a case of the check, adds to a spec: a spec laid over it, and then edits."""
+
+    name: str
+    spec: ExportSpec = field(factory=ExportSpec)
+    edits: tuple[Edit, ...] = field(default=(), converter=tuple)
+
+
+@frozen
+class Part:
+    """One ONNX file to be: `name` is the file's stem, `spec` holds numbers where it held names of the configuration."""
+
+    name: str
+    spec: ExportSpec
+
+    @property
+    def inputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of what goes in."""
+        return {one.name: symbols(one.axes) for one in self.spec.inputs}
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of what comes out."""
+        return {one.name: symbols(one.axes) for one in self.spec.outputs}
+
+    def __str__(self) -> str:
+        return show.text(f"{self.name}.onnx · {_title(self.spec)}", spec_sections(self.spec))
+
+    def _repr_html_(self) -> str:
+        return show.html(f"{self.name}.onnx · {_title(self.spec)}", spec_sections(self.spec))
+
+
+@frozen
+class Plan:
+    """Everything an export will do, decided before any weight is read."""
+
+    parts: tuple[Part, ...] = field(converter=tuple)
+
+    @property
+    def task(self) -> str | None:
+        """The task of the parts."""
+        return self.parts[0].spec.task if self.parts else None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The ONNX files, in the order in which they are written."""
+        return tuple(f"{part.name}.onnx" for part in self.parts)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts))
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.parts)
+
+
+@frozen
+class Event:
+    """A step of an export, told to the function that the caller gave: seconds are None when it begins."""
+
+    stage: str
+    part: str
+    seconds: float | None = None
+
+
+@frozen
+class Difference:
+    """How far one output is from PyTorch's, over every case tried; `worst` names the case, with its sizes."""
+
+    part: str
+    output: str
+    shapes: tuple[tuple[int, ...], ...]
+    max_abs: float
+    max_rel: float
+    tolerance: float
+    worst: str
+    passed: bool
+
+
+@frozen
+class Report:
+    """The verdict on an export: one difference an output."""
+
+    differences: tuple[Difference, ...] = field(converter=tuple)
+    cases: tuple[str, ...] = field(default=(), converter=tuple)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output agrees; a report on nothing has not passed."""
+        return bool(self.differences) and all(one.passed for one in self.differences)
+
+    def __str__(self) -> str:
+        return show.text(_verdict(self), report_sections(self))
+
+    def _repr_html_(self) -> str:
+        return show.html(_verdict(self), report_sections(self))
+
+
+@frozen
+class Exported:
+    """What an export left behind: paths of every file, the plan, the report of the check, seconds per stage."""
+
+    path: str
+    files: tuple[str, ...] = field(converter=tuple)
+    plan: Plan
+    opset: int
+    seconds: tuple[tuple[str, float], ...] = field(converter=tuple)
+    report: Report | None = None
+
+    @property
+    def inputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of what the first file takes."""
+        return self.plan.parts[0].inputs
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of what the first file gives."""
+        return self.plan.parts[0].outputs
+
+    def __str__(self) -> str:
+        return show.text(_exported_title(self), exported_sections(self))
+
+    def _repr_html_(self) -> str:
+        return show.html(_exported_title(self), exported_sections(self))
+
+
+def spec_sections(spec: ExportSpec) -> show.Sections:
+    """A spec as the rows of a table."""
+    inputs = [(one.name, f"{_dtype(spec, one.kind)}{one.axes}", _filled(spec, one), _where(one)) for one in spec.inputs]
+    outputs = [(one.name, str(one.axes), "", _where(one)) for one in spec.outputs]
+    sections: list[tuple[str, show.Rows]] = [("inputs", inputs)]
+    if outputs:
+        sections.append(("outputs", outputs))
+    if spec.task is None and spec.tasks:
+        sections.append(("tasks", [(overlay.name,) for overlay in spec.tasks]))
+    return sections
+
+
+def report_sections(report: Report) -> show.Sections:
+    """A report as the rows of a table."""
+    head = ("output", "max abs diff", "max rel diff", "tolerance", "verdict", "worst at")
+    rows = [
+        (
+            f"{one.part}: {one.output}",
+            f"{one.max_abs:.1e}",
+            f"{one.max_rel:.1e}",
+            f"{one.tolerance:.1e}",
+            "ok" if one.passed else "FAILED",
+            one.worst,
+        )
+        for one in report.differences
+    ]
+    return [("ONNX Runtime against PyTorch", [head, *rows]), ("tried", [(case,) for case in report.cases])]
+
+
+def exported_sections(exported: Exported) -> show.Sections:
+    """The result of an export as the rows of a table."""
+    first = exported.plan.parts[0].spec
+    sections: list[tuple[str, show.Rows]] = [("files", [(name,) for name in exported.files])]
+    sections.extend(spec_sections(first))
+    sections.append(("seconds", [(stage, f"{spent:.2f}") for stage, spent in exported.seconds]))
+    if exported.report is not None:
+        sections.extend(report_sections(exported.report))
+    return sections
+
+
+def _title(spec: ExportSpec) -> str:
+    said_of = [
+        spec.name or "spec",
+        spec.task,
+        None if spec.opset is None else f"opset {spec.opset}",
+        None if spec.atol is None else f"atol {spec.atol:g}",
+        None if spec.rtol is None else f"rtol {spec.rtol:g}",
+    ]
+    return " · ".join(word for word in said_of if word)
+
+
+def _verdict(report: Report) -> str:
+    return f"check {'passed' if report.passed else 'FAILED'}"
+
+
+def _exported_title(exported: Exported) -> str:
+    spec = exported.plan.parts[0].spec
+    verdict = "unchecked" if exported.report is None else _verdict(exported.report)
+    return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", verdict) if word)
+
+
+def _dtype(spec: ExportSpec, kind: Kind) -> str:
+    chosen = {"int": spec.int_dtype, "float": spec.float_dtype, "bool": "bool"}[kind]
+    return chosen or kind
+
+
+def _filled(spec: ExportSpec, one: InputSpec) -> str:
+    return next((str(made) for made in spec.generators if made.name == one.generator), one.generator)
+
+
+def _where(one: InputSpec | OutputSpec) -> str:
+    moved = "" if one.path in ((), (one.name,)) else f"forward: {'.'.join(map(str, one.path))}"
+    return " ".join(word for word in (moved, "" if one.when is None else f"when {one.when}") if word)

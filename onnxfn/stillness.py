@@ -1,0 +1,72 @@
+"""A model held still: in evaluation mode while it is looked at, and afterwards exactly as it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any
+
+from onnxfn.errors import InvalidSpec
+from onnxfn.records import Patch
+
+
+@contextmanager
+def still(model: Any) -> Iterator[None]:
+    """The model in evaluation mode; on leaving, every attribute of every module and of its configuration is put back."""
+    kept = [(vars(owner), _contents(owner)) for owner in _owners(model)]
+    for module in model.modules():
+        module.training = False
+    try:
+        yield
+    finally:
+        for attributes, contents in kept:
+            _restore(attributes, contents)
+
+
+@contextmanager
+def replaced(patches: tuple[Patch, ...]) -> Iterator[None]:
+    """Functions of other packages replaced by others, and put back on leaving, the last first."""
+    with ExitStack() as undo:
+        for patch in patches:
+            owner, name = _owner(patch.name)
+            undo.callback(setattr, owner, name, vars(owner)[name])
+            setattr(owner, name, _found(patch.by))
+        yield
+
+
+def _owners(model: Any) -> list[Any]:
+    configs = [module.config for module in model.modules() if hasattr(module, "config")]
+    unique = {id(owner): owner for owner in (*model.modules(), *configs) if hasattr(owner, "__dict__")}
+    return list(unique.values())
+
+
+def _contents(owner: Any) -> dict[str, Any]:
+    """The attributes, with the dicts among them (parameters, buffers, modules) copied one level down."""
+    return {name: (value, dict(value) if type(value) is dict else None) for name, value in vars(owner).items()}
+
+
+def _restore(attributes: dict[str, Any], contents: dict[str, Any]) -> None:
+    for name in [name for name in attributes if name not in contents]:
+        del attributes[name]
+    for name, (value, inside) in contents.items():
+        if inside is not None and value != inside:
+            value.clear()
+            value.update(inside)
+        attributes[name] = value
+
+
+def _owner(target: str) -> tuple[Any, str]:
+    *_, name = target.replace(":", ".").split(".")
+    owner_path = target[: -len(name) - 1]
+    return (_found(owner_path) if ":" in owner_path else import_module(owner_path)), name
+
+
+def _found(path: str) -> Any:
+    module, _, inner = path.partition(":")
+    found: Any = import_module(module)
+    for name in inner.split("."):
+        if not hasattr(found, name):
+            raise InvalidSpec(f"{path!r} names nothing: {found!r} has no {name!r}")
+        found = getattr(found, name)
+    return found

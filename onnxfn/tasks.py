@@ -1,0 +1,94 @@
+"""Tasks: what each gives, what loads a model for it, what else it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from attrs import evolve
+
+from onnxfn.algebra import compose
+from onnxfn.edits import edited, gives
+from onnxfn.errors import InvalidSpec, unknown
+from onnxfn.records import Edit, ExportSpec, Overlay
+
+TOKENS = "batch_size sequence_length"
+
+
+def loaded(loader: str) -> ExportSpec:
+    """A spec that says which class of transformers loads a model for the task."""
+    return ExportSpec(loader=loader)
+
+
+TASKS: Mapping[str, ExportSpec] = MappingProxyType(
+    {
+        "feature-extraction": compose(loaded("AutoModel"), gives("last_hidden_state", f"{TOKENS} _")),
+        "fill-mask": compose(loaded("AutoModelForMaskedLM"), gives("logits", f"{TOKENS} _")),
+        "text-classification": compose(loaded("AutoModelForSequenceClassification"), gives("logits", "batch_size _")),
+        "token-classification": compose(loaded("AutoModelForTokenClassification"), gives("logits", f"{TOKENS} _")),
+        "question-answering": compose(
+            loaded("AutoModelForQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
+        ),
+        "multiple-choice": compose(loaded("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
+    }
+)
+
+# The names that Optimum and the hub also use: optimum.exporters.tasks.TasksManager._SYNONYM_TASK_MAP (2.1.0).
+SYNONYMS: Mapping[str, str] = MappingProxyType(
+    {
+        "default": "feature-extraction",
+        "image-feature-extraction": "feature-extraction",
+        "mask-generation": "feature-extraction",
+        "pretraining": "feature-extraction",
+        "sentence-similarity": "feature-extraction",
+        "masked-lm": "fill-mask",
+        "sequence-classification": "text-classification",
+        "zero-shot-classification": "text-classification",
+        "causal-lm": "text-generation",
+        "seq2seq-lm": "text2text-generation",
+        "summarization": "text2text-generation",
+        "translation": "text2text-generation",
+        "audio-ctc": "automatic-speech-recognition",
+        "speech2seq-lm": "automatic-speech-recognition",
+        "text-to-speech": "text-to-audio",
+        "vision2seq-lm": "image-to-text",
+    }
+)
+
+
+def canonical(task: str) -> str:
+    """The name under which tables hold a task; a `-with-past` ending stays.
+
+    >>> canonical("masked-lm"), canonical("causal-lm-with-past")
+    ('fill-mask', 'text-generation-with-past')
+    """
+    stem, past, _ = task.partition("-with-past")
+    return f"{SYNONYMS.get(stem, stem)}{past}"
+
+
+def task_names(spec: ExportSpec) -> tuple[str, ...]:
+    """The tasks that a spec knows."""
+    return tuple(overlay.name for overlay in spec.tasks)
+
+
+def tasked(name: str, *edits: Edit, spec: ExportSpec | None = None) -> ExportSpec:
+    """A spec that knows one task: what TASKS says of it, with `spec` laid over, and then edits."""
+    overlay = Overlay(name, compose(TASKS.get(name, ExportSpec()), spec or ExportSpec()), edits)
+    return ExportSpec(tasks=(overlay,))
+
+
+def for_task(spec: ExportSpec, task: str) -> ExportSpec:
+    """The spec for one of its tasks: the task's overlay laid over it, then the task's edits.
+
+    Doing it twice is doing it once. Raises UnknownName for a task that the spec does not know, InvalidSpec for a spec
+    that already is for another task.
+    """
+    name = canonical(task)
+    if spec.task == name:
+        return spec
+    if spec.task is not None:
+        raise InvalidSpec(f"this spec is already for {spec.task}; make one for {name} from the spec without a task")
+    overlay = next((one for one in spec.tasks if one.name == name), None)
+    if overlay is None:
+        raise unknown("task", task, task_names(spec), of=spec.name or "this spec")
+    return edited(evolve(compose(spec, overlay.spec), task=name), overlay.edits)

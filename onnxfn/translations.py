@@ -1,0 +1,48 @@
+"""Operators of torch in ONNX where torch's own table says it wrongly or not at all; a reason each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def translations() -> dict[Any, Callable[..., Any]]:
+    """torch operator -> a function on onnxscript values."""
+    import torch
+
+    return {torch.ops.aten.scaled_dot_product_attention.default: _attention}
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002 - torch's own signature
+    scale: float | None = None,
+    enable_gqa: bool = False,  # noqa: FBT001, FBT002
+) -> Any:
+    """Scaled dot product attention under a boolean mask, zero where a query may look at nothing.
+
+    torch's kernels answer zero there; torch's ONNX table answers the mean of all values, as `-inf` is spelt as the
+    smallest float. It shows in every left-padded batch of a model with a sliding window (modernbert). Everything but
+    a boolean mask goes to torch's table.
+    """
+    import onnx_ir
+    from onnxscript import opset18 as op
+    from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention as from_table
+
+    grouped = enable_gqa and query.shape[1] != key.shape[1]
+    if attn_mask is None or attn_mask.dtype != onnx_ir.DataType.BOOL or grouped or not isinstance(query.shape[3], int):
+        return from_table(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    dtype = query.dtype
+    factor = query.shape[3] ** -0.5 if scale is None else scale
+    zero = op.Constant(value=onnx_ir.tensor(0.0, dtype=dtype))
+    lowest = op.Constant(value=onnx_ir.tensor(dtype.min, dtype=dtype))
+    scaled = op.Mul(query, op.Constant(value=onnx_ir.tensor(factor, dtype=dtype)))
+    scores = op.MatMul(scaled, op.Transpose(key, perm=[0, 1, 3, 2]))
+    weights = op.Softmax(op.Add(scores, op.Where(attn_mask, zero, lowest)), axis=-1)
+    # Alike in every layer that shares the mask, so one copy is left after common subexpressions are shared.
+    sees = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), op.Constant(value_ints=[-1]), keepdims=1)
+    return op.Mul(op.MatMul(weights, value), sees)
