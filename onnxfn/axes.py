@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import frozen
 
 from onnxfn.errors import InvalidSpec, UnknownName, closest, listed
 
@@ -43,7 +43,7 @@ class Axis:
 class AxisMap:
     """The axes of one tensor, in order."""
 
-    axes: tuple[Axis, ...] = field(converter=tuple)
+    axes: tuple[Axis, ...]
 
     def __str__(self) -> str:
         return f"[{', '.join(axis.symbol for axis in self.axes)}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import threading
 import traceback
@@ -20,6 +21,9 @@ from onnxfn.stillness import replaced, still
 LOCK = threading.RLock()
 """torch.export keeps state of its own while it traces: one trace at a time in a process."""
 
+INSIDE = "traced"
+"""What the model is called inside the module that is traced; weights go by the names they have in the checkpoint."""
+
 
 def capture(model: Any, part: Part) -> Any:
     """The graph of a model as an `onnx_ir.Model`, in opset 18, its inputs and outputs in the order of the plan.
@@ -30,7 +34,7 @@ def capture(model: Any, part: Part) -> Any:
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
     with LOCK, quiet(), still(model), replaced(part.spec.patches):
-        return _translated(_program(model, part))
+        return _translated(_program(_in_dtype(model, part.spec.float_dtype), part))
 
 
 def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, ...]:
@@ -39,7 +43,9 @@ def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, 
 
     with LOCK, quiet(), still(model), torch.no_grad():
         answers = flat_forward(model, part.spec)(tuple(torch.from_numpy(array) for array in arrays.values()))
-    return tuple(answer.detach().float().numpy() if answer.is_floating_point() else answer.numpy() for answer in answers)
+    return tuple(
+        answer.detach().float().numpy() if answer.is_floating_point() else answer.numpy() for answer in answers
+    )
 
 
 def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -61,7 +67,9 @@ def _program(model: Any, part: Part) -> Any:
     import torch
 
     spec = part.spec
-    sample = tuple(torch.from_numpy(array) for array in dummies(spec, {}).values())
+    dtype = _float_dtype(model)
+    arrays = (torch.from_numpy(array) for array in dummies(spec, {}).values())
+    sample = tuple(one.to(dtype) if one.is_floating_point() else one for one in arrays)
     moving = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in part.inputs.values())
     forward = flat_forward(model, spec)
 
@@ -71,7 +79,7 @@ def _program(model: Any, part: Part) -> Any:
         return forward(tensors)
 
     module = torch.nn.Module()
-    module.model = model
+    setattr(module, INSIDE, model)
     module.forward = tied
     try:
         with torch.no_grad():
@@ -80,6 +88,21 @@ def _program(model: Any, part: Part) -> Any:
         raise
     except Exception as problem:
         raise CaptureFailed(_told(model, part, problem)) from problem
+
+
+def _in_dtype(model: Any, dtype: str | None) -> Any:
+    """The model in a float type: itself when it is so already or none is asked, else a copy."""
+    import torch
+
+    if dtype is None or _float_dtype(model) == getattr(torch, dtype):
+        return model
+    return copy.deepcopy(model).to(getattr(torch, dtype))
+
+
+def _float_dtype(model: Any) -> Any:
+    import torch
+
+    return next((one.dtype for one in model.parameters() if one.is_floating_point()), torch.float32)
 
 
 def _ties(part: Part, tensors: Sequence[Any]) -> list[Any]:
@@ -104,9 +127,12 @@ def _translated(program: Any) -> Any:
     registry = _registry()
     try:
         prepared = _core._prepare_exported_program_for_export(program, registry=registry)
-        return _core._exported_program_to_onnx_program(prepared, registry=registry).model
+        graph = _core._exported_program_to_onnx_program(prepared, registry=registry).model
     except Exception as problem:
         raise CaptureFailed(f"no translation to ONNX: {_first_line(problem)}") from problem
+    for weight in list(graph.graph.initializers.values()):
+        weight.name = weight.name.removeprefix(f"{INSIDE}.")
+    return graph
 
 
 @cache

@@ -46,14 +46,17 @@ def check(model: Any, part: Part, file: Path, *, tell: Callable[[str], None] = l
         label = _label(part.spec, overlay, arrays)
         tell(label)
         expected = reference(model, part, arrays)
-        answers = session.run([one.name for one in part.spec.outputs], arrays)
+        answers = _ran(session, file, [one.name for one in part.spec.outputs], arrays, label)
         told.append(label)
         trials.extend(
             trial(part.spec, one.name, label, answer, truth)
             for one, answer, truth in zip(part.spec.outputs, answers, expected, strict=True)
         )
     return Report(
-        tuple(_difference(part, one.name, [made for made in trials if made.output == one.name]) for one in part.spec.outputs),
+        tuple(
+            _difference(part, one.name, [made for made in trials if made.output == one.name])
+            for one in part.spec.outputs
+        ),
         tuple(told),
     )
 
@@ -80,7 +83,15 @@ def trial(spec: ExportSpec, output: str, case: str, answer: Array, truth: Array)
     Numbers that are not finite must be the same. Another shape, or another type of number, never agrees.
     """
     if answer.shape != truth.shape or answer.dtype.kind != truth.dtype.kind:
-        return Trial(output, f"{case}: {answer.dtype}{answer.shape} for {truth.dtype}{truth.shape}", answer.shape, np.inf, np.inf, 0.0, False)
+        return Trial(
+            output,
+            f"{case}: {answer.dtype}{answer.shape} for {truth.dtype}{truth.shape}",
+            answer.shape,
+            np.inf,
+            np.inf,
+            0.0,
+            False,
+        )
     if truth.dtype.kind != "f":
         apart = float(np.abs(answer.astype(np.float64) - truth.astype(np.float64)).max(initial=0.0))
         return Trial(output, case, answer.shape, apart, apart, 0.0, apart == 0)
@@ -91,8 +102,16 @@ def trial(spec: ExportSpec, output: str, case: str, answer: Array, truth: Array)
     atol, rtol = (spec.atol or 0.0) * slack * scale, (spec.rtol or 0.0) * slack
     with np.errstate(invalid="ignore"):
         apart_each = np.where(got == wanted, 0.0, np.abs(got - wanted))
-        agree = np.where(np.isfinite(wanted), apart_each <= atol + rtol * np.abs(wanted), (got == wanted) | (np.isnan(got) & np.isnan(wanted)))
-    worst = float(np.nanmax(np.where(ordinary, apart_each, 0.0), initial=0.0)) if np.isfinite(got[ordinary]).all() else np.inf
+        agree = np.where(
+            np.isfinite(wanted),
+            apart_each <= atol + rtol * np.abs(wanted),
+            (got == wanted) | (np.isnan(got) & np.isnan(wanted)),
+        )
+    worst = (
+        float(np.nanmax(np.where(ordinary, apart_each, 0.0), initial=0.0))
+        if np.isfinite(got[ordinary]).all()
+        else np.inf
+    )
     return Trial(output, case, answer.shape, worst, worst / scale, atol, bool(agree.all()))
 
 
@@ -112,8 +131,26 @@ def _session(file: Path) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except Exception as problem:
+        raise CheckFailed(f"ONNX Runtime cannot load {file.name}: {_told(problem)}") from problem
+
+
+def _ran(session: Any, file: Path, outputs: list[str], arrays: Mapping[str, Array], label: str) -> list[Array]:
+    try:
+        answers: list[Array] = session.run(outputs, dict(arrays))
+    except Exception as problem:
+        raise CheckFailed(f"ONNX Runtime cannot run {file.name} at {label}: {_told(problem)}") from problem
+    return answers
+
+
+def _told(problem: Exception) -> str:
+    """ONNX Runtime's first line, and what to do about the commonest cause."""
+    line = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+    missing = "; its CPU kernels lack this type: export in float32, or with check=False for another device"
+    return line + (missing if "Could not find an implementation" in line else "")
 
 
 def _label(spec: ExportSpec, overlay: Overlay, arrays: Mapping[str, Array]) -> str:

@@ -137,7 +137,8 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
 
 def _tensor_names(spec: ExportSpec) -> tuple[str, ...]:
     layers = (spec, *(overlay.spec for overlay in spec.tasks))
-    return tuple(dict.fromkeys(one.name for layer in layers for one in (*layer.inputs, *layer.outputs)))
+    tensors: list[InputSpec | OutputSpec] = [one for layer in layers for one in (*layer.inputs, *layer.outputs)]
+    return tuple(dict.fromkeys(one.name for one in tensors))
 
 
 def _each(spec: ExportSpec, change: Callable[[Any], Any]) -> ExportSpec:

@@ -16,7 +16,7 @@ from onnxfn.checking import failed
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
 from onnxfn.graphs.naming import named, stamped, stripped
 from onnxfn.graphs.simplify import converted, shared, simplified
-from onnxfn.layouts import configured
+from onnxfn.layouts import configured, copied
 from onnxfn.lookup import fitting
 from onnxfn.planning import plan
 from onnxfn.records import Event, Exported, ExportSpec, Part, Plan, Report
@@ -36,13 +36,15 @@ def export(
     *,
     check: bool = True,
     force: bool = False,
+    beside: Path | None = None,
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
     tell: Tell = silent,
 ) -> Exported:
     """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
 
-    `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`. Weights of more than
+    `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
+    processor files of the checkpoint's folder `beside`. Weights of more than
     `threshold` bytes go to a file of their own, named with `sidecar`. `tell` hears of every step.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
@@ -50,22 +52,22 @@ def export(
     ONNX Runtime answers otherwise than PyTorch. The model and its configuration are left as they were found.
     """
     fitted = fitting(spec, model)
-    target = _target(Path(path), force=force)
+    place = target(Path(path), force=force)
     with _timed(tell) as (timed, seconds):
         with timed("plan", ""):
-            made = _in_file(plan(fitted, _config(model)), target)
-        with workshop(_folder(target)) as bench:
+            made = _in_file(plan(fitted, _config(model)), place)
+        with workshop(_folder(place)) as bench:
             graphs = [(part, _graph(model, part, timed)) for part in made.parts]
             files: list[Path] = []
             for part, graph in graphs:
                 with timed("write", part.name):
                     files.extend(write(graph, bench / f"{part.name}.onnx", threshold=threshold, sidecar=sidecar))
             report = _proven(model, made, bench, timed) if check else None
-            if target.suffix != ".onnx":
-                files.extend(configured(model, bench))
-            places = moved(tuple(files), _folder(target))
+            if place.suffix != ".onnx":
+                files.extend(dict.fromkeys((*configured(model, bench), *(copied(beside, bench) if beside else ()))))
+            places = moved(tuple(files), _folder(place))
     first = made.parts[0].spec
-    return Exported(str(target), tuple(map(str, places)), made, first.opset or 0, tuple(seconds.items()), report)
+    return Exported(str(place), tuple(map(str, places)), made, first.opset or 0, tuple(seconds.items()), report)
 
 
 def validate(spec: ExportSpec, model: Any, exported: Exported | str | Path, *, tell: Tell = silent) -> Report:
@@ -103,7 +105,9 @@ def _checked(model: Any, made: Plan, folder: Path, timed: Any) -> Report:
     for part in made.parts:
         file = folder / f"{part.name}.onnx"
         if not file.is_file():
-            raise NoModel(f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}")
+            raise NoModel(
+                f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
+            )
         with timed("check", part.name):
             reports.append(checked(model, part, file))
     return Report(
@@ -128,7 +132,8 @@ def _timed(tell: Tell) -> Iterator[tuple[Any, dict[str, float]]]:
     yield timed, seconds
 
 
-def _target(path: Path, *, force: bool) -> Path:
+def target(path: Path, *, force: bool) -> Path:
+    """The place to write to, as it is; OutputExists when it is taken and `force` is false."""
     if path.suffix == ".onnx":
         taken = path.exists()
     else:
@@ -136,7 +141,9 @@ def _target(path: Path, *, force: bool) -> Path:
             raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
         taken = path.is_dir() and any(path.iterdir())
     if taken and not force:
-        raise OutputExists(f"{path} exists{'' if path.is_file() else ' and is not empty'}; choose another place, or force")
+        raise OutputExists(
+            f"{path} exists{'' if path.is_file() else ' and is not empty'}; choose another place, or force"
+        )
     return path
 
 

@@ -48,10 +48,17 @@ text_reads = reads(
     num_attention_heads="num_attention_heads",
 )
 
+choices = compose(
+    sized(num_choices=4),
+    case("one", sized(num_choices=2)),
+    case("right-padded", sized(num_choices=3)),
+    case("left-padded", sized(num_choices=5)),
+)
+
 text_tasks = compose(
     tasked("feature-extraction"),
     tasked("fill-mask"),
-    tasked("multiple-choice", per_choice, spec=sized(num_choices=4)),
+    tasked("multiple-choice", per_choice, spec=choices),
     tasked("question-answering"),
     tasked("text-classification"),
     tasked("token-classification"),

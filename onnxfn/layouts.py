@@ -27,7 +27,7 @@ def configured(model: Any, to: Path) -> tuple[Path, ...]:
     """Write a model's configuration, and what it says of generation, as transformers would; nothing for other models."""
     written = []
     for name, file in (("config", "config.json"), ("generation_config", "generation_config.json")):
-        config = getattr(model, name, None)
+        config: Any = getattr(model, name, None)
         if hasattr(config, "to_json_string"):
             (to / file).write_text(config.to_json_string())
             written.append(to / file)

@@ -89,7 +89,9 @@ def snapshot(config: Any) -> Snapshot:
         return _told(config)
     if hasattr(getattr(config, "config", None), "to_dict"):
         return _told(config.config)
-    raise InvalidSpec(f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}")
+    raise InvalidSpec(
+        f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}"
+    )
 
 
 def _told(config: Any) -> Snapshot:

@@ -42,9 +42,9 @@ def recorded(data: Any) -> Any:
     """The record that plain data describes; `recorded(plain(r)) == r`. UnknownName for a record that is none."""
     if isinstance(data, Mapping):
         told = {key: recorded(value) for key, value in data.items() if key != "record"}
-        name = data.get("record")
+        name = str(data.get("record"))
         if name not in RECORDS:
-            raise unknown("record", str(name), RECORDS)
+            raise unknown("record", name, RECORDS)
         if name == "AxisMap":
             return axes.axis_map(told["pattern"])
         return RECORDS[name](**told)

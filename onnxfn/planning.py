@@ -74,7 +74,9 @@ def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     return evolve(
         chosen,
         inputs=taken,
-        outputs=tuple(_tensor(chosen, config, one) for one in chosen.outputs if holds(chosen.normalizer, config, one.when)),
+        outputs=tuple(
+            _tensor(chosen, config, one) for one in chosen.outputs if holds(chosen.normalizer, config, one.when)
+        ),
         generators=tuple(_settled(chosen, config, made) for made in chosen.generators if made.name in used),
         cases=tuple(_case(chosen, config, one, used) for one in chosen.cases),
         tasks=(),

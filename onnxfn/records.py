@@ -5,7 +5,7 @@ Each field of ExportSpec names the way it joins (see algebra.py); `None` and `()
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from attrs import field, frozen
@@ -25,12 +25,19 @@ def arguments(given: Mapping[str, Any] | Arguments) -> Arguments:
     return tuple(sorted(dict(given).items()))
 
 
+def many(given: Iterable[Any]) -> tuple[Any, ...]:
+    """Several, in order, as a tuple."""
+    return tuple(given)
+
+
 def once(_: Any, attribute: Any, value: tuple[Any, ...]) -> None:
     """A validator: no two records of one tuple share a name."""
     names = [one.name for one in value]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InvalidSpec(f"{attribute.name} say {twice!r} twice; say it once, or compose two specs: the right one wins")
+        raise InvalidSpec(
+            f"{attribute.name} say {twice!r} twice; say it once, or compose two specs: the right one wins"
+        )
 
 
 @frozen
@@ -38,7 +45,7 @@ class Getter:
     """A named way to read a configuration: `Getter("quotient", ("hidden_size", "num_attention_heads"))`."""
 
     function: str
-    arguments: tuple[Any, ...] = field(default=(), converter=tuple)
+    arguments: tuple[Any, ...] = field(default=(), converter=many)
 
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
@@ -59,7 +66,7 @@ class Read:
 class Normalizer:
     """From the names that specs use to where a configuration keeps them."""
 
-    reads: tuple[Read, ...] = field(default=(), converter=tuple, validator=once)
+    reads: tuple[Read, ...] = field(default=(), converter=many, validator=once)
 
 
 @frozen
@@ -85,7 +92,7 @@ class InputSpec:
     axes: AxisMap = field(converter=axis_map)
     generator: str
     kind: Kind = "int"
-    path: Path = field(default=(), converter=tuple)
+    path: Path = field(default=(), converter=many)
     when: Source | None = None
 
     @property
@@ -100,7 +107,7 @@ class OutputSpec:
 
     name: str
     axes: AxisMap = field(converter=axis_map)
-    path: Path = field(default=(), converter=tuple)
+    path: Path = field(default=(), converter=many)
     when: Source | None = None
 
     @property
@@ -148,7 +155,7 @@ def said(join: str) -> Any:
         return field(default=None, metadata={"join": join})
     if join == "normalizer":
         return field(default=Normalizer(), metadata={"join": join})
-    return field(default=(), converter=tuple, validator=once, metadata={"join": join})
+    return field(default=(), converter=many, validator=once, metadata={"join": join})
 
 
 @frozen(kw_only=True)
@@ -186,7 +193,7 @@ class Overlay:
 
     name: str
     spec: ExportSpec = field(factory=ExportSpec)
-    edits: tuple[Edit, ...] = field(default=(), converter=tuple)
+    edits: tuple[Edit, ...] = field(default=(), converter=many)
 
 
 @frozen
@@ -217,7 +224,7 @@ class Part:
 class Plan:
     """Everything an export will do, decided before any weight is read."""
 
-    parts: tuple[Part, ...] = field(converter=tuple)
+    parts: tuple[Part, ...] = field(converter=many)
 
     @property
     def task(self) -> str | None:
@@ -263,8 +270,8 @@ class Difference:
 class Report:
     """The verdict on an export: one difference an output."""
 
-    differences: tuple[Difference, ...] = field(converter=tuple)
-    cases: tuple[str, ...] = field(default=(), converter=tuple)
+    differences: tuple[Difference, ...] = field(converter=many)
+    cases: tuple[str, ...] = field(default=(), converter=many)
 
     @property
     def passed(self) -> bool:
@@ -283,10 +290,10 @@ class Exported:
     """What an export left behind: paths of every file, the plan, the report of the check, seconds per stage."""
 
     path: str
-    files: tuple[str, ...] = field(converter=tuple)
+    files: tuple[str, ...] = field(converter=many)
     plan: Plan
     opset: int
-    seconds: tuple[tuple[str, float], ...] = field(converter=tuple)
+    seconds: tuple[tuple[str, float], ...] = field(converter=many)
     report: Report | None = None
 
     @property
@@ -320,7 +327,7 @@ def spec_sections(spec: ExportSpec) -> show.Sections:
 
 def report_sections(report: Report) -> show.Sections:
     """A report as the rows of a table."""
-    head = ("output", "max abs diff", "max rel diff", "tolerance", "verdict", "worst at")
+    head = ("output", "max abs diff", "max rel diff", "atol", "verdict", "worst at")
     rows = [
         (
             f"{one.part}: {one.output}",

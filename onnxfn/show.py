@@ -11,7 +11,7 @@ Sections = Sequence[tuple[str, Rows]]
 
 
 def text(title: str, sections: Sections) -> str:
-    """Sections under a title, the columns of all sections aligned.
+    """Sections under a title, the columns of each section aligned.
 
     >>> print(text("bert", [("inputs", [("input_ids", "int64"), ("mask", "int64")])]))
     bert
@@ -19,9 +19,9 @@ def text(title: str, sections: Sections) -> str:
         input_ids  int64
         mask       int64
     """
-    widths = [max(map(len, column)) for column in zip_longest(*_rows(sections), fillvalue="")]
     lines = [title]
     for heading, rows in sections:
+        widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
         lines.append(f"  {heading}")
         lines.extend(f"    {_aligned(row, widths)}" for row in rows)
     return "\n".join(lines)
@@ -29,16 +29,12 @@ def text(title: str, sections: Sections) -> str:
 
 def html(title: str, sections: Sections) -> str:
     """The same sections as an HTML table."""
-    columns = max((len(row) for row in _rows(sections)), default=1)
+    columns = max((len(row) for _, rows in sections for row in rows), default=1)
     lines = [f"<table><caption>{escape(title)}</caption>"]
     for heading, rows in sections:
         lines.append(f'<tr><th colspan="{columns}" style="text-align:left">{escape(heading)}</th></tr>')
         lines.extend(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)
     return "".join([*lines, "</table>"])
-
-
-def _rows(sections: Sections) -> list[Sequence[str]]:
-    return [row for _, rows in sections for row in rows]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:

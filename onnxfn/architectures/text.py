@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.edits import only_tasks, takes
-from onnxfn.families import bert_inputs, text_encoder, text_inputs
+from onnxfn.edits import only_tasks, patched, takes
+from onnxfn.families import bert_inputs, case, text_encoder, text_inputs
 from onnxfn.generators import generates
 from onnxfn.normalizers import either, from_config, reads
 from onnxfn.records import ExportSpec
@@ -26,8 +26,21 @@ deberta = only_tasks(deberta_v2, *SMALL, "question-answering")
 # XLM's and Flaubert's `token_type_ids` are rows of the token table, not of a table of segments.
 xlm = compose(bert, generates("segment_ids", "integers", high=from_config("vocab_size")), reads(vocab_size=either("n_words", "vocab_size")))
 
+LONGFORMER = "transformers.models.longformer.modeling_longformer:Longformer"
 longformer = compose(
-    bert, generates("global_mask", "first"), takes("global_attention_mask", TOKENS, "global_mask")
+    bert,
+    generates("global_mask", "first"),
+    takes("global_attention_mask", TOKENS, "global_mask"),
+    # Traced with one global token a row; tried with none, and with another number in each row.
+    case("one", generates("global_mask", "filled", value=0)),
+    case("right-padded", generates("global_mask", "integers", high=2)),
+    case("left-padded", generates("global_mask", "integers", high=2)),
+    patched(f"{LONGFORMER}Model._pad_to_window_size", by="onnxfn.patches.longformer:unpadded", why="branches on the length"),
+    patched(
+        f"{LONGFORMER}SelfAttention.forward",
+        by="onnxfn.patches.longformer:attention",
+        why="branches on whether any token is global",
+    ),
 )
 
 # The model reads exactly `max_depth` steps of each path (modeling_markuplm.XPathEmbeddings.forward).

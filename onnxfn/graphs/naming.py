@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 from onnxfn.axes import Axis, AxisMap
 from onnxfn.errors import CaptureFailed
 from onnxfn.records import Part
+from onnxfn.version import VERSION
 
 # What torch calls its symbols: s44 for a size of an input, u3 for one that depends on data.
 _SYMBOL = re.compile(r"\b[su]\d+\b")
@@ -26,12 +26,11 @@ def named(model: Any, part: Part) -> Any:
     _counted(part, "outputs", graph.outputs, part.spec.outputs)
     _outputs_apart(graph)
     symbols = _symbols(graph.inputs, part)
-    taken = {one.name for one in (*part.spec.inputs, *part.spec.outputs)}
-    _evade(graph, taken)
-    for value, one in zip(graph.inputs, part.spec.inputs, strict=True):
-        _axes(part, value, one.name, one.axes)
-    for value, one in zip(graph.outputs, part.spec.outputs, strict=True):
-        _axes(part, value, one.name, one.axes)
+    _evade(graph, {*part.inputs, *part.outputs})
+    for value, taken in zip(graph.inputs, part.spec.inputs, strict=True):
+        _axes(part, value, taken.name, taken.axes)
+    for value, given in zip(graph.outputs, part.spec.outputs, strict=True):
+        _axes(part, value, given.name, given.axes)
     _inner(graph, symbols)
     return model
 
@@ -48,7 +47,7 @@ def stripped(model: Any) -> Any:
 def stamped(model: Any, facts: Mapping[str, str]) -> Any:
     """After: the model says what made it, for what, and of what."""
     model.producer_name = "onnxfn"
-    model.producer_version = version("onnxfn")
+    model.producer_version = VERSION
     model.metadata_props.update({f"onnxfn.{name}": fact for name, fact in facts.items()})
     return model
 
@@ -96,7 +95,10 @@ def _axes(part: Part, value: Any, name: str, axes: AxisMap) -> None:
         raise CaptureFailed(f"{part.name}: {name!r} has {len(shape)} axes ({value.shape}) where the plan says {axes}")
     value.name = name
     value.shape = onnx_ir.Shape(
-        [_axis(part, name, index, planned, there) for index, (planned, there) in enumerate(zip(axes.axes, shape, strict=True))]
+        [
+            _axis(part, name, index, planned, there)
+            for index, (planned, there) in enumerate(zip(axes.axes, shape, strict=True))
+        ]
     )
 
 

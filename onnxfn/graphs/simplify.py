@@ -44,7 +44,7 @@ def converted(model: Any, opset: int) -> Any:
 
 
 def _memory(tensor: Any) -> Any:
-    raw = getattr(tensor, "raw", None)
+    raw: Any = getattr(tensor, "raw", None)
     if not hasattr(raw, "untyped_storage"):
         return None
     return (raw.data_ptr(), tuple(raw.shape), tuple(raw.stride()), raw.dtype) if raw.numel() else None

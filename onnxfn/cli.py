@@ -1,0 +1,154 @@
+"""The command line: flags -> one call, and what it answers -> a table. Says one line and exits with 1 when refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onnxfn.errors import OnnxfnError
+from onnxfn.records import Event
+from onnxfn.version import VERSION
+
+app = typer.Typer(
+    name="onnxfn",
+    help="Export PyTorch and Hugging Face models to ONNX, and prove them against PyTorch.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
+Task = Annotated[str | None, typer.Option(help="What the model is for; found from the checkpoint when not given.")]
+Force = Annotated[bool, typer.Option("--force", help="Write into a place that is taken.")]
+Check = Annotated[bool, typer.Option("--check/--no-check", help="Compare with PyTorch before the files appear.")]
+Opset = Annotated[int | None, typer.Option(help="ONNX opset, 18 or later.")]
+Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the check.")]
+Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float16.")]
+Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(help="The folder of a checkpoint, or a name on the hub.")],
+    out: Out,
+    task: Task = None,
+    opset: Opset = None,
+    atol: Atol = None,
+    dtype: Dtype = "float32",
+    sidecar: Sidecar = ".onnx_data",
+    check: Check = True,
+    force: Force = False,
+) -> None:
+    """Export a checkpoint, with its configuration and tokenizer files."""
+    from onnxfn.edits import with_dtypes, with_opset, with_tolerance
+    from onnxfn.exporting import target
+    from onnxfn.loading import checkpoint, configuration, loaded_model
+    from onnxfn.lookup import spec_for
+    from onnxfn.planning import plan
+
+    with _refusals():
+        target(out, force=force)
+        folder = checkpoint(model)
+        config = configuration(folder)
+        spec = spec_for(config, task)
+        spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol)
+        spec = with_dtypes(spec, float=dtype)
+        made = plan(spec, config)
+        typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
+        with _progress() as tell:
+            tell(Event("load", model))
+            loaded = loaded_model(model, config, made.parts[0].spec)
+            _export(spec, loaded, out, folder, check=check, force=force, sidecar=sidecar, tell=tell)
+
+
+@app.command()
+def inspect(
+    model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")],
+    task: Annotated[str | None, typer.Option(help="Show the spec for this task.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show the spec of a model type: what goes in, what comes out, which axes move."""
+    from onnxfn.lookup import spec_for
+    from onnxfn.plain import to_json
+
+    with _refusals():
+        spec = spec_for(model_type, task)
+        typer.echo(to_json(spec) if json else spec)
+
+
+@app.command()
+def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")]) -> None:
+    """List the tasks of a model type."""
+    from onnxfn.lookup import tasks_for
+
+    with _refusals():
+        typer.echo("\n".join(tasks_for(model_type)))
+
+
+@app.command()
+def demo(out: Out, force: Force = False) -> None:
+    """Export the real all-MiniLM-L6-v2, check it, and compare three sentences."""
+    from onnxfn.demo import minilm, similarities
+    from onnxfn.exporting import target
+    from onnxfn.loading import configuration, loaded_model
+    from onnxfn.lookup import spec_for
+
+    with _refusals():
+        target(out, force=force)
+        folder = minilm()
+        config = configuration(folder)
+        spec = spec_for(config, "feature-extraction")
+        with _progress() as tell:
+            tell(Event("load", "all-MiniLM-L6-v2"))
+            model = loaded_model(str(folder), config, spec)
+            done = _export(spec, model, out, folder, check=True, force=force, sidecar=".onnx_data", tell=tell)
+        from transformers import AutoTokenizer
+
+        for one in similarities(model, AutoTokenizer.from_pretrained(folder), Path(done.files[0])):
+            typer.echo(f"{one.onnx:.4f} by ONNX Runtime, {one.torch:.4f} by PyTorch: {one.left!r} and {one.right!r}")
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    if version:
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
+def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> Any:
+    from onnxfn.exporting import export
+
+    done = export(spec, model, out, beside=folder, **options)
+    typer.echo(done)
+    return done
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What onnxfn refuses is one line on the error stream and exit code 1."""
+    try:
+        yield
+    except OnnxfnError as refused:
+        typer.echo(f"error: {refused}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Event], None]]:
+    """A line that says what is being done, on the error stream."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("export") as status:
+
+        def tell(event: Event) -> None:
+            if event.seconds is None:
+                status.update(f"{event.stage} {event.part}")
+            else:
+                console.print(f"{event.stage} {event.part}: {event.seconds:.2f} s", style="dim", highlight=False)
+
+        yield tell

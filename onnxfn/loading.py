@@ -1,0 +1,77 @@
+"""From a folder or a hub id to a model: its configuration first, its weights when all is settled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from onnxfn.errors import InvalidSpec, NoModel, listed
+from onnxfn.layouts import BESIDE
+from onnxfn.lookup import task_of
+from onnxfn.records import ExportSpec
+
+# Heads give `last_hidden_state` no weights of their own, so the bare model of any checkpoint is whole without them.
+HEADLESS = "feature-extraction"
+
+
+def checkpoint(name: str) -> Path:
+    """The local folder of a checkpoint: `name` itself, or the hub's files but the weights; NoModel when there is none."""
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            there = sorted(file.name for file in folder.iterdir())
+            raise NoModel(f"no config.json in {folder}; there is: {listed(there)}; name the folder of a checkpoint")
+        return folder
+    if folder.exists() or name.startswith((".", "/", "~")):
+        raise NoModel(f"{name} is not the folder of a checkpoint")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(BESIDE)))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
+        first = next(iter(str(problem).splitlines()), "")
+        raise NoModel(f"no folder and no model of the hub is called {name!r}: {first}") from None
+
+
+def configuration(folder: Path) -> Any:
+    """The configuration in a checkpoint's folder; NoModel when transformers cannot read it."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(folder)
+    except (OSError, ValueError, KeyError) as problem:
+        first = next(iter(str(problem).splitlines()), "")
+        raise NoModel(f"{folder / 'config.json'} is no configuration that transformers knows: {first}") from None
+
+
+def loaded_model(name: str, config: Any, spec: ExportSpec) -> Any:
+    """The model of a checkpoint for the task of a spec, in float32 whatever the checkpoint is stored in.
+
+    InvalidSpec when the checkpoint is for another task, so that the head would be random numbers.
+    """
+    import torch
+    import transformers
+
+    _head_exists(name, config, spec)
+    loader = getattr(transformers, spec.loader or "AutoModel")
+    try:
+        model, told = loader.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+    except (OSError, ValueError) as problem:
+        first = next(iter(str(problem).splitlines()), "")
+        raise NoModel(f"{name} could not be loaded with {spec.loader}: {first}") from None
+    # No planned output reads a pooler, and checkpoints of headed models often lack it.
+    missing = sorted(key for key in told["missing_keys"] if "pooler" not in key.split("."))
+    if missing:
+        raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(missing, most=4)}")
+    return model
+
+
+def _head_exists(name: str, config: Any, spec: ExportSpec) -> None:
+    own = task_of(config)
+    if own is not None and spec.task not in (own, HEADLESS, None):
+        called = next(iter(config.architectures))
+        raise InvalidSpec(
+            f"{name} holds {called}, a model for {own}: it has no trained weights for {spec.task}; "
+            f"ask for {own} or {HEADLESS}"
+        )

@@ -1,0 +1,82 @@
+"""Plans against what Optimum's own objects declare: same names, same order, same axes, corrections excepted."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+from corrections import CORRECTIONS
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.planning import dummy_inputs, plan
+from onnxfn.tasks import for_task, task_names
+
+Axes = dict[str, dict[int, str]]
+
+
+@cache
+def contract():
+    return json.loads((Path(__file__).parent / "contract" / "optimum.json").read_text())
+
+
+def pairs():
+    """Every (model type, preset, task) of Optimum's table whose model type has a row here."""
+    return [
+        pytest.param(model_type, preset, task, id=f"{model_type}-{preset}-{task}")
+        for model_type in contract()
+        if model_type in ARCHITECTURES
+        for preset, told in contract()[model_type]["configs"].items()
+        for task in told["tasks"]
+    ]
+
+
+def configuration(model_type, preset):
+    told = contract()[model_type]["configs"][preset]
+    module, _, name = told["config_class"].rpartition(".")
+    return getattr(importlib.import_module(module), name)(**told["config_kwargs"])
+
+
+def declared(axes) -> Axes:
+    return {name: {int(index): symbol for index, symbol in one.items()} for name, one in axes.items()}
+
+
+def corrected(model_type, axes: Axes) -> Axes:
+    """Optimum's axes with our corrections; each must still find what it corrects."""
+    made = {name: dict(one) for name, one in axes.items()}
+    for correction in (one for one in CORRECTIONS if one.model_type == model_type):
+        for name in (name for name in correction.tensors if name in made):
+            assert made[name].pop(correction.axis, None) == correction.optimum
+            if correction.ours is not None:
+                made[name][correction.axis] = correction.ours
+    return made
+
+
+@pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
+def test_a_plan_has_optimums_names_order_and_axes(model_type, preset, task):
+    case = contract()[model_type]["configs"][preset]["tasks"][task]["cases"]["default"]
+    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset))
+    (part,) = made.parts
+    assert list(part.inputs.items()) == list(corrected(model_type, declared(case["inputs"])).items())
+    assert list(part.outputs.items()) == list(corrected(model_type, declared(case["outputs"])).items())
+
+
+@pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
+def test_dummy_inputs_have_optimums_shapes(model_type, preset, task):
+    case = contract()[model_type]["configs"][preset]["tasks"][task]["cases"]["default"]
+    made = dummy_inputs(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset), "np")
+    assert {name: list(array.shape) for name, array in made.items()} == case["dummy_shapes"]
+
+
+@pytest.mark.parametrize("model_type", [name for name in contract() if name in ARCHITECTURES])
+def test_a_row_knows_optimums_tasks(model_type):
+    assert set(contract()[model_type]["tasks"]) <= set(task_names(ARCHITECTURES[model_type]))
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda one: one.model_type)
+def test_a_correction_corrects_something_and_says_why(correction):
+    assert correction.optimum != correction.ours
+    assert correction.model_type in contract()
+    assert len(correction.why) > 20
