@@ -69,4 +69,4 @@ from onnxfn.records import Plan as Plan
 from onnxfn.records import Report as Report
 from onnxfn.tasks import for_task as for_task
 from onnxfn.tasks import tasked as tasked
-from onnxfn.version import VERSION as __version__
+from onnxfn.version import VERSION as VERSION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,12 +16,20 @@ from onnxfn.errors import CaptureFailed, OnnxfnError, UnknownName
 from onnxfn.generators import Array, dummies
 from onnxfn.paths import at, nested
 from onnxfn.quiet import quiet
-from onnxfn.records import ExportSpec, Part
+from onnxfn.records import SMALLEST, ExportSpec, Limit, Part
 from onnxfn.stillness import replaced, still
 
 LOCK = threading.RLock()
 """torch.export keeps state of its own while it traces: one trace at a time in a process."""
 
+ENDLESS = 1 << 40
+
+# How torch.export says that a model compares a size with a number.
+_SPECIALIZED = re.compile(
+    r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
+)
+
+LIMITS = "onnxfn.limits"
 INSIDE = "traced"
 """What the model is called inside the module that is traced; weights go by the names they have in the checkpoint."""
 
@@ -29,12 +38,15 @@ def capture(model: Any, part: Part) -> Any:
     """The graph of a model as an `onnx_ir.Model`, in opset 18, its inputs and outputs in the order of the plan.
 
     The weights of the graph are the model's own tensors, not copies. The model, its configuration and the process are
-    left as they were found, also on failure. Raises CaptureFailed, which says where in the model's source it stopped.
+    left as they were found, also on failure. `graph.meta[LIMITS]` holds what the model allows of each size. Raises CaptureFailed, which says where in the model's source it stopped.
     """
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
     with LOCK, quiet(), still(model), replaced(part.spec.patches):
-        return _translated(_program(_in_dtype(model, part.spec.float_dtype), part))
+        program = _program(_in_dtype(model, part.spec.float_dtype), part)
+        graph = _translated(program)
+    graph.meta[LIMITS] = _limits(program, part)
+    return graph
 
 
 def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, ...]:
@@ -87,7 +99,7 @@ def _program(model: Any, part: Part) -> Any:
     except OnnxfnError:
         raise
     except Exception as problem:
-        raise CaptureFailed(_told(model, part, problem)) from problem
+        raise CaptureFailed(_fixed(model, part, problem) or _told(model, part, problem)) from problem
 
 
 def _in_dtype(model: Any, dtype: str | None) -> Any:
@@ -151,6 +163,36 @@ def _registry() -> Any:
 def _takes(model: Any, name: str) -> bool:
     parameters = inspect.signature(model.forward).parameters
     return name in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
+    """What the model's own branches allow of each moving size; a size from 2 up is no limit: torch takes 0 and 1 apart."""
+    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
+    limits: dict[str, Limit] = {}
+    for axes, tensor in zip(part.inputs.values(), tensors, strict=True):
+        for index, symbol in axes.items():
+            size = tensor.shape[index]
+            allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
+            if allowed is not None:
+                limits.setdefault(symbol, Limit(symbol, *_whole(allowed)))
+    return tuple(one for one in limits.values() if one.low > SMALLEST or one.high is not None)
+
+
+def _whole(allowed: Any) -> tuple[int, int | None]:
+    low, high = int(allowed.lower), str(allowed.upper)
+    return low, int(high) if high.isdecimal() and int(high) < ENDLESS else None
+
+
+def _fixed(model: Any, part: Part, problem: Exception) -> str | None:
+    """The axes that a model turned out to fix, in the plan's words."""
+    names = list(part.inputs)
+    found = [
+        f"axis {axis} of {names[int(tensor)]!r} ({part.inputs[names[int(tensor)]][int(axis)]}) at {size}"
+        for tensor, axis, size in _SPECIALIZED.findall(str(problem))
+    ]
+    if not found:
+        return None
+    return f"{type(model).__name__} fixes {', '.join(found)}; say so in the spec, or change the model"
 
 
 def _told(model: Any, part: Part, problem: Exception) -> str:

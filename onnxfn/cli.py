@@ -27,6 +27,7 @@ Force = Annotated[bool, typer.Option("--force", help="Write into a place that is
 Check = Annotated[bool, typer.Option("--check/--no-check", help="Compare with PyTorch before the files appear.")]
 Opset = Annotated[int | None, typer.Option(help="ONNX opset, 18 or later.")]
 Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the check.")]
+Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the check.")]
 Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float16.")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
 
@@ -38,6 +39,7 @@ def export(
     task: Task = None,
     opset: Opset = None,
     atol: Atol = None,
+    rtol: Rtol = None,
     dtype: Dtype = "float32",
     sidecar: Sidecar = ".onnx_data",
     check: Check = True,
@@ -55,7 +57,7 @@ def export(
         folder = checkpoint(model)
         config = configuration(folder)
         spec = spec_for(config, task)
-        spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol)
+        spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
         spec = with_dtypes(spec, float=dtype)
         made = plan(spec, config)
         typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")

@@ -72,7 +72,7 @@ def renamed(spec: ExportSpec, **names: str) -> ExportSpec:
 
 
 def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = ()) -> ExportSpec:
-    """The spec with one more output, or another of the same name: `with_output(spec, "pooler_output", "batch_size _")`."""
+    """The spec with one more output, or another so called: `with_output(spec, "pooler_output", "batch_size _")`."""
     return compose(spec, gives(name, axes, path=path))
 
 
@@ -136,9 +136,14 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
 
 
 def _tensor_names(spec: ExportSpec) -> tuple[str, ...]:
-    layers = (spec, *(overlay.spec for overlay in spec.tasks))
-    tensors: list[InputSpec | OutputSpec] = [one for layer in layers for one in (*layer.inputs, *layer.outputs)]
-    return tuple(dict.fromkeys(one.name for one in tensors))
+    layers = _layers(spec)
+    taken = (one.name for layer in layers for one in layer.inputs)
+    given = (one.name for layer in layers for one in layer.outputs)
+    return tuple(dict.fromkeys((*taken, *given)))
+
+
+def _layers(spec: ExportSpec) -> tuple[ExportSpec, ...]:
+    return (spec, *(layer for overlay in spec.tasks for layer in _layers(overlay.spec)))
 
 
 def _each(spec: ExportSpec, change: Callable[[Any], Any]) -> ExportSpec:

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.capture import capture
+from onnxfn.capture import LIMITS, capture
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
@@ -37,6 +37,7 @@ def export(
     check: bool = True,
     force: bool = False,
     beside: Path | None = None,
+    config: Any = None,
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
     tell: Tell = silent,
@@ -45,7 +46,8 @@ def export(
 
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
     processor files of the checkpoint's folder `beside`. Weights of more than
-    `threshold` bytes go to a file of their own, named with `sidecar`. `tell` hears of every step.
+    `threshold` bytes go to a file of their own, named with `sidecar`. `config` is the configuration of a model that
+    carries none, or a dict of what the spec reads. `tell` hears of every step.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
     the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when
@@ -55,7 +57,7 @@ def export(
     place = target(Path(path), force=force)
     with _timed(tell) as (timed, seconds):
         with timed("plan", ""):
-            made = _in_file(plan(fitted, _config(model)), place)
+            made = _in_file(plan(fitted, _config(model, config)), place)
         with workshop(_folder(place)) as bench:
             graphs = [(part, _graph(model, part, timed)) for part in made.parts]
             files: list[Path] = []
@@ -66,11 +68,15 @@ def export(
             if place.suffix != ".onnx":
                 files.extend(dict.fromkeys((*configured(model, bench), *(copied(beside, bench) if beside else ()))))
             places = moved(tuple(files), _folder(place))
+            _without_old(made, _folder(place), sidecar, places)
     first = made.parts[0].spec
-    return Exported(str(place), tuple(map(str, places)), made, first.opset or 0, tuple(seconds.items()), report)
+    limits = dict.fromkeys(limit for _, graph in graphs for limit in graph.meta[LIMITS])
+    return Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits)
 
 
-def validate(spec: ExportSpec, model: Any, exported: Exported | str | Path, *, tell: Tell = silent) -> Report:
+def validate(
+    spec: ExportSpec, model: Any, exported: Exported | str | Path, *, config: Any = None, tell: Tell = silent
+) -> Report:
     """How far ONNX files are from a PyTorch model, on inputs that were not traced; judges nothing, `passed` does.
 
     `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan. NoModel when a file
@@ -80,9 +86,15 @@ def validate(spec: ExportSpec, model: Any, exported: Exported | str | Path, *, t
         place, made = Path(exported.path), exported.plan
     else:
         place = Path(exported)
-        made = _in_file(plan(fitting(spec, model), _config(model)), place)
+        made = _in_file(plan(fitting(spec, model), _config(model, config)), place)
     with _timed(tell) as (timed, _):
         return _checked(model, made, _folder(place), timed)
+
+
+def _without_old(made: Plan, folder: Path, sidecar: str, places: tuple[Path, ...]) -> None:
+    """Weights of an earlier, larger export do not stay beside a file that does not read them."""
+    for old in {folder / f"{part.name}{sidecar}" for part in made.parts} - set(places):
+        old.unlink(missing_ok=True)
 
 
 def _graph(model: Any, part: Part, timed: Any) -> Any:
@@ -90,7 +102,12 @@ def _graph(model: Any, part: Part, timed: Any) -> Any:
         graph = capture(model, part)
     with timed("passes", part.name):
         graph = converted(simplified(shared(graph)), part.spec.opset or 0)
-        return stamped(stripped(named(graph, part)), {"task": part.spec.task or "", "model": type(model).__name__})
+        facts = {
+            "task": part.spec.task,
+            "model": type(model).__name__,
+            "limits": ", ".join(map(str, graph.meta[LIMITS])),
+        }
+        return stamped(stripped(named(graph, part)), {name: fact for name, fact in facts.items() if fact})
 
 
 def _proven(model: Any, made: Plan, folder: Path, timed: Any) -> Report:
@@ -160,5 +177,5 @@ def _in_file(made: Plan, target: Path) -> Plan:
     return Plan((evolve(made.parts[0], name=target.stem),))
 
 
-def _config(model: Any) -> Any:
-    return getattr(model, "config", {})
+def _config(model: Any, config: Any) -> Any:
+    return getattr(model, "config", {}) if config is None else config

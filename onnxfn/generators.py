@@ -21,7 +21,7 @@ Fill = Callable[..., Array]
 
 
 def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
-    """A spec that says how one kind of dummy is made: `generates("token_ids", "integers", high=from_config("vocab_size"))`."""
+    """A spec that says how a kind of dummy is made: `generates("ids", "integers", high=from_config("vocab_size"))`."""
     return ExportSpec(generators=(Generator(name, function, arguments),))
 
 
@@ -111,8 +111,14 @@ def first(_: Random, shape: tuple[int, ...]) -> Array:
     return made
 
 
+def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
+    """Left, top, right and bottom of boxes, whole numbers below `high`; the last axis is of size 4."""
+    corners = random.integers(0, high, (*shape[:-1], 2, 2))
+    return np.sort(corners, axis=-2).reshape(shape)
+
+
 FILLS: Mapping[str, Fill] = MappingProxyType(
-    {made.__name__: made for made in (integers, uniform, normal, filled, positions, mask, first)}
+    {made.__name__: made for made in (integers, uniform, normal, filled, positions, mask, first, boxes)}
 )
 
 

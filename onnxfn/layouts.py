@@ -24,7 +24,7 @@ def copied(folder: Path, to: Path) -> tuple[Path, ...]:
 
 
 def configured(model: Any, to: Path) -> tuple[Path, ...]:
-    """Write a model's configuration, and what it says of generation, as transformers would; nothing for other models."""
+    """Write a model's configuration, and its defaults of generation, as transformers would; nothing for others."""
     written = []
     for name, file in (("config", "config.json"), ("generation_config", "generation_config.json")):
         config: Any = getattr(model, name, None)

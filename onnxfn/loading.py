@@ -15,7 +15,7 @@ HEADLESS = "feature-extraction"
 
 
 def checkpoint(name: str) -> Path:
-    """The local folder of a checkpoint: `name` itself, or the hub's files but the weights; NoModel when there is none."""
+    """The folder of a checkpoint: `name` itself, or the hub's files without the weights; NoModel if there is none."""
     folder = Path(name)
     if folder.is_dir():
         if not (folder / "config.json").is_file():

@@ -63,7 +63,7 @@ def look(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
     Names inside a getter are looked up in the normalizer again, but a name inside its own entry means the
     configuration's key. Raises MissingValue, which says the path, the part of it that failed and what is there.
 
-    >>> gpt = Normalizer((Read("num_attention_heads", "n_head"), Read("head_dim", quotient("n_embd", "num_attention_heads"))))
+    >>> gpt = reads(heads="n_head", head_dim=quotient("n_embd", "heads")).normalizer
     >>> look(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
     16
     """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from attrs import fields, has
+from attrs import NOTHING, fields, has
 
 from onnxfn import axes, records
 from onnxfn.errors import InvalidSpec, unknown
@@ -30,8 +30,8 @@ def plain(record: Any) -> Any:
     if isinstance(record, axes.AxisMap):
         return {"record": "AxisMap", "pattern": axes.pattern(record)}
     if has(type(record)):
-        said = ((one.name, getattr(record, one.name)) for one in fields(type(record)))
-        told = {name: plain(value) for name, value in said if value is not None and value != ()}
+        said = ((one, getattr(record, one.name)) for one in fields(type(record)))
+        told = {one.name: plain(value) for one, value in said if one.default is NOTHING or value not in (None, ())}
         return {"record": type(record).__name__, **told}
     if isinstance(record, (tuple, list)):
         return [plain(one) for one in record]

@@ -56,7 +56,7 @@ def dummy_inputs(
 
 
 def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
-    """numpy arrays as tensors of a framework, `pt` or `np`."""
+    """Arrays as tensors of a framework, `pt` (torch) or `np` (numpy)."""
     if framework == "np":
         return dict(arrays)
     if framework != "pt":

@@ -16,11 +16,13 @@ SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing that the tracing libraries say in this thread is heard; other threads, and the host's own logging, are."""
+    """Nothing that the tracing libraries say in this thread is heard; other threads and the host's own logs are."""
     thread = threading.get_ident()
     with ExitStack() as undo:
         undo.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", module=rf"({'|'.join(SOURCES)})\b")
+        # torch copies its own records through copyreg, which then is the module that warns of them.
+        warnings.filterwarnings("ignore", module=rf"({'|'.join((*SOURCES, 'copyreg'))})\b")
+        warnings.showwarning = _unshown(thread)
         for name in ("stdout", "stderr"):
             undo.callback(setattr, sys, name, getattr(sys, name))
             setattr(sys, name, _hushed(getattr(sys, name), thread))
@@ -38,6 +40,17 @@ def _hushed(stream: Any, thread: int) -> Any:
         return len(text) if threading.get_ident() == thread else int(stream.write(text))
 
     return SimpleNamespace(write=write, flush=lambda: stream and stream.flush(), isatty=lambda: False)
+
+
+def _unshown(thread: int) -> Any:
+    """A way to show warnings that shows none of one thread."""
+    shown = warnings.showwarning
+
+    def show(*warning: Any, **places: Any) -> None:
+        if threading.get_ident() != thread:
+            shown(*warning, **places)
+
+    return show
 
 
 def _muted(thread: int) -> Any:

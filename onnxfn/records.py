@@ -25,6 +25,10 @@ def arguments(given: Mapping[str, Any] | Arguments) -> Arguments:
     return tuple(sorted(dict(given).items()))
 
 
+SMALLEST = 2
+"""Where torch's own account of a size begins: it takes 0 and 1 apart, and says nothing of them."""
+
+
 def many(given: Iterable[Any]) -> tuple[Any, ...]:
     """Several, in order, as a tuple."""
     return tuple(given)
@@ -253,6 +257,19 @@ class Event:
 
 
 @frozen
+class Limit:
+    """The sizes that a moving axis may have, both ends included, where the model's own branches allow no others."""
+
+    name: str
+    low: int
+    high: int | None = None
+
+    def __str__(self) -> str:
+        ends = (f"from {self.low}" if self.low > SMALLEST else "", "" if self.high is None else f"up to {self.high}")
+        return " ".join(word for word in (self.name, *ends) if word)
+
+
+@frozen
 class Difference:
     """How far one output is from PyTorch's, over every case tried; `worst` names the case, with its sizes."""
 
@@ -295,6 +312,7 @@ class Exported:
     opset: int
     seconds: tuple[tuple[str, float], ...] = field(converter=many)
     report: Report | None = None
+    limits: tuple[Limit, ...] = field(default=(), converter=many)
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
@@ -347,6 +365,8 @@ def exported_sections(exported: Exported) -> show.Sections:
     first = exported.plan.parts[0].spec
     sections: list[tuple[str, show.Rows]] = [("files", [(name,) for name in exported.files])]
     sections.extend(spec_sections(first))
+    if exported.limits:
+        sections.append(("limits of the model", [(str(limit),) for limit in exported.limits]))
     sections.append(("seconds", [(stage, f"{spent:.2f}") for stage, spent in exported.seconds]))
     if exported.report is not None:
         sections.extend(report_sections(exported.report))
@@ -355,13 +375,13 @@ def exported_sections(exported: Exported) -> show.Sections:
 
 def _title(spec: ExportSpec) -> str:
     said_of = [
-        spec.name or "spec",
+        spec.name,
         spec.task,
         None if spec.opset is None else f"opset {spec.opset}",
         None if spec.atol is None else f"atol {spec.atol:g}",
         None if spec.rtol is None else f"rtol {spec.rtol:g}",
     ]
-    return " · ".join(word for word in said_of if word)
+    return " · ".join(word for word in said_of if word) or "spec"
 
 
 def _verdict(report: Report) -> str:

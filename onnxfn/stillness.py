@@ -13,7 +13,7 @@ from onnxfn.records import Patch
 
 @contextmanager
 def still(model: Any) -> Iterator[None]:
-    """The model in evaluation mode; on leaving, every attribute of every module and of its configuration is put back."""
+    """The model in evaluation mode; on leaving, every attribute of its modules and configurations is put back."""
     kept = [(vars(owner), _contents(owner)) for owner in _owners(model)]
     for module in model.modules():
         module.training = False

@@ -7,10 +7,28 @@ from typing import Any
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """torch operator -> a function on onnxscript values."""
+    """The table: operator of torch -> a function on onnxscript values."""
     import torch
 
-    return {torch.ops.aten.scaled_dot_product_attention.default: _attention}
+    return {
+        torch.ops.aten.rsub.Scalar: _subtracted,
+        torch.ops.aten.scaled_dot_product_attention.default: _attention,
+    }
+
+
+def _subtracted(tensor: Any, other: float, alpha: float = 1) -> Any:
+    """A number minus a tensor: `1.0 - attention_mask`.
+
+    torch takes it apart into a subtraction from a bare number, and its own promotion of types then refuses that when
+    the tensor holds whole numbers and the number does not (xlnet).
+    """
+    import onnx_ir
+    from onnxscript import opset18 as op
+
+    real = isinstance(other, float) or isinstance(alpha, float)
+    dtype = onnx_ir.DataType.FLOAT if real and not tensor.dtype.is_floating_point() else tensor.dtype
+    scaled = op.Mul(op.Cast(tensor, to=int(dtype)), op.Constant(value=onnx_ir.tensor(alpha, dtype=dtype)))
+    return op.Sub(op.Constant(value=onnx_ir.tensor(other, dtype=dtype)), scaled)
 
 
 def _attention(

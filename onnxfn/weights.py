@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -57,5 +56,5 @@ def moved(files: tuple[Path, ...], folder: Path) -> tuple[Path, ...]:
     """Put finished files in their place, each by one rename; the new places."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in files:
-        os.replace(file, folder / file.name)
+        file.replace(folder / file.name)
     return tuple(folder / file.name for file in files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -23,9 +23,6 @@ from onnxfn.records import (
     Read,
     Size,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TENSORS = ("input_ids", "attention_mask", "logits", "last_hidden_state")
 AXES = ("batch_size", "sequence_length", "past_sequence_length")
@@ -150,46 +147,43 @@ def unless_unsaid(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values
 
 
-def overlays(names: tuple[str, ...], within: st.SearchStrategy[ExportSpec]) -> st.SearchStrategy[Overlay]:
-    return st.builds(Overlay, st.sampled_from(names), within, st.lists(edits, max_size=2).map(tuple))
+def overlays(names: tuple[str, ...], laid_over: st.SearchStrategy[ExportSpec]) -> st.SearchStrategy[tuple[Overlay, ...]]:
+    return by_name(st.builds(Overlay, st.sampled_from(names), laid_over, st.lists(edits, max_size=2).map(tuple)), most=2)
 
 
-def _specs(
-    tasks: st.SearchStrategy[tuple[Overlay, ...]], cases: st.SearchStrategy[tuple[Overlay, ...]]
-) -> st.SearchStrategy[ExportSpec]:
-    made: Callable[..., ExportSpec] = ExportSpec
-    return st.builds(
-        made,
-        name=unless_unsaid(st.sampled_from(("bert", "roberta"))),
-        task=unless_unsaid(st.sampled_from(TASK_NAMES)),
-        inputs=by_name(inputs),
-        outputs=by_name(outputs),
-        generators=by_name(generators),
-        normalizer=normalizers,
-        tasks=tasks,
-        cases=cases,
-        sizes=by_name(sizes),
-        constants=by_name(constants),
-        patches=by_name(patches),
-        loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
-        opset=unless_unsaid(opsets),
-        atol=unless_unsaid(tolerances),
-        rtol=unless_unsaid(tolerances),
-        int_dtype=unless_unsaid(st.sampled_from(("int64", "int32"))),
-        float_dtype=unless_unsaid(st.sampled_from(("float32", "float16"))),
-    )
-
-
-flat_specs = _specs(st.just(()), st.just(()))
-"""Specs without overlays."""
-
-deep_specs = _specs(
-    by_name(overlays(TASK_NAMES, flat_specs), most=1), by_name(overlays(CASE_NAMES, flat_specs), most=1)
+thin_specs = st.builds(
+    ExportSpec,
+    name=unless_unsaid(st.sampled_from(("bert", "roberta"))),
+    inputs=by_name(inputs, most=2),
+    outputs=by_name(outputs, most=2),
+    sizes=by_name(sizes, most=2),
+    opset=unless_unsaid(opsets),
 )
-"""Specs whose overlays hold flat specs."""
+"""Specs as overlays hold them."""
 
-specs = _specs(by_name(overlays(TASK_NAMES, deep_specs), most=2), by_name(overlays(CASE_NAMES, flat_specs), most=2))
-"""Specs whose overlays hold specs with overlays."""
+thick_specs = st.builds(ExportSpec, outputs=by_name(outputs, most=2), tasks=overlays(TASK_NAMES, thin_specs))
+"""Specs that an overlay may hold too: they have overlays themselves."""
+
+specs = st.builds(
+    ExportSpec,
+    name=unless_unsaid(st.sampled_from(("bert", "roberta"))),
+    task=unless_unsaid(st.sampled_from(TASK_NAMES)),
+    inputs=by_name(inputs),
+    outputs=by_name(outputs),
+    generators=by_name(generators, most=2),
+    normalizer=normalizers,
+    tasks=overlays(TASK_NAMES, thin_specs | thick_specs),
+    cases=overlays(CASE_NAMES, thin_specs),
+    sizes=by_name(sizes),
+    constants=by_name(constants, most=2),
+    patches=by_name(patches),
+    loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
+    opset=unless_unsaid(opsets),
+    atol=unless_unsaid(tolerances),
+    rtol=unless_unsaid(tolerances),
+    int_dtype=unless_unsaid(st.sampled_from(("int64", "int32"))),
+    float_dtype=unless_unsaid(st.sampled_from(("float32", "float16"))),
+)
 
 records = st.one_of(
     axis_maps, inputs, outputs, generators, normalizers, getters, sizes, constants, patches, edits, specs

@@ -1,4 +1,4 @@
-"""The table of architectures: model type -> spec, without a task. Extend it by union: `ARCHITECTURES | {"mine": spec}`."""
+"""The table of architectures: model type -> spec without a task; `ARCHITECTURES | {"mine": spec}` is a longer one."""
 
 from __future__ import annotations
 

@@ -106,8 +106,7 @@ def _axis(part: Part, name: str, index: int, planned: Axis, there: Any) -> int |
     if planned.kind == "dynamic":
         if isinstance(there, int):
             raise CaptureFailed(
-                f"{part.name}: axis {index} of {name!r} is planned to move as {planned.symbol!r}, but the model fixes it at "
-                f"{there}"
+                f"{part.name}: axis {index} of {name!r} should move as {planned.symbol!r}; the model fixes it: {there}"
             )
         return planned.symbol
     if not isinstance(there, int):
@@ -118,7 +117,7 @@ def _axis(part: Part, name: str, index: int, planned: Axis, there: Any) -> int |
 
 
 def _symbols(values: Any, part: Part) -> dict[str, str]:
-    """torch's name of each size -> the plan's."""
+    """What torch calls each size -> what the plan calls it."""
     return {
         str(value.shape[index]): symbol
         for value, axes in zip(values, part.inputs.values(), strict=True)

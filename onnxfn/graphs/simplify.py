@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+SMALL = 1024
+"""Elements up to which a folded copy of a shared weight costs nothing."""
+
 
 def simplified(model: Any) -> Any:
     """Before: a translated graph. After: the same function with constants folded and equal subexpressions shared.
 
-    A `Resize` of constants is left as it is: onnxscript folds it with onnx's reference evaluator, which takes minutes.
+    Left as they are: a `Resize` of constants, which onnxscript folds with onnx's reference evaluator in minutes, and what
+    turns a weight that is also used as it stands (a tied embedding), which would be stored twice.
     """
     from onnx_ir.passes import common
     from onnxscript.optimizer import optimize_ir
 
-    optimize_ir(model, should_fold=lambda node: False if node.op_type == "Resize" else None)
+    optimize_ir(model, should_fold=lambda node: False if _kept(node) else None)
     common.CommonSubexpressionEliminationPass()(model)
     common.RemoveUnusedNodesPass()(model)
     return model
+
+
+def _kept(node: Any) -> bool:
+    if node.op_type == "Resize":
+        return True
+    weights = [value for value in node.inputs if value is not None and value.is_initializer()]
+    return any(len(value.uses()) > 1 and value.const_value.size > SMALL for value in weights)
 
 
 def shared(model: Any) -> Any:

@@ -1,0 +1,5 @@
+from hypothesis import HealthCheck, settings
+
+# A busy machine is slow and says nothing about the laws, so neither the clock of an example nor of its making judges.
+settings.register_profile("laws", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("laws")

@@ -1,0 +1,81 @@
+"""From a folder or a hub name to a model."""
+
+from __future__ import annotations
+
+import pytest
+import tiny
+import torch
+from refusals import refusal
+
+import onnxfn
+from onnxfn.errors import InvalidSpec, NoModel
+from onnxfn.layouts import configured, copied, side_files
+from onnxfn.loading import checkpoint, configuration, loaded_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("checkpoints") / "bert"
+    tiny.model("bert", "AutoModelForMaskedLM").to(torch.float16).save_pretrained(made)
+    (made / "vocab.txt").write_text("cat\n")
+    (made / "model.safetensors.index.json").write_text("{}")
+    return made
+
+
+def spec(task):
+    return onnxfn.spec_for("bert", task)
+
+
+def test_a_checkpoint_is_loaded_for_its_task_in_float32(folder):
+    config = configuration(checkpoint(str(folder)))
+    model = loaded_model(str(folder), config, spec("fill-mask"))
+    assert type(model).__name__ == "BertForMaskedLM"
+    assert {one.dtype for one in model.parameters()} == {torch.float32}
+
+
+def test_the_bare_model_of_any_checkpoint_can_be_had(folder):
+    model = loaded_model(str(folder), configuration(folder), spec("feature-extraction"))
+    assert type(model).__name__ == "BertModel"
+
+
+def test_a_head_that_would_be_random_is_refused(folder):
+    told = refusal(InvalidSpec, loaded_model, str(folder), configuration(folder), spec("question-answering"))
+    assert "holds BertForMaskedLM, a model for fill-mask: it has no trained weights for question-answering" in told
+
+
+def test_missing_weights_are_refused_though_the_configuration_says_nothing(folder, tmp_path):
+    model = tiny.model("bert", "AutoModel")
+    model.save_pretrained(tmp_path)
+    config = configuration(tmp_path)
+    config.architectures = None
+    told = refusal(InvalidSpec, loaded_model, str(tmp_path), config, spec("text-classification"))
+    assert told.startswith(f"{tmp_path} lacks weights that BertForSequenceClassification needs: classifier.bias")
+
+
+def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path, monkeypatch):
+    """The hub cannot be reached here; what its client has cached can."""
+    from huggingface_hub import constants
+
+    snapshot = tmp_path / "models--someone--bert" / "snapshots" / "0123"
+    copied(folder, snapshot)
+    (tmp_path / "models--someone--bert" / "refs").mkdir()
+    (tmp_path / "models--someone--bert" / "refs" / "main").write_text("0123")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    from huggingface_hub import snapshot_download
+
+    assert snapshot_download("someone/bert", cache_dir=tmp_path, local_files_only=True) == str(snapshot)
+    assert refusal(NoModel, checkpoint, "no-one/nothing").startswith("no folder and no model of the hub is called")
+
+
+def test_a_file_is_no_checkpoint(folder):
+    assert refusal(NoModel, checkpoint, str(folder / "vocab.txt")).endswith("is not the folder of a checkpoint")
+
+
+def test_side_files_are_all_but_the_weights(folder, tmp_path):
+    assert [file.name for file in side_files(folder)] == ["config.json", "vocab.txt"]
+    assert sorted(file.name for file in copied(folder, tmp_path)) == ["config.json", "vocab.txt"]
+
+
+def test_a_module_without_a_configuration_has_none_to_write(tmp_path):
+    assert configured(torch.nn.Linear(1, 1), tmp_path) == ()

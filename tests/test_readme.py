@@ -1,0 +1,51 @@
+"""README's code runs, and prints what README says it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import onnxfn
+from onnxfn import cli
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+PACKAGE = ROOT / "onnxfn"
+
+
+def test_readme_code_runs_and_prints_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    said = 0
+    for (kind, code), following in zip(BLOCKS, [*BLOCKS[1:], ("", "")], strict=True):
+        if kind != "python":
+            continue
+        heard = io.StringIO()
+        with contextlib.redirect_stdout(heard):
+            exec(compile(code, "README.md", "exec"), names)  # noqa: S102
+        if following[0] == "text":
+            assert heard.getvalue() == following[1]
+            said += 1
+    assert said >= 5
+
+
+def test_every_file_stands_in_the_list_of_files():
+    listed = set(re.findall(r"^\| `([\w/.]+)` \|", README, re.MULTILINE))
+    there = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
+    assert listed == there - {"__init__.py", "__main__.py", "version.py", "py.typed"}
+
+
+def test_every_edit_in_the_table_is_public():
+    table = README.partition("| edit |")[2].partition("\n\n")[0]
+    for name in re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines()[2:])):
+        assert callable(getattr(onnxfn, name))
+
+
+@pytest.mark.parametrize("command", [command.callback.__name__ for command in cli.app.registered_commands])
+def test_every_command_is_named(command):
+    assert f"onnxfn {command}" in README

@@ -1,0 +1,67 @@
+"""Text encoders end to end: a tiny random model of each goes to ONNX and agrees with PyTorch where it was not traced.
+
+The sweep takes every task of every row: `python -m pytest -m sweep tests/test_text.py`.
+"""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+import tiny
+
+import onnxfn
+from onnxfn.architectures import text
+from onnxfn.tasks import TASKS, task_names
+
+PAIRS = [(model_type, task) for model_type, row in text.ROWS.items() for task in task_names(row)]
+
+# Every row once, every task of the first, and what is special to one.
+SAMPLE = [
+    *((model_type, task_names(row)[0]) for model_type, row in text.ROWS.items()),
+    *(("bert", task) for task in task_names(text.ROWS["bert"])[1:]),
+    ("deberta-v2", "multiple-choice"),
+    ("longformer", "multiple-choice"),
+    ("markuplm", "question-answering"),
+    ("modernbert", "token-classification"),
+    ("splinter", "question-answering"),
+    ("xlm", "fill-mask"),
+    ("xlm", "question-answering"),
+]
+
+
+def exported(model_type, task, folder, **overrides):
+    model = tiny.model(model_type, TASKS[task].loader, **overrides)
+    spec = onnxfn.spec_for(model_type, task)
+    return onnxfn.export(spec, model, folder), onnxfn.plan(spec, model).parts[0]
+
+
+def in_file(values):
+    """`{name: {axis: symbol}}` of what an ONNX file says moves."""
+    return {
+        value.name: {i: dim.dim_param for i, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
+        for value in values
+    }
+
+
+def agrees(model_type, task, folder, **overrides):
+    result, part = exported(model_type, task, folder, **overrides)
+    assert result.report.passed
+    assert all(one.max_abs < 1e-4 for one in result.report.differences)
+    graph = onnx.load(folder / "model.onnx").graph
+    assert list(in_file(graph.input).items()) == list(part.inputs.items())
+    assert list(in_file(graph.output).items()) == list(part.outputs.items())
+
+
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+def test_a_text_encoder_agrees_with_pytorch(model_type, task, tmp_path):
+    agrees(model_type, task, tmp_path / "out")
+
+
+def test_segments_are_taken_by_a_deberta_that_has_them(tmp_path):
+    agrees("deberta", "feature-extraction", tmp_path / "out", type_vocab_size=2)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("model_type", "task"), [pair for pair in PAIRS if pair not in SAMPLE])
+def test_every_task_of_every_text_encoder_agrees_with_pytorch(model_type, task, tmp_path):
+    agrees(model_type, task, tmp_path / "out")

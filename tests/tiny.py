@@ -1,0 +1,119 @@
+"""Tiny random models of every architecture: small enough to export in seconds, uneven enough to show faults."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+SIZES: Mapping[str, Any] = MappingProxyType(
+    {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "vocab_size": 128,
+        "max_position_embeddings": 96,
+        "initializer_range": 0.15,  # ten times the usual: weights that matter
+    }
+)
+
+XLM: Mapping[str, Any] = MappingProxyType(
+    {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "embed_init_std": 0.15, "init_std": 0.15}
+)
+
+# What an architecture calls otherwise, or needs besides; windows are so small that 16 tokens reach past their ends.
+SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "albert": {"embedding_size": 16},
+        "big_bird": {"block_size": 8, "num_random_blocks": 1},
+        "bros": {"hidden_size": 64},
+        "canine": {"local_transformer_stride": 8, "num_hash_buckets": 64},
+        "convbert": {"embedding_size": 16},
+        "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": -1},
+        "deberta-v2": {
+            "relative_attention": True,
+            "pos_att_type": ["c2p", "p2c"],
+            "position_buckets": 8,
+            "conv_kernel_size": 3,
+        },
+        "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48},
+        "electra": {"embedding_size": 16},
+        "ernie": {"use_task_id": True},
+        "esm": {"pad_token_id": 1, "mask_token_id": 32, "vocab_size": 33},
+        "flaubert": XLM,
+        "funnel": {"d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48, "block_sizes": [1, 2], "architectures": ["FunnelModel"]},
+        "lilt": {"hidden_size": 48},
+        "longformer": {"attention_window": 8},
+        "luke": {"entity_vocab_size": 20, "entity_emb_size": 16},
+        "markuplm": {
+            "max_depth": 5,
+            "xpath_unit_hidden_size": 8,
+            "max_xpath_tag_unit_embeddings": 20,
+            "max_xpath_subs_unit_embeddings": 20,
+            "tag_pad_id": 1,
+            "subs_pad_id": 1,
+        },
+        "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32},
+        "modernbert": {"pad_token_id": 0, "global_attn_every_n_layers": 2, "local_attention": 8},
+        "nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 8},  # unequal, it reads one fixed length only
+        "rembert": {"input_embedding_size": 16, "output_embedding_size": 24},
+        "roc_bert": {
+            "pronunciation_vocab_size": 30,
+            "pronunciation_embed_dim": 8,
+            "shape_vocab_size": 40,
+            "shape_embed_dim": 16,
+        },
+        "roformer": {"embedding_size": 16},
+        "squeezebert": {"embedding_size": 32},
+        "tapas": {"type_vocab_sizes": [3, 8, 8, 2, 8, 8, 10]},
+        "ultrabert": {
+            "sliding_window": 4,
+            "prediction_head_size": 24,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+        "xlm": XLM,
+        "xlnet": {"d_head": 8},
+        "xmod": {"languages": ["en_XX", "de_DE"], "default_language": "de_DE"},
+    }
+)
+
+
+def config(model_type: str, **overrides: Any) -> Any:
+    """A small configuration of this model type; `overrides` are its own arguments."""
+    from transformers import AutoConfig
+
+    default = AutoConfig.for_model(model_type)
+    told = default.to_dict()
+    sizes = {name: value for name, value in SIZES.items() if name in told or name in default.attribute_map}
+    chosen = {**sizes, **SPECIAL.get(model_type, {}), **overrides}
+    return type(default)(**{**_tokens(told, chosen.get("vocab_size")), **chosen})
+
+
+def model(model_type: str, loader: str = "AutoModel", **overrides: Any) -> Any:
+    """A model in evaluation mode with weights from a fixed seed, none of them constant."""
+    import torch
+    import transformers
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        made = getattr(transformers, loader).from_config(config(model_type, **overrides)).eval()
+        _disturb(made)
+    return made
+
+
+def _tokens(told: Mapping[str, Any], vocabulary: int | None) -> dict[str, int]:
+    """Special tokens that the small vocabulary lacks, moved to 1."""
+    ids = {name: value for name, value in told.items() if name.endswith("_token_id") and isinstance(value, int)}
+    return {name: 1 for name, value in ids.items() if vocabulary is not None and value >= vocabulary}
+
+
+def _disturb(model: Any) -> None:
+    """Norms of all ones, biases of all zeros and fresh statistics hide a fault: each becomes uneven."""
+    import torch
+
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.is_floating_point() and weights.numel() > 1 and bool((weights == weights.flatten()[0]).all()):
+                weights.add_(torch.randn_like(weights) * 0.1)
+        for name, statistics in model.named_buffers():
+            if name.endswith(("running_mean", "running_var")):
+                statistics.add_(torch.rand_like(statistics) * 0.5)
