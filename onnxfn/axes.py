@@ -142,6 +142,8 @@ def _canonical(text: str, word: str) -> str:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise InvalidSpec(f"axis {word!r} is not a name, a number, '_', 'name=' or a sum of names") from None
+    if "#" in text:  # Python reads on to a comment, ONNX would show it
+        raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and type(node.op) not in _ARITHMETIC:
             raise InvalidSpec(f"axis {word!r} has an operator other than + - * //")

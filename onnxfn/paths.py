@@ -50,11 +50,12 @@ def at(path: Path, tree: Any) -> Any:
 
 
 def _step(tree: Any, step: str | int, path: Path) -> Any:
-    if isinstance(tree, Mapping) and step in tree:
+    if isinstance(tree, Mapping):
+        if step in tree:
+            return tree[step]
+    elif isinstance(step, int) and isinstance(tree, Sequence) and -len(tree) <= step < len(tree):
         return tree[step]
-    if isinstance(step, int) and isinstance(tree, Sequence) and step < len(tree):
-        return tree[step]
-    if isinstance(step, str) and hasattr(tree, step):
+    elif isinstance(step, str) and hasattr(tree, step):
         return getattr(tree, step)
     there = [str(key) for key in tree] if isinstance(tree, Mapping) else [type(tree).__name__]
     where = ".".join(map(str, path))

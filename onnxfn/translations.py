@@ -16,7 +16,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _subtracted(tensor: Any, other: float, alpha: float = 1) -> Any:
+def _subtracted(tensor: Any, other: Any, alpha: float = 1) -> Any:
     """A number minus a tensor: `1.0 - attention_mask`.
 
     torch takes it apart into a subtraction from a bare number, and its own promotion of types then refuses that when
@@ -25,10 +25,15 @@ def _subtracted(tensor: Any, other: float, alpha: float = 1) -> Any:
     import onnx_ir
     from onnxscript import opset18 as op
 
-    real = isinstance(other, float) or isinstance(alpha, float)
+    real = any(isinstance(one, float) for one in (other, alpha))
     dtype = onnx_ir.DataType.FLOAT if real and not tensor.dtype.is_floating_point() else tensor.dtype
-    scaled = op.Mul(op.Cast(tensor, to=int(dtype)), op.Constant(value=onnx_ir.tensor(alpha, dtype=dtype)))
-    return op.Sub(op.Constant(value=onnx_ir.tensor(other, dtype=dtype)), scaled)
+
+    def number(value: Any) -> Any:
+        is_size = isinstance(value, onnx_ir.Value)
+        return op.Cast(value, to=int(dtype)) if is_size else op.Constant(value=onnx_ir.tensor(value, dtype=dtype))
+
+    subtrahend = tensor if dtype == tensor.dtype else op.Cast(tensor, to=int(dtype))
+    return op.Sub(number(other), subtrahend if alpha == 1 else op.Mul(subtrahend, number(alpha)))
 
 
 def _attention(

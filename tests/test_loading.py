@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import tiny
 import torch
@@ -52,19 +56,28 @@ def test_missing_weights_are_refused_though_the_configuration_says_nothing(folde
     assert told.startswith(f"{tmp_path} lacks weights that BertForSequenceClassification needs: classifier.bias")
 
 
-def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path, monkeypatch):
-    """The hub cannot be reached here; what its client has cached can."""
+def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path):
+    """The hub cannot be reached here; what its client has cached can. It reads where that is when it is imported."""
+    cached = tmp_path / "hub" / "models--someone--bert"
+    snapshot = cached / "snapshots" / "0123"
+    copied(folder, snapshot)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("0123")
+    code = "from onnxfn.loading import checkpoint; print(checkpoint('someone/bert'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"},
+    )
+    assert done.stdout.strip() == str(snapshot)
+
+
+def test_a_name_that_is_no_folder_and_not_on_the_hub_is_refused(monkeypatch):
     from huggingface_hub import constants
 
-    snapshot = tmp_path / "models--someone--bert" / "snapshots" / "0123"
-    copied(folder, snapshot)
-    (tmp_path / "models--someone--bert" / "refs").mkdir()
-    (tmp_path / "models--someone--bert" / "refs" / "main").write_text("0123")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    from huggingface_hub import snapshot_download
-
-    assert snapshot_download("someone/bert", cache_dir=tmp_path, local_files_only=True) == str(snapshot)
     assert refusal(NoModel, checkpoint, "no-one/nothing").startswith("no folder and no model of the hub is called")
 
 
