@@ -70,5 +70,5 @@ def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
 def _overlaid(left: Overlay | None, right: Overlay) -> Overlay:
     if left is None:
         return right
-    edits = tuple(dict.fromkeys((*left.edits, *right.edits)))
+    edits = (*left.edits, *(edit for edit in right.edits if edit not in left.edits))
     return evolve(left, spec=_joined(left.spec, right.spec), edits=edits)

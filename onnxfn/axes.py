@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from attrs import frozen
@@ -23,12 +24,14 @@ from onnxfn.errors import InvalidSpec, UnknownName, closest, listed
 AxisKind = Literal["dynamic", "configured", "literal", "unsaid"]
 
 _SPACED = re.compile(r"\s*(//|[-+*()])\s*")
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-}
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProxyType(
+    {
+        ast.Add: lambda a, b: a + b,
+        ast.Sub: lambda a, b: a - b,
+        ast.Mult: lambda a, b: a * b,
+        ast.FloorDiv: lambda a, b: a // b,
+    }
+)
 
 
 @frozen

@@ -23,6 +23,7 @@ LOCK = threading.RLock()
 """torch.export keeps state of its own while it traces: one trace at a time in a process."""
 
 ENDLESS = 1 << 40
+"""A size that nobody has; torch says so when there is no upper end."""
 
 # How torch.export says that a model compares a size with a number.
 _SPECIALIZED = re.compile(
@@ -30,6 +31,8 @@ _SPECIALIZED = re.compile(
 )
 
 LIMITS = "onnxfn.limits"
+"""Where a captured graph's `meta` keeps the sizes that the model allows."""
+
 INSIDE = "traced"
 """What the model is called inside the module that is traced; weights go by the names they have in the checkpoint."""
 
@@ -166,7 +169,7 @@ def _takes(model: Any, name: str) -> bool:
 
 
 def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
-    """What the model's own branches allow of each moving size; a size from 2 up is no limit: torch takes 0 and 1 apart."""
+    """What the model's own branches allow of each moving size; from 2 up is no limit, as torch takes 0 and 1 apart."""
     tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     limits: dict[str, Limit] = {}
     for axes, tensor in zip(part.inputs.values(), tensors, strict=True):

@@ -20,8 +20,8 @@ from onnxfn.records import Difference, ExportSpec, Overlay, Part, Report, Size
 ENORMOUS = 1e30
 """Beyond this a number stands for minus infinity, as masked scores do, and says nothing of the scale of a tensor."""
 
-# A graph in half precision is measured against the model in full precision, so its own rounding counts. A step of float16
-# is 2**13 steps of float32 and one of bfloat16 2**16; an eighth of that is allowed, and an eightieth of each element.
+# A graph in half precision is measured against the model in full precision, so its own rounding counts. A step of
+# float16 is 2**13 steps of float32, and one of bfloat16 2**16: an eighth of that is allowed, of each element a 64th.
 ROUNDING: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"float32": (1.0, 1.0), "float16": (2.0**10, 2.0**7), "bfloat16": (2.0**13, 2.0**10)}
 )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onnxfn.errors import OnnxfnError
+from onnxfn.errors import InvalidSpec, OnnxfnError
 from onnxfn.records import Event
 from onnxfn.version import VERSION
 
@@ -29,6 +29,7 @@ Opset = Annotated[int | None, typer.Option(help="ONNX opset, 18 or later.")]
 Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the check.")]
 Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the check.")]
 Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float16.")]
+Sizes = Annotated[list[str] | None, typer.Option("--size", help="A size of the traced sample: sequence_length=32.")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
 
 
@@ -41,13 +42,16 @@ def export(
     atol: Atol = None,
     rtol: Rtol = None,
     dtype: Dtype = "float32",
+    size: Sizes = None,
     sidecar: Sidecar = ".onnx_data",
     check: Check = True,
     force: Force = False,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
+    from onnxfn.algebra import compose
     from onnxfn.edits import with_dtypes, with_opset, with_tolerance
     from onnxfn.exporting import target
+    from onnxfn.generators import known_sizes, sized
     from onnxfn.loading import checkpoint, configuration, loaded_model
     from onnxfn.lookup import spec_for
     from onnxfn.planning import plan
@@ -59,6 +63,9 @@ def export(
         spec = spec_for(config, task)
         spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
         spec = with_dtypes(spec, float=dtype)
+        sizes = _sizes(size or [])
+        known_sizes(plan(spec, config).parts[0].spec, sizes)
+        spec = compose(spec, sized(**sizes))
         made = plan(spec, config)
         typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
         with _progress() as tell:
@@ -127,6 +134,15 @@ def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> A
     done = export(spec, model, out, beside=folder, **options)
     typer.echo(done)
     return done
+
+
+def _sizes(words: list[str]) -> dict[str, int]:
+    """`["sequence_length=32"]` as a dict."""
+    pairs = [word.partition("=") for word in words]
+    for name, _, number in pairs:
+        if not number.isdecimal():
+            raise InvalidSpec(f"--size {name} says no number; write it as --size {name or 'sequence_length'}=32")
+    return {name: int(number) for name, _, number in pairs}
 
 
 @contextmanager

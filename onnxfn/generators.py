@@ -91,11 +91,11 @@ def mask(random: Random, shape: tuple[int, ...], *, padding: str = "right") -> A
     >>> mask(np.random.default_rng(0), (2, 4), padding="left")[1].tolist() in ([0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1])
     True
     """
+    if padding not in ("right", "left", "none"):
+        raise unknown("padding", padding, ("right", "left", "none"))
     length = shape[-1]
     if padding == "none" or length < 2:  # noqa: PLR2004 - a sequence of one token has no room for padding
         return np.ones(shape, dtype=np.int64)
-    if padding not in ("left", "right"):
-        raise unknown("padding", padding, ("right", "left", "none"))
     kept = random.integers(1, length, shape[:-1])
     if kept.size > 1:
         kept.flat[0] = length

@@ -42,6 +42,11 @@ def total(*sources: Source) -> Getter:
     return Getter("total", sources)
 
 
+def count(source: Source) -> Getter:
+    """How many the configuration lists there."""
+    return Getter("count", (source,))
+
+
 def constant(value: float) -> Getter:
     """A number that no configuration holds."""
     return Getter("constant", (value,))
@@ -161,6 +166,10 @@ def _total(look: Look, *sources: Source) -> int:
     return sum(look(source) for source in sources)
 
 
+def _count(look: Look, source: Source) -> int:
+    return len(look(source))
+
+
 def _constant(_: Look, value: float) -> float:
     return value
 
@@ -183,6 +192,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "quotient": _quotient,
         "product": _product,
         "total": _total,
+        "count": _count,
         "constant": _constant,
         "negated": _negated,
         "equals": _equals,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-from onnxfn import show
+from onnxfn import sections, show
 from onnxfn.axes import AxisMap, axis_map, symbols
 from onnxfn.errors import InvalidSpec
 from onnxfn.paths import Path
@@ -185,10 +185,10 @@ class ExportSpec:
     float_dtype: str | None = said("later")
 
     def __str__(self) -> str:
-        return show.text(_title(self), spec_sections(self))
+        return show.text(sections.title(self), sections.spec_sections(self))
 
     def _repr_html_(self) -> str:
-        return show.html(_title(self), spec_sections(self))
+        return show.html(sections.title(self), sections.spec_sections(self))
 
 
 @frozen
@@ -218,10 +218,10 @@ class Part:
         return {one.name: symbols(one.axes) for one in self.spec.outputs}
 
     def __str__(self) -> str:
-        return show.text(f"{self.name}.onnx · {_title(self.spec)}", spec_sections(self.spec))
+        return show.text(f"{self.name}.onnx · {sections.title(self.spec)}", sections.spec_sections(self.spec))
 
     def _repr_html_(self) -> str:
-        return show.html(f"{self.name}.onnx · {_title(self.spec)}", spec_sections(self.spec))
+        return show.html(f"{self.name}.onnx · {sections.title(self.spec)}", sections.spec_sections(self.spec))
 
 
 @frozen
@@ -296,10 +296,10 @@ class Report:
         return bool(self.differences) and all(one.passed for one in self.differences)
 
     def __str__(self) -> str:
-        return show.text(_verdict(self), report_sections(self))
+        return show.text(sections.verdict(self), sections.report_sections(self))
 
     def _repr_html_(self) -> str:
-        return show.html(_verdict(self), report_sections(self))
+        return show.html(sections.verdict(self), sections.report_sections(self))
 
 
 @frozen
@@ -325,84 +325,7 @@ class Exported:
         return self.plan.parts[0].outputs
 
     def __str__(self) -> str:
-        return show.text(_exported_title(self), exported_sections(self))
+        return show.text(sections.exported_title(self), sections.exported_sections(self))
 
     def _repr_html_(self) -> str:
-        return show.html(_exported_title(self), exported_sections(self))
-
-
-def spec_sections(spec: ExportSpec) -> show.Sections:
-    """A spec as the rows of a table."""
-    inputs = [(one.name, f"{_dtype(spec, one.kind)}{one.axes}", _filled(spec, one), _where(one)) for one in spec.inputs]
-    outputs = [(one.name, str(one.axes), "", _where(one)) for one in spec.outputs]
-    sections: list[tuple[str, show.Rows]] = [("inputs", inputs)]
-    if outputs:
-        sections.append(("outputs", outputs))
-    if spec.task is None and spec.tasks:
-        sections.append(("tasks", [(overlay.name,) for overlay in spec.tasks]))
-    return sections
-
-
-def report_sections(report: Report) -> show.Sections:
-    """A report as the rows of a table."""
-    head = ("output", "max abs diff", "max rel diff", "atol", "verdict", "worst at")
-    rows = [
-        (
-            f"{one.part}: {one.output}",
-            f"{one.max_abs:.1e}",
-            f"{one.max_rel:.1e}",
-            f"{one.tolerance:.1e}",
-            "ok" if one.passed else "FAILED",
-            one.worst,
-        )
-        for one in report.differences
-    ]
-    return [("ONNX Runtime against PyTorch", [head, *rows]), ("tried", [(case,) for case in report.cases])]
-
-
-def exported_sections(exported: Exported) -> show.Sections:
-    """The result of an export as the rows of a table."""
-    first = exported.plan.parts[0].spec
-    sections: list[tuple[str, show.Rows]] = [("files", [(name,) for name in exported.files])]
-    sections.extend(spec_sections(first))
-    if exported.limits:
-        sections.append(("limits of the model", [(str(limit),) for limit in exported.limits]))
-    sections.append(("seconds", [(stage, f"{spent:.2f}") for stage, spent in exported.seconds]))
-    if exported.report is not None:
-        sections.extend(report_sections(exported.report))
-    return sections
-
-
-def _title(spec: ExportSpec) -> str:
-    said_of = [
-        spec.name,
-        spec.task,
-        None if spec.opset is None else f"opset {spec.opset}",
-        None if spec.atol is None else f"atol {spec.atol:g}",
-        None if spec.rtol is None else f"rtol {spec.rtol:g}",
-    ]
-    return " · ".join(word for word in said_of if word) or "spec"
-
-
-def _verdict(report: Report) -> str:
-    return f"check {'passed' if report.passed else 'FAILED'}"
-
-
-def _exported_title(exported: Exported) -> str:
-    spec = exported.plan.parts[0].spec
-    verdict = "unchecked" if exported.report is None else _verdict(exported.report)
-    return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", verdict) if word)
-
-
-def _dtype(spec: ExportSpec, kind: Kind) -> str:
-    chosen = {"int": spec.int_dtype, "float": spec.float_dtype, "bool": "bool"}[kind]
-    return chosen or kind
-
-
-def _filled(spec: ExportSpec, one: InputSpec) -> str:
-    return next((str(made) for made in spec.generators if made.name == one.generator), one.generator)
-
-
-def _where(one: InputSpec | OutputSpec) -> str:
-    moved = "" if one.path in ((), (one.name,)) else f"forward: {'.'.join(map(str, one.path))}"
-    return " ".join(word for word in (moved, "" if one.when is None else f"when {one.when}") if word)
+        return show.html(sections.exported_title(self), sections.exported_sections(self))

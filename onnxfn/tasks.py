@@ -62,8 +62,8 @@ def canonical(task: str) -> str:
     >>> canonical("masked-lm"), canonical("causal-lm-with-past")
     ('fill-mask', 'text-generation-with-past')
     """
-    stem, past, _ = task.partition("-with-past")
-    return f"{SYNONYMS.get(stem, stem)}{past}"
+    stem = task.removesuffix("-with-past")
+    return f"{SYNONYMS.get(stem, stem)}{task[len(stem) :]}"
 
 
 def task_names(spec: ExportSpec) -> tuple[str, ...]:
@@ -73,7 +73,8 @@ def task_names(spec: ExportSpec) -> tuple[str, ...]:
 
 def tasked(name: str, *edits: Edit, spec: ExportSpec | None = None) -> ExportSpec:
     """A spec that knows one task: what TASKS says of it, with `spec` laid over, and then edits."""
-    overlay = Overlay(name, compose(TASKS.get(name, ExportSpec()), spec or ExportSpec()), edits)
+    task = canonical(name)
+    overlay = Overlay(task, compose(TASKS.get(task, ExportSpec()), spec or ExportSpec()), edits)
     return ExportSpec(tasks=(overlay,))
 
 

@@ -25,15 +25,16 @@ def _subtracted(tensor: Any, other: Any, alpha: float = 1) -> Any:
     import onnx_ir
     from onnxscript import opset18 as op
 
-    real = any(isinstance(one, float) for one in (other, alpha))
+    sized = isinstance(other, onnx_ir.Value)  # a size of the model's inputs, or a number made of such
+    real = any(isinstance(one, float) for one in (other, alpha)) or (sized and other.dtype.is_floating_point())
     dtype = onnx_ir.DataType.FLOAT if real and not tensor.dtype.is_floating_point() else tensor.dtype
 
-    def number(value: Any) -> Any:
-        is_size = isinstance(value, onnx_ir.Value)
-        return op.Cast(value, to=int(dtype)) if is_size else op.Constant(value=onnx_ir.tensor(value, dtype=dtype))
+    def number(value: float) -> Any:
+        return op.Constant(value=onnx_ir.tensor(value, dtype=dtype))
 
+    minuend = op.Cast(other, to=int(dtype)) if sized else number(other)
     subtrahend = tensor if dtype == tensor.dtype else op.Cast(tensor, to=int(dtype))
-    return op.Sub(number(other), subtrahend if alpha == 1 else op.Mul(subtrahend, number(alpha)))
+    return op.Sub(minuend, subtrahend if alpha == 1 else op.Mul(subtrahend, number(alpha)))
 
 
 def _attention(

@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen
 class Correction:
-    """One difference: in the axes of these tensors, in every task of the model type; symbols None mean no moving axis."""
+    """One difference: in an axis of these tensors, in every task of the model type; None is an axis that does not move."""
 
     model_type: str
     tensors: tuple[str, ...]

@@ -147,8 +147,12 @@ def unless_unsaid(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values
 
 
-def overlays(names: tuple[str, ...], laid_over: st.SearchStrategy[ExportSpec]) -> st.SearchStrategy[tuple[Overlay, ...]]:
-    return by_name(st.builds(Overlay, st.sampled_from(names), laid_over, st.lists(edits, max_size=2).map(tuple)), most=2)
+def overlays(
+    names: tuple[str, ...], laid_over: st.SearchStrategy[ExportSpec]
+) -> st.SearchStrategy[tuple[Overlay, ...]]:
+    return by_name(
+        st.builds(Overlay, st.sampled_from(names), laid_over, st.lists(edits, max_size=2).map(tuple)), most=2
+    )
 
 
 thin_specs = st.builds(

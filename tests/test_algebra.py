@@ -12,9 +12,7 @@ from onnxfn.records import Edit, ExportSpec, Overlay
 
 def test_an_input_said_again_keeps_its_place_and_takes_the_later_axes():
     joined = compose(takes("ids", "batch", "a"), takes("mask", "batch", "b"), takes("ids", "batch length", "c"))
-    assert joined == ExportSpec(
-        inputs=(*takes("ids", "batch length", "c").inputs, *takes("mask", "batch", "b").inputs)
-    )
+    assert joined == ExportSpec(inputs=(*takes("ids", "batch length", "c").inputs, *takes("mask", "batch", "b").inputs))
 
 
 def test_zero_and_an_empty_text_are_said():
@@ -45,4 +43,6 @@ def test_every_way_to_join_is_a_function_so_called():
 
 
 def test_what_is_no_spec_is_refused():
-    assert refusal(InvalidSpec, compose, ExportSpec(), "bert") == "compose joins ExportSpec records, and got str: 'bert'"
+    assert (
+        refusal(InvalidSpec, compose, ExportSpec(), "bert") == "compose joins ExportSpec records, and got str: 'bert'"
+    )

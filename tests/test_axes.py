@@ -90,8 +90,7 @@ def test_a_shape_has_the_sizes_of_the_names():
 
 def test_a_shape_without_a_size_is_refused_with_the_closest():
     assert refusal(UnknownName, shape, axis_map("batch seq_length"), {"batch": 2, "sequence_length": 3}) == (
-        "no size for 'seq_length' in axis 'seq_length'; known: batch, sequence_length; "
-        "did you mean 'sequence_length'?"
+        "no size for 'seq_length' in axis 'seq_length'; known: batch, sequence_length; did you mean 'sequence_length'?"
     )
 
 
@@ -118,7 +117,9 @@ def test_a_quotient_is_whole(over, under):
     assert value("over // under", {"over": over, "under": under}) == floordiv(over, under)
 
 
-@pytest.mark.parametrize(("symbol", "size"), {"a + b * 2": 8, "(a + b) * 2": 10, "7 - a - b": 2, "9 // b // a": 1}.items())
+@pytest.mark.parametrize(
+    ("symbol", "size"), {"a + b * 2": 8, "(a + b) * 2": 10, "7 - a - b": 2, "9 // b // a": 1}.items()
+)
 def test_operators_bind_as_in_python(symbol, size):
     assert value(symbol, {"a": 2, "b": 3}) == size
 

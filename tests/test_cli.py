@@ -82,8 +82,8 @@ def test_a_task_that_the_model_does_not_know_lists_those_it_knows(checkpoint, tm
 def test_a_task_that_the_checkpoint_is_not_for_is_refused_before_weights_are_read(checkpoint, tmp_path):
     told = refused("export", checkpoint, tmp_path / "out", "--task", "text-classification")
     assert told == (
-        f"{checkpoint} holds BertForMaskedLM, a model for fill-mask: it has no trained weights for text-classification; "
-        "ask for fill-mask or feature-extraction"
+        f"{checkpoint} holds BertForMaskedLM, a model for fill-mask: it has no trained weights for text-classification"
+        "; ask for fill-mask or feature-extraction"
     )
 
 
@@ -132,6 +132,15 @@ def test_an_opset_that_is_too_old_is_refused(checkpoint, tmp_path):
     assert told == "opset 11 is below 18, the oldest that torch's exporter translates to"
 
 
+def test_a_size_is_chosen_by_name_and_an_unknown_one_names_the_closest(checkpoint, tmp_path):
+    told = refused("export", checkpoint, tmp_path / "out", "--size", "sequence=8")
+    assert told == "no size 'sequence' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
+    assert refused("export", checkpoint, tmp_path / "out", "--size", "batch_size=x").startswith(
+        "--size batch_size says no"
+    )
+    assert ran("export", checkpoint, tmp_path / "out", "--size", "sequence_length=9").exit_code == 0
+
+
 def test_inspect_shows_a_spec_and_its_json():
     from onnxfn import from_json, spec_for
 
@@ -149,7 +158,12 @@ def test_the_version_is_said():
 
 
 def test_help_is_quick_and_brings_in_no_torch():
-    code = "import sys; from onnxfn.cli import app; app(['--help'], standalone_mode=False); assert 'torch' not in sys.modules"
+    code = """
+import sys
+from onnxfn.cli import app
+app(["--help"], standalone_mode=False)
+assert "torch" not in sys.modules
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "demo" in done.stdout

@@ -211,7 +211,7 @@ import logging, sys, warnings
 from transformers import BertConfig, BertModel
 import torch.onnx, onnxfn
 warnings.simplefilter("always")
-model = BertModel(BertConfig(num_hidden_layers=1, hidden_size=16, num_attention_heads=2, intermediate_size=16, vocab_size=50))
+model = BertModel(BertConfig(num_hidden_layers=1, hidden_size=16, num_attention_heads=2, intermediate_size=16))
 handlers = {name: list(logging.getLogger(name).handlers) for name in (None, "torch", "transformers", "onnxfn")}
 onnxfn.export(onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs), model, sys.argv[1])
 assert handlers == {name: list(logging.getLogger(name).handlers) for name in handlers}

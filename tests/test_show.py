@@ -33,7 +33,7 @@ def test_html_has_a_heading_as_wide_as_the_widest_row_and_a_cell_for_each_cell()
 
 
 def test_html_shows_text_as_text():
-    made = html("<title>", [("<heading>", [("<cell> & \"quotes\"",)])])
+    made = html("<title>", [("<heading>", [('<cell> & "quotes"',)])])
     assert "&lt;title&gt;" in made
     assert "&lt;heading&gt;" in made
     assert "&lt;cell&gt; &amp; &quot;quotes&quot;" in made

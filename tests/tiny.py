@@ -26,7 +26,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "albert": {"embedding_size": 16},
         "big_bird": {"block_size": 8, "num_random_blocks": 1},
         "bros": {"hidden_size": 64},
-        "canine": {"local_transformer_stride": 8, "num_hash_buckets": 64},
+        "canine": {"local_transformer_stride": 8, "num_hash_buckets": 96},
         "convbert": {"embedding_size": 16},
         "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": -1},
         "deberta-v2": {
@@ -40,7 +40,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "ernie": {"use_task_id": True},
         "esm": {"pad_token_id": 1, "mask_token_id": 32, "vocab_size": 33},
         "flaubert": XLM,
-        "funnel": {"d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48, "block_sizes": [1, 2], "architectures": ["FunnelModel"]},
+        "funnel": {
+            "d_model": 32,
+            "n_head": 4,
+            "d_head": 8,
+            "d_inner": 48,
+            "block_sizes": [1, 2, 1],
+            "architectures": ["FunnelModel"],
+        },
         "lilt": {"hidden_size": 48},
         "longformer": {"attention_window": 8},
         "luke": {"entity_vocab_size": 20, "entity_emb_size": 16},
@@ -72,7 +79,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "xlm": XLM,
         "xlnet": {"d_head": 8},
-        "xmod": {"languages": ["en_XX", "de_DE"], "default_language": "de_DE"},
+        "xmod": {"languages": ["en_XX", "de_DE"]},
     }
 )
 

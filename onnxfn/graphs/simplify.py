@@ -11,8 +11,8 @@ SMALL = 1024
 def simplified(model: Any) -> Any:
     """Before: a translated graph. After: the same function with constants folded and equal subexpressions shared.
 
-    Left as they are: a `Resize` of constants, which onnxscript folds with onnx's reference evaluator in minutes, and what
-    turns a weight that is also used as it stands (a tied embedding), which would be stored twice.
+    Left as they are: a `Resize` of constants, which onnxscript folds with onnx's reference evaluator in minutes, and
+    what turns a weight that is also used as it stands (a tied embedding), which would be stored twice.
     """
     from onnx_ir.passes import common
     from onnxscript.optimizer import optimize_ir

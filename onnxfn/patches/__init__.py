@@ -1,1 +1,1 @@
-"""Functions that stand in for a model's own while it is traced: one file an architecture, named in rows by `patched`."""
+"""Functions that stand in for a model's own while it is traced: a file an architecture; rows name them by `patched`."""

@@ -57,15 +57,15 @@ def attention(
 
 
 def _global_places(is_global: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each row has its global tokens, `batch most`, and which of these places hold one: rows have fewer than most.
+    """Where each row has its global tokens, `batch most`, and which of these places hold one: a row may have fewer.
 
     For _get_global_attn_indices. `most` is at least 1, so that no tensor is ever empty.
     """
     import torch
 
     most = is_global.sum(dim=1).max().clamp(min=1).item()
-    torch._check(most >= 1)  # noqa: SLF001 - the documented way to tell torch.export what holds
-    torch._check(most <= is_global.shape[1])  # noqa: SLF001
+    torch._check(most >= 1)
+    torch._check(most <= is_global.shape[1])
     held, places = is_global.to(torch.int64).topk(most, dim=1)
     return places, held.bool()
 
@@ -79,7 +79,11 @@ def _windowed(self: Any, hidden: Tensor, removed: Tensor, places: Tensor, held: 
     import torch
 
     side = self.one_sided_attn_window_size
-    query, key, value = _heads(self, _scaled(self, self.query(hidden))), _heads(self, self.key(hidden)), _heads(self, self.value(hidden))
+    query, key, value = (
+        _heads(self, _scaled(self, self.query(hidden))),
+        _heads(self, self.key(hidden)),
+        _heads(self, self.value(hidden)),
+    )
     in_blocks = _blocks(query, side)
     local = in_blocks @ _neighbours(key, side).transpose(-1, -2)
     local = local.masked_fill(~_seen(removed, side)[:, None], _lowest(local))
@@ -107,7 +111,7 @@ def _global(self: Any, hidden: Tensor, masked: Tensor, places: Tensor) -> Tensor
 
 
 def _overwritten(everyone: Tensor, theirs: Tensor, places: Tensor, held: Tensor) -> Tensor:
-    """`everyone`, with `theirs` at the places that hold a global token: the last step of LongformerSelfAttention.forward."""
+    """`everyone`, with `theirs` where a place holds a global token: the end of LongformerSelfAttention.forward."""
     import torch
 
     index = _along(places, everyone)

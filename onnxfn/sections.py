@@ -1,0 +1,87 @@
+"""Records as the rows of tables: what a person wants to see of each. Knows their fields, not their classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxfn import show
+
+
+def spec_sections(spec: Any) -> show.Sections:
+    """A spec as the rows of a table."""
+    inputs = [(one.name, f"{_dtype(spec, one.kind)}{one.axes}", _filled(spec, one), _where(one)) for one in spec.inputs]
+    outputs = [(one.name, str(one.axes), "", _where(one)) for one in spec.outputs]
+    sections: list[tuple[str, show.Rows]] = [("inputs", inputs)]
+    if outputs:
+        sections.append(("outputs", outputs))
+    if spec.task is None and spec.tasks:
+        sections.append(("tasks", [(overlay.name,) for overlay in spec.tasks]))
+    return sections
+
+
+def report_sections(report: Any) -> show.Sections:
+    """A report as the rows of a table."""
+    head = ("output", "max abs diff", "max rel diff", "atol", "verdict", "worst at")
+    rows = [
+        (
+            f"{one.part}: {one.output}",
+            f"{one.max_abs:.1e}",
+            f"{one.max_rel:.1e}",
+            f"{one.tolerance:.1e}",
+            "ok" if one.passed else "FAILED",
+            one.worst,
+        )
+        for one in report.differences
+    ]
+    return [("ONNX Runtime against PyTorch", [head, *rows]), ("tried", [(case,) for case in report.cases])]
+
+
+def exported_sections(exported: Any) -> show.Sections:
+    """The result of an export as the rows of a table."""
+    first = exported.plan.parts[0].spec
+    sections: list[tuple[str, show.Rows]] = [("files", [(name,) for name in exported.files])]
+    sections.extend(spec_sections(first))
+    if exported.limits:
+        sections.append(("limits of the model", [(str(limit),) for limit in exported.limits]))
+    sections.append(("seconds", [(stage, f"{spent:.2f}") for stage, spent in exported.seconds]))
+    if exported.report is not None:
+        sections.extend(report_sections(exported.report))
+    return sections
+
+
+def title(spec: Any) -> str:
+    """What a spec is, in one line."""
+    said_of = [
+        spec.name,
+        spec.task,
+        None if spec.opset is None else f"opset {spec.opset}",
+        None if spec.atol is None else f"atol {spec.atol:g}",
+        None if spec.rtol is None else f"rtol {spec.rtol:g}",
+    ]
+    return " · ".join(word for word in said_of if word) or "spec"
+
+
+def verdict(report: Any) -> str:
+    """Whether a check passed."""
+    return f"check {'passed' if report.passed else 'FAILED'}"
+
+
+def exported_title(exported: Any) -> str:
+    """What an export is, in one line."""
+    spec = exported.plan.parts[0].spec
+    checked = "unchecked" if exported.report is None else verdict(exported.report)
+    return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", checked) if word)
+
+
+def _dtype(spec: Any, kind: str) -> str:
+    chosen = {"int": spec.int_dtype, "float": spec.float_dtype, "bool": "bool"}[kind]
+    return chosen or kind
+
+
+def _filled(spec: Any, one: Any) -> str:
+    return next((str(made) for made in spec.generators if made.name == one.generator), one.generator)
+
+
+def _where(one: Any) -> str:
+    moved = "" if one.path in ((), (one.name,)) else f"forward: {'.'.join(map(str, one.path))}"
+    return " ".join(word for word in (moved, "" if one.when is None else f"when {one.when}") if word)
