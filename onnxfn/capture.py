@@ -41,7 +41,8 @@ def capture(model: Any, part: Part) -> Any:
     """The graph of a model as an `onnx_ir.Model`, in opset 18, its inputs and outputs in the order of the plan.
 
     The weights of the graph are the model's own tensors, not copies. The model, its configuration and the process are
-    left as they were found, also on failure. `graph.meta[LIMITS]` holds what the model allows of each size. Raises CaptureFailed, which says where in the model's source it stopped.
+    left as they were found, also on failure. `graph.meta[LIMITS]` holds what the model allows of each size.
+    Raises CaptureFailed, which says where in the model's source it stopped.
     """
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 

@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen
 class Correction:
-    """One difference: in an axis of these tensors, in every task of the model type; None is an axis that does not move."""
+    """One difference: an axis of these tensors, in every task of the model type; None is an axis that does not move."""
 
     model_type: str
     tensors: tuple[str, ...]

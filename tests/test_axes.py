@@ -74,7 +74,7 @@ def test_names_are_those_of_the_axes_that_move_each_once():
 
 
 def test_terms_stand_in_the_order_of_the_text():
-    assert terms("2 * (z - a) + z") == ("z", "a")
+    assert terms("2 * (z - b) + a + z") == ("z", "b", "a")
 
 
 @given(some.axis_maps)

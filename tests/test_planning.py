@@ -48,7 +48,7 @@ def test_a_plan_has_one_file():
 
 
 def test_a_spec_without_outputs_is_planned_for_features():
-    assert plan(BERT, CONFIG).task == "feature-extraction"
+    assert plan(only_tasks(BERT, "fill-mask", "feature-extraction"), CONFIG).task == "feature-extraction"
     assert outputs(BERT, CONFIG) == {"last_hidden_state": TOKENS}
 
 
@@ -112,6 +112,13 @@ def test_an_input_under_a_condition_is_there_when_it_is_met(segments, names):
 def test_an_output_under_a_condition_is_there_when_it_is_met(head, names):
     spec = compose(gives("y", "batch_size"), gives("z", "batch_size", when=equals("head", "linear")))
     assert set(outputs(spec, {"head": head})) == names
+
+
+def test_a_plan_holds_no_conditions_and_no_other_tasks():
+    spec = compose(BERT, takes("x", "batch_size", "token_ids", when="vocab_size"), gives("y", "3", when="vocab_size"))
+    planned = plan(spec, CONFIG).parts[0].spec
+    assert {one.when for one in (*planned.inputs, *planned.outputs)} == {None}
+    assert planned.tasks == ()
 
 
 def test_what_is_left_out_reads_nothing():

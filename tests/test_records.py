@@ -131,9 +131,10 @@ def test_a_spec_prints_as_a_table():
     ]
 
 
-def test_a_spec_without_a_task_prints_the_tasks_that_it_knows():
+def test_a_spec_prints_the_tasks_that_it_knows_while_it_is_for_none():
     spec = compose(IDS, ExportSpec(tasks=[records.Overlay("fill-mask"), records.Overlay("question-answering")]))
     assert str(spec).splitlines()[-3:] == ["  tasks", "    fill-mask", "    question-answering"]
+    assert "tasks" not in str(compose(spec, ExportSpec(task="fill-mask")))
 
 
 def test_empty_prints_as_a_spec():

@@ -45,7 +45,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "n_head": 4,
             "d_head": 8,
             "d_inner": 48,
-            "block_sizes": [1, 2, 1],
+            "block_sizes": [1, 1, 1],
             "architectures": ["FunnelModel"],
         },
         "lilt": {"hidden_size": 48},

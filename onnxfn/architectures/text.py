@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.edits import gives, only_tasks, patched, takes, without
+from onnxfn.edits import always, gives, only_tasks, patched, takes, without
 from onnxfn.families import bert_inputs, case, text_encoder, text_inputs
 from onnxfn.generators import generates
 from onnxfn.normalizers import constant, count, either, from_config, negated, quotient, reads
@@ -147,7 +147,7 @@ roc_bert = compose(
     generates("pronunciation_ids", "integers", high=from_config("pronunciation_vocab_size")),
 )
 
-# A token's place in a table, as seven numbers, the fewest kinds of which are two (modeling_tapas.TapasEmbeddings).
+# A token's place in a table, as seven numbers; the least of them has two values (modeling_tapas.TapasEmbeddings).
 tapas = only_tasks(
     compose(
         bert,
@@ -159,6 +159,9 @@ tapas = only_tasks(
     "fill-mask",
     "text-classification",
 )
+
+# Memories of earlier texts are neither taken nor given, and to keep them would limit the length.
+xlnet = only_tasks(compose(bert, always(use_mems=False)), *HEADLESS, "multiple-choice")
 
 # A model that has a language of its own, `set_default_language`, needs not be told one. XmodForMultipleChoice repeats
 # what it is told by the number of all choices, so takes one language for them all.
@@ -218,7 +221,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "xlm": xlm,
         "xlm-roberta": roberta,
         "xlm-roberta-xl": roberta,
-        "xlnet": only_tasks(bert, *HEADLESS, "multiple-choice"),
+        "xlnet": xlnet,
         "xmod": xmod,
         "yoso": segmented,
     }

@@ -178,4 +178,4 @@ def _seen(removed: Tensor, side: int) -> Tensor:
 def _lowest(scores: Tensor) -> float:
     import torch
 
-    return torch.finfo(scores.dtype).min
+    return float(torch.finfo(scores.dtype).min)
