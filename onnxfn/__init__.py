@@ -39,6 +39,7 @@ from onnxfn.generators import sized as sized
 from onnxfn.lookup import spec_for as spec_for
 from onnxfn.lookup import task_of as task_of
 from onnxfn.lookup import tasks_for as tasks_for
+from onnxfn.normalizers import at_least as at_least
 from onnxfn.normalizers import constant as constant
 from onnxfn.normalizers import either as either
 from onnxfn.normalizers import equals as equals

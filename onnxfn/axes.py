@@ -59,7 +59,9 @@ def axis(word: str) -> Axis:
     if word.isdecimal():
         return Axis(word, "literal")
     if word.endswith("="):
-        return Axis(_canonical(word[:-1], word), "configured")
+        if not word[:-1].isidentifier():
+            raise InvalidSpec(f"axis {word!r} is fixed by the configuration, so one name stands before the '='")
+        return Axis(word[:-1], "configured")
     return Axis(_canonical(word, word), "dynamic")
 
 
@@ -152,6 +154,8 @@ def _canonical(text: str, word: str) -> str:
             raise InvalidSpec(f"axis {word!r} has an operator other than + - * //")
         if not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator)) and not _whole(node):
             raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
+    if not any(isinstance(node, ast.Name) for node in ast.walk(tree)):
+        raise InvalidSpec(f"axis {word!r} moves, so it has a name; write a fixed size as one number")
     return _SPACED.sub(lambda found: _spaced(found[1]), text.strip())
 
 

@@ -43,7 +43,11 @@ def dummy(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int], *, seed: i
         known = [made.name for made in spec.generators]
         raise unknown("generator", one.generator, known, of=f"input {one.name!r} of {spec.name or 'this spec'}")
     random = np.random.default_rng([seed, crc32(one.name.encode())])
-    made = _fill(generator.function)(random, _shaped(spec, one, sizes), **dict(generator.arguments))
+    shape = _shaped(spec, one, sizes)
+    try:
+        made = _fill(generator.function)(random, shape, **dict(generator.arguments))
+    except (TypeError, ValueError) as problem:
+        raise InvalidSpec(f"no {generator} can be made for {one.name!r} of {list(shape)}: {problem}") from None
     return made.astype(_dtype(spec, one))
 
 
@@ -86,7 +90,7 @@ def positions(_: Random, shape: tuple[int, ...]) -> Array:
 def mask(random: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
     """1 for a token and 0 for padding, which stands at the `right`, the `left`, or nowhere (`none`).
 
-    The last axis is the sequence. Row 0 is the longest, so has no padding; each other row keeps at least one token.
+    The last axis is the sequence. Each row keeps a token, and of several rows the first has no padding.
 
     >>> mask(np.random.default_rng(0), (2, 4), padding="left")[1].tolist() in ([0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1])
     True

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from attrs import evolve
+
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.normalizers import snapshot
@@ -17,6 +19,9 @@ HEADS: Mapping[str, str] = MappingProxyType(
     {
         "ForMaskedLM": "fill-mask",
         "WithLMHeadModel": "fill-mask",  # XLM and Flaubert
+        "LMHeadModel": "text-generation",
+        "ForCausalLM": "text-generation",
+        "ForConditionalGeneration": "text2text-generation",
         "ForSequenceClassification": "text-classification",
         "ForTokenClassification": "token-classification",
         "ForQuestionAnswering": "question-answering",
@@ -70,17 +75,19 @@ def task_of(it: Any) -> str | None:
 def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
     """The spec for the model's own task, when it has none yet; InvalidSpec when the model is of another task.
 
-    A model whose class tells no task is taken at its word.
+    A model whose class tells no task is taken at its word, and a spec that says its outputs needs no task.
     """
     own = task_of(model)
-    if spec.task is None and spec.tasks and not spec.outputs:
+    if spec.task is None and spec.tasks:
+        if own is None and spec.outputs:
+            return evolve(spec, tasks=())
         if own is None:
             raise InvalidSpec(
                 f"{type(model).__name__} does not tell its task; say it: for_task(spec, task), "
                 f"task one of {listed(task_names(spec))}"
             )
         return for_task(spec, own)
-    if own is not None and spec.task is not None and canonical(spec.task) != own and own in HEADS.values():
+    if own is not None and spec.task is not None and canonical(spec.task) != own:
         raise InvalidSpec(
             f"{type(model).__name__} is a model for {own}, not for {spec.task}; "
             f"load it with {spec.loader or 'a class for ' + spec.task}, or ask for {own}"
@@ -94,8 +101,9 @@ def _known_task(spec: ExportSpec, it: Any) -> str | None:
 
 
 def _class_name(it: Any) -> str | None:
+    """Names tell tasks among the models of transformers; what another module is called tells nothing."""
     if hasattr(it, "forward"):
-        return type(it).__name__
+        return type(it).__name__ if hasattr(getattr(it, "config", None), "to_dict") else None
     return next(iter(snapshot(it).get("architectures") or ()), None)
 
 

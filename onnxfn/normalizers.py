@@ -52,6 +52,11 @@ def constant(value: float) -> Getter:
     return Getter("constant", (value,))
 
 
+def at_least(source: Source, least: float) -> Getter:
+    """True when the configuration holds this number there, or more."""
+    return Getter("at_least", (source, least))
+
+
 def negated(source: Source) -> Getter:
     """True when the configuration holds nothing there, or something false."""
     return Getter("negated", (source,))
@@ -185,6 +190,10 @@ def _equals(look: Look, source: Source, value: str | float) -> bool:
     return bool(look(source) == value)
 
 
+def _at_least(look: Look, source: Source, least: float) -> bool:
+    return bool(look(source) >= least)
+
+
 GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "from_config": _from_config,
@@ -196,5 +205,6 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "constant": _constant,
         "negated": _negated,
         "equals": _equals,
+        "at_least": _at_least,
     }
 )

@@ -46,8 +46,11 @@ def recorded(data: Any) -> Any:
         if name not in RECORDS:
             raise unknown("record", name, RECORDS)
         if name == "AxisMap":
-            return axes.axis_map(told["pattern"])
-        return RECORDS[name](**told)
+            return axes.axis_map(str(told.get("pattern", "")))
+        try:
+            return RECORDS[name](**told)
+        except TypeError as problem:
+            raise InvalidSpec(f"no {name} is described by {sorted(told)}: {problem}") from None
     if isinstance(data, list):
         return tuple(recorded(one) for one in data)
     return data

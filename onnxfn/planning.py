@@ -22,8 +22,8 @@ DEFAULT_TASK = "feature-extraction"
 def plan(spec: ExportSpec, config: Any) -> Plan:
     """What an export of this spec will do for a model with this configuration.
 
-    `config` is a transformers configuration, a model, or a plain dict. A spec without outputs gets the first of its
-    tasks that makes sense without a head: feature-extraction, if it has it. MissingValue when the configuration lacks
+    `config` is a transformers configuration, a model, or a plain dict. A spec that has tasks
+    and is for none of them is taken for feature-extraction, or else the first. MissingValue when the configuration lacks
     what the spec reads.
 
     >>> from onnxfn import bert_inputs, compose, text_encoder
@@ -68,7 +68,7 @@ def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
 
 def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     """The spec with the configuration's facts in place of their names, and the conditions decided."""
-    chosen = compose(DEFAULTS, spec if spec.outputs or not spec.tasks else for_task(spec, _default_task(spec)))
+    chosen = compose(DEFAULTS, spec if spec.task or not spec.tasks else for_task(spec, _default_task(spec)))
     taken = tuple(_tensor(chosen, config, one) for one in chosen.inputs if holds(chosen.normalizer, config, one.when))
     used = {one.generator for one in taken}
     return evolve(

@@ -23,13 +23,16 @@ FORMS = {
 NOT_AXES = {
     "class": "axis 'class' is not a name, a number, '_', 'name=' or a sum of names",
     "a+": "axis 'a+' is not a name, a number, '_', 'name=' or a sum of names",
-    "=": "axis '=' is not a name, a number, '_', 'name=' or a sum of names",
+    "=": "axis '=' is fixed by the configuration, so one name stands before the '='",
+    "4=": "axis '4=' is fixed by the configuration, so one name stands before the '='",
+    "a+b=": "axis 'a+b=' is fixed by the configuration, so one name stands before the '='",
+    "2+2": "axis '2+2' moves, so it has a name; write a fixed size as one number",
     "a/b": "axis 'a/b' has an operator other than + - * //",
     "a**2": "axis 'a**2' has an operator other than + - * //",
     "a+1.5": "axis 'a+1.5' is not made of names and whole numbers",
     "a+True": "axis 'a+True' is not made of names and whole numbers",
     "max(a,b)": "axis 'max(a,b)' is not made of names and whole numbers",
-    "text_config.heads=": "axis 'text_config.heads=' is not made of names and whole numbers",
+    "text_config.heads=": "axis 'text_config.heads=' is fixed by the configuration, so one name stands before the '='",
     "-a": "axis '-a' is not made of names and whole numbers",
     "a#b": "axis 'a#b' is not made of names and whole numbers",
 }

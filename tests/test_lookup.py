@@ -24,6 +24,11 @@ def model(name, model_type="bert"):
     return type(name, (), {"forward": None, "config": config})()
 
 
+def torchless(name):
+    """A module of one's own: it has `forward`, and no configuration."""
+    return type(name, (), {"forward": None})()
+
+
 # Specs
 
 
@@ -141,7 +146,17 @@ def test_a_model_whose_class_tells_no_task_is_taken_at_its_word():
 
 def test_a_spec_that_says_its_outputs_fits_any_model():
     spec = compose(BERT, gives("logits", "batch_size sequence_length _"))
-    assert fitting(spec, model("BertForQuestionAnswering")) is spec
+    assert fitting(spec, model("BertForPreTraining")) == only_tasks(spec)
+    assert fitting(spec, torchless("MyModel")) == only_tasks(spec)
+
+
+def test_an_output_of_ones_own_stands_beside_those_of_the_models_task():
+    spec = compose(BERT, gives("pooler_output", "batch_size _"))
+    assert [one.name for one in fitting(spec, model("BertModel")).outputs] == ["pooler_output", "last_hidden_state"]
+
+
+def test_the_name_of_a_module_that_is_not_of_transformers_tells_nothing():
+    assert task_of(torchless("MyModel")) is None
 
 
 def test_a_model_that_tells_no_task_needs_a_spec_that_does():

@@ -8,6 +8,7 @@ from refusals import refusal
 from onnxfn.errors import InvalidSpec, MissingValue, UnknownName
 from onnxfn.normalizers import (
     GETTERS,
+    at_least,
     constant,
     count,
     either,
@@ -55,6 +56,8 @@ FOUND = [
     (negated("type_vocab_size"), True),
     (negated("nowhere"), True),
     (negated("n_head"), False),
+    (at_least("n_head", 4), True),
+    (at_least("n_head", 5), False),
     (equals("hidden_act", "gelu"), True),
     (equals("hidden_act", "relu"), False),
     (quotient(either("nowhere", "hidden_size"), total("n_head", "n_head")), 8),
