@@ -14,6 +14,7 @@ from typing import Any
 from onnxfn.axes import terms, value
 from onnxfn.errors import CaptureFailed, OnnxfnError, UnknownName
 from onnxfn.generators import Array, dummies
+from onnxfn.lowering import lowered, promoted
 from onnxfn.paths import at, nested
 from onnxfn.quiet import quiet
 from onnxfn.records import SMALLEST, ExportSpec, Limit, Part
@@ -142,8 +143,9 @@ def _translated(program: Any) -> Any:
 
     registry = _registry()
     try:
-        prepared = _core._prepare_exported_program_for_export(program, registry=registry)
-        graph = _core._exported_program_to_onnx_program(prepared, registry=registry).model
+        if not lowered(program, registry):
+            program = _core._prepare_exported_program_for_export(program, registry=registry)
+        graph = _core._exported_program_to_onnx_program(promoted(program), registry=registry).model
     except Exception as problem:
         raise CaptureFailed(f"no translation to ONNX: {_first_line(problem)}") from problem
     for weight in list(graph.graph.initializers.values()):

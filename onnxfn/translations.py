@@ -11,9 +11,17 @@ def translations() -> dict[Any, Callable[..., Any]]:
     import torch
 
     return {
+        torch.ops.aten.reshape_as.default: _reshaped,
         torch.ops.aten.rsub.Scalar: _subtracted,
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
     }
+
+
+def _reshaped(tensor: Any, other: Any) -> Any:
+    """A tensor in the shape of another, which torch's table lacks."""
+    from onnxscript import opset18 as op
+
+    return op.Reshape(tensor, op.Shape(other))
 
 
 def _subtracted(tensor: Any, other: Any, alpha: float = 1) -> Any:

@@ -32,6 +32,7 @@ LAYERS = (
     "lookup",
     "quiet",
     "stillness",
+    "lowering",
     "translations",
     "patches",
     "capture",
