@@ -1,8 +1,8 @@
 """Lower: a torch graph -> the same function in operators that the table of translations holds.
 
 torch's own way is to trace the graph once more (`run_decompositions`), which costs as much as the first trace. Most
-graphs need only a few operators spelt otherwise, and those are rewritten here in place; a graph that needs more says so,
-and goes torch's way.
+graphs need only a few operators spelt otherwise, and those are rewritten here in place; one that needs more goes torch's
+way.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _cast(graph: Any, node: Any) -> None:
 def _owned(node: Any) -> bool:
     """Whether a node that writes into its first argument may as well make a new tensor.
 
-    It may when the memory is fresh, not an input or a weight, and nothing but that argument looks at it after the write.
+    It may when the memory is fresh, no input and no weight, and nothing but that argument looks at it after the write.
     """
     written = fresh = node.args[0]
     while fresh.op == "call_function" and _views(fresh):

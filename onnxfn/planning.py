@@ -22,9 +22,8 @@ DEFAULT_TASK = "feature-extraction"
 def plan(spec: ExportSpec, config: Any) -> Plan:
     """What an export of this spec will do for a model with this configuration.
 
-    `config` is a transformers configuration, a model, or a plain dict. A spec that has tasks
-    and is for none of them is taken for feature-extraction, or else the first. MissingValue when the configuration lacks
-    what the spec reads.
+    `config` is a transformers configuration, a model, or a plain dict. A spec that has tasks and is for none of them is
+    taken for feature-extraction, or else for the first. MissingValue when the configuration lacks what the spec reads.
 
     >>> from onnxfn import bert_inputs, compose, text_encoder
     >>> made = plan(compose(text_encoder, bert_inputs), {"vocab_size": 99, "type_vocab_size": 2})

@@ -1,4 +1,4 @@
-"""Lowering computes the same: each small model is exported, and checked against PyTorch at sizes that were not traced."""
+"""Lowering computes the same: small models are exported, and checked against PyTorch at sizes that were not traced."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Text encoders end to end: a tiny random model of each goes to ONNX and agrees with PyTorch where it was not traced.
 
-The sweep takes every task of every row: `python -m pytest -m sweep tests/test_text.py`. It writes `tests/sweeps/text.json`.
+The sweep takes every task of every row and writes `tests/sweeps/text.json`:
+`python -m pytest -m sweep tests/test_text.py`.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "albert": bert,
         "bert": bert,
         "bert-generation": only_tasks(roberta, "feature-extraction"),
-        "big_bird": roberta,
+        "big_bird": roberta,  # full attention, as the model itself computes up to the length that its limit says
         "bros": bros,
         "camembert": roberta,
         "canine": canine,
