@@ -1,8 +1,8 @@
 """Lower: a torch graph -> the same function in operators that the table of translations holds.
 
 torch's own way is to trace the graph once more (`run_decompositions`), which costs as much as the first trace. Most
-graphs need only a few operators spelt otherwise, and those are rewritten here in place; one that needs more goes torch's
-way.
+graphs need only a few operators spelt otherwise, and those are rewritten here in place; one that needs more goes
+torch's way.
 """
 
 from __future__ import annotations
