@@ -31,6 +31,9 @@ _SPECIALIZED = re.compile(
     r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
 )
 
+NOT_THE_MODELS = ("/torch/", "/sympy/", "/onnxfn/", "<")
+"""Where the frames of a traceback stand that are not the model's own source."""
+
 LIMITS = "onnxfn.limits"
 """Where a captured graph's `meta` keeps the sizes that the model allows."""
 
@@ -211,7 +214,7 @@ def _told(model: Any, part: Part, problem: Exception) -> str:
 def _place(problem: BaseException) -> str:
     """The last line of the model's own source before torch's."""
     frames = traceback.extract_tb(problem.__traceback__)
-    inside = [frame for frame in frames if "/torch/" not in frame.filename and "/onnxfn/" not in frame.filename]
+    inside = [frame for frame in frames if not any(place in frame.filename for place in NOT_THE_MODELS)]
     frame = (inside or list(frames))[-1]
     return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} ({frame.line})"
 
