@@ -7,7 +7,11 @@ from onnxfn.algebra import compose as compose
 from onnxfn.architectures import ARCHITECTURES as ARCHITECTURES
 from onnxfn.axes import AxisMap as AxisMap
 from onnxfn.axes import axis_map as axis_map
+from onnxfn.caches import keeps as keeps
+from onnxfn.caches import kv_cache as kv_cache
+from onnxfn.caches import with_past as with_past
 from onnxfn.edits import always as always
+from onnxfn.edits import case as case
 from onnxfn.edits import gives as gives
 from onnxfn.edits import only_tasks as only_tasks
 from onnxfn.edits import patched as patched
@@ -30,11 +34,12 @@ from onnxfn.errors import UnknownName as UnknownName
 from onnxfn.exporting import export as export
 from onnxfn.exporting import validate as validate
 from onnxfn.families import bert_inputs as bert_inputs
-from onnxfn.families import case as case
-from onnxfn.families import padded as padded
+from onnxfn.families import positions as positions
+from onnxfn.families import text_decoder as text_decoder
 from onnxfn.families import text_encoder as text_encoder
 from onnxfn.families import text_inputs as text_inputs
 from onnxfn.generators import generates as generates
+from onnxfn.generators import padded as padded
 from onnxfn.generators import sized as sized
 from onnxfn.lookup import spec_for as spec_for
 from onnxfn.lookup import task_of as task_of
@@ -54,6 +59,7 @@ from onnxfn.plain import to_json as to_json
 from onnxfn.planning import dummy_inputs as dummy_inputs
 from onnxfn.planning import inputs as inputs
 from onnxfn.planning import outputs as outputs
+from onnxfn.planning import past_key_values as past_key_values
 from onnxfn.planning import plan as plan
 from onnxfn.records import Difference as Difference
 from onnxfn.records import Event as Event

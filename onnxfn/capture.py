@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from onnxfn.axes import terms, value
+from onnxfn.containers import BUILDERS
 from onnxfn.errors import CaptureFailed, OnnxfnError, UnknownName
 from onnxfn.generators import Array, dummies
 from onnxfn.lowering import lowered, promoted
@@ -74,7 +75,8 @@ def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tupl
 
     def forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
         arguments = nested((one.place, tensor) for one, tensor in zip(spec.inputs, tensors, strict=True))
-        result = model(**constants, **arguments)
+        built = {one.name: BUILDERS[one.by](model, arguments[one.name]) for one in spec.builds}
+        result = model(**{**constants, **arguments, **built})
         try:
             return tuple(at(one.place, result) for one in spec.outputs)
         except UnknownName as problem:
@@ -180,6 +182,8 @@ def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
     limits: dict[str, Limit] = {}
     for axes, tensor in zip(part.inputs.values(), tensors, strict=True):
         for index, symbol in axes.items():
+            if terms(symbol) != (symbol,):
+                continue  # a sum has the limits of its terms
             size = tensor.shape[index]
             allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
             if allowed is not None:

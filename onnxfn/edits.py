@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 from attrs import evolve
@@ -12,7 +11,10 @@ from onnxfn.algebra import compose
 from onnxfn.axes import AxisMap, axis_map, inserted
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.paths import Path
-from onnxfn.records import Constant, Edit, ExportSpec, InputSpec, Kind, OutputSpec, Patch, Plain, Source
+from onnxfn.records import Constant, ExportSpec, InputSpec, Kind, OutputSpec, Overlay, Patch, Plain, Source
+
+TOKENS = "batch_size sequence_length"
+"""The axes of a batch of texts."""
 
 INT_DTYPES = ("int64", "int32")
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
@@ -29,6 +31,11 @@ def takes(
 def gives(name: str, axes: str | AxisMap, *, path: Path = (), when: Source | None = None) -> ExportSpec:
     """A spec of one output: `gives("logits", "batch_size _")`."""
     return ExportSpec(outputs=(OutputSpec(name, axes, path, when),))
+
+
+def case(name: str, *specs: ExportSpec) -> ExportSpec:
+    """A spec that has one more case of the check: other sizes, other dummies."""
+    return ExportSpec(cases=(Overlay(name, compose(*specs)),))
 
 
 def always(**arguments: Plain) -> ExportSpec:
@@ -119,20 +126,6 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
         if name not in by_name:
             raise unknown("task", name, by_name, of=spec.name or "this spec")
     return evolve(spec, tasks=tuple(by_name[name] for name in names))
-
-
-def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
-    """The spec after edits that are said as data."""
-    for edit in edits:
-        if edit.function not in EDITS:
-            raise unknown("edit", edit.function, EDITS)
-        spec = EDITS[edit.function](spec, **dict(edit.arguments))
-    return spec
-
-
-EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
-    {"with_axis": with_axis, "with_output": with_output, "with_opset": with_opset, "with_tolerance": with_tolerance}
-)
 
 
 def _tensor_names(spec: ExportSpec) -> tuple[str, ...]:

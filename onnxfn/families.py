@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from onnxfn.algebra import compose
-from onnxfn.edits import always, takes
-from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, either, from_config, reads
-from onnxfn.records import Edit, ExportSpec, Overlay
-from onnxfn.tasks import TOKENS, tasked
+from onnxfn.caches import kv_cache
+from onnxfn.edits import TOKENS, always, case, takes
+from onnxfn.generators import generates, padded, sized
+from onnxfn.normalizers import constant, either, from_config, quotient, reads
+from onnxfn.records import Edit, ExportSpec, Made
+from onnxfn.tasks import tasked
 
 DEFAULTS = ExportSpec(opset=18, atol=1e-5, rtol=1e-4, int_dtype="int64")
 """What holds when nobody says otherwise; every plan starts from it."""
 
 per_choice = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
 """Every text input gets one row a choice: `[batch_size, num_choices, sequence_length]`."""
-
-
-def case(name: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec that has one more case of the check: other sizes, other dummies."""
-    return ExportSpec(cases=(Overlay(name, compose(*specs)),))
-
-
-def padded(side: str) -> ExportSpec:
-    """A spec whose masks are padded at this side: `right`, `left` or `none`."""
-    return generates("padding_mask", "mask", padding=side)
 
 
 # Traced at batch 2 and length 16, so neither is tried again.
@@ -72,3 +63,36 @@ text_inputs = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_
 
 bert_inputs = compose(text_inputs, takes("token_type_ids", TOKENS, "segment_ids"))
 """Tokens, mask, and which segment each token belongs to."""
+
+text_decoder = compose(
+    text_dummies,
+    padded("left"),
+    generates("token_positions", "positions", mask=Made("padding_mask", TOKENS)),
+    text_reads,
+    reads(
+        num_key_value_heads=either("num_key_value_heads", "num_attention_heads"),
+        head_dim=either("head_dim", quotient("hidden_size", "num_attention_heads")),
+    ),
+    text_cases,
+    kv_cache(),
+    text_inputs,
+    always(return_dict=True, use_cache=False),
+    tasked("feature-extraction"),
+    tasked("feature-extraction-with-past", Edit("with_past", {"direction": "outputs"})),
+    tasked("text-generation"),
+    tasked("text-generation-with-past", Edit("with_past", {"direction": "both"})),
+    tasked("text-classification"),
+    tasked("token-classification"),
+    tasked("question-answering"),
+)
+"""Models that write a text token by token: GPT and those like it. Positions are an ingredient of their own."""
+
+_numbered = takes("position_ids", TOKENS, "token_positions")
+
+positions = compose(
+    tasked("feature-extraction", spec=_numbered),
+    tasked("feature-extraction-with-past", spec=_numbered),
+    tasked("text-generation", spec=_numbered),
+    tasked("text-generation-with-past", spec=_numbered),
+)
+"""The place of each token among those that are not padding; heads of classification do without, as in Optimum."""

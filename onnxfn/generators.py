@@ -9,12 +9,13 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from attrs import evolve
 from numpy.random import Generator as Random
 from numpy.typing import NDArray
 
 from onnxfn.axes import names, shape
 from onnxfn.errors import InvalidSpec, UnknownName, unknown
-from onnxfn.records import ExportSpec, Generator, InputSpec, Size
+from onnxfn.records import ExportSpec, Generator, InputSpec, Made, Size
 
 Array = NDArray[Any]
 Fill = Callable[..., Array]
@@ -28,6 +29,11 @@ def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
 def sized(**sizes: int) -> ExportSpec:
     """A spec that says the sizes of dummies: `sized(batch_size=2)`."""
     return ExportSpec(sizes=tuple(Size(name, value) for name, value in sizes.items()))
+
+
+def padded(side: str) -> ExportSpec:
+    """A spec whose masks are padded at this side: `right`, `left` or `none`."""
+    return generates("padding_mask", "mask", padding=side)
 
 
 def dummies(spec: ExportSpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
@@ -45,7 +51,7 @@ def dummy(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int], *, seed: i
     random = np.random.default_rng([seed, crc32(one.name.encode())])
     shape = _shaped(spec, one, sizes)
     try:
-        made = _fill(generator.function)(random, shape, **dict(generator.arguments))
+        made = _fill(generator.function)(random, shape, **_arguments(spec, one, generator, sizes, seed))
     except (TypeError, ValueError) as problem:
         raise InvalidSpec(f"no {generator} can be made for {one.name!r} of {list(shape)}: {problem}") from None
     return made.astype(_dtype(spec, one))
@@ -82,27 +88,35 @@ def filled(_: Random, shape: tuple[int, ...], *, value: float = 0) -> Array:
     return np.full(shape, value)
 
 
-def positions(_: Random, shape: tuple[int, ...]) -> Array:
-    """0, 1, 2, ... along the last axis."""
-    return np.broadcast_to(np.arange(shape[-1]), shape).copy()
+def positions(_: Random, shape: tuple[int, ...], *, mask: Array | None = None) -> Array:
+    """0, 1, 2, ... along the last axis, or the place of each of the last tokens among those that a mask keeps.
+
+    >>> positions(np.random.default_rng(0), (1, 3), mask=np.array([[0, 0, 1, 1, 1]])).tolist()
+    [[0, 1, 2]]
+    """
+    if mask is None:
+        return np.broadcast_to(np.arange(shape[-1]), shape).copy()
+    places: Array = np.maximum(mask.cumsum(axis=-1) - 1, 0)
+    return places[..., places.shape[-1] - shape[-1] :]
 
 
-def mask(random: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
+def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
     """1 for a token and 0 for padding, which stands at the `right`, the `left`, or nowhere (`none`).
 
-    The last axis is the sequence. Each row keeps a token, and of several rows the first has no padding.
+    The last axis is the sequence. Of several rows the first has no padding, the others more and more, at most half.
 
-    >>> mask(np.random.default_rng(0), (2, 4), padding="left")[1].tolist() in ([0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1])
-    True
+    >>> mask(np.random.default_rng(0), (2, 4), padding="left").tolist()
+    [[1, 1, 1, 1], [0, 1, 1, 1]]
     """
     if padding not in ("right", "left", "none"):
         raise unknown("padding", padding, ("right", "left", "none"))
     length = shape[-1]
     if padding == "none" or length < 2:  # noqa: PLR2004 - a sequence of one token has no room for padding
         return np.ones(shape, dtype=np.int64)
-    kept = random.integers(1, length, shape[:-1])
-    if kept.size > 1:
-        kept.flat[0] = length
+    rows = int(np.prod(shape[:-1]))
+    order = np.arange(rows) + (rows == 1)
+    padding_of = np.maximum((order * length) // (2 * rows), order > 0)
+    kept = (length - padding_of).reshape(shape[:-1])
     steps = np.arange(length)
     tokens = steps < kept[..., None] if padding == "right" else steps >= length - kept[..., None]
     return tokens.astype(np.int64)
@@ -141,6 +155,19 @@ def _shaped(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int]) -> tuple
         return shape(one.axes, sizes)
     except UnknownName as problem:
         raise UnknownName(f"input {one.name!r} of {spec.name or 'this spec'}: {problem}") from None
+
+
+def _arguments(
+    spec: ExportSpec, one: InputSpec, generator: Generator, sizes: Mapping[str, int], seed: int
+) -> dict[str, Any]:
+    """The arguments of a generator, those that are dummies made."""
+
+    def made(given: Any) -> Any:
+        if not isinstance(given, Made):
+            return given
+        return dummy(spec, evolve(one, axes=given.axes, generator=given.generator), sizes, seed=seed)
+
+    return {name: made(given) for name, given in generator.arguments}
 
 
 def _dtype(spec: ExportSpec, one: InputSpec) -> np.dtype[Any]:

@@ -12,7 +12,7 @@ from onnxfn.architectures import ARCHITECTURES
 from onnxfn.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.normalizers import snapshot
 from onnxfn.records import ExportSpec
-from onnxfn.tasks import canonical, for_task, task_names
+from onnxfn.tasks import WITH_PAST, canonical, for_task, task_names
 
 # How transformers ends the name of a class, and the task of what it so ends; the first that fits.
 HEADS: Mapping[str, str] = MappingProxyType(
@@ -87,7 +87,7 @@ def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
                 f"task one of {listed(task_names(spec))}"
             )
         return for_task(spec, own)
-    if own is not None and spec.task is not None and canonical(spec.task) != own:
+    if own is not None and spec.task is not None and canonical(spec.task).removesuffix(WITH_PAST) != own:
         raise InvalidSpec(
             f"{type(model).__name__} is a model for {own}, not for {spec.task}; "
             f"load it with {spec.loader or 'a class for ' + spec.task}, or ask for {own}"

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
 
 from onnxfn.algebra import compose
-from onnxfn.axes import settled
+from onnxfn.axes import settled, symbols
 from onnxfn.errors import MissingValue, unknown
 from onnxfn.families import DEFAULTS
 from onnxfn.generators import Array, dummies
 from onnxfn.normalizers import Snapshot, holds, look, snapshot
-from onnxfn.records import ExportSpec, Generator, Getter, Overlay, Part, Plan, Source
+from onnxfn.paths import Path
+from onnxfn.records import (
+    ExportSpec,
+    Generator,
+    Getter,
+    InputSpec,
+    Made,
+    OutputSpec,
+    Overlay,
+    Part,
+    Plan,
+    Source,
+    State,
+)
 from onnxfn.tasks import for_task, task_names
 
 DEFAULT_TASK = "feature-extraction"
+SIDES = ("inputs", "outputs")
+LAYER = "{layer}"
 
 
 def plan(spec: ExportSpec, config: Any) -> Plan:
@@ -68,8 +83,9 @@ def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
 def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     """The spec with the configuration's facts in place of their names, and the conditions decided."""
     chosen = compose(DEFAULTS, spec if spec.task or not spec.tasks else for_task(spec, _default_task(spec)))
+    chosen = with_states(chosen, config)
     taken = tuple(_tensor(chosen, config, one) for one in chosen.inputs if holds(chosen.normalizer, config, one.when))
-    used = {one.generator for one in taken}
+    used = _generators(chosen, {one.generator for one in taken})
     return evolve(
         chosen,
         inputs=taken,
@@ -80,6 +96,80 @@ def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
         cases=tuple(_case(chosen, config, one, used) for one in chosen.cases),
         tasks=(),
     )
+
+
+def past_key_values(spec: ExportSpec, config: Any, *, direction: str) -> dict[str, dict[int, str]]:
+    """`{name: {axis: symbol}}` of the cache that goes in (`inputs`) or comes out (`outputs`); UnknownName for another.
+
+    What Optimum's `add_past_key_values` filled into a dict that it was given.
+    """
+    if direction not in SIDES:
+        raise unknown("direction", direction, SIDES)
+    told = snapshot(config)
+    rows = state_inputs(spec, told) if direction == "inputs" else state_outputs(spec, told)
+    return {one.name: symbols(one.axes) for one in rows}
+
+
+def with_states(spec: ExportSpec, config: Snapshot) -> ExportSpec:
+    """The spec with a tensor for each row of its cache and each layer, on the sides that its past says."""
+    taken = state_inputs(spec, config) if spec.past in ("inputs", "both") else ()
+    given = state_outputs(spec, config) if spec.past in ("outputs", "both") else ()
+    names = [one.name for one in spec.inputs]
+    places = [names.index(row.after) + 1 for row in spec.states if row.after in names]
+    at = max(places, default=len(names))
+    return evolve(
+        spec,
+        inputs=(*spec.inputs[:at], *taken, *spec.inputs[at:]),
+        outputs=(*spec.outputs, *given),
+        states=(),
+        builds=spec.builds if taken else (),
+    )
+
+
+def state_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
+    """The cache as inputs, layer by layer."""
+    return tuple(
+        InputSpec(_in_layer(row.taken, layer), row.axes, "past_states", "float", _path(row.path, layer, str))
+        for layer, row in _kept(spec, config)
+    )
+
+
+def state_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
+    """The cache as outputs, layer by layer."""
+    return tuple(
+        OutputSpec(_in_layer(row.given, layer), row.grown, _path(row.found, layer, int))
+        for layer, row in _kept(spec, config)
+    )
+
+
+def _kept(spec: ExportSpec, config: Snapshot) -> list[tuple[int, State]]:
+    rows = [(layer, place, row) for place, row in enumerate(spec.states) for layer in _layers(spec, config, row)]
+    return [(layer, row) for layer, _, row in sorted(rows, key=lambda one: one[:2])]
+
+
+def _layers(spec: ExportSpec, config: Snapshot, row: State) -> Sequence[int]:
+    told = _told(spec, config, row.layers, f"layers of {row.name!r}")
+    return range(told) if isinstance(told, int) else told
+
+
+def _in_layer(template: str, layer: int) -> str:
+    return template.replace(LAYER, str(layer))
+
+
+def _path(path: Path, layer: int, number: Callable[[int], str | int]) -> Path:
+    return tuple(number(layer) if step == LAYER else step for step in path)
+
+
+def _generators(spec: ExportSpec, used: set[str]) -> set[str]:
+    """The generators that are used, and those that make arguments of theirs."""
+    inner = {
+        given.generator
+        for made in spec.generators
+        if made.name in used
+        for _, given in made.arguments
+        if isinstance(given, Made)
+    }
+    return used if inner <= used else _generators(spec, used | inner)
 
 
 def _default_task(spec: ExportSpec) -> str:

@@ -89,6 +89,14 @@ class Generator:
 
 
 @frozen
+class Made:
+    """An argument of a generator that is itself a dummy: what another generator makes, with these axes."""
+
+    generator: str
+    axes: AxisMap = field(converter=axis_map)
+
+
+@frozen
 class InputSpec:
     """One tensor that goes in: its name in ONNX, its axes, what fills a dummy, where `forward` takes it."""
 
@@ -146,6 +154,33 @@ class Patch:
 
 
 @frozen
+class State:
+    """A row of a cache: a tensor that each of some layers keeps from one call to the next.
+
+    `{layer}` in the names and paths stands for the number of the layer. `axes` are those of the tensor that is taken,
+    `grown` those of the tensor that is given. `layers` says how many layers keep it, or which.
+    """
+
+    name: str
+    taken: str
+    given: str
+    axes: AxisMap = field(converter=axis_map)
+    grown: AxisMap = field(converter=axis_map)
+    path: Path = field(converter=many)
+    found: Path = field(converter=many)
+    layers: Source = "num_layers"
+    after: str = "attention_mask"
+
+
+@frozen
+class Build:
+    """An argument of `forward` that is an object: a function of containers.py makes it of the tensors put there."""
+
+    name: str
+    by: str
+
+
+@frozen
 class Edit:
     """An edit of edits.py as data: the function's name, and its arguments after the spec."""
 
@@ -176,6 +211,9 @@ class ExportSpec:
     cases: tuple[Overlay, ...] = said("overlays")
     sizes: tuple[Size, ...] = said("named")
     constants: tuple[Constant, ...] = said("named")
+    states: tuple[State, ...] = said("named")
+    builds: tuple[Build, ...] = said("named")
+    past: str | None = said("later")
     patches: tuple[Patch, ...] = said("named")
     loader: str | None = said("later")
     opset: int | None = said("later")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from attrs import evolve
 
 from onnxfn.algebra import compose
-from onnxfn.edits import edited, gives
+from onnxfn.caches import with_past
+from onnxfn.edits import TOKENS, gives, with_axis, with_opset, with_output, with_tolerance
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.records import Edit, ExportSpec, Overlay
-
-TOKENS = "batch_size sequence_length"
 
 
 def loaded(loader: str) -> ExportSpec:
@@ -26,6 +25,7 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         "fill-mask": compose(loaded("AutoModelForMaskedLM"), gives("logits", f"{TOKENS} _")),
         "text-classification": compose(loaded("AutoModelForSequenceClassification"), gives("logits", "batch_size _")),
         "token-classification": compose(loaded("AutoModelForTokenClassification"), gives("logits", f"{TOKENS} _")),
+        "text-generation": compose(loaded("AutoModelForCausalLM"), gives("logits", f"{TOKENS} _")),
         "question-answering": compose(
             loaded("AutoModelForQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
         ),
@@ -56,6 +56,10 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 )
 
 
+WITH_PAST = "-with-past"
+"""How the name of a task ends that takes and gives a cache."""
+
+
 def canonical(task: str) -> str:
     """The name under which tables hold a task; a `-with-past` ending stays.
 
@@ -74,8 +78,23 @@ def task_names(spec: ExportSpec) -> tuple[str, ...]:
 def tasked(name: str, *edits: Edit, spec: ExportSpec | None = None) -> ExportSpec:
     """A spec that knows one task: what TASKS says of it, with `spec` laid over, and then edits."""
     task = canonical(name)
-    overlay = Overlay(task, compose(TASKS.get(task, ExportSpec()), spec or ExportSpec()), edits)
+    told = TASKS.get(task.removesuffix(WITH_PAST), ExportSpec())
+    overlay = Overlay(task, compose(told, spec or ExportSpec()), edits)
     return ExportSpec(tasks=(overlay,))
+
+
+def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
+    """The spec after edits that are said as data."""
+    for edit in edits:
+        if edit.function not in EDITS:
+            raise unknown("edit", edit.function, EDITS)
+        spec = EDITS[edit.function](spec, **dict(edit.arguments))
+    return spec
+
+
+EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
+    {made.__name__: made for made in (with_axis, with_output, with_opset, with_past, with_tolerance)}
+)
 
 
 def for_task(spec: ExportSpec, task: str) -> ExportSpec:

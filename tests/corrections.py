@@ -27,3 +27,30 @@ CORRECTIONS = (
         why="the model reads exactly config.max_depth steps of each path, so the axis cannot move",
     ),
 )
+
+
+@frozen
+class Added:
+    """An input that Optimum leaves out, last in order, in these tasks of these model types."""
+
+    name: str
+    model_types: tuple[str, ...]
+    tasks: tuple[str, ...]
+    axes: tuple[str, ...]
+    why: str
+
+
+INPUTS_ADDED = (
+    Added(
+        name="position_ids",
+        model_types=("gemma", "gemma2", "gemma3", "gemma3_text", "nemotron"),
+        tasks=(
+            "feature-extraction",
+            "feature-extraction-with-past",
+            "text-generation",
+            "text-generation-with-past",
+        ),
+        axes=("batch_size", "sequence_length"),
+        why="forward takes position_ids, and without them a left-padded batch is numbered from its padding",
+    ),
+)

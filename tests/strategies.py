@@ -10,6 +10,7 @@ from onnxfn.axes import Axis, AxisMap
 from onnxfn.generators import FILLS
 from onnxfn.normalizers import GETTERS
 from onnxfn.records import (
+    Build,
     Constant,
     Edit,
     ExportSpec,
@@ -22,6 +23,7 @@ from onnxfn.records import (
     Patch,
     Read,
     Size,
+    State,
 )
 
 TENSORS = ("input_ids", "attention_mask", "logits", "last_hidden_state")
@@ -122,6 +124,18 @@ outputs = st.builds(OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.n
 sizes = st.builds(Size, st.sampled_from(AXES), st.integers(0, 8))
 constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
 patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
+states = st.builds(
+    State,
+    st.sampled_from(("key", "value")),
+    taken=st.sampled_from(("past_key_values.{layer}.key", "past_conv.{layer}")),
+    given=st.just("present.{layer}.key"),
+    axes=axis_maps,
+    grown=axis_maps,
+    path=paths,
+    found=paths,
+    layers=sources,
+)
+builds = st.builds(Build, st.sampled_from(("past_key_values", "cache")), by=st.just("dynamic_cache"))
 
 opsets = st.integers(18, 23)
 tolerances = st.floats(0, 1)
@@ -181,6 +195,9 @@ specs = st.builds(
     sizes=by_name(sizes),
     constants=by_name(constants, most=2),
     patches=by_name(patches),
+    states=by_name(states),
+    builds=by_name(builds),
+    past=unless_unsaid(st.sampled_from(("inputs", "outputs", "both"))),
     loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
     opset=unless_unsaid(opsets),
     atol=unless_unsaid(tolerances),
@@ -190,5 +207,17 @@ specs = st.builds(
 )
 
 records = st.one_of(
-    axis_maps, inputs, outputs, generators, normalizers, getters, sizes, constants, patches, edits, specs
+    axis_maps,
+    inputs,
+    outputs,
+    generators,
+    normalizers,
+    getters,
+    sizes,
+    constants,
+    patches,
+    states,
+    builds,
+    edits,
+    specs,
 )

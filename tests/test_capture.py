@@ -12,7 +12,7 @@ from refusals import refusal
 import onnxfn
 from onnxfn.capture import LIMITS, capture, flat_forward
 from onnxfn.errors import CaptureFailed
-from onnxfn.families import padded
+from onnxfn.generators import padded
 from onnxfn.planning import plan
 
 BERT = onnxfn.spec_for("bert", "feature-extraction")

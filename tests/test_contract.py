@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from corrections import CORRECTIONS
+from corrections import CORRECTIONS, INPUTS_ADDED
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.planning import dummy_inputs, plan
+from onnxfn.generators import dummies
+from onnxfn.planning import plan
 from onnxfn.tasks import for_task, task_names
 
 Axes = dict[str, dict[int, str]]
@@ -43,31 +44,51 @@ def declared(axes) -> Axes:
     return {name: {int(index): symbol for index, symbol in one.items()} for name, one in axes.items()}
 
 
-def corrected(model_type, axes: Axes) -> Axes:
-    """Optimum's axes with our corrections; each must still find what it corrects."""
+def corrected(model_type, task, axes: Axes, added) -> Axes:
+    """Optimum's tensors with our corrections; each must still find what it corrects."""
     made = {name: dict(one) for name, one in axes.items()}
     for correction in (one for one in CORRECTIONS if one.model_type == model_type):
         for name in (name for name in correction.tensors if name in made):
             assert made[name].pop(correction.axis, None) == correction.optimum
             if correction.ours is not None:
                 made[name][correction.axis] = correction.ours
+    for addition in (one for one in added if model_type in one.model_types and task in one.tasks):
+        assert addition.name not in made
+        made[addition.name] = dict(enumerate(addition.axes))
     return made
 
 
+def files(model_type, preset, task):
+    """The files that Optimum writes by default: (file, what it declares of it)."""
+    told = contract()[model_type]["configs"][preset]["tasks"][task]
+    return [(file, told["cases"][case]) for file, case in told["export"]["default"]]
+
+
+def called(case, side, axes):
+    """Tensors by their names in ONNX, where Optimum declares them by those of torch."""
+    names = case.get(f"torch_to_onnx_{side}_map", {})
+    return {names.get(name, name): one for name, one in axes.items()}
+
+
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
-def test_a_plan_has_optimums_names_order_and_axes(model_type, preset, task):
-    case = contract()[model_type]["configs"][preset]["tasks"][task]["cases"]["default"]
+def test_a_plan_has_optimums_files_names_order_and_axes(model_type, preset, task):
     made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset))
-    (part,) = made.parts
-    assert list(part.inputs.items()) == list(corrected(model_type, declared(case["inputs"])).items())
-    assert list(part.outputs.items()) == list(corrected(model_type, declared(case["outputs"])).items())
+    told = files(model_type, preset, task)
+    assert list(made.files) == [file for file, _ in told]
+    for part, (_, case) in zip(made.parts, told, strict=True):
+        inputs = corrected(model_type, task, declared(called(case, "input", case["inputs"])), INPUTS_ADDED)
+        assert list(part.inputs.items()) == list(inputs.items())
+        outputs = corrected(model_type, task, declared(called(case, "output", case["outputs"])), ())
+        assert list(part.outputs.items()) == list(outputs.items())
 
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
 def test_dummy_inputs_have_optimums_shapes(model_type, preset, task):
-    case = contract()[model_type]["configs"][preset]["tasks"][task]["cases"]["default"]
-    made = dummy_inputs(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset), "np")
-    assert {name: list(array.shape) for name, array in made.items()} == case["dummy_shapes"]
+    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset))
+    for part, (_, case) in zip(made.parts, files(model_type, preset, task), strict=True):
+        shapes = called(case, "input", case["dummy_shapes"])
+        arrays = dummies(part.spec, {})
+        assert {name: list(arrays[name].shape) for name in shapes} == shapes
 
 
 @pytest.mark.parametrize("model_type", [name for name in contract() if name in ARCHITECTURES])

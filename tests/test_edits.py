@@ -6,10 +6,8 @@ from refusals import refusal
 from onnxfn.algebra import EMPTY, compose
 from onnxfn.axes import axis_map, pattern
 from onnxfn.edits import (
-    EDITS,
     OLDEST_OPSET,
     always,
-    edited,
     gives,
     only_tasks,
     patched,
@@ -24,7 +22,7 @@ from onnxfn.edits import (
 )
 from onnxfn.errors import InvalidSpec, UnknownName
 from onnxfn.records import Constant, Edit, ExportSpec, InputSpec, OutputSpec, Overlay, Patch
-from onnxfn.tasks import for_task
+from onnxfn.tasks import EDITS, edited, for_task
 
 TOKENS = "batch_size sequence_length"
 BERT = compose(

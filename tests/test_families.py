@@ -4,8 +4,9 @@ import pytest
 
 from onnxfn.algebra import compose
 from onnxfn.axes import pattern
-from onnxfn.families import DEFAULTS, bert_inputs, case, padded, text_encoder, text_inputs
-from onnxfn.generators import dummies, sized
+from onnxfn.edits import case
+from onnxfn.families import DEFAULTS, bert_inputs, text_encoder, text_inputs
+from onnxfn.generators import dummies, padded, sized
 from onnxfn.planning import resolved
 from onnxfn.records import Constant, ExportSpec, Overlay
 from onnxfn.tasks import for_task, task_names

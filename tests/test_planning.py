@@ -7,9 +7,9 @@ from refusals import refusal
 from onnxfn.algebra import compose
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.axes import pattern
-from onnxfn.edits import gives, only_tasks, takes, with_output
+from onnxfn.edits import case, gives, only_tasks, takes, with_output
 from onnxfn.errors import MissingValue, UnknownName
-from onnxfn.families import DEFAULTS, bert_inputs, case, text_encoder
+from onnxfn.families import DEFAULTS, bert_inputs, text_encoder
 from onnxfn.generators import dummies, generates
 from onnxfn.normalizers import equals, from_config, reads
 from onnxfn.planning import dummy_inputs, inputs, outputs, plan, resolved

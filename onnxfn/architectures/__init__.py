@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.architectures import text
+from onnxfn.architectures import decoders, text
 from onnxfn.records import ExportSpec
 
 ARCHITECTURES: Mapping[str, ExportSpec] = MappingProxyType(
-    {name: compose(row, ExportSpec(name=name)) for name, row in text.ROWS.items()}
+    {name: compose(row, ExportSpec(name=name)) for table in (text.ROWS, decoders.ROWS) for name, row in table.items()}
 )

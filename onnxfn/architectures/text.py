@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.edits import always, gives, only_tasks, patched, takes, without
-from onnxfn.families import bert_inputs, case, text_encoder, text_inputs
+from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes, without
+from onnxfn.families import bert_inputs, text_encoder, text_inputs
 from onnxfn.generators import generates
 from onnxfn.normalizers import constant, count, either, from_config, negated, quotient, reads
 from onnxfn.records import ExportSpec
-from onnxfn.tasks import TOKENS, tasked
+from onnxfn.tasks import tasked
 
 CLASSIFIERS = ("text-classification", "token-classification")
 SMALL = ("feature-extraction", "fill-mask", *CLASSIFIERS)

@@ -1,0 +1,96 @@
+"""Caches: what a layer keeps between calls, as rows; `with_past` lets a spec take and give it."""
+
+from __future__ import annotations
+
+from onnxfn.algebra import compose
+from onnxfn.edits import always, case, takes
+from onnxfn.errors import InvalidSpec, unknown
+from onnxfn.generators import generates, padded, sized
+from onnxfn.records import Build, ExportSpec, Made, Source, State
+
+PAST_TOKENS = "batch_size past_sequence_length+sequence_length"
+"""The axes of a mask over what is kept and what is new."""
+
+DIRECTIONS = ("inputs", "outputs", "both")
+
+
+def keeps(
+    name: str,
+    axes: str,
+    *,
+    taken: str,
+    given: str,
+    grown: str | None = None,
+    kept: str | None = None,
+    layers: Source = "num_layers",
+) -> ExportSpec:
+    """A spec of one row of a cache: `keeps("conv", "batch_size width= kernel=", taken="past_conv.{layer}", ...)`.
+
+    `kept` is the attribute of a layer of the cache that holds the tensor; `grown` its axes when it is given.
+    """
+    attribute = kept or name
+    row = State(
+        name=name,
+        taken=taken,
+        given=given,
+        axes=axes,
+        grown=grown or axes,
+        path=("past_key_values", "{layer}", attribute),
+        found=("past_key_values", "layers", "{layer}", *attribute.split(".")),
+        layers=layers,
+    )
+    return ExportSpec(states=(row,), builds=(Build("past_key_values", "dynamic_cache"),))
+
+
+def kv_cache(
+    *,
+    heads: str = "num_key_value_heads",
+    key: str = "head_dim",
+    value: str = "head_dim",
+    layers: Source = "num_layers",
+) -> ExportSpec:
+    """A spec of a cache of keys and values, `[batch_size, heads, past_sequence_length, size]` each, a pair a layer.
+
+    Heads and sizes are names that the normalizer reads: they are numbers in the graph.
+    """
+    return compose(
+        _kept_along("key", f"batch_size {heads}= {{}} {key}=", layers),
+        _kept_along("value", f"batch_size {heads}= {{}} {value}=", layers),
+    )
+
+
+def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
+    """The spec with its cache taken (`inputs`), given (`outputs`), or both: one graph for prompt and next token.
+
+    A past of length 0 is the prompt. InvalidSpec when the spec has no cache, UnknownName for another direction.
+    """
+    if direction not in DIRECTIONS:
+        raise unknown("direction", direction, DIRECTIONS)
+    if not spec.states:
+        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past; compose one with kv_cache(...)")
+    taken = ExportSpec() if direction == "outputs" else _grown
+    return compose(spec, always(use_cache=True), ExportSpec(past=direction), taken)
+
+
+_grown = compose(
+    takes("attention_mask", PAST_TOKENS, "padding_mask"),
+    generates("token_positions", "positions", mask=Made("padding_mask", PAST_TOKENS)),
+    generates("past_states", "normal"),
+    sized(past_sequence_length=16),
+    case("prompt", sized(batch_size=1, past_sequence_length=0, sequence_length=7), padded("none")),
+    case("left-padded prompts", sized(batch_size=3, past_sequence_length=0, sequence_length=24), padded("left")),
+    case("next token", sized(batch_size=3, past_sequence_length=9, sequence_length=1), padded("left")),
+    case("next tokens", sized(batch_size=1, past_sequence_length=21, sequence_length=3), padded("none")),
+)
+
+
+def _kept_along(name: str, axes: str, layers: Source) -> ExportSpec:
+    return keeps(
+        name,
+        axes.format("past_sequence_length"),
+        grown=axes.format("past_sequence_length+sequence_length"),
+        taken=f"past_key_values.{{layer}}.{name}",
+        given=f"present.{{layer}}.{name}",
+        kept=f"{name}s",
+        layers=layers,
+    )
