@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from onnxfn.axes import terms, value
@@ -31,9 +32,6 @@ ENDLESS = 1 << 40
 _SPECIALIZED = re.compile(
     r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
 )
-
-NOT_THE_MODELS = ("/torch/", "/sympy/", "/onnxfn/", "<")
-"""Where the frames of a traceback stand that are not the model's own source."""
 
 LIMITS = "onnxfn.limits"
 """Where a captured graph's `meta` keeps the sizes that the model allows."""
@@ -217,8 +215,16 @@ def _told(model: Any, part: Part, problem: Exception) -> str:
 
 def _place(problem: BaseException) -> str:
     """The last line of the model's own source before torch's."""
+    import sympy
+    import torch
+
+    tracing = (
+        *(str(Path(package.__file__ or "").parent) for package in (torch, sympy)),
+        str(Path(__file__).parent),
+        "<",
+    )
     frames = traceback.extract_tb(problem.__traceback__)
-    inside = [frame for frame in frames if not any(place in frame.filename for place in NOT_THE_MODELS)]
+    inside = [frame for frame in frames if not frame.filename.startswith(tracing)]
     frame = (inside or list(frames))[-1]
     return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} ({frame.line})"
 
