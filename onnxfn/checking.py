@@ -11,11 +11,11 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.algebra import compose
-from onnxfn.axes import names
+from onnxfn.axes import names, symbols, terms
 from onnxfn.capture import reference
 from onnxfn.errors import CheckFailed
 from onnxfn.generators import Array, dummies
-from onnxfn.records import Difference, ExportSpec, Overlay, Part, Report, Size
+from onnxfn.records import Difference, ExportSpec, InputSpec, Overlay, Part, Report, Size
 
 ENORMOUS = 1e30
 """Beyond this a number stands for minus infinity, as masked scores do, and says nothing of the scale of a tensor."""
@@ -46,7 +46,7 @@ def check(model: Any, part: Part, file: Path, *, tell: Callable[[str], None] = l
     trials: list[Trial] = []
     told: list[str] = []
     for overlay in cases(part.spec):
-        arrays = dummies(compose(part.spec, overlay.spec), {})
+        arrays = feeds(model, part, compose(part.spec, overlay.spec))
         label = _label(part.spec, overlay, arrays)
         tell(label)
         expected = reference(model, part, arrays)
@@ -63,6 +63,40 @@ def check(model: Any, part: Part, file: Path, *, tell: Callable[[str], None] = l
         ),
         tuple(told),
     )
+
+
+def feeds(model: Any, part: Part, spec: ExportSpec) -> dict[str, Array]:
+    """What both are fed in a case: dummies, and as the past what the model itself keeps of a text of that length.
+
+    A past of noise is nothing that a trained model ever sees, and it answers with numbers that no two orders of
+    summation agree on.
+    """
+    arrays = dummies(spec, {})
+    lengths = _past_lengths(spec)
+    if not any(arrays[one.name].shape[axis] for one in spec.inputs for axis in _axes_of(one, lengths)):
+        return arrays
+    sizes = {one.name: one.value for one in spec.sizes}
+    prompt = dummies(spec, {**dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}})
+    kept = dict(zip((one.name for one in spec.outputs), reference(model, part, prompt), strict=True))
+    return arrays | {one.name: kept[one.given] for one in spec.carries}
+
+
+def _past_lengths(spec: ExportSpec) -> dict[str, str]:
+    """The size that a past has -> the size that it grows by: `past_sequence_length`, `sequence_length`."""
+    outputs = {one.name: one for one in spec.outputs}
+    inputs = {one.name: one for one in spec.inputs}
+    return {
+        symbol: next(name for name in terms(grown) if name != symbol)
+        for carry in spec.carries
+        for symbol, grown in zip(
+            symbols(inputs[carry.name].axes).values(), symbols(outputs[carry.given].axes).values(), strict=True
+        )
+        if symbol != grown
+    }
+
+
+def _axes_of(one: InputSpec, lengths: Mapping[str, str]) -> list[int]:
+    return [axis for axis, symbol in symbols(one.axes).items() if symbol in lengths]
 
 
 def cases(spec: ExportSpec) -> tuple[Overlay, ...]:

@@ -77,6 +77,8 @@ text_decoder = compose(
     kv_cache(),
     text_inputs,
     always(return_dict=True, use_cache=False),
+    # PyTorch's own float32 is 1.3e-3 away from float64 where logits have a root mean square of 12 (SmolLM2, 30 layers).
+    ExportSpec(atol=1e-4, rtol=1e-3),
     tasked("feature-extraction"),
     tasked("feature-extraction-with-past", Edit("with_past", {"direction": "outputs"})),
     tasked("text-generation"),

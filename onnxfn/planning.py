@@ -15,7 +15,9 @@ from onnxfn.generators import Array, dummies
 from onnxfn.normalizers import Snapshot, holds, look, snapshot
 from onnxfn.paths import Path
 from onnxfn.records import (
+    Carry,
     ExportSpec,
+    File,
     Generator,
     Getter,
     InputSpec,
@@ -27,25 +29,43 @@ from onnxfn.records import (
     Source,
     State,
 )
-from onnxfn.tasks import for_task, task_names
+from onnxfn.tasks import edited, for_task, task_names
 
 DEFAULT_TASK = "feature-extraction"
 SIDES = ("inputs", "outputs")
 LAYER = "{layer}"
 
 
-def plan(spec: ExportSpec, config: Any) -> Plan:
+def plan(spec: ExportSpec, config: Any, *, merge: bool = True, keep_parts: bool = False) -> Plan:
     """What an export of this spec will do for a model with this configuration.
 
     `config` is a transformers configuration, a model, or a plain dict. A spec that has tasks and is for none of them is
     taken for feature-extraction, or else for the first. MissingValue when the configuration lacks what the spec reads.
+    One file stands for several where it can; `keep_parts` also plans those, `merge=False` plans those alone.
 
     >>> from onnxfn import bert_inputs, compose, text_encoder
     >>> made = plan(compose(text_encoder, bert_inputs), {"vocab_size": 99, "type_vocab_size": 2})
     >>> made.parts[0].outputs
     {'last_hidden_state': {0: 'batch_size', 1: 'sequence_length'}}
     """
-    return Plan((Part("model", resolved(spec, snapshot(config))),))
+    told, chosen = snapshot(config), for_some_task(spec)
+    return Plan(tuple(_part(chosen, told, file) for file in _files(chosen, merge=merge, keep_parts=keep_parts)))
+
+
+def for_some_task(spec: ExportSpec) -> ExportSpec:
+    """The spec itself when it is for a task or has none, else for feature-extraction, or else for its first task."""
+    return spec if spec.task or not spec.tasks else for_task(spec, _default_task(spec))
+
+
+def _files(spec: ExportSpec, *, merge: bool, keep_parts: bool) -> tuple[File, ...]:
+    replaced = {name for one in spec.files for name in one.replaces} if merge and not keep_parts else set()
+    chosen = tuple(one for one in spec.files if one.name not in replaced and (merge or not one.replaces))
+    return chosen or (File("model"),)
+
+
+def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
+    filler = (Part(f"{file.name}_filler", resolved(edited(spec, file.filler), config)),) if file.filler else ()
+    return Part(file.name, resolved(edited(spec, file.edits), config), filler)
 
 
 def inputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
@@ -82,8 +102,7 @@ def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
 
 def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     """The spec with the configuration's facts in place of their names, and the conditions decided."""
-    chosen = compose(DEFAULTS, spec if spec.task or not spec.tasks else for_task(spec, _default_task(spec)))
-    chosen = with_states(chosen, config)
+    chosen = with_states(compose(DEFAULTS, for_some_task(spec)), config)
     taken = tuple(_tensor(chosen, config, one) for one in chosen.inputs if holds(chosen.normalizer, config, one.when))
     used = _generators(chosen, {one.generator for one in taken})
     return evolve(
@@ -95,6 +114,8 @@ def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
         generators=tuple(_settled(chosen, config, made) for made in chosen.generators if made.name in used),
         cases=tuple(_case(chosen, config, one, used) for one in chosen.cases),
         tasks=(),
+        behaviors=(),
+        files=(),
     )
 
 
@@ -122,7 +143,8 @@ def with_states(spec: ExportSpec, config: Snapshot) -> ExportSpec:
         inputs=(*spec.inputs[:at], *taken, *spec.inputs[at:]),
         outputs=(*spec.outputs, *given),
         states=(),
-        builds=spec.builds if taken else (),
+        builds=spec.builds if taken or given else (),
+        carries=tuple(Carry(one.name, other.name) for one, other in zip(taken, given, strict=False)),
     )
 
 
@@ -192,8 +214,11 @@ def _settled(spec: ExportSpec, config: Snapshot, made: Generator) -> Generator:
 
 
 def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str]) -> Overlay:
+    """The case with the configuration's facts; the rows of the cache that it says otherwise, as inputs."""
     made = tuple(_settled(spec, config, one) for one in overlay.spec.generators if one.name in used)
-    return evolve(overlay, spec=evolve(overlay.spec, generators=made))
+    rows = state_inputs(compose(spec, overlay.spec), config) if overlay.spec.states else ()
+    taken = tuple(_tensor(spec, config, one) for one in rows)
+    return evolve(overlay, spec=evolve(overlay.spec, generators=made, inputs=taken, states=()))
 
 
 def _told(spec: ExportSpec, config: Snapshot, source: Source, where: str) -> Any:

@@ -158,18 +158,27 @@ class State:
     """A row of a cache: a tensor that each of some layers keeps from one call to the next.
 
     `{layer}` in the names and paths stands for the number of the layer. `axes` are those of the tensor that is taken,
-    `grown` those of the tensor that is given. `layers` says how many layers keep it, or which.
+    `grown` those of the tensor that is given. `layers` says how many layers keep it, or which. A row that is never
+    given has no name there.
     """
 
     name: str
     taken: str
-    given: str
+    given: str | None
     axes: AxisMap = field(converter=axis_map)
     grown: AxisMap = field(converter=axis_map)
     path: Path = field(converter=many)
     found: Path = field(converter=many)
     layers: Source = "num_layers"
     after: str = "attention_mask"
+
+
+@frozen
+class Carry:
+    """An input (`name`) that the next call is fed from what this call gives (`given`)."""
+
+    name: str
+    given: str
 
 
 @frozen
@@ -186,6 +195,20 @@ class Edit:
 
     function: str
     arguments: Arguments = field(default=(), converter=arguments)
+
+
+@frozen
+class File:
+    """A file that a task is written as: its stem, and the edits that make its spec of that of the task.
+
+    It stands for the files that it `replaces`. `filler` is the edits that make the spec of a graph inside it, which
+    computes those of its inputs that come empty.
+    """
+
+    name: str
+    edits: tuple[Edit, ...] = field(default=(), converter=many)
+    replaces: tuple[str, ...] = field(default=(), converter=many)
+    filler: tuple[Edit, ...] = field(default=(), converter=many)
 
 
 def said(join: str) -> Any:
@@ -209,10 +232,14 @@ class ExportSpec:
     normalizer: Normalizer = said("normalizer")
     tasks: tuple[Overlay, ...] = said("overlays")
     cases: tuple[Overlay, ...] = said("overlays")
+    behaviors: tuple[Overlay, ...] = said("overlays")
+    files: tuple[File, ...] = said("named")
+    runs: str | None = said("later")
     sizes: tuple[Size, ...] = said("named")
     constants: tuple[Constant, ...] = said("named")
     states: tuple[State, ...] = said("named")
     builds: tuple[Build, ...] = said("named")
+    carries: tuple[Carry, ...] = said("named")
     past: str | None = said("later")
     patches: tuple[Patch, ...] = said("named")
     loader: str | None = said("later")
@@ -240,10 +267,14 @@ class Overlay:
 
 @frozen
 class Part:
-    """One ONNX file to be: `name` is the file's stem, `spec` holds numbers where it held names of the configuration."""
+    """One ONNX file to be: `name` is the file's stem, `spec` holds numbers where it held names of the configuration.
+
+    `filler`, if there is one, is the graph inside it that computes the inputs that come empty.
+    """
 
     name: str
     spec: ExportSpec
+    filler: tuple[Part, ...] = field(default=(), converter=many)
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:

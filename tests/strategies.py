@@ -11,6 +11,7 @@ from onnxfn.generators import FILLS
 from onnxfn.normalizers import GETTERS
 from onnxfn.records import (
     Build,
+    Carry,
     Constant,
     Edit,
     ExportSpec,
@@ -136,6 +137,7 @@ states = st.builds(
     layers=sources,
 )
 builds = st.builds(Build, st.sampled_from(("past_key_values", "cache")), by=st.just("dynamic_cache"))
+carries = st.builds(Carry, st.sampled_from(TENSORS), given=st.sampled_from(TENSORS))
 
 opsets = st.integers(18, 23)
 tolerances = st.floats(0, 1)
@@ -197,6 +199,7 @@ specs = st.builds(
     patches=by_name(patches),
     states=by_name(states),
     builds=by_name(builds),
+    carries=by_name(carries),
     past=unless_unsaid(st.sampled_from(("inputs", "outputs", "both"))),
     loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
     opset=unless_unsaid(opsets),

@@ -27,7 +27,7 @@ from onnxfn.plain import from_json, to_json
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import SYNONYMS, for_task, task_names, tasked
 
-BY_NAME = ("inputs", "outputs", "generators", "sizes", "constants", "patches", "states", "builds")
+BY_NAME = ("inputs", "outputs", "generators", "sizes", "constants", "patches", "states", "builds", "carries")
 OVERLAID = ("tasks", "cases")
 SCALARS = ("name", "task", "past", "loader", "opset", "atol", "rtol", "int_dtype", "float_dtype")
 
