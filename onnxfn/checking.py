@@ -15,7 +15,7 @@ from onnxfn.axes import names, symbols, terms
 from onnxfn.capture import reference
 from onnxfn.errors import CheckFailed
 from onnxfn.generators import Array, dummies
-from onnxfn.records import Difference, ExportSpec, InputSpec, Overlay, Part, Report, Size
+from onnxfn.records import Difference, ExportSpec, InputSpec, OutputSpec, Overlay, Part, Report, Size
 
 ENORMOUS = 1e30
 """Beyond this a number stands for minus infinity, as masked scores do, and says nothing of the scale of a tensor."""
@@ -53,7 +53,7 @@ def check(model: Any, part: Part, file: Path, *, tell: Callable[[str], None] = l
         answers = _ran(session, file, [one.name for one in part.spec.outputs], arrays, label)
         told.append(label)
         trials.extend(
-            trial(part.spec, one.name, label, answer, truth)
+            trial(part.spec, one.name, label, answer, truth, _judged(part.spec, one, arrays))
             for one, answer, truth in zip(part.spec.outputs, answers, expected, strict=True)
         )
     return Report(
@@ -81,6 +81,27 @@ def feeds(model: Any, part: Part, spec: ExportSpec) -> dict[str, Array]:
     return arrays | {one.name: kept[one.given] for one in spec.carries}
 
 
+def _judged(spec: ExportSpec, output: OutputSpec, arrays: Mapping[str, Array]) -> Callable[[Array], Array]:
+    """The elements of an output that count: those at tokens, by the mask that the spec names, or all.
+
+    The mask's last axis is a length, or a past and a length; an output that has the length alone is of the last tokens.
+    """
+    masking = next((one for one in spec.inputs if one.name == spec.judged_by), None)
+    if masking is None:
+        return _all
+    batch, *_, length = symbols(masking.axes).values()
+    axes = {symbol: axis for axis, symbol in symbols(output.axes).items()}
+    along = next((axes[symbol] for symbol in (length, terms(length)[-1]) if symbol in axes), None)
+    if along is None or axes.get(batch) != 0:
+        return _all
+    mask = arrays[masking.name].astype(bool)
+    return lambda made: np.moveaxis(made, along, 1)[mask[:, mask.shape[1] - made.shape[along] :]]
+
+
+def _all(made: Array) -> Array:
+    return made
+
+
 def _past_lengths(spec: ExportSpec) -> dict[str, str]:
     """The size that a past has -> the size that it grows by: `past_sequence_length`, `sequence_length`."""
     outputs = {one.name: one for one in spec.outputs}
@@ -88,10 +109,8 @@ def _past_lengths(spec: ExportSpec) -> dict[str, str]:
     return {
         symbol: next(name for name in terms(grown) if name != symbol)
         for carry in spec.carries
-        for symbol, grown in zip(
-            symbols(inputs[carry.name].axes).values(), symbols(outputs[carry.given].axes).values(), strict=True
-        )
-        if symbol != grown
+        for axis, symbol in symbols(inputs[carry.name].axes).items()
+        if (grown := symbols(outputs[carry.given].axes)[axis]) != symbol
     }
 
 
@@ -113,17 +132,25 @@ def cases(spec: ExportSpec) -> tuple[Overlay, ...]:
     )
 
 
-def trial(spec: ExportSpec, output: str, case: str, answer: Array, truth: Array) -> Trial:
+def trial(
+    spec: ExportSpec,
+    output: str,
+    case: str,
+    answer: Array,
+    truth: Array,
+    judged: Callable[[Array], Array] = lambda made: made,
+) -> Trial:
     """One answer of ONNX Runtime against PyTorch's.
 
     An element agrees when it is at most `atol * max(1, r) + rtol * |truth|` away, where r is the root mean square of
     the truth: rounding grows with the scale of a tensor, and an element near 0 is as uncertain as its neighbours.
-    Numbers that are not finite must be the same. Another shape, or another type of number, never agrees.
+    Numbers that are not finite must be the same. Another shape, or another type of number, never agrees. `judged`
+    picks the elements that count.
     """
     if answer.shape != truth.shape or answer.dtype.kind != truth.dtype.kind:
         told = f"{case}: {answer.dtype}{list(answer.shape)} where PyTorch gives {truth.dtype}{list(truth.shape)}"
         return Trial(output, told, answer.shape, np.inf, np.inf, 0.0, passed=False)
-    got, wanted = answer.astype(np.float64), truth.astype(np.float64)
+    got, wanted = judged(answer).astype(np.float64), judged(truth).astype(np.float64)
     finite = np.isfinite(wanted)
     ordinary = finite & (np.abs(wanted) < ENORMOUS)
     exact = truth.dtype.kind != "f"

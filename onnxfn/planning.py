@@ -143,8 +143,8 @@ def with_states(spec: ExportSpec, config: Snapshot) -> ExportSpec:
         inputs=(*spec.inputs[:at], *taken, *spec.inputs[at:]),
         outputs=(*spec.outputs, *given),
         states=(),
-        builds=spec.builds if taken or given else (),
-        carries=tuple(Carry(one.name, other.name) for one, other in zip(taken, given, strict=False)),
+        builds=tuple(one for one in spec.builds if taken or given or one.name in {made.place[0] for made in spec.inputs}),
+        carries=state_carries(spec, config) if taken and given else (),
     )
 
 
@@ -161,6 +161,16 @@ def state_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
     return tuple(
         OutputSpec(_in_layer(row.given, layer), row.grown, _path(row.found, layer, int))
         for layer, row in _kept(spec, config)
+        if row.given is not None
+    )
+
+
+def state_carries(spec: ExportSpec, config: Snapshot) -> tuple[Carry, ...]:
+    """What of the cache a next call is fed from what this call gives, layer by layer."""
+    return tuple(
+        Carry(_in_layer(row.taken, layer), _in_layer(row.given, layer))
+        for layer, row in _kept(spec, config)
+        if row.given is not None
     )
 
 
@@ -218,7 +228,7 @@ def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str]) 
     made = tuple(_settled(spec, config, one) for one in overlay.spec.generators if one.name in used)
     rows = state_inputs(compose(spec, overlay.spec), config) if overlay.spec.states else ()
     taken = tuple(_tensor(spec, config, one) for one in rows)
-    return evolve(overlay, spec=evolve(overlay.spec, generators=made, inputs=taken, states=()))
+    return evolve(overlay, spec=evolve(overlay.spec, generators=made, inputs=(*overlay.spec.inputs, *taken), states=()))
 
 
 def _told(spec: ExportSpec, config: Snapshot, source: Source, where: str) -> Any:

@@ -243,6 +243,7 @@ class ExportSpec:
     past: str | None = said("later")
     patches: tuple[Patch, ...] = said("named")
     loader: str | None = said("later")
+    judged_by: str | None = said("later")
     opset: int | None = said("later")
     atol: float | None = said("later")
     rtol: float | None = said("later")

@@ -200,6 +200,7 @@ specs = st.builds(
     states=by_name(states),
     builds=by_name(builds),
     carries=by_name(carries),
+    judged_by=unless_unsaid(st.sampled_from(TENSORS)),
     past=unless_unsaid(st.sampled_from(("inputs", "outputs", "both"))),
     loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
     opset=unless_unsaid(opsets),

@@ -29,7 +29,7 @@ from onnxfn.tasks import SYNONYMS, for_task, task_names, tasked
 
 BY_NAME = ("inputs", "outputs", "generators", "sizes", "constants", "patches", "states", "builds", "carries")
 OVERLAID = ("tasks", "cases")
-SCALARS = ("name", "task", "past", "loader", "opset", "atol", "rtol", "int_dtype", "float_dtype")
+SCALARS = ("judged_by", "name", "task", "past", "loader", "opset", "atol", "rtol", "int_dtype", "float_dtype")
 
 TASKED = [(model_type, task) for model_type, spec in ARCHITECTURES.items() for task in task_names(spec)]
 
