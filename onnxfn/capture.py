@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxfn.axes import terms, value
+from onnxfn.callables import callable_of
 from onnxfn.containers import BUILDERS
 from onnxfn.errors import CaptureFailed, OnnxfnError, UnknownName
 from onnxfn.generators import Array, dummies
@@ -69,12 +70,13 @@ def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, 
 
 def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """`forward` on flat tensors: the planned inputs go to their places, the planned outputs come from theirs."""
-    constants = {one.name: one.value for one in spec.constants if _takes(model, one.name)}
+    called = callable_of(model, spec.runs)
+    constants = {one.name: one.value for one in spec.constants if _takes(called, one.name)}
 
     def forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
         arguments = nested((one.place, tensor) for one, tensor in zip(spec.inputs, tensors, strict=True))
-        built = {one.name: BUILDERS[one.by](model, arguments[one.name]) for one in spec.builds}
-        result = model(**{**constants, **arguments, **built})
+        built = {one.name: BUILDERS[one.by](model, arguments.get(one.name, {})) for one in spec.builds}
+        result = called(**{**constants, **arguments, **built})
         try:
             return tuple(at(one.place, result) for one in spec.outputs)
         except UnknownName as problem:

@@ -9,28 +9,78 @@ from typing import Any
 Kept = Mapping[str, Mapping[str, Any]]
 """Layer -> attribute of that layer of the cache -> tensor."""
 
+# A layer that cuts itself to its window counts tokens in Python, which a trace would bake in: it keeps everything here,
+# and the model's mask applies the window (transformers.cache_utils, 5.23).
+UNCUT: Mapping[str, str] = MappingProxyType(
+    {
+        "DynamicSlidingWindowLayer": "DynamicLayer",
+        "LinearAttentionAndSlidingWindowAttentionLayer": "LinearAttentionAndFullAttentionLayer",
+    }
+)
 
-def dynamic_cache(_: Any, kept: Kept) -> Any:
-    """A cache of transformers that holds these tensors, layer by layer.
 
-    A layer with a sliding window keeps everything here: the model's mask applies the window, and a cache that cuts
-    itself to the window counts tokens in Python, which a trace would bake in (transformers.cache_utils, 5.23).
-    """
+def dynamic_cache(model: Any, kept: Kept) -> Any:
+    """A cache of transformers that holds these tensors, layer by layer; without any, one that is about to be filled."""
     from transformers.cache_utils import DynamicCache
 
-    cache = DynamicCache()
-    cache.layers = [_layer(kept.get(str(index), {})) for index in range(1 + max(map(int, kept), default=-1))]
+    cache = DynamicCache(config=model.config)
+    cache.layers = [_layer(layer, kept.get(str(index), {})) for index, layer in enumerate(cache.layers)]
     return cache
 
 
-def _layer(tensors: Mapping[str, Any]) -> Any:
-    from transformers.cache_utils import DynamicLayer
+def layered_cache(_: Any, kept: Kept) -> Any:
+    """A cache of as many layers as there are tensors for, whatever the configuration says of layers."""
+    from transformers.cache_utils import DynamicCache, DynamicLayer
 
-    layer = DynamicLayer()
-    layer.keys, layer.values = tensors["keys"], tensors["values"]
-    layer.dtype, layer.device = layer.keys.dtype, layer.keys.device
-    layer.is_initialized = True
+    cache = DynamicCache()
+    if kept:
+        cache.layers = [_layer(DynamicLayer(), kept.get(str(index), {})) for index in range(1 + max(map(int, kept)))]
+    return cache
+
+
+def encoder_decoder_cache(model: Any, kept: Mapping[str, Kept]) -> Any:
+    """A cache of transformers for a decoder that also looks at an encoder: its own part, and that of the encoder."""
+    from transformers.cache_utils import EncoderDecoderCache
+
+    return EncoderDecoderCache(
+        layered_cache(model, kept.get("self_attention_cache", {})),
+        layered_cache(model, kept.get("cross_attention_cache", {})),
+    )
+
+
+def encoder_output(_: Any, given: Mapping[str, Any]) -> Any:
+    """What an encoder gave, as a decoder takes it."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    return BaseModelOutput(**given)
+
+
+def _layer(found: Any, tensors: Mapping[str, Any]) -> Any:
+    from transformers import cache_utils
+
+    kind = type(found).__name__
+    layer = getattr(cache_utils, UNCUT[kind])() if kind in UNCUT else found
+    if "keys" in tensors:
+        layer.keys, layer.values = tensors["keys"], tensors["values"]
+        layer.dtype, layer.device = layer.keys.dtype, layer.keys.device
+        layer.is_initialized = True
+    for name, tensor in tensors.items():
+        states, _, index = name.partition(".")
+        if index:
+            _set_state(layer, states, int(index), tensor)
     return layer
 
 
-BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({"dynamic_cache": dynamic_cache})
+def _set_state(layer: Any, states: str, index: int, tensor: Any) -> None:
+    """A state of a recurrent layer: a copy, as the layer writes into its own."""
+    getattr(layer, states)[index] = tensor.clone()
+    getattr(layer, f"is_{states}_initialized")[index] = True
+    layer.has_previous_state[index] = True
+    layer.dtype, layer.device = tensor.dtype, tensor.device
+    if states == "conv_states":
+        layer.conv_kernel_size[index] = tensor.shape[-1]
+
+
+BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {made.__name__: made for made in (dynamic_cache, encoder_decoder_cache, layered_cache, encoder_output)}
+)

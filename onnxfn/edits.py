@@ -16,6 +16,12 @@ from onnxfn.records import Constant, ExportSpec, InputSpec, Kind, OutputSpec, Ov
 TOKENS = "batch_size sequence_length"
 """The axes of a batch of texts."""
 
+SOURCE = "batch_size encoder_sequence_length"
+"""The axes of a batch of texts that an encoder reads."""
+
+TARGET = "batch_size decoder_sequence_length"
+"""The axes of a batch of texts that a decoder writes."""
+
 INT_DTYPES = ("int64", "int32")
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 OLDEST_OPSET = 18

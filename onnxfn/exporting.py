@@ -14,6 +14,7 @@ from onnxfn.capture import LIMITS, capture
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
+from onnxfn.graphs.merging import filled
 from onnxfn.graphs.naming import named, stamped, stripped
 from onnxfn.graphs.simplify import converted, shared, simplified
 from onnxfn.layouts import configured, copied
@@ -38,6 +39,8 @@ def export(
     force: bool = False,
     beside: Path | None = None,
     config: Any = None,
+    merge: bool = True,
+    keep_parts: bool = False,
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
     tell: Tell = silent,
@@ -47,7 +50,8 @@ def export(
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
     processor files of the checkpoint's folder `beside`. Weights of more than
     `threshold` bytes go to a file of their own, named with `sidecar`. `config` is the configuration of a model that
-    carries none, or a dict of what the spec reads. `tell` hears of every step.
+    carries none, or a dict of what the spec reads. One file stands for several where it can: `keep_parts` writes those
+    too, `merge=False` those alone. `tell` hears of every step.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
     the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when
@@ -57,7 +61,8 @@ def export(
     place = target(Path(path), force=force)
     with _timed(tell) as (timed, seconds):
         with timed("plan", ""):
-            made = _in_file(plan(fitted, _config(model, config)), place)
+            decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
+            made = _in_file(decided, place)
         with workshop(_folder(place)) as bench:
             graphs = [(part, _graph(model, part, timed)) for part in made.parts]
             files: list[Path] = []
@@ -98,6 +103,15 @@ def _without_old(made: Plan, folder: Path, sidecar: str, places: tuple[Path, ...
 
 
 def _graph(model: Any, part: Part, timed: Any) -> Any:
+    """The graph of a part, with its filler inside."""
+    graph = _plain_graph(model, part, timed)
+    for filler in part.filler:
+        fills = {one.given: one.name for one in part.spec.carries}
+        graph = shared(filled(graph, _plain_graph(model, filler, timed), fills))
+    return graph
+
+
+def _plain_graph(model: Any, part: Part, timed: Any) -> Any:
     with timed("capture", part.name):
         graph = capture(model, part)
     with timed("passes", part.name):

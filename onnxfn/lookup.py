@@ -27,8 +27,17 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForQuestionAnswering": "question-answering",
         "ForQuestionAnsweringSimple": "question-answering",
         "ForMultipleChoice": "multiple-choice",
+        "ForAudioClassification": "audio-classification",
+        "MarianMTModel": "text2text-generation",
+        "EncoderDecoderModel": "text2text-generation",
         "Model": "feature-extraction",
     }
+)
+
+# What else classes of that name serve: those that hear speech, those that read an image, and some of these are decoders
+# of text to a text alone.
+ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation")}
 )
 
 
@@ -86,8 +95,8 @@ def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
                 f"{type(model).__name__} does not tell its task; say it: for_task(spec, task), "
                 f"task one of {listed(task_names(spec))}"
             )
-        return for_task(spec, own)
-    if own is not None and spec.task is not None and canonical(spec.task).removesuffix(WITH_PAST) != own:
+        return for_task(spec, next((task for task in _served(own) if task in task_names(spec)), own))
+    if own is not None and spec.task is not None and canonical(spec.task).removesuffix(WITH_PAST) not in _served(own):
         raise InvalidSpec(
             f"{type(model).__name__} is a model for {own}, not for {spec.task}; "
             f"load it with {spec.loader or 'a class for ' + spec.task}, or ask for {own}"
@@ -96,8 +105,11 @@ def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
 
 
 def _known_task(spec: ExportSpec, it: Any) -> str | None:
-    own = task_of(it)
-    return own if own in task_names(spec) else None
+    return next((task for task in _served(task_of(it)) if task in task_names(spec)), None)
+
+
+def _served(own: str | None) -> tuple[str, ...]:
+    return () if own is None else (own, *ALSO.get(own, ()))
 
 
 def _class_name(it: Any) -> str | None:

@@ -143,9 +143,16 @@ def with_states(spec: ExportSpec, config: Snapshot) -> ExportSpec:
         inputs=(*spec.inputs[:at], *taken, *spec.inputs[at:]),
         outputs=(*spec.outputs, *given),
         states=(),
-        builds=tuple(one for one in spec.builds if taken or given or one.name in {made.place[0] for made in spec.inputs}),
+        builds=tuple(
+            one for one in spec.builds if taken or given or one.name in {made.place[0] for made in spec.inputs}
+        ),
         carries=state_carries(spec, config) if taken and given else (),
     )
+
+
+def places_of(inputs: tuple[InputSpec, ...]) -> set[str | int]:
+    """The arguments of `forward` that these inputs are put in."""
+    return {one.place[0] for one in inputs}
 
 
 def state_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:

@@ -199,10 +199,9 @@ class Edit:
 
 @frozen
 class File:
-    """A file that a task is written as: its stem, and the edits that make its spec of that of the task.
+    """A file that a task is written as: its stem, the edits that make its spec, the files that it `replaces`.
 
-    It stands for the files that it `replaces`. `filler` is the edits that make the spec of a graph inside it, which
-    computes those of its inputs that come empty.
+    `filler` is the edits that make the spec of a graph inside it, which computes those of its inputs that come empty.
     """
 
     name: str

@@ -8,8 +8,9 @@ from types import MappingProxyType
 from attrs import evolve
 
 from onnxfn.algebra import compose
+from onnxfn.behaviors import cross_attention, merged_decoder, with_behavior
 from onnxfn.caches import with_past
-from onnxfn.edits import TOKENS, gives, with_axis, with_opset, with_output, with_tolerance
+from onnxfn.edits import TARGET, TOKENS, gives, with_axis, with_opset, with_output, with_tolerance
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.records import Edit, ExportSpec, Overlay
 
@@ -29,6 +30,10 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         "question-answering": compose(
             loaded("AutoModelForQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
         ),
+        "text2text-generation": compose(loaded("AutoModelForSeq2SeqLM"), gives("logits", f"{TARGET} _")),
+        "automatic-speech-recognition": compose(loaded("AutoModelForSpeechSeq2Seq"), gives("logits", f"{TARGET} _")),
+        "image-to-text": compose(loaded("AutoModelForImageTextToText"), gives("logits", f"{TARGET} _")),
+        "audio-classification": compose(loaded("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
         "multiple-choice": compose(loaded("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
     }
 )
@@ -93,7 +98,19 @@ def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
 
 
 EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
-    {made.__name__: made for made in (with_axis, with_output, with_opset, with_past, with_tolerance)}
+    {
+        made.__name__: made
+        for made in (
+            cross_attention,
+            merged_decoder,
+            with_axis,
+            with_behavior,
+            with_output,
+            with_opset,
+            with_past,
+            with_tolerance,
+        )
+    }
 )
 
 

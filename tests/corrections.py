@@ -30,6 +30,24 @@ CORRECTIONS = (
 
 
 @frozen
+class Moved:
+    """An axis that Optimum fixes in the decoder that takes a past, and that moves here: its name, its dummy's size."""
+
+    optimum: str
+    ours: str
+    size: int
+    why: str
+
+
+ONE_TOKEN = Moved(
+    optimum="1",
+    ours="decoder_sequence_length",
+    size=16,
+    why="a decoder that takes a past reads any number of next tokens, so a draft can be verified in one call",
+)
+
+
+@frozen
 class Added:
     """An input that Optimum leaves out, last in order, in these tasks of these model types."""
 
@@ -43,7 +61,7 @@ class Added:
 INPUTS_ADDED = (
     Added(
         name="position_ids",
-        model_types=("gemma", "gemma2", "gemma3", "gemma3_text", "nemotron"),
+        model_types=("gemma", "gemma2", "gemma3", "gemma3_text", "gpt_oss", "nemotron"),
         tasks=(
             "feature-extraction",
             "feature-extraction-with-past",
@@ -52,5 +70,37 @@ INPUTS_ADDED = (
         ),
         axes=("batch_size", "sequence_length"),
         why="forward takes position_ids, and without them a left-padded batch is numbered from its padding",
+    ),
+)
+
+
+@frozen
+class Resized:
+    """An axis that does not move and that Optimum gives another size, in the cache of a preset of a model type."""
+
+    model_type: str
+    preset: str
+    endings: tuple[str, ...]
+    axis: int
+    optimum: int
+    ours: int
+    why: str
+
+
+BOTH = (".key", ".value")
+LATENT = "transformers 5 keeps the latent that keys and values are made of, and the rotated part that all heads share"
+
+SIZES_CORRECTED = (
+    Resized("deepseek_v3", "default", BOTH, axis=1, optimum=128, ours=1, why=LATENT),
+    Resized("deepseek_v3", "default", (".key",), axis=3, optimum=192, ours=512, why=LATENT),
+    Resized("deepseek_v3", "default", (".value",), axis=3, optimum=128, ours=64, why=LATENT),
+    Resized(
+        model_type="falcon",
+        preset="new_decoder_architecture",
+        endings=BOTH,
+        axis=1,
+        optimum=8,
+        ours=71,
+        why="FalconAttention.forward repeats keys and values for each query before it keeps them",
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from onnxfn.axes import Axis, AxisMap
+from onnxfn.behaviors import BEHAVIORS
 from onnxfn.generators import FILLS
 from onnxfn.normalizers import GETTERS
 from onnxfn.records import (
@@ -15,6 +16,7 @@ from onnxfn.records import (
     Constant,
     Edit,
     ExportSpec,
+    File,
     Generator,
     Getter,
     InputSpec,
@@ -129,7 +131,7 @@ states = st.builds(
     State,
     st.sampled_from(("key", "value")),
     taken=st.sampled_from(("past_key_values.{layer}.key", "past_conv.{layer}")),
-    given=st.just("present.{layer}.key"),
+    given=st.none() | st.just("present.{layer}.key"),
     axes=axis_maps,
     grown=axis_maps,
     path=paths,
@@ -171,6 +173,15 @@ def overlays(
     )
 
 
+some_edits = st.lists(edits, max_size=2).map(tuple)
+files = st.builds(
+    File,
+    st.sampled_from(("encoder_model", "decoder_model")),
+    some_edits,
+    replaces=st.lists(st.sampled_from(("encoder_model", "old_model")), max_size=2).map(tuple),
+    filler=some_edits,
+)
+
 thin_specs = st.builds(
     ExportSpec,
     name=unless_unsaid(st.sampled_from(("bert", "roberta"))),
@@ -194,6 +205,9 @@ specs = st.builds(
     normalizer=normalizers,
     tasks=overlays(TASK_NAMES, thin_specs | thick_specs),
     cases=overlays(CASE_NAMES, thin_specs),
+    behaviors=overlays(BEHAVIORS, thin_specs),
+    files=by_name(files),
+    runs=unless_unsaid(st.sampled_from(("encoder", "p:f"))),
     sizes=by_name(sizes),
     constants=by_name(constants, most=2),
     patches=by_name(patches),
@@ -222,6 +236,7 @@ records = st.one_of(
     patches,
     states,
     builds,
+    files,
     edits,
     specs,
 )

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from corrections import CORRECTIONS, INPUTS_ADDED
+from corrections import CORRECTIONS, INPUTS_ADDED, ONE_TOKEN, SIZES_CORRECTED
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.generators import dummies
@@ -58,6 +58,33 @@ def corrected(model_type, task, axes: Axes, added) -> Axes:
     return made
 
 
+def resized(model_type, preset, shapes):
+    """Optimum's shapes with our corrections; each must still find what it corrects."""
+    made = {name: list(shape) for name, shape in shapes.items()}
+    for one in (one for one in SIZES_CORRECTED if (one.model_type, one.preset) == (model_type, preset)):
+        for name in (name for name in made if name.endswith(one.endings)):
+            assert made[name][one.axis] == one.optimum
+            made[name][one.axis] = one.ours
+    return made
+
+
+def moving(axes):
+    """Optimum's axes, where one that it fixes at a token moves: see ONE_TOKEN."""
+    return {
+        name: {axis: ONE_TOKEN.ours if symbol == ONE_TOKEN.optimum else symbol for axis, symbol in one.items()}
+        for name, one in axes.items()
+    }
+
+
+def longer(inputs, shapes):
+    """Optimum's shapes, where a next text of one token is longer: see ONE_TOKEN."""
+    moved = {name: [index for index, axis in one.items() if axis == ONE_TOKEN.ours] for name, one in inputs.items()}
+    return {
+        name: [ONE_TOKEN.size if index in moved.get(name, ()) else size for index, size in enumerate(shape)]
+        for name, shape in shapes.items()
+    }
+
+
 def files(model_type, preset, task):
     """The files that Optimum writes by default: (file, what it declares of it)."""
     told = contract()[model_type]["configs"][preset]["tasks"][task]
@@ -72,23 +99,44 @@ def called(case, side, axes):
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
 def test_a_plan_has_optimums_files_names_order_and_axes(model_type, preset, task):
-    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset))
+    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset), merge=False)
     told = files(model_type, preset, task)
     assert list(made.files) == [file for file, _ in told]
     for part, (_, case) in zip(made.parts, told, strict=True):
         inputs = corrected(model_type, task, declared(called(case, "input", case["inputs"])), INPUTS_ADDED)
         assert list(part.inputs.items()) == list(inputs.items())
-        outputs = corrected(model_type, task, declared(called(case, "output", case["outputs"])), ())
+        outputs = corrected(model_type, task, declared(moving(called(case, "output", case["outputs"]))), ())
         assert list(part.outputs.items()) == list(outputs.items())
 
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
 def test_dummy_inputs_have_optimums_shapes(model_type, preset, task):
-    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset))
+    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset), merge=False)
     for part, (_, case) in zip(made.parts, files(model_type, preset, task), strict=True):
-        shapes = called(case, "input", case["dummy_shapes"])
+        shapes = longer(part.inputs, resized(model_type, preset, called(case, "input", case["dummy_shapes"])))
         arrays = dummies(part.spec, {})
         assert {name: list(arrays[name].shape) for name in shapes} == shapes
+
+
+def merged_pairs():
+    """Those of `pairs()` of which Optimum makes one decoder of two."""
+    return [
+        one
+        for one in pairs()
+        if "merged" in contract()[one.values[0]]["configs"][one.values[1]]["tasks"][one.values[2]]
+    ]
+
+
+@pytest.mark.parametrize(("model_type", "preset", "task"), merged_pairs())
+def test_a_merged_decoder_takes_and_gives_what_optimums_does(model_type, preset, task):
+    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset))
+    told = contract()[model_type]["configs"][preset]["tasks"][task]
+    merged = told["merged"]["default"]
+    assert made.files == ("encoder_model.onnx", merged["file"])
+    case = told["cases"][merged["cases"][1]]
+    part = made.parts[1]
+    assert list(part.inputs.items()) == list(declared(called(case, "input", case["inputs"])).items())
+    assert list(part.outputs.items()) == list(declared(called(case, "output", case["outputs"])).items())
 
 
 @pytest.mark.parametrize("model_type", [name for name in contract() if name in ARCHITECTURES])

@@ -27,9 +27,9 @@ from onnxfn.plain import from_json, to_json
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import SYNONYMS, for_task, task_names, tasked
 
-BY_NAME = ("inputs", "outputs", "generators", "sizes", "constants", "patches", "states", "builds", "carries")
-OVERLAID = ("tasks", "cases")
-SCALARS = ("judged_by", "name", "task", "past", "loader", "opset", "atol", "rtol", "int_dtype", "float_dtype")
+BY_NAME = ("inputs", "outputs", "generators", "sizes", "constants", "patches", "states", "builds", "carries", "files")
+OVERLAID = ("tasks", "cases", "behaviors")
+SCALARS = ("judged_by", "name", "task", "past", "runs", "loader", "opset", "atol", "rtol", "int_dtype", "float_dtype")
 
 TASKED = [(model_type, task) for model_type, spec in ARCHITECTURES.items() for task in task_names(spec)]
 

@@ -13,6 +13,42 @@ SIZES: Mapping[str, Any] = MappingProxyType(
         "vocab_size": 128,
         "max_position_embeddings": 96,
         "initializer_range": 0.15,  # ten times the usual: weights that matter
+        "num_key_value_heads": 2,
+        "sliding_window": 5,
+        "num_experts": 8,
+        "num_local_experts": 8,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "shared_expert_intermediate_size": 24,
+        "n_group": 2,
+        "topk_group": 1,
+        "kv_lora_rank": 16,
+        "q_lora_rank": 12,
+        "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 6,
+        "first_k_dense_replace": 1,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 6,
+        "linear_value_head_dim": 8,
+    }
+)
+
+T5: Mapping[str, Any] = MappingProxyType(
+    {"num_layers": 3, "num_decoder_layers": 2, "d_kv": 12, "relative_attention_max_distance": 9, "d_ff": 48}
+)
+
+BART: Mapping[str, Any] = MappingProxyType(
+    {
+        "encoder_layers": 3,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 2,
+        "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 40,
+        "init_std": 0.15,
     }
 )
 
@@ -35,11 +71,15 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "position_buckets": 8,
             "conv_kernel_size": 3,
         },
+        "codegen": {"rotary_dim": 4},
+        "deepseek_v2": {"head_dim": 4, "num_key_value_heads": 4},
+        "deepseek_v3": {"head_dim": 4, "num_key_value_heads": 4},
         "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48},
         "electra": {"embedding_size": 16},
         "ernie": {"use_task_id": True},
         "esm": {"pad_token_id": 1, "mask_token_id": 32, "vocab_size": 33},
         "flaubert": XLM,
+        "falcon": {"num_kv_heads": 4},
         "funnel": {
             "d_model": 32,
             "n_head": 4,
@@ -48,9 +88,33 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "block_sizes": [1, 1, 1],
             "architectures": ["FunnelModel"],
         },
+        "gemma": {"head_dim": 12},
+        "gemma2": {"head_dim": 12},
+        "gemma3": {
+            "text_config": {**SIZES, "head_dim": 12, "layer_types": ["sliding_attention", "full_attention"]},
+            "vision_config": {
+                "hidden_size": 16,
+                "intermediate_size": 24,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "image_size": 28,
+                "patch_size": 14,
+            },
+            "mm_tokens_per_image": 4,
+            "image_token_id": 99,
+            "boi_token_id": 97,
+            "eoi_token_id": 98,
+        },
+        "gemma3_text": {"head_dim": 12},
+        "glm": {"head_dim": 8},
+        "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 5},
+        "gpt_oss": {"head_dim": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+        "gptj": {"rotary_dim": 4},
+        "helium": {"head_dim": 8},
         "lilt": {"hidden_size": 48},
         "longformer": {"attention_window": 8},
         "luke": {"entity_vocab_size": 20, "entity_emb_size": 16},
+        "marian": BART,
         "markuplm": {
             "max_depth": 5,
             "xpath_unit_hidden_size": 8,
@@ -59,9 +123,23 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "tag_pad_id": 1,
             "subs_pad_id": 1,
         },
+        "mistral": {"head_dim": 8},
+        "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "expansion_ratio": 2},
         "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32},
         "modernbert": {"pad_token_id": 0, "global_attn_every_n_layers": 2, "local_attention": 8},
         "nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 8},  # unequal, it reads one fixed length only
+        "opt": {"init_std": 0.15, "word_embed_proj_dim": 16, "ffn_dim": 48},
+        "phi3": {"sliding_window": 5},
+        "qwen2": {
+            "use_sliding_window": True,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+        "qwen3": {
+            "head_dim": 12,
+            "use_sliding_window": True,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+        "qwen3_moe": {"head_dim": 12},
         "rembert": {"input_embedding_size": 16, "output_embedding_size": 24},
         "roc_bert": {
             "pronunciation_vocab_size": 30,
@@ -71,6 +149,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "roformer": {"embedding_size": 16},
         "squeezebert": {"embedding_size": 32},
+        "t5": T5,
         "tapas": {"type_vocab_sizes": [3, 8, 8, 2, 8, 8, 10]},
         "ultrabert": {
             "sliding_window": 4,
@@ -91,7 +170,7 @@ def config(model_type: str, **overrides: Any) -> Any:
     default = AutoConfig.for_model(model_type)
     told = default.to_dict()
     sizes = {name: value for name, value in SIZES.items() if name in told or name in default.attribute_map}
-    chosen = {**sizes, **SPECIAL.get(model_type, {}), **overrides}
+    chosen = {**sizes, **_layer_types(told), **SPECIAL.get(model_type, {}), **overrides}
     return type(default)(**{**_tokens(told, chosen.get("vocab_size")), **chosen})
 
 
@@ -110,7 +189,14 @@ def model(model_type: str, loader: str = "AutoModel", **overrides: Any) -> Any:
 def _tokens(told: Mapping[str, Any], vocabulary: int | None) -> dict[str, int]:
     """Special tokens that the small vocabulary lacks, moved to 1."""
     ids = {name: value for name, value in told.items() if name.endswith("_token_id") and isinstance(value, int)}
-    return {name: 1 for name, value in ids.items() if vocabulary is not None and value >= vocabulary}
+    moved = {name: 1 for name, value in ids.items() if vocabulary is not None and value >= vocabulary}
+    return {"pad_token_id": 0, **moved} if told.get("pad_token_id") is None else moved
+
+
+def _layer_types(told: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Two layers of the kinds that the architecture has, one of each."""
+    kinds = list(dict.fromkeys(told.get("layer_types") or ()))
+    return {"layer_types": (kinds * 2)[:2]} if kinds else {}
 
 
 def _disturb(model: Any) -> None:

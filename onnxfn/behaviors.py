@@ -1,0 +1,173 @@
+"""Behaviors: an encoder-decoder as a whole, its encoder, its decoder; each is a view of one spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from attrs import evolve
+
+from onnxfn.algebra import compose
+from onnxfn.axes import Axis, AxisMap
+from onnxfn.edits import always, case
+from onnxfn.errors import InvalidSpec, listed, unknown
+from onnxfn.generators import generates, padded, sized
+from onnxfn.records import Build, Edit, ExportSpec, File, Overlay, Source, State
+
+BEHAVIORS = ("monolith", "encoder", "decoder")
+STEMS: Mapping[str, str] = MappingProxyType(
+    {"monolith": "model", "encoder": "encoder_model", "decoder": "decoder_model"}
+)
+"""What Optimum calls the file of each."""
+
+RESUMED = "decoder_with_past_model"
+MERGED = "decoder_model_merged"
+
+
+def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
+    """A spec that has one behavior: what it takes and, where it `runs` another callable than the model, gives."""
+    if behavior not in BEHAVIORS:
+        raise unknown("behavior", behavior, BEHAVIORS)
+    return ExportSpec(behaviors=(Overlay(behavior, compose(*specs)),))
+
+
+def with_behavior(
+    spec: ExportSpec, behavior: str, *, use_past: bool = False, use_past_in_inputs: bool = False
+) -> ExportSpec:
+    """One of the four graphs of an encoder-decoder: monolith, encoder, decoder, decoder that takes a past.
+
+    A past that is taken holds the keys and values of the cross-attention, which are then not given again.
+    UnknownName for another behavior; InvalidSpec for a spec that has none, is for no task, or keeps no cache.
+    """
+    view = _view(spec, behavior)
+    if use_past_in_inputs and not use_past:
+        raise InvalidSpec("a past that is taken is also given: say use_past=True with use_past_in_inputs=True")
+    if not use_past:
+        return evolve(view, states=())
+    if not use_past_in_inputs:
+        return _past(view, "outputs", given=lambda row: behavior == "decoder" or _grows(row))
+    return evolve(_past(view, "both", given=_grows), files=(File(RESUMED if behavior == "decoder" else "model"),))
+
+
+def merged_decoder(spec: ExportSpec) -> ExportSpec:
+    """The decoder that serves prompt and continuation: where the cross-attention's past comes empty, it is computed."""
+    whole = _past(_view(spec, "decoder"), "both", given=lambda _: True)
+    emptied = ExportSpec(states=tuple(_emptied(row) for row in whole.states if not _grows(row)))
+    prompt = case("prompt", sized(batch_size=1, past_decoder_sequence_length=0), padded("none"), emptied)
+    prompts = case("prompts", sized(batch_size=3, past_decoder_sequence_length=0), padded("right"), emptied)
+    lengths = case("prompts", sized(encoder_sequence_length=21, decoder_sequence_length=4))
+    return compose(
+        evolve(whole, files=(File(MERGED),)),
+        prompt,
+        case("prompt", sized(encoder_sequence_length=9, decoder_sequence_length=1)),
+        prompts,
+        lengths,
+    )
+
+
+def cross_attention(spec: ExportSpec) -> ExportSpec:
+    """The keys and values of the cross-attention alone, computed from what the encoder gives."""
+    return evolve(_past(_view(spec, "decoder"), "outputs", given=lambda row: not _grows(row)), outputs=())
+
+
+def written_as(*files: File) -> ExportSpec:
+    """A spec of the files that a task is written as."""
+    return ExportSpec(files=files)
+
+
+def whole() -> ExportSpec:
+    """A spec of one file that holds encoder and decoder."""
+    return written_as(_file("model", behavior="monolith"))
+
+
+def halves() -> ExportSpec:
+    """A spec of two files, an encoder and a decoder without past."""
+    return written_as(_file("encoder_model", behavior="encoder"), _file("decoder_model", behavior="decoder"))
+
+
+def halves_with_past() -> ExportSpec:
+    """A spec of an encoder and one decoder for prompt and continuation, which stands for two decoders."""
+    return written_as(
+        _file("encoder_model", behavior="encoder"),
+        _file("decoder_model", behavior="decoder", use_past=True),
+        _file(RESUMED, behavior="decoder", use_past=True, use_past_in_inputs=True),
+        File(MERGED, (Edit("merged_decoder"),), ("decoder_model", RESUMED), (Edit("cross_attention"),)),
+    )
+
+
+def cross_cache(
+    *, heads: str, key: str, value: str, layers: Source = "decoder_num_layers", after: str = "input_ids"
+) -> ExportSpec:
+    """A spec of a cache of four entries a layer: keys and values of the decoder's own attention, and of the encoder's.
+
+    Heads and sizes are names that the normalizer reads: they are numbers in the graph.
+    """
+    own, cross = "past_decoder_sequence_length", "encoder_sequence_length"
+    grown = f"{own}+decoder_sequence_length"
+    rows = (
+        (f"{side}.{kind}", side, kind, f"batch_size {heads}= {{}} {size}=", *lengths)
+        for side, *lengths in (("decoder", own, grown), ("encoder", cross, cross))
+        for kind, size in (("key", key), ("value", value))
+    )
+    return ExportSpec(
+        states=tuple(_row(*row, layers=layers, after=after) for row in rows),
+        builds=(Build("past_key_values", "encoder_decoder_cache"),),
+    )
+
+
+CACHES: Mapping[str, str] = MappingProxyType({"decoder": "self_attention_cache", "encoder": "cross_attention_cache"})
+"""Whose keys and values, in the names of ONNX -> the part of transformers' EncoderDecoderCache that holds them."""
+
+
+def _row(name: str, side: str, kind: str, axes: str, taken: str, given: str, *, layers: Source, after: str) -> State:
+    return State(
+        name=name,
+        taken=f"past_key_values.{{layer}}.{name}",
+        given=f"present.{{layer}}.{name}",
+        axes=axes.format(taken),
+        grown=axes.format(given),
+        path=("past_key_values", CACHES[side], "{layer}", f"{kind}s"),
+        found=("past_key_values", CACHES[side], "layers", "{layer}", f"{kind}s"),
+        layers=layers,
+        after=after,
+    )
+
+
+def _file(name: str, **behavior: str | bool) -> File:
+    return File(name, (Edit("with_behavior", behavior),))
+
+
+def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
+    known = {one.name: one.spec for one in spec.behaviors}
+    if behavior not in (known or BEHAVIORS):
+        raise unknown("behavior", behavior, known or BEHAVIORS, of=spec.name or "this spec")
+    if not known:
+        raise InvalidSpec(
+            f"{spec.name or 'this spec'} is no encoder-decoder (or one of its parts already), so it has no behavior "
+            f"{behavior!r}; an encoder-decoder has: {listed(BEHAVIORS)}"
+        )
+    if spec.task is None and spec.tasks:
+        raise InvalidSpec(f"say the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
+    told = known[behavior]
+    own = evolve(spec, behaviors=(), files=(File(STEMS[behavior]),), outputs=() if told.runs else spec.outputs)
+    return compose(own, told)
+
+
+def _past(view: ExportSpec, direction: str, *, given: Callable[[State], bool]) -> ExportSpec:
+    if not view.states:
+        raise InvalidSpec(f"{view.name or 'this spec'} has no cache here, so no past: use_past=False")
+    rows = tuple(row if given(row) else evolve(row, given=None) for row in view.states)
+    kept = evolve(view, states=rows, past=direction)
+    return compose(kept, always(use_cache=True), generates("past_states", "normal"))
+
+
+def _grows(row: State) -> bool:
+    return row.axes != row.grown
+
+
+def _emptied(row: State) -> State:
+    """The row of a past of length 0, whatever the length of what it is a past of."""
+    nothing = Axis("0", "literal")
+    moving = (one.kind == "dynamic" and one.symbol != "batch_size" for one in row.axes.axes)
+    axes = tuple(nothing if moves else one for one, moves in zip(row.axes.axes, moving, strict=True))
+    return evolve(row, axes=AxisMap(axes))
