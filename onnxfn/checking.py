@@ -14,8 +14,12 @@ from onnxfn.algebra import compose
 from onnxfn.axes import names, symbols, terms
 from onnxfn.capture import reference
 from onnxfn.errors import CheckFailed
-from onnxfn.generators import Array, dummies
+from onnxfn.generation import greedy
+from onnxfn.generators import Array, dummies, padded
 from onnxfn.records import Difference, ExportSpec, InputSpec, OutputSpec, Overlay, Part, Report, Size
+
+PROMPT, STEPS = 6, 16
+"""Tokens of the prompts, and tokens written after them, when a decoder is checked by what it writes."""
 
 ENORMOUS = 1e30
 """Beyond this a number stands for minus infinity, as masked scores do, and says nothing of the scale of a tensor."""
@@ -56,10 +60,13 @@ def check(model: Any, part: Part, file: Path, *, tell: Callable[[str], None] = l
             trial(part.spec, one.name, label, answer, truth, _judged(part.spec, one, arrays))
             for one, answer, truth in zip(part.spec.outputs, answers, expected, strict=True)
         )
+    written = _written(model, part, session)
+    trials.extend(written)
+    told.extend(made.case for made in written)
     return Report(
         tuple(
-            _difference(part, one.name, [made for made in trials if made.output == one.name])
-            for one in part.spec.outputs
+            _difference(part, name, [made for made in trials if made.output == name])
+            for name in dict.fromkeys(made.output for made in trials)
         ),
         tuple(told),
     )
@@ -116,6 +123,43 @@ def _past_lengths(spec: ExportSpec) -> dict[str, str]:
 
 def _axes_of(one: InputSpec, lengths: Mapping[str, str]) -> list[int]:
     return [axis for axis, symbol in symbols(one.axes).items() if symbol in lengths]
+
+
+def _written(model: Any, part: Part, session: Any) -> list[Trial]:
+    """A text written token by token through the file, each token against PyTorch's logits of the whole text at once.
+
+    PyTorch keeps no cache here, so a wrong cache shows. A token agrees when PyTorch's best is no better than it by more
+    than the tolerance: then both would write the same, or are of two minds.
+    """
+    spec, lengths = part.spec, _past_lengths(part.spec)
+    if (
+        not {"input_ids", "logits"} <= {*part.inputs, *part.outputs}
+        or not lengths
+        or "encoder_hidden_states" in part.inputs
+    ):
+        return []  # what a decoder writes of what an encoder read is compared in tests/test_seq2seq.py
+    ((past, now),) = lengths.items()
+    prompts = dummies(compose(spec, padded("left")), {"batch_size": 2, past: 0, now: PROMPT})
+    mask = prompts.get("attention_mask", np.ones_like(prompts["input_ids"]))
+    texts = greedy(session, prompts["input_ids"], mask, steps=STEPS)
+    logits = _whole(model, part, texts, mask, {"batch_size": 2, past: 0, now: texts.shape[1]})[:, PROMPT - 1 : -1]
+    scale = _scale(logits[np.abs(logits) < ENORMOUS])
+    absolute, relative = ROUNDING[spec.float_dtype or "float32"]
+    behind = logits.max(axis=-1) - np.take_along_axis(logits, texts[:, PROMPT:, None], axis=-1)[..., 0]
+    slack = 2 * ((spec.atol or 0.0) * absolute * scale + (spec.rtol or 0.0) * relative * np.abs(logits.max(axis=-1)))
+    worst = float(behind.max())
+    told = f"greedy ({STEPS} tokens after two left-padded prompts)"
+    agree = bool((behind <= slack).all())
+    return [Trial("greedy tokens", told, texts.shape, worst, worst / scale, float(slack.min()), agree)]
+
+
+def _whole(model: Any, part: Part, texts: Array, mask: Array, sizes: Mapping[str, int]) -> Array:
+    """PyTorch's logits of whole texts, with nothing kept from before."""
+    seen = np.concatenate([mask, np.ones_like(texts[:, mask.shape[1] :])], axis=1)
+    known = {"input_ids": texts, "attention_mask": seen, "position_ids": np.maximum(seen.cumsum(axis=1) - 1, 0)}
+    arrays = dummies(part.spec, sizes)
+    fed = arrays | {name: array.astype(arrays[name].dtype) for name, array in known.items() if name in arrays}
+    return reference(model, part, fed)[list(part.outputs).index("logits")].astype(np.float64)
 
 
 def cases(spec: ExportSpec) -> tuple[Overlay, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onnxfn.errors import InvalidSpec, OnnxfnError
+from onnxfn.errors import CheckFailed, InvalidSpec, OnnxfnError
 from onnxfn.records import Event
 from onnxfn.version import VERSION
 
@@ -99,26 +99,54 @@ def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as 
 
 
 @app.command()
-def demo(out: Out, force: Force = False) -> None:
-    """Export the real all-MiniLM-L6-v2, check it, and compare three sentences."""
-    from onnxfn.demo import minilm, similarities
+def demo(
+    out: Out,
+    generate: Annotated[bool, typer.Option("--generate", help="SmolLM2 completes a text, instead.")] = False,
+    force: Force = False,
+) -> None:
+    """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     from onnxfn.exporting import target
-    from onnxfn.loading import configuration, loaded_model
-    from onnxfn.lookup import spec_for
 
     with _refusals():
         target(out, force=force)
-        folder = minilm()
-        config = configuration(folder)
-        spec = spec_for(config, "feature-extraction")
-        with _progress() as tell:
-            tell(Event("load", "all-MiniLM-L6-v2"))
-            model = loaded_model(str(folder), config, spec)
-            done = _export(spec, model, out, folder, check=True, force=force, sidecar=".onnx_data", tell=tell)
-        from transformers import AutoTokenizer
+        (_completes if generate else _compares)(out, force=force)
 
-        for one in similarities(model, AutoTokenizer.from_pretrained(folder), Path(done.files[0])):
-            typer.echo(f"{one.onnx:.4f} by ONNX Runtime, {one.torch:.4f} by PyTorch: {one.left!r} and {one.right!r}")
+
+def _compares(out: Path, *, force: bool) -> None:
+    from transformers import AutoTokenizer
+
+    from onnxfn.demo import minilm, similarities
+    from onnxfn.loading import configuration, loaded_model
+    from onnxfn.lookup import spec_for
+
+    folder = minilm()
+    config = configuration(folder)
+    spec = spec_for(config, "feature-extraction")
+    with _progress() as tell:
+        tell(Event("load", "all-MiniLM-L6-v2"))
+        model = loaded_model(str(folder), config, spec)
+        done = _export(spec, model, out, folder, force=force, tell=tell)
+    for one in similarities(model, AutoTokenizer.from_pretrained(folder), Path(done.files[0])):
+        typer.echo(f"{one.onnx:.4f} by ONNX Runtime, {one.torch:.4f} by PyTorch: {one.left!r} and {one.right!r}")
+
+
+def _completes(out: Path, *, force: bool) -> None:
+    from tempfile import TemporaryDirectory
+
+    from onnxfn.demo import completion, smollm2
+    from onnxfn.loading import gguf_model
+    from onnxfn.lookup import spec_for
+
+    with _progress() as tell, TemporaryDirectory() as beside:
+        tell(Event("load", "SmolLM2-135M-Instruct"))
+        model, tokenizer = gguf_model(smollm2())
+        tokenizer.save_pretrained(beside)
+        spec = spec_for(model.config, "text-generation-with-past")
+        done = _export(spec, model, out, Path(beside), force=force, tell=tell)
+        made = completion(model, tokenizer, Path(done.files[0]))
+    typer.echo(f"ONNX Runtime: {made.onnx}\nPyTorch:      {made.torch}")
+    if not made.same:
+        raise CheckFailed("ONNX Runtime completes the text otherwise than PyTorch")
 
 
 @app.callback(invoke_without_command=True)

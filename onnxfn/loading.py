@@ -67,6 +67,22 @@ def loaded_model(name: str, config: Any, spec: ExportSpec) -> Any:
     return model
 
 
+def gguf_model(file: Path) -> tuple[Any, Any]:
+    """The model and the tokenizer of a GGUF file, its weights as float32; NoModel when they cannot be read."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            **place, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+        )
+        return model, AutoTokenizer.from_pretrained(**place)
+    except (OSError, ValueError, ImportError) as problem:
+        first = next(iter(str(problem).splitlines()), "")
+        raise NoModel(f"{file} could not be read: {first}") from None
+
+
 def _head_exists(name: str, config: Any, spec: ExportSpec) -> None:
     own = task_of(config)
     if own is not None and spec.task not in (own, HEADLESS, None):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
+"""Elements up to which constants are folded; a weight that is only transposed is folded whatever its size."""
+
 SMALL = 1024
 """Elements up to which a folded copy of a shared weight costs nothing."""
 
@@ -14,13 +17,38 @@ def simplified(model: Any) -> Any:
     Left as they are: a `Resize` of constants, which onnxscript folds with onnx's reference evaluator in minutes, and
     what turns a weight that is also used as it stands (a tied embedding), which would be stored twice.
     """
-    from onnx_ir.passes import common
-    from onnxscript.optimizer import optimize_ir
+    from onnx_ir.passes import PassManager, Sequential, common
+    from onnxscript.optimizer._constant_folding import FoldConstantsPass
+    from onnxscript.rewriter import RewritePass
 
-    optimize_ir(model, should_fold=lambda node: False if _kept(node) else None)
-    common.CommonSubexpressionEliminationPass()(model)
-    common.RemoveUnusedNodesPass()(model)
+    fold = FoldConstantsPass(
+        shape_inference=True,
+        input_size_limit=INPUT_LIMIT,
+        output_size_limit=OUTPUT_LIMIT,
+        should_fold=lambda node: False if _kept(node) else None,
+    )
+    rounds = PassManager([fold, RewritePass(_rules()), common.RemoveUnusedNodesPass()], steps=2, early_stop=True)
+    Sequential(
+        common.InlinePass(),
+        rounds,
+        common.RemoveUnusedFunctionsPass(),
+        common.RemoveUnusedOpsetsPass(),
+        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        common.LiftSubgraphInitializersToMainGraphPass(),
+        common.DeduplicateInitializersPass(),
+        common.CommonSubexpressionEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+        common.OutputFixPass(),
+        common.NameFixPass(),
+    )(model)
     return model
+
+
+def _rules() -> list[Any]:
+    """onnxscript's rules but those with several outputs: it tries each pair of nodes, which takes time as their square."""
+    from onnxscript import rewriter
+
+    return [rule for rule in rewriter._DEFAULT_REWRITE_RULES if rule._target_pattern.has_single_output_node]
 
 
 def _kept(node: Any) -> bool:
