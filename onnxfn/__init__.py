@@ -38,6 +38,7 @@ from onnxfn.families import positions as positions
 from onnxfn.families import text_decoder as text_decoder
 from onnxfn.families import text_encoder as text_encoder
 from onnxfn.families import text_inputs as text_inputs
+from onnxfn.generation import generate as generate
 from onnxfn.generators import generates as generates
 from onnxfn.generators import padded as padded
 from onnxfn.generators import sized as sized

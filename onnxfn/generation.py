@@ -26,8 +26,8 @@ def generate(
 ) -> Array:
     """Complete texts greedily: `[batch, prompt]` token ids -> `[batch, prompt + new]`.
 
-    `exported` is what `export` gave for a decoder with past, or the ONNX file. Prompts of different lengths are padded at
-    the left, with zeros in `attention_mask`. A text that has come to a token of `stop` repeats it until all have.
+    `exported` is what `export` gave for a decoder with past, or the ONNX file. Prompts of different lengths are padded
+    at the left, with zeros in `attention_mask`. A text that has come to a token of `stop` repeats it until all have.
     """
     session = _session(exported)
     given = np.asarray(input_ids, dtype=np.int64)

@@ -42,6 +42,7 @@ LAYERS = (
     "capture",
     "graphs",
     "weights",
+    "generation",
     "checking",
     "layouts",
     "loading",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
 """Elements up to which constants are folded; a weight that is only transposed is folded whatever its size."""
 
@@ -28,7 +30,7 @@ def simplified(model: Any) -> Any:
         should_fold=lambda node: False if _kept(node) else None,
     )
     rounds = PassManager([fold, RewritePass(_rules()), common.RemoveUnusedNodesPass()], steps=2, early_stop=True)
-    Sequential(
+    passes = Sequential(
         common.InlinePass(),
         rounds,
         common.RemoveUnusedFunctionsPass(),
@@ -40,12 +42,14 @@ def simplified(model: Any) -> Any:
         common.RemoveUnusedNodesPass(),
         common.OutputFixPass(),
         common.NameFixPass(),
-    )(model)
+    )
+    with np.errstate(all="ignore"):  # a constant that is not finite is the model's own business
+        passes(model)
     return model
 
 
 def _rules() -> list[Any]:
-    """onnxscript's rules but those with several outputs: it tries each pair of nodes, which takes time as their square."""
+    """The rules of onnxscript but those with several outputs, for which it tries each pair of nodes of the graph."""
     from onnxscript import rewriter
 
     return [rule for rule in rewriter._DEFAULT_REWRITE_RULES if rule._target_pattern.has_single_output_node]

@@ -1,0 +1,139 @@
+"""Greedy decoding with ONNX Runtime, and the check of a decoder by what it writes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tiny
+import torch
+from onnx import helper
+from refusals import refusal
+
+import onnxfn
+from onnxfn.errors import InvalidSpec, NoModel
+from onnxfn.generation import generate, given_name
+
+SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return tiny.model("llama", "AutoModelForCausalLM")
+
+
+@pytest.fixture(scope="module")
+def exported(llama, tmp_path_factory):
+    return onnxfn.export(SPEC, llama, tmp_path_factory.mktemp("llama") / "out")
+
+
+def prompts():
+    """Two prompts of 7 and 4 tokens, padded at the left."""
+    ids = np.random.default_rng(0).integers(2, 100, (2, 7))
+    mask = np.ones_like(ids)
+    mask[1, :3] = 0
+    return ids, mask
+
+
+def written_by_torch(model, ids, mask, steps):
+    with torch.no_grad():
+        return model.generate(
+            torch.from_numpy(ids),
+            attention_mask=torch.from_numpy(mask),
+            max_new_tokens=steps,
+            do_sample=False,
+            eos_token_id=None,
+        ).numpy()
+
+
+def test_a_padded_batch_is_continued_as_pytorch_continues_it(llama, exported):
+    ids, mask = prompts()
+    assert np.array_equal(generate(exported, ids, mask, max_new_tokens=16), written_by_torch(llama, ids, mask, 16))
+
+
+def test_a_padded_prompt_is_continued_as_it_is_alone(exported):
+    ids, mask = prompts()
+    together = generate(exported, ids, mask, max_new_tokens=8)
+    alone = generate(exported.files[0], ids[1:, 3:], max_new_tokens=8)
+    assert np.array_equal(together[1:, -8:], alone[:, -8:])
+
+
+def test_a_text_that_has_come_to_its_stop_repeats_it_until_all_have(exported):
+    ids, mask = prompts()
+    free = generate(exported, ids, mask, max_new_tokens=8)
+    stop = int(free[0, 8])
+    stopped = generate(exported, ids, mask, max_new_tokens=8, stop=[stop])
+    first = list(free[0, 7:]).index(stop) + 7
+    assert (stopped[0, first:] == stop).all()
+    assert np.array_equal(stopped[1], free[1, : stopped.shape[1]])
+
+
+def test_decoding_ends_when_every_text_has_come_to_its_stop(exported):
+    ids, _ = prompts()
+    free = generate(exported, ids[:1], max_new_tokens=8)
+    stop = int(free[0, 7])
+    assert generate(exported, ids[:1], max_new_tokens=8, stop=[stop]).shape == (1, 8)
+
+
+def test_one_graph_serves_prompt_and_next_token(exported):
+    assert [name.rpartition("/")[2] for name in exported.files if name.endswith(".onnx")] == ["model.onnx"]
+    assert not [node for node in onnx.load(exported.files[0]).graph.node if node.op_type == "If"]
+
+
+def test_heads_are_numbers_and_the_batch_is_called_so(exported, llama):
+    session = onnxruntime.InferenceSession(exported.files[0])
+    heads, size = llama.config.num_key_value_heads, llama.config.head_dim
+    past = {one.name: one.shape for one in session.get_inputs() if one.name.startswith("past_")}
+    assert past["past_key_values.0.key"] == ["batch_size", heads, "past_sequence_length", size]
+    present = {one.name: one.shape for one in session.get_outputs() if one.name.startswith("present")}
+    assert present["present.1.value"] == ["batch_size", heads, "past_sequence_length + sequence_length", size]
+
+
+def test_a_report_tells_that_a_text_was_written(exported):
+    written = exported.report.differences[-1]
+    assert (written.output, written.passed) == ("greedy tokens", True)
+    assert written.shapes == ((2, 22),)
+
+
+def forgetful(file, name):
+    """The file, deaf to one input of the past: it reads zeros in its place."""
+    model = onnx.load(file)
+    nothing = helper.make_node("Sub", [name, name], ["nothing"])
+    for node in model.graph.node:
+        node.input[:] = ["nothing" if read == name else read for read in node.input]
+    model.graph.node.insert(0, nothing)
+    onnx.save(model, file)
+
+
+def test_a_graph_that_forgets_a_part_of_its_past_is_convicted(llama, tmp_path):
+    result = onnxfn.export(SPEC, llama, tmp_path / "model.onnx")
+    forgetful(result.files[0], "past_key_values.1.key")
+    report = onnxfn.validate(SPEC, llama, result)
+    failed = {one.output for one in report.differences if not one.passed}
+    assert {"logits", "present.1.key", "greedy tokens"} <= failed
+
+
+def test_feature_extraction_without_past_has_no_cache_tensors(tmp_path):
+    model = tiny.model("llama", "AutoModel")
+    result = onnxfn.export(onnxfn.spec_for("llama", "feature-extraction"), model, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(result.files[0])
+    assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask", "position_ids"]
+    assert [one.name for one in session.get_outputs()] == ["last_hidden_state"]
+
+
+def test_an_input_that_generate_cannot_feed_is_named(tmp_path):
+    model = tiny.model("bert", "AutoModelForMaskedLM")
+    result = onnxfn.export(onnxfn.spec_for("bert", "fill-mask"), model, tmp_path / "model.onnx")
+    told = refusal(InvalidSpec, generate, result, np.ones((1, 3)))
+    assert told == "nothing to feed token_type_ids with; generate knows input_ids, attention_mask, position_ids"
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    told = refusal(NoModel, generate, tmp_path / "model.onnx", np.ones((1, 3)))
+    assert told.endswith("model.onnx; name the ONNX file of a decoder with past")
+
+
+def test_what_is_taken_and_given_goes_by_related_names(exported):
+    taken = [name for name in exported.inputs if name.startswith("past_")]
+    assert {given_name(name) for name in taken} == {name for name in exported.outputs if name != "logits"}
