@@ -53,14 +53,14 @@ def export(
     from onnxfn.exporting import target
     from onnxfn.generators import known_sizes, sized
     from onnxfn.loading import checkpoint, configuration, loaded_model
-    from onnxfn.lookup import spec_for
+    from onnxfn.lookup import checkpoint_task, spec_for
     from onnxfn.planning import plan
 
     with _refusals():
         target(out, force=force)
         folder = checkpoint(model)
         config = configuration(folder)
-        spec = spec_for(config, task)
+        spec = spec_for(config, task or checkpoint_task(config))
         spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
         spec = with_dtypes(spec, float=dtype)
         sizes = _sizes(size or [])

@@ -7,8 +7,9 @@ from typing import Any
 
 from onnxfn.errors import InvalidSpec, NoModel, listed
 from onnxfn.layouts import BESIDE
-from onnxfn.lookup import task_of
+from onnxfn.lookup import served, task_of
 from onnxfn.records import ExportSpec
+from onnxfn.tasks import WITH_PAST
 
 # Heads give `last_hidden_state` no weights of their own, so the bare model of any checkpoint is whole without them.
 HEADLESS = "feature-extraction"
@@ -85,7 +86,8 @@ def gguf_model(file: Path) -> tuple[Any, Any]:
 
 def _head_exists(name: str, config: Any, spec: ExportSpec) -> None:
     own = task_of(config)
-    if own is not None and spec.task not in (own, HEADLESS, None):
+    asked = (spec.task or HEADLESS).removesuffix(WITH_PAST)
+    if own is not None and asked not in (*served(own), HEADLESS):
         called = next(iter(config.architectures))
         raise InvalidSpec(
             f"{name} holds {called}, a model for {own}: it has no trained weights for {spec.task}; "

@@ -41,6 +41,10 @@ ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
+WRITES = ("text-generation", "text2text-generation", "automatic-speech-recognition", "image-to-text")
+"""The tasks whose models write token by token."""
+
+
 def spec_for(
     it: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES
 ) -> ExportSpec:
@@ -71,6 +75,16 @@ def tasks_for(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURE
     return task_names(architectures[model_type])
 
 
+def checkpoint_task(config: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str | None:
+    """The task of a checkpoint, by what its configuration calls its class; with past where the row knows it so.
+
+    None when the configuration tells none that the row knows. Who exports a model that writes, writes with a cache.
+    """
+    known = tasks_for(config, architectures=architectures)
+    own = next((task for task in served(task_of(config)) if task in known), None)
+    return f"{own}{WITH_PAST}" if own in WRITES and f"{own}{WITH_PAST}" in known else own
+
+
 def task_of(it: Any) -> str | None:
     """The task that the name of a class tells: of a model, of a name, of what a configuration calls its architectures.
 
@@ -95,8 +109,8 @@ def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
                 f"{type(model).__name__} does not tell its task; say it: for_task(spec, task), "
                 f"task one of {listed(task_names(spec))}"
             )
-        return for_task(spec, next((task for task in _served(own) if task in task_names(spec)), own))
-    if own is not None and spec.task is not None and canonical(spec.task).removesuffix(WITH_PAST) not in _served(own):
+        return for_task(spec, next((task for task in served(own) if task in task_names(spec)), own))
+    if own is not None and spec.task is not None and canonical(spec.task).removesuffix(WITH_PAST) not in served(own):
         raise InvalidSpec(
             f"{type(model).__name__} is a model for {own}, not for {spec.task}; "
             f"load it with {spec.loader or 'a class for ' + spec.task}, or ask for {own}"
@@ -105,10 +119,11 @@ def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
 
 
 def _known_task(spec: ExportSpec, it: Any) -> str | None:
-    return next((task for task in _served(task_of(it)) if task in task_names(spec)), None)
+    return next((task for task in served(task_of(it)) if task in task_names(spec)), None)
 
 
-def _served(own: str | None) -> tuple[str, ...]:
+def served(own: str | None) -> tuple[str, ...]:
+    """The tasks that a class is for whose name tells one: `ForConditionalGeneration` is for several."""
     return () if own is None else (own, *ALSO.get(own, ()))
 
 

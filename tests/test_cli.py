@@ -67,6 +67,15 @@ def test_a_flag_chooses_opset_and_type(checkpoint, tmp_path):
     assert [one.type for one in session.get_outputs()] == ["tensor(float16)"]
 
 
+def test_a_checkpoint_that_writes_is_exported_with_its_past(tmp_path):
+    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
+    done = ran("export", tmp_path / "llama", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "task: text-generation-with-past (found)" in done.stdout
+    assert "greedy tokens" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.onnx")) == ["model.onnx"]
+
+
 def test_a_failed_check_is_exit_code_1_and_leaves_nothing(checkpoint, tmp_path):
     told = refused("export", checkpoint, tmp_path / "out", "--atol", "0", "--rtol", "0")
     assert told.startswith("model: 'logits' is ")
