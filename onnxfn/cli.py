@@ -30,6 +30,8 @@ Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the chec
 Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the check.")]
 Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float16.")]
 Sizes = Annotated[list[str] | None, typer.Option("--size", help="A size of the traced sample: sequence_length=32.")]
+Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
+Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
 
 
@@ -44,6 +46,8 @@ def export(
     dtype: Dtype = "float32",
     size: Sizes = None,
     sidecar: Sidecar = ".onnx_data",
+    merge: Merge = True,
+    keep_parts: Keep = False,
     check: Check = True,
     force: Force = False,
 ) -> None:
@@ -66,12 +70,23 @@ def export(
         sizes = _sizes(size or [])
         known_sizes(plan(spec, config).parts[0].spec, sizes)
         spec = compose(spec, sized(**sizes))
-        made = plan(spec, config)
+        made = plan(spec, config, merge=merge, keep_parts=keep_parts)
         typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
         with _progress() as tell:
             tell(Event("load", model))
             loaded = loaded_model(model, config, made.parts[0].spec)
-            _export(spec, loaded, out, folder, check=check, force=force, sidecar=sidecar, tell=tell)
+            _export(
+                spec,
+                loaded,
+                out,
+                folder,
+                check=check,
+                force=force,
+                sidecar=sidecar,
+                merge=merge,
+                keep_parts=keep_parts,
+                tell=tell,
+            )
 
 
 @app.command()

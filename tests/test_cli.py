@@ -76,6 +76,30 @@ def test_a_checkpoint_that_writes_is_exported_with_its_past(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").glob("*.onnx")) == ["model.onnx"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "files"),
+    [
+        ((), {"encoder_model.onnx", "decoder_model_merged.onnx"}),
+        (("--no-merge",), {"encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"}),
+        (
+            ("--keep-parts",),
+            {
+                "encoder_model.onnx",
+                "decoder_model.onnx",
+                "decoder_with_past_model.onnx",
+                "decoder_model_merged.onnx",
+            },
+        ),
+    ],
+)
+def test_an_encoder_decoder_is_two_files_unless_more_are_asked_for(tmp_path, flags, files):
+    tiny.model("t5", "AutoModelForSeq2SeqLM").save_pretrained(tmp_path / "t5")
+    done = ran("export", tmp_path / "t5", tmp_path / "out", *flags)
+    assert done.exit_code == 0, done.output
+    assert "task: text2text-generation-with-past (found)" in done.stdout
+    assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == files
+
+
 def test_a_failed_check_is_exit_code_1_and_leaves_nothing(checkpoint, tmp_path):
     told = refused("export", checkpoint, tmp_path / "out", "--atol", "0", "--rtol", "0")
     assert told.startswith("model: 'logits' is ")
