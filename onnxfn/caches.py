@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from onnxfn.algebra import compose
+from onnxfn.axes import names
 from onnxfn.edits import always, case, takes
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.generators import generates, padded, sized
 from onnxfn.records import Build, ExportSpec, Made, Source, State
 
+PAST = "past_sequence_length"
 PAST_TOKENS = "batch_size past_sequence_length+sequence_length"
 """The axes of a mask over what is kept and what is new."""
 
@@ -23,10 +25,12 @@ def keeps(
     grown: str | None = None,
     kept: str | None = None,
     layers: Source = "num_layers",
+    argument: str = "past_key_values",
 ) -> ExportSpec:
     """A spec of one row of a cache: `keeps("conv", "batch_size width= kernel=", taken="past_conv.{layer}", ...)`.
 
-    `kept` is the attribute of a layer of the cache that holds the tensor; `grown` its axes when it is given.
+    `kept` is the attribute of a layer of the cache that holds the tensor; `grown` its axes when it is given; `argument`
+    what `forward` calls the cache.
     """
     attribute = kept or name
     row = State(
@@ -35,11 +39,16 @@ def keeps(
         given=given,
         axes=axes,
         grown=grown or axes,
-        path=("past_key_values", "{layer}", attribute),
-        found=("past_key_values", "layers", "{layer}", *attribute.split(".")),
+        path=(argument, "{layer}", attribute),
+        found=(
+            argument,
+            "layers",
+            "{layer}",
+            *(int(step) if step.isdecimal() else step for step in attribute.split(".")),
+        ),
         layers=layers,
     )
-    return ExportSpec(states=(row,), builds=(Build("past_key_values", "dynamic_cache"),))
+    return ExportSpec(states=(row,), builds=(Build(argument, "dynamic_cache"),))
 
 
 def kv_cache(
@@ -59,6 +68,21 @@ def kv_cache(
     )
 
 
+def kept_state(
+    name: str, axes: str, *, kept: str, layers: Source = "num_layers", argument: str = "past_key_values"
+) -> ExportSpec:
+    """A spec of a state of recurrent layers, which is replaced and never grows: `past_conv.0`, `present_conv.0`."""
+    return keeps(
+        name,
+        axes,
+        taken=f"past_{name}.{{layer}}",
+        given=f"present_{name}.{{layer}}",
+        kept=kept,
+        layers=layers,
+        argument=argument,
+    )
+
+
 def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
     """The spec with its cache taken (`inputs`), given (`outputs`), or both: one graph for prompt and next token.
 
@@ -68,7 +92,8 @@ def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
         raise unknown("direction", direction, DIRECTIONS)
     if not spec.states:
         raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past; compose one with kv_cache(...)")
-    taken = ExportSpec() if direction == "outputs" else _grown
+    grows = any(PAST in names(row.axes) for row in spec.states)
+    taken = ExportSpec() if direction == "outputs" else (_grown if grows else _carried)
     return compose(spec, always(use_cache=True), ExportSpec(past=direction), taken)
 
 
@@ -81,6 +106,13 @@ _grown = compose(
     case("left-padded prompts", sized(batch_size=3, past_sequence_length=0, sequence_length=24), padded("left")),
     case("next token", sized(batch_size=3, past_sequence_length=9, sequence_length=1), padded("left")),
     case("next tokens", sized(batch_size=1, past_sequence_length=21, sequence_length=3), padded("none")),
+)
+
+# A state that does not grow says nothing of how long the text was: the mask is over what is new.
+_carried = compose(
+    generates("past_states", "normal"),
+    case("next token", sized(batch_size=3, sequence_length=1), padded("none")),
+    case("next tokens", sized(batch_size=1, sequence_length=3), padded("none")),
 )
 
 

@@ -158,7 +158,9 @@ def _whole(model: Any, part: Part, texts: Array, mask: Array, sizes: Mapping[str
     seen = np.concatenate([mask, np.ones_like(texts[:, mask.shape[1] :])], axis=1)
     known = {"input_ids": texts, "attention_mask": seen, "position_ids": np.maximum(seen.cumsum(axis=1) - 1, 0)}
     arrays = dummies(part.spec, sizes)
-    fed = arrays | {name: array.astype(arrays[name].dtype) for name, array in known.items() if name in arrays}
+    nothing = {one.name: np.zeros_like(arrays[one.name]) for one in part.spec.carries}
+    told = {name: array.astype(arrays[name].dtype) for name, array in known.items() if name in arrays}
+    fed = arrays | nothing | told
     return reference(model, part, fed)[list(part.outputs).index("logits")].astype(np.float64)
 
 

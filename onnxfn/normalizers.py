@@ -67,6 +67,21 @@ def equals(source: Source, value: str | float) -> Getter:
     return Getter("equals", (source, value))
 
 
+def whether(condition: Source, then: Source, otherwise: Source) -> Getter:
+    """One of two places, by what the configuration holds at a third."""
+    return Getter("whether", (condition, then, otherwise))
+
+
+def places(source: Source, *kinds: str) -> Getter:
+    """Where in a list that the configuration holds one of these stands: `places("layer_types", "conv")`."""
+    return Getter("places", (source, *kinds))
+
+
+def others(count: Source, listed: Source) -> Getter:
+    """The places below a number that are not in a list that the configuration holds."""
+    return Getter("others", (count, listed))
+
+
 def look(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
     """What a configuration holds under a name that specs use, a dotted path, or a getter.
 
@@ -194,6 +209,19 @@ def _at_least(look: Look, source: Source, least: float) -> bool:
     return bool(look(source) >= least)
 
 
+def _whether(look: Look, condition: Source, then: Source, otherwise: Source) -> Any:
+    return look(otherwise if _negated(look, condition) else then)
+
+
+def _places(look: Look, source: Source, *kinds: str) -> tuple[int, ...]:
+    return tuple(place for place, kind in enumerate(look(source)) if kind in kinds)
+
+
+def _others(look: Look, count: Source, listed: Source) -> tuple[int, ...]:
+    taken = look(listed)
+    return tuple(place for place in range(look(count)) if place not in taken)
+
+
 GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "from_config": _from_config,
@@ -206,5 +234,8 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "negated": _negated,
         "equals": _equals,
         "at_least": _at_least,
+        "whether": _whether,
+        "places": _places,
+        "others": _others,
     }
 )

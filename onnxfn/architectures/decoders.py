@@ -1,24 +1,261 @@
-"""Decoders of text: rows."""
+"""Decoders of text: rows. Where Optimum has one, inputs and tasks are those of its table (tests/contract)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from attrs import evolve
+
 from onnxfn.algebra import compose
-from onnxfn.edits import only_tasks
+from onnxfn.caches import kept_state, kv_cache
+from onnxfn.edits import TOKENS, only_tasks, patched, takes
 from onnxfn.families import positions, text_decoder
-from onnxfn.records import ExportSpec
+from onnxfn.normalizers import constant, either, negated, others, places, product, reads, total, whether
+from onnxfn.records import ExportSpec, Source
+from onnxfn.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
 GENERATION = (*FEATURES, "text-generation", "text-generation-with-past")
+SEQUENCES = "text-classification"
+TAGS = "token-classification"
+ANSWERS = "question-answering"
 
 llama = compose(text_decoder, positions)
 
+# Their positions are counted by the model: slopes over the mask (ALiBi) need no more.
+bloom = text_decoder
+
+# What the experts' loop would follow in a trace are the experts that the traced tokens chose.
+experts = patched(
+    "transformers.integrations.moe:ExpertsInterface.get_interface",
+    by="onnxfn.patches.experts:batched",
+    why="loops over the experts that were chosen",
+)
+mixtral = compose(llama, experts)
+
+# What keys and values are made of is kept as a key, and the rotated part that all heads share as a value
+# (modeling_deepseek_v3.DeepseekV3Attention.forward).
+latent = compose(
+    reads(num_latents=constant(1)), kv_cache(heads="num_latents", key="kv_lora_rank", value="qk_rope_head_dim")
+)
+deepseek_v3 = compose(mixtral, latent)
+
+# Slopes need no positions, rotations do. In the newer architecture keys and values are kept once for each query
+# (modeling_falcon.FalconAttention.forward), else as they are made, for one head or for all.
+falcon = compose(
+    text_decoder,
+    *(
+        tasked(task, spec=takes("position_ids", TOKENS, "token_positions", when=negated("alibi")))
+        for task in GENERATION
+    ),
+    reads(
+        num_key_value_heads=whether(
+            "new_decoder_architecture",
+            "num_attention_heads",
+            whether("multi_query", constant(1), either("num_kv_heads", "num_attention_heads")),
+        )
+    ),
+    patched(
+        "transformers.models.falcon.modeling_falcon:build_alibi_tensor",
+        by="onnxfn.patches.falcon:slopes",
+        why="multiplies in bfloat16, which ONNX Runtime has not on every device",
+    ),
+)
+
+gpt_bigcode = compose(llama, reads(num_key_value_heads=whether("multi_query", constant(1), "num_attention_heads")))
+
+# A model of texts and images; its texts alone.
+gemma3 = compose(
+    llama,
+    reads(
+        vocab_size="text_config.vocab_size",
+        num_layers="text_config.num_hidden_layers",
+        num_key_value_heads="text_config.num_key_value_heads",
+        head_dim="text_config.head_dim",
+    ),
+)
+
+
+# Layers that keep keys and values among layers that keep the end of what they convolve (modeling_lfm2.Lfm2ShortConv).
+LAYER = "transformers.cache_utils:LinearAttentionLayer"
+recurrent = compose(
+    patched(f"{LAYER}.update_conv_state", by="onnxfn.patches.recurrent:conv_state", why="branches on the length"),
+    patched(
+        f"{LAYER}.update_recurrent_state", by="onnxfn.patches.recurrent:recurrent_state", why="writes into its input"
+    ),
+)
+lfm2 = compose(
+    mixtral,
+    recurrent,
+    kv_cache(layers=places("layer_types", "full_attention")),
+    kept_state(
+        "conv", "batch_size hidden_size= conv_L_cache=", kept="conv_states.0", layers=places("layer_types", "conv")
+    ),
+)
+
+
+def delta_net(name: str) -> ExportSpec:
+    """Layers with keys and values among layers of a gated delta rule; `name` is that of the model's module."""
+    linear = places("layer_types", "linear_attention")
+    return compose(
+        mixtral,
+        recurrent,
+        patched(
+            f"transformers.models.{name}.modeling_{name}:torch_chunk_gated_delta_rule",
+            by="onnxfn.patches.recurrent:delta_rule",
+            why="loops over chunks of the text",
+        ),
+        reads(
+            conv_width=total(
+                product(constant(2), "linear_num_key_heads", "linear_key_head_dim"),
+                product("linear_num_value_heads", "linear_value_head_dim"),
+            )
+        ),
+        kv_cache(layers=places("layer_types", "full_attention")),
+        kept_state("conv", "batch_size conv_width= linear_conv_kernel_dim=", kept="conv_states.0", layers=linear),
+        kept_state(
+            "recurrent",
+            "batch_size linear_num_value_heads= linear_key_head_dim= linear_value_head_dim=",
+            kept="recurrent_states.0",
+            layers=linear,
+        ),
+    )
+
+
+def state_space(name: str, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
+    """Layers of a state space, as Mamba 2 has them; `name` is that of the model's module."""
+    return compose(
+        recurrent,
+        patched(
+            f"transformers.models.{name}.modeling_{name}:mamba2_chunk_scan",
+            by="onnxfn.patches.recurrent:state_space",
+            why="fills up the text to whole chunks",
+        ),
+        reads(
+            ssm_heads=either("mamba_n_heads", "n_mamba_heads", "mamba_num_heads", "num_heads"),
+            ssm_size=either("mamba_d_head", "mamba_headdim", "mamba_head_dim", "head_dim"),
+            ssm_groups=either("mamba_n_groups", "mamba_ngroups", "n_groups"),
+            ssm_width=either("mamba_d_state", "ssm_state_size", "state_size"),
+            conv_size=either("mamba_d_conv", "conv_kernel"),
+            conv_width=total(product("ssm_heads", "ssm_size"), product(constant(2), "ssm_groups", "ssm_width")),
+        ),
+        kept_state("conv", "batch_size conv_width= conv_size=", kept="conv_states.0", layers=layers, argument=argument),
+        kept_state(
+            "ssm",
+            "batch_size ssm_heads= ssm_size= ssm_width=",
+            kept="recurrent_states.0",
+            layers=layers,
+            argument=argument,
+        ),
+    )
+
+
+linear_attention = places("layer_types", "linear_attention")
+attention = kv_cache(layers=places("layer_types", "full_attention"))
+mamba2 = compose(evolve(text_decoder, states=(), builds=()), state_space("mamba2", argument="cache_params"))
+falcon_h1 = compose(llama, state_space("falcon_h1"))
+bamba = compose(
+    mixtral,
+    kv_cache(layers="attn_layer_indices"),
+    state_space("bamba", others("num_layers", "attn_layer_indices")),
+)
+
+
+def _row(spec: ExportSpec, *heads: str) -> ExportSpec:
+    return only_tasks(spec, *GENERATION, *heads)
+
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "gpt2": only_tasks(llama, *GENERATION, "text-classification", "token-classification"),
-        "llama": only_tasks(llama, *GENERATION, "text-classification"),
-        "qwen2": only_tasks(llama, *GENERATION, "text-classification", "token-classification"),
+        "afmoe": _row(mixtral),
+        "apertus": _row(llama, TAGS),
+        "arcee": _row(llama),
+        "aria_text": _row(mixtral),
+        "biogpt": _row(llama, SEQUENCES, TAGS),
+        "bitnet": _row(llama),
+        "bloom": _row(bloom, SEQUENCES, TAGS),
+        "codegen": _row(llama),
+        "cohere": _row(llama),
+        "cohere2": _row(llama),
+        "cohere2_moe": _row(mixtral),
+        "ctrl": _row(llama, SEQUENCES),
+        "cwm": _row(llama),
+        "deepseek_v3": _row(deepseek_v3),
+        "diffllama": _row(llama, SEQUENCES, TAGS, ANSWERS),
+        "doge": _row(llama, SEQUENCES),
+        "ernie4_5": _row(llama),
+        "ernie4_5_moe": _row(mixtral),
+        "exaone4": _row(llama, SEQUENCES, TAGS, ANSWERS),
+        "exaone_moe": _row(mixtral),
+        "falcon": _row(falcon, ANSWERS, TAGS),
+        "falcon_h1": _row(falcon_h1),
+        "flex_olmo": _row(mixtral),
+        "gemma": _row(llama, SEQUENCES),
+        "gemma2": _row(llama, SEQUENCES),
+        "gemma3": _row(gemma3, SEQUENCES),
+        "gemma3_text": _row(llama),
+        "glm": _row(llama),
+        "glm4": _row(llama, SEQUENCES, TAGS),
+        "glm4_moe": _row(mixtral),
+        "glm4_moe_lite": _row(deepseek_v3),
+        "gpt-sw3": _row(llama, SEQUENCES, TAGS),
+        "gpt2": _row(llama, SEQUENCES, TAGS),
+        "gpt_bigcode": _row(gpt_bigcode, SEQUENCES, TAGS),
+        "gpt_neo": _row(llama, SEQUENCES),
+        "gpt_neox": _row(llama, SEQUENCES),
+        "gpt_neox_japanese": _row(llama),
+        "gpt_oss": _row(mixtral),
+        "gptj": _row(llama, SEQUENCES, ANSWERS),
+        "granite": _row(llama),
+        "granite_swa": _row(llama),
+        "granitemoe": _row(mixtral),
+        "granitemoe_swa": _row(mixtral),
+        "granitemoeshared": _row(mixtral),
+        "helium": _row(llama),
+        "hunyuan_v1_dense": _row(llama, SEQUENCES),
+        "hunyuan_v1_moe": _row(mixtral, SEQUENCES),
+        "hy_v3": _row(mixtral),
+        "hyperclovax": _row(llama),
+        "internlm2": only_tasks(llama, *GENERATION[2:]),
+        "internlm3": _row(llama),
+        "iquestcoder": _row(llama),
+        "jais2": _row(llama),
+        "laguna": _row(mixtral),
+        "lfm2": _row(lfm2),
+        "llama": _row(llama, SEQUENCES),
+        "mellum": _row(mixtral),
+        "minicpm3": _row(deepseek_v3, SEQUENCES),
+        "minimax_m2": _row(mixtral),
+        "ministral": _row(llama, SEQUENCES, TAGS, ANSWERS),
+        "ministral3": _row(llama, SEQUENCES, TAGS, ANSWERS),
+        "mistral": _row(llama, SEQUENCES),
+        "mixtral": _row(mixtral, SEQUENCES, TAGS, ANSWERS),
+        "modernbert-decoder": _row(llama, SEQUENCES),
+        "mpt": _row(bloom, SEQUENCES, TAGS),
+        "nanochat": _row(llama),
+        "nemotron": _row(llama),
+        "olmo": _row(llama),
+        "olmo2": _row(llama),
+        "olmo3": _row(llama, SEQUENCES),
+        "olmoe": _row(mixtral),
+        "opt": _row(llama, SEQUENCES, ANSWERS),
+        "persimmon": _row(llama, SEQUENCES, TAGS),
+        "phi": _row(llama, SEQUENCES),
+        "phi3": _row(llama, SEQUENCES),
+        "phimoe": _row(mixtral, SEQUENCES),
+        "qwen2": _row(llama, SEQUENCES, TAGS),
+        "qwen2_moe": _row(mixtral, SEQUENCES, TAGS, ANSWERS),
+        "qwen3": _row(llama, SEQUENCES),
+        "qwen3_5_text": _row(delta_net("qwen3_5"), SEQUENCES),
+        "qwen3_moe": _row(mixtral, SEQUENCES, TAGS),
+        "qwen3_next": _row(delta_net("qwen3_next"), SEQUENCES, TAGS, ANSWERS),
+        "seed_oss": _row(llama, SEQUENCES, TAGS, ANSWERS),
+        "smollm3": _row(llama, SEQUENCES),
+        "solar_open": _row(mixtral),
+        "stablelm": _row(llama),
+        "starcoder2": _row(llama, SEQUENCES, TAGS),
+        "vaultgemma": _row(llama),
+        "xglm": _row(llama),
     }
 )

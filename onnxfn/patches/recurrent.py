@@ -1,0 +1,128 @@
+"""Recurrent layers without a loop over the text: the same numbers in operations that torch.export can follow.
+
+The originals are in transformers/cache_utils.py, models/qwen3_5/modeling_qwen3_5.py and those like it (5.23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def conv_state(
+    self: Any, conv_states: Tensor, state_idx: int = 0, conv_kernel_size: int | None = None, **_: Any
+) -> Tensor:
+    """For LinearAttentionLayer.update_conv_state, which fills up a short text under a condition on its length.
+
+    No state is a state of zeros, as the convolution itself has zeros before the text.
+    """
+    import torch
+
+    width = conv_kernel_size or self.conv_kernel_size[state_idx] or conv_states.shape[-1]
+    past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else _no_state(conv_states, width)
+    every = torch.cat((past, conv_states), dim=-1)
+    self.conv_states[state_idx] = every[..., -width:]
+    self.has_previous_state[state_idx] = True
+    return every
+
+
+def recurrent_state(self: Any, recurrent_states: Tensor, state_idx: int = 0, **_: Any) -> Tensor:
+    """For LinearAttentionLayer.update_recurrent_state, which writes into the state that it was given."""
+    self.recurrent_states[state_idx] = recurrent_states
+    return recurrent_states
+
+
+def delta_rule(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    chunk_size: int = 64,  # noqa: ARG001 - the original's signature
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,  # noqa: ARG001, FBT001, FBT002
+    use_qk_l2norm_in_kernel: bool = False,  # noqa: FBT001, FBT002
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """For torch_chunk_gated_delta_rule, which loops over chunks of the text: here token by token, in one Scan.
+
+    `batch length heads size` each, `g` and `beta` `batch length heads`; the state is `batch heads key_size value_size`.
+    """
+    import torch
+
+    repeats = value.shape[2] // key.shape[2]
+    query, key = (one.float().repeat_interleave(repeats, dim=2) for one in (query, key))
+    if use_qk_l2norm_in_kernel:
+        query, key = (one * torch.rsqrt((one * one).sum(-1, keepdim=True) + 1e-6) for one in (query, key))
+    query = query * query.shape[-1] ** -0.5
+    decay = g.float().exp().expand_as(key) if g.dim() == key.dim() else g.float().exp()[..., None].expand_as(key)
+    state = (
+        torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None, :]) if initial_state is None else initial_state
+    )
+
+    def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        asked, place, told, faded, learnt = now
+        kept = kept * faded[..., None]
+        missing = (told - (kept * place[..., None]).sum(-2)) * learnt[..., None]
+        kept = kept + place[..., None] * missing[..., None, :]
+        return kept, (kept * asked[..., None]).sum(-2)
+
+    state, answers = _scanned(step, state.float(), (query, key, value.float(), decay, beta.float()))
+    return answers.to(value.dtype), state
+
+
+def state_space(
+    hidden_states: Tensor,
+    dt: Tensor,
+    A: Tensor,  # noqa: N803 - the original's signature
+    B: Tensor,  # noqa: N803
+    C: Tensor,  # noqa: N803
+    chunk_size: int = 0,  # noqa: ARG001
+    D: Tensor | None = None,  # noqa: N803
+    dt_bias: Tensor | None = None,
+    initial_states: Tensor | None = None,
+    dt_softplus: bool = False,  # noqa: FBT001, FBT002
+    dt_limit: tuple[float, float] = (0.0, float("inf")),
+    return_final_states: bool = False,  # noqa: FBT001, FBT002
+    **_: Any,
+) -> Any:
+    """For mamba2_chunk_scan, which fills up the text to whole chunks: here token by token, in one Scan.
+
+    `hidden_states` are `batch length heads size`, `dt` `batch length heads`, `B` and `C` `batch length groups width`;
+    the state is `batch heads size width`.
+    """
+    import torch
+
+    steps = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
+    steps = (torch.nn.functional.softplus(steps) if dt_softplus else steps).clamp(*dt_limit).float()
+    entries = hidden_states.float()
+    repeats = entries.shape[2] // B.shape[2]
+    written, read = (one.float().repeat_interleave(repeats, dim=2) for one in (B, C))
+    state = initial_states
+    if state is None:
+        state = torch.zeros_like(entries[:, 0, :, :, None] * written[:, 0, :, None, :])
+
+    def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        faded, entry, place, asked = now
+        kept = kept * faded[..., None, None] + entry[..., None] * place[..., None, :]
+        return kept, (kept * asked[..., None, :]).sum(-1)
+
+    along = ((A.float() * steps).exp(), entries * steps[..., None], written, read)
+    last, answers = _scanned(step, state.float(), along)
+    answers = answers if D is None else answers + D[..., None] * entries
+    return (answers, last) if return_final_states else answers
+
+
+def _no_state(states: Tensor, width: int) -> Tensor:
+    return states.new_zeros((*states.shape[:-1], width))
+
+
+def _scanned(step: Callable[..., Any], state: Tensor, along: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    """A step after the other along axis 1 of each tensor: the last state, and the answers along axis 1."""
+    from torch._higher_order_ops.scan import scan
+
+    last, answers = scan(step, state, [one.transpose(0, 1) for one in along])
+    return last, answers.transpose(0, 1)

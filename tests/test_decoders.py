@@ -1,0 +1,177 @@
+"""Decoders end to end: a tiny random model of each goes to ONNX and agrees with PyTorch where it was not traced.
+
+The sweep takes every task of every row and writes `tests/sweeps/decoders.json`, all of it or what `-k` chooses:
+`python -m pytest -m sweep tests/test_decoders.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tiny
+import torch
+
+import onnxfn
+from onnxfn.architectures import decoders
+from onnxfn.tasks import TASKS, task_names
+
+SWEPT = Path(__file__).parent / "sweeps" / "decoders.json"
+PLANNED_ALONE = ("internlm2",)
+"""What transformers 5 has no model of."""
+PAIRS = [
+    (model_type, task)
+    for model_type, row in decoders.ROWS.items()
+    if model_type not in PLANNED_ALONE
+    for task in task_names(row)
+]
+
+# Every composition once, and every task of the first.
+SAMPLE = [
+    *(("llama", task) for task in task_names(decoders.ROWS["llama"])),
+    ("bloom", "text-generation-with-past"),
+    ("codegen", "text-generation-with-past"),
+    ("deepseek_v3", "text-generation-with-past"),
+    ("falcon", "question-answering"),
+    ("falcon", "text-generation-with-past"),
+    ("gemma2", "feature-extraction-with-past"),
+    ("gemma3", "text-generation-with-past"),
+    ("gpt2", "token-classification"),
+    ("gpt_bigcode", "text-generation-with-past"),
+    ("mpt", "text-generation-with-past"),
+    ("opt", "text-generation-with-past"),
+    ("qwen3_moe", "text-generation"),
+]
+
+# Rows whose tiny models have a window of 5 tokens in one layer at least.
+WINDOWED = (
+    "gemma2",
+    "gemma3_text",
+    "gpt_neo",
+    "gpt_oss",
+    "mistral",
+    "phi3",
+    "qwen2",
+    "qwen3",
+)
+LENGTH, PROMPT = 19, 8
+
+
+def exported(model_type, task, folder, **overrides):
+    model = tiny.model(model_type, TASKS[task.removesuffix("-with-past")].loader, **overrides)
+    spec = onnxfn.spec_for(model_type, task)
+    return model, onnxfn.export(spec, model, folder), onnxfn.plan(spec, model).parts[0]
+
+
+def in_file(values):
+    """`{name: {axis: symbol}}` of what an ONNX file says moves."""
+    return {
+        value.name: {i: dim.dim_param for i, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
+        for value in values
+    }
+
+
+def agrees(model_type, task, folder, **overrides):
+    _, result, part = exported(model_type, task, folder, **overrides)
+    assert result.report.passed
+    assert all(one.max_abs < 1e-4 for one in result.report.differences)
+    graph = onnx.load(folder / "model.onnx").graph
+    assert list(in_file(graph.input).items()) == list(part.inputs.items())
+    assert list(in_file(graph.output).items()) == list(part.outputs.items())
+    return result
+
+
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+def test_a_decoder_agrees_with_pytorch(model_type, task, tmp_path):
+    agrees(model_type, task, tmp_path / "out")
+
+
+@pytest.mark.parametrize("choice", [{"alibi": True}, {"new_decoder_architecture": True}, {"multi_query": False}])
+def test_a_falcon_of_any_kind_agrees_with_pytorch(choice, tmp_path):
+    agrees("falcon", "text-generation-with-past", tmp_path / "out", **choice)
+
+
+def test_experts_that_no_traced_token_chose_are_in_the_graph(tmp_path):
+    experts = 80  # 2 texts of 16 tokens choose 2 experts each: 64 at most
+    agrees("qwen3_moe", "text-generation-with-past", tmp_path / "out", num_experts=experts)
+
+
+def stepwise(path, part, ids):
+    """Logits of a prompt and then token by token, each call fed the cache that the one before gave."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    kept = {one.name: one for one in part.spec.inputs if one.kind == "float"}
+    sizes = {"batch_size": len(ids), "past_sequence_length": 0}
+    cache = {
+        name: np.zeros(
+            [sizes[axis.symbol] if axis.symbol in sizes else int(axis.symbol) for axis in one.axes.axes], "f4"
+        )
+        for name, one in kept.items()
+    }
+    given = [one.name for one in part.spec.outputs]
+    logits = []
+    for start, end in [(0, PROMPT), *((at, at + 1) for at in range(PROMPT, LENGTH))]:
+        fed = {
+            "input_ids": ids[:, start:end],
+            "attention_mask": np.ones((len(ids), end), np.int64),
+            "position_ids": np.tile(np.arange(start, end), (len(ids), 1)),
+        }
+        answers = session.run(given, {name: fed[name] for name in fed if name in part.inputs} | cache)
+        logits.append(answers[0])
+        cache = dict(zip(cache, answers[1:], strict=True))
+    return np.concatenate(logits, axis=1)
+
+
+def decodes(model_type, folder):
+    """Whether a file that decodes step by step says what PyTorch says of the whole text at once, without any cache."""
+    model, result, part = exported(model_type, "text-generation-with-past", folder)
+    ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
+    with torch.no_grad():
+        truth = model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
+    answer = stepwise(folder / result.files[0], part, ids)
+    np.testing.assert_allclose(answer, truth, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("model_type", WINDOWED[:3])
+def test_decoding_past_the_window_is_the_uncached_forward(model_type, tmp_path):
+    decodes(model_type, tmp_path / "out")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("model_type", [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS])
+def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path):
+    decodes(model_type, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def results():
+    """The largest difference of each task of each row: what was swept now takes the place of what was swept before."""
+    found: dict[tuple[str, str], str] = {}
+    yield found
+    if found:
+        every = {pair: told for pair, told in (swept() | found).items() if pair in PAIRS}
+        tasks = {name: {task: told for (row, task), told in every.items() if row == name} for name, _ in every}
+        SWEPT.write_text(json.dumps(tasks, indent=1, sort_keys=True) + "\n")
+
+
+def swept():
+    """What the repository holds of earlier sweeps: (model type, task) -> the largest difference."""
+    told = json.loads(SWEPT.read_text()) if SWEPT.exists() else {}
+    return {(name, task): difference for name, tasks in told.items() for task, difference in tasks.items()}
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("model_type", "task"), PAIRS)
+def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path, results):
+    result = agrees(model_type, task, tmp_path / "out")
+    limits = "".join(f", {limit}" for limit in result.limits)
+    worst = max(one.max_abs for one in result.report.differences)
+    results[model_type, task] = f"max abs diff {worst:.0e}{limits}"
+
+
+def test_the_last_sweep_in_the_repository_is_of_this_table():
+    """A row that was added or lost a task since then has not been swept."""
+    assert set(swept()) == set(PAIRS)
