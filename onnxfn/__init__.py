@@ -7,6 +7,8 @@ from onnxfn.algebra import compose as compose
 from onnxfn.architectures import ARCHITECTURES as ARCHITECTURES
 from onnxfn.axes import AxisMap as AxisMap
 from onnxfn.axes import axis_map as axis_map
+from onnxfn.behaviors import behaves as behaves
+from onnxfn.behaviors import with_behavior as with_behavior
 from onnxfn.caches import keeps as keeps
 from onnxfn.caches import kv_cache as kv_cache
 from onnxfn.caches import with_past as with_past
@@ -35,9 +37,13 @@ from onnxfn.exporting import export as export
 from onnxfn.exporting import validate as validate
 from onnxfn.families import bert_inputs as bert_inputs
 from onnxfn.families import positions as positions
+from onnxfn.families import speech_seq2seq as speech_seq2seq
 from onnxfn.families import text_decoder as text_decoder
 from onnxfn.families import text_encoder as text_encoder
 from onnxfn.families import text_inputs as text_inputs
+from onnxfn.families import text_seq2seq as text_seq2seq
+from onnxfn.feeds import flatten_outputs as flatten_outputs
+from onnxfn.feeds import ort_inputs as ort_inputs
 from onnxfn.generation import generate as generate
 from onnxfn.generators import generates as generates
 from onnxfn.generators import padded as padded

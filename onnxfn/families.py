@@ -127,8 +127,8 @@ def four_entries(after: str) -> ExportSpec:
 written = takes("decoder_input_ids", TARGET, "token_ids")
 """The tokens that a decoder has written so far, or the new ones where it takes a past."""
 
-seq2seq_decoder = behaves(
-    "decoder",
+# ONNX calls the tensors of a decoder by the names that they have inside it.
+encoded = compose(
     takes(
         "encoder_hidden_states",
         f"{SOURCE} hidden_size=",
@@ -136,14 +136,19 @@ seq2seq_decoder = behaves(
         kind="float",
         path=("encoder_outputs", "last_hidden_state"),
     ),
-    takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",)),
-    takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)),
-    four_entries("input_ids"),
     ExportSpec(builds=(Build("encoder_outputs", "encoder_output"),)),
 )
-"""A decoder that reads what the encoder gave. ONNX calls its tensors by the names they have inside the decoder."""
+encoded_mask = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
+to_continue = compose(takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), four_entries("input_ids"))
 
-seq2seq = compose(text_dummies, seq2seq_dummies, text_reads, seq2seq_reads, text_cases, seq2seq_decoder)
+seq2seq = compose(
+    text_dummies,
+    seq2seq_dummies,
+    text_reads,
+    seq2seq_reads,
+    text_cases,
+    always(return_dict=True, use_cache=False),
+)
 
 seq2seq_features = gives("last_hidden_state", f"{TARGET} _")
 
@@ -156,8 +161,8 @@ source = compose(takes("input_ids", SOURCE, "token_ids"), takes("attention_mask"
 
 text_seq2seq = compose(
     seq2seq,
-    always(return_dict=True, use_cache=False),
     behaves("monolith", source, written, four_entries("decoder_input_ids")),
+    behaves("decoder", encoded, encoded_mask, to_continue),
     behaves("encoder", source, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
     seq2seq_tasks,
     tasked("text2text-generation", spec=halves()),
@@ -184,7 +189,6 @@ decoder_alone = compose(
 
 speech_seq2seq = compose(
     seq2seq,
-    always(return_dict=True, use_cache=False),
     seq2seq_tasks,
     tasked("automatic-speech-recognition", spec=halves()),
     tasked("automatic-speech-recognition-with-past", spec=halves_with_past()),

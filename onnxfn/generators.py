@@ -73,6 +73,14 @@ def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0)
     return random.integers(low, high, shape)
 
 
+def ended(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
+    """Whole numbers below `high`, the last of each row being `end` and no other."""
+    made = random.integers(0, high - 1, shape)
+    made += made >= end
+    made[..., -1:] = end
+    return made
+
+
 def uniform(random: Random, shape: tuple[int, ...], *, low: float = -1.0, high: float = 1.0) -> Array:
     """Real numbers between `low` and `high`."""
     return random.uniform(low, high, shape)
@@ -136,7 +144,7 @@ def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
 
 
 FILLS: Mapping[str, Fill] = MappingProxyType(
-    {made.__name__: made for made in (integers, uniform, normal, filled, positions, mask, first, boxes)}
+    {made.__name__: made for made in (integers, ended, uniform, normal, filled, positions, mask, first, boxes)}
 )
 
 

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from onnxfn.algebra import compose
 from onnxfn.axes import settled, symbols
-from onnxfn.errors import MissingValue, unknown
+from onnxfn.errors import InvalidSpec, MissingValue, unknown
 from onnxfn.families import DEFAULTS
 from onnxfn.generators import Array, dummies
 from onnxfn.normalizers import Snapshot, holds, look, snapshot
@@ -126,9 +126,17 @@ def past_key_values(spec: ExportSpec, config: Any, *, direction: str) -> dict[st
     """
     if direction not in SIDES:
         raise unknown("direction", direction, SIDES)
-    told = snapshot(config)
-    rows = state_inputs(spec, told) if direction == "inputs" else state_outputs(spec, told)
+    told, kept = snapshot(config), _keeping(spec)
+    rows = state_inputs(kept, told) if direction == "inputs" else state_outputs(kept, told)
     return {one.name: symbols(one.axes) for one in rows}
+
+
+def _keeping(spec: ExportSpec) -> ExportSpec:
+    """The spec with its cache: that of an encoder-decoder is its decoder's."""
+    decoder = next((one.spec for one in spec.behaviors if one.name == "decoder"), ExportSpec())
+    if not (spec.states or decoder.states):
+        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past")
+    return spec if spec.states else evolve(spec, states=decoder.states)
 
 
 def with_states(spec: ExportSpec, config: Snapshot) -> ExportSpec:

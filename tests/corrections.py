@@ -90,10 +90,15 @@ class Resized:
 BOTH = (".key", ".value")
 LATENT = "transformers 5 keeps the latent that keys and values are made of, and the rotated part that all heads share"
 
+OF_THE_DECODER = (".encoder.key", ".encoder.value", ".0.key", ".0.value", ".1.key", ".1.value")
+HEADS = "the decoder's cross-attention, and a decoder alone, has the decoder's heads and not the encoder's"
+
 SIZES_CORRECTED = (
     Resized("deepseek_v3", "default", BOTH, axis=1, optimum=128, ours=1, why=LATENT),
     Resized("deepseek_v3", "default", (".key",), axis=3, optimum=192, ours=512, why=LATENT),
     Resized("deepseek_v3", "default", (".value",), axis=3, optimum=128, ours=64, why=LATENT),
+    Resized("bart", "asymmetric", OF_THE_DECODER, axis=1, optimum=8, ours=4, why=HEADS),
+    Resized("bart", "asymmetric", OF_THE_DECODER, axis=3, optimum=128, ours=256, why=HEADS),
     Resized(
         model_type="falcon",
         preset="new_decoder_architecture",

@@ -47,6 +47,13 @@ def test_integers_lie_from_low_up_to_but_not_including_high(seed, low, high):
     assert set(made.tolist()) <= set(range(low, high))
 
 
+@given(seeds, st.integers(0, 8))
+def test_an_ended_text_ends_once(seed, end):
+    made = FILLS["ended"](np.random.default_rng(seed), (50, 7), high=9, end=end)
+    assert {*made[:, :-1].ravel().tolist()} == set(range(9)) - {end}
+    assert set(made[:, -1].tolist()) == {end}
+
+
 def test_integers_reach_both_ends():
     assert set(filled("integers", 200, low=1, high=4).tolist()) == {1, 2, 3}
 
@@ -84,7 +91,7 @@ def test_boxes_have_their_left_and_top_before_their_right_and_bottom(seed):
 
 @pytest.mark.parametrize("function", FILLS)
 def test_every_function_fills_the_shape_it_is_asked_for(function):
-    arguments = {"high": 9} if function in ("integers", "boxes") else {}
+    arguments = {"integers": {"high": 9}, "boxes": {"high": 9}, "ended": {"high": 9, "end": 3}}.get(function, {})
     assert filled(function, 2, 3, 4, **arguments).shape == (2, 3, 4)
 
 

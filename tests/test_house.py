@@ -31,6 +31,7 @@ LAYERS = (
     "families",
     "architectures",
     "planning",
+    "feeds",
     "lookup",
     "quiet",
     "callables",
