@@ -1,0 +1,213 @@
+"""Encoder-decoders end to end: a tiny random model of each goes to ONNX, agrees with PyTorch, and writes what it writes.
+
+The sweep takes every task of every row and writes `tests/sweeps/seq2seq.json`:
+`python -m pytest -m sweep tests/test_seq2seq.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tiny
+import torch
+
+import onnxfn
+from onnxfn.architectures import seq2seq
+from onnxfn.generators import dummies
+from onnxfn.tasks import task_names
+
+SWEPT = Path(__file__).parent / "sweeps" / "seq2seq.json"
+PAIRS = [(model_type, task) for model_type, row in seq2seq.ROWS.items() for task in task_names(row)]
+STEPS = 8
+WRITES = ("text2text-generation-with-past", "automatic-speech-recognition-with-past", "image-to-text-with-past")
+WRITERS = [(model_type, task) for model_type, task in PAIRS if task in WRITES]
+
+# One of each kind of cache and of encoder, and each kind of head.
+SAMPLE = [
+    ("t5", "text2text-generation-with-past"),
+    ("bart", "text2text-generation"),
+    ("bart", "text-classification"),
+    ("bart", "question-answering"),
+    ("marian", "text-generation-with-past"),
+    ("whisper", "feature-extraction"),
+    ("whisper", "audio-classification"),
+]
+SAMPLE_WRITERS = [("marian", "text2text-generation-with-past"), ("whisper", "automatic-speech-recognition-with-past")]
+
+
+def in_file(values):
+    """`{name: {axis: symbol}}` of what an ONNX file says moves."""
+    return {
+        value.name: {i: dim.dim_param for i, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
+        for value in values
+    }
+
+
+def agrees(model_type, task, folder, **asked):
+    """An export that passed its check, whose files say what the plan says."""
+    spec = onnxfn.spec_for(model_type, task)
+    model = tiny.model(model_type, spec.loader)
+    result = onnxfn.export(spec, model, folder, **asked)
+    assert result.report.passed
+    assert all(one.max_abs < 1e-4 for one in result.report.differences)
+    for part in result.plan.parts:
+        graph = onnx.load(folder / f"{part.name}.onnx").graph
+        assert list(in_file(graph.input).items()) == list(part.inputs.items())
+        assert list(in_file(graph.output).items()) == list(part.outputs.items())
+    return model, result
+
+
+# What is written
+
+
+def session(folder, stem):
+    return onnxruntime.InferenceSession(str(folder / f"{stem}.onnx"), providers=["CPUExecutionProvider"])
+
+
+def named(run, names, feeds):
+    wanted = {one.name for one in run.get_inputs()}
+    return dict(zip(names, run.run(names, {name: feeds[name] for name in wanted}), strict=True))
+
+
+def nothing(decoder, batch):
+    """The cache before the first token: of length 0 along all that moves, the encoder's too."""
+    sizes = {"batch_size": batch}
+    return {
+        one.name: np.zeros([size if isinstance(size, int) else sizes.get(size, 0) for size in one.shape], "float32")
+        for one in decoder.get_inputs()
+        if one.name.startswith("past_key_values.")
+    }
+
+
+def best(logits, tokens):
+    """The likeliest next token that is not there yet: random weights would write one token for ever."""
+    fresh = logits[:, -1].copy()
+    np.put_along_axis(fresh, tokens, -np.inf, axis=1)
+    return fresh.argmax(axis=1)[:, None]
+
+
+def written_by_onnx(folder, part, read, start):
+    """What encoder and merged decoder write: the encoder's keys and values of the first step are kept for all."""
+    encoder, decoder = session(folder, "encoder_model"), session(folder, "decoder_model_merged")
+    states = named(encoder, ["last_hidden_state"], read)["last_hidden_state"]
+    feeds = {"encoder_hidden_states": states, "encoder_attention_mask": read.get("attention_mask")}
+    feeds |= nothing(decoder, len(states)) | {"input_ids": start}
+    tokens = start
+    for step in range(STEPS):
+        if "attention_mask" in part.inputs:
+            feeds["attention_mask"] = np.ones_like(tokens)
+        answer = named(decoder, list(part.outputs), feeds)
+        new = best(answer["logits"], tokens)
+        tokens = np.concatenate([tokens, new], axis=1)
+        carried = {one.name: answer[one.given] for one in part.spec.carries if not step or ".encoder." not in one.name}
+        feeds |= carried | {"input_ids": new}
+    return tokens
+
+
+def written_by_pytorch(model, read, start):
+    """What the model writes when it reads all that it wrote again for each token, keeping nothing."""
+    given = {name: torch.from_numpy(array) for name, array in read.items()}
+    tokens = start
+    for _ in range(STEPS):
+        with torch.no_grad():
+            logits = model(**given, decoder_input_ids=torch.from_numpy(tokens), use_cache=False).logits
+        tokens = np.concatenate([tokens, best(logits.numpy(), tokens)], axis=1)
+    return tokens
+
+
+def writes(model_type, task, folder):
+    model, result = agrees(model_type, task, folder)
+    encoder, decoder = result.plan.parts
+    assert result.plan.files == ("encoder_model.onnx", "decoder_model_merged.onnx")
+    read = dummies(encoder.spec, {"batch_size": 3}, seed=5)
+    start = np.array([[2, 5], [3, 9], [7, 2]])
+    expected = written_by_pytorch(model, read, start)
+    assert written_by_onnx(folder, decoder, read, start).tolist() == expected.tolist()
+    return result
+
+
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+def test_an_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path):
+    agrees(model_type, task, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE_WRITERS)
+def test_an_encoder_decoder_writes_what_pytorch_writes(model_type, task, tmp_path):
+    writes(model_type, task, tmp_path / "out")
+
+
+def test_all_decoders_stand_beside_each_other_when_asked_for(tmp_path):
+    _, result = agrees("t5", "feature-extraction-with-past", tmp_path / "out", keep_parts=True)
+    stems = ("encoder_model", "decoder_model", "decoder_with_past_model", "decoder_model_merged")
+    assert {path.stem for path in (tmp_path / "out").glob("*.onnx")} == set(stems)
+    assert tuple(part.name for part in result.plan.parts) == stems
+
+
+# The merged file
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A T5 whose weights outweigh its graph, exported without a check."""
+    folder = tmp_path_factory.mktemp("large")
+    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+    model = tiny.model("t5", spec.loader, hidden_size=256, d_ff=512, vocab_size=4000)
+    onnxfn.export(spec, model, folder / "out", check=False)
+    return model, folder / "out"
+
+
+def test_a_merged_decoder_holds_every_weight_once(large):
+    model, folder = large
+    weights = {one.data_ptr(): one for module in (model.decoder, model.lm_head) for one in module.parameters()}
+    unique = sum(one.numel() * one.element_size() for one in weights.values())
+    assert (folder / "decoder_model_merged.onnx").stat().st_size <= 1.02 * unique
+
+
+def test_the_only_branch_is_that_of_the_encoders_keys_and_values(large):
+    graph = onnx.load(large[1] / "decoder_model_merged.onnx").graph
+    (branch,) = [node for node in graph.node if node.op_type == "If"]
+    assert len(branch.output) == 2 * 2
+    bodies = {one.name: one.g for one in branch.attribute}
+    assert {node.op_type for node in bodies["else_branch"].node} == {"Identity"}
+    assert [node.op_type for node in bodies["then_branch"].node].count("MatMul") == 2 * 2
+    assert not any(body.initializer for body in bodies.values())
+
+
+def test_a_merged_decoder_takes_no_word_on_which_branch(large):
+    names = [one.name for one in onnx.load(large[1] / "decoder_model_merged.onnx").graph.input]
+    assert "use_cache_branch" not in names
+
+
+# The sweep
+
+
+@pytest.fixture(scope="module")
+def results():
+    """The largest difference of each task of each row, kept in the repository when the whole sweep has run."""
+    found: dict[str, dict[str, str]] = {}
+    yield found
+    if sum(map(len, found.values())) == len(PAIRS):
+        SWEPT.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("model_type", "task"), PAIRS)
+def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path, results):
+    result = agrees(model_type, task, tmp_path / "out", keep_parts=True)[1]
+    if (model_type, task) in WRITERS:
+        writes(model_type, task, tmp_path / "writes")
+    limits = "".join(f", {limit}" for limit in result.limits)
+    worst = max(one.max_abs for one in result.report.differences)
+    tokens = f", {STEPS} greedy tokens equal" if (model_type, task) in WRITERS else ""
+    results.setdefault(model_type, {})[task] = f"max abs diff {worst:.0e}{tokens}{limits}"
+
+
+def test_the_last_sweep_in_the_repository_is_of_this_table():
+    """A row that was added or lost a task since then has not been swept."""
+    swept = json.loads(SWEPT.read_text())
+    assert {(model_type, task) for model_type, tasks in swept.items() for task in tasks} == set(PAIRS)
