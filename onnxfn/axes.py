@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.errors import InvalidSpec, UnknownName, closest, listed
 
@@ -117,6 +117,15 @@ def value(symbol: str, sizes: Mapping[str, int]) -> int:
     return _evaluated(ast.parse(symbol, mode="eval").body, sizes, symbol)
 
 
+def numbered(axes: AxisMap, numbers: Mapping[str, int]) -> AxisMap:
+    """The same axes with these names replaced by numbers in those that move and are made of several names.
+
+    >>> pattern(numbered(axis_map("frames//stride"), {"stride": 4}))
+    'frames//4'
+    """
+    return AxisMap(tuple(_numbered(one, numbers) if one.kind == "dynamic" else one for one in axes.axes))
+
+
 def settled(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
     """The same axes with each one that the configuration fixes replaced by its number.
 
@@ -135,6 +144,11 @@ def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
     'batch_size num_choices sequence_length'
     """
     return AxisMap((*axes.axes[:at], axis(word), *axes.axes[at:]))
+
+
+def _numbered(one: Axis, numbers: Mapping[str, int]) -> Axis:
+    known = [name for name in terms(one.symbol) if name in numbers and name != one.symbol]
+    return evolve(one, symbol=" ".join(str(numbers[word]) if word in known else word for word in one.symbol.split()))
 
 
 def _word(one: Axis) -> str:
@@ -156,15 +170,11 @@ def _canonical(text: str, word: str) -> str:
             raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     if not any(isinstance(node, ast.Name) for node in ast.walk(tree)):
         raise InvalidSpec(f"axis {word!r} moves, so it has a name; write a fixed size as one number")
-    return _SPACED.sub(lambda found: _spaced(found[1]), text.strip())
+    return " ".join(_SPACED.sub(r" \1 ", text).split())
 
 
 def _whole(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
-
-
-def _spaced(operator: str) -> str:
-    return operator if operator in "()" else f" {operator} "
 
 
 def _size(one: Axis, sizes: Mapping[str, int]) -> int:

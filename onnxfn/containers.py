@@ -55,6 +55,21 @@ def encoder_output(_: Any, given: Mapping[str, Any]) -> Any:
     return BaseModelOutput(**given)
 
 
+def encoder_output_of_waveforms(model: Any, given: Mapping[str, Any]) -> Any:
+    """What Moonshine's encoder gave: its states, and which of them are of padding, told by a mask over the waveforms.
+
+    A state is of padding where the first of the samples that it was made of is (modeling_moonshine, transformers 5.23).
+    """
+    import torch
+    from transformers.models.moonshine.modeling_moonshine import MoonshineEncoderModelOutput
+
+    states, mask = given["last_hidden_state"], given["attention_mask"]
+    encoder = model.get_encoder()
+    stride = encoder.conv1.stride[0] * encoder.conv2.stride[0] * encoder.conv3.stride[0]
+    firsts = torch.arange(states.shape[1], device=states.device) * stride
+    return MoonshineEncoderModelOutput(last_hidden_state=states, attention_mask=mask.index_select(1, firsts))
+
+
 def _layer(found: Any, tensors: Mapping[str, Any]) -> Any:
     from transformers import cache_utils
 
@@ -82,5 +97,8 @@ def _set_state(layer: Any, states: str, index: int, tensor: Any) -> None:
 
 
 BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {made.__name__: made for made in (dynamic_cache, encoder_decoder_cache, layered_cache, encoder_output)}
+    {
+        made.__name__: made
+        for made in (dynamic_cache, encoder_decoder_cache, layered_cache, encoder_output, encoder_output_of_waveforms)
+    }
 )

@@ -37,6 +37,11 @@ def product(*sources: Source) -> Getter:
     return Getter("product", sources)
 
 
+def power(base: Source, exponent: Source) -> Getter:
+    """One number multiplied by itself as often as another says."""
+    return Getter("power", (base, exponent))
+
+
 def total(*sources: Source) -> Getter:
     """Several numbers added."""
     return Getter("total", sources)
@@ -82,6 +87,21 @@ def others(count: Source, listed: Source) -> Getter:
     return Getter("others", (count, listed))
 
 
+def difference(source: Source, taken: Source) -> Getter:
+    """One number less another."""
+    return Getter("difference", (source, taken))
+
+
+def below(listed: Source, limit: Source) -> Getter:
+    """Those of several places that are less than a number."""
+    return Getter("below", (listed, limit))
+
+
+def of_any(source: Source, key: str) -> Getter:
+    """What the first entry of a dict of dicts that says it holds under this key."""
+    return Getter("of_any", (source, key))
+
+
 def look(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
     """What a configuration holds under a name that specs use, a dotted path, or a getter.
 
@@ -121,7 +141,7 @@ def snapshot(config: Any) -> Snapshot:
 
 def _told(config: Any) -> Snapshot:
     told = dict(config.to_dict())
-    for name in told:
+    for name in [name for name, value in told.items() if isinstance(value, Mapping)]:
         nested = getattr(config, name, None)
         if hasattr(nested, "to_dict"):
             told[name] = _told(nested)
@@ -182,6 +202,10 @@ def _product(look: Look, *sources: Source) -> int:
     return result
 
 
+def _power(look: Look, base: Source, exponent: Source) -> int:
+    return int(look(base)) ** int(look(exponent))
+
+
 def _total(look: Look, *sources: Source) -> int:
     return sum(look(source) for source in sources)
 
@@ -222,11 +246,28 @@ def _others(look: Look, count: Source, listed: Source) -> tuple[int, ...]:
     return tuple(place for place in range(look(count)) if place not in taken)
 
 
+def _difference(look: Look, source: Source, taken: Source) -> int:
+    return int(look(source)) - int(look(taken))
+
+
+def _below(look: Look, listed: Source, limit: Source) -> tuple[int, ...]:
+    end = look(limit)
+    return tuple(place for place in look(listed) if place < end)
+
+
+def _of_any(look: Look, source: Source, key: str) -> Any:
+    found = [entry[key] for entry in look(source).values() if key in entry]
+    if not found:
+        raise MissingValue(f"no entry of {source!r} has {key!r}")
+    return found[0]
+
+
 GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "from_config": _from_config,
         "either": _either,
         "quotient": _quotient,
+        "power": _power,
         "product": _product,
         "total": _total,
         "count": _count,
@@ -237,5 +278,8 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "whether": _whether,
         "places": _places,
         "others": _others,
+        "difference": _difference,
+        "below": _below,
+        "of_any": _of_any,
     }
 )

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.algebra import compose
-from onnxfn.axes import settled, symbols
+from onnxfn.axes import names, numbered, settled, symbols
 from onnxfn.errors import InvalidSpec, MissingValue, unknown
 from onnxfn.families import DEFAULTS
 from onnxfn.generators import Array, dummies
@@ -228,7 +228,8 @@ def _tensor(spec: ExportSpec, config: Snapshot, one: Any) -> Any:
     def size(symbol: str) -> int:
         return int(_told(spec, config, symbol, f"axis {symbol!r} of {one.name!r}"))
 
-    return evolve(one, axes=settled(one.axes, size), when=None)
+    numbers = {read.name for read in spec.normalizer.reads} & set(names(one.axes))
+    return evolve(one, axes=settled(numbered(one.axes, {name: size(name) for name in numbers}), size), when=None)
 
 
 def _settled(spec: ExportSpec, config: Snapshot, made: Generator) -> Generator:

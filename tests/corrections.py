@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen
 class Correction:
-    """One difference: an axis of these tensors, in every task of the model type; None is an axis that does not move."""
+    """One difference: an axis of these tensors, wherever Optimum calls it so; None is an axis that does not move."""
 
     model_type: str
     tensors: tuple[str, ...]
@@ -25,6 +25,25 @@ CORRECTIONS = (
         optimum="max_depth",
         ours=None,
         why="the model reads exactly config.max_depth steps of each path, so the axis cannot move",
+    ),
+    *(
+        Correction(
+            model_type=model_type,
+            tensors=("encoder_attention_mask",),
+            axis=1,
+            optimum="encoder_sequence_length",
+            ours="audio_sequence_length",
+            why="the mask is over what was heard, which the encoder makes shorter states of",
+        )
+        for model_type in ("moonshine", "speech_to_text")
+    ),
+    Correction(
+        model_type="speech_to_text",
+        tensors=("last_hidden_state", "encoder_last_hidden_state"),
+        axis=1,
+        optimum="( encoder_sequence_length + 6 - 1 ) // 6",
+        ours="( encoder_sequence_length + 8 - 1 ) // 8",
+        why="each of three convolutions halves the length, so it is divided by 8",
     ),
 )
 
@@ -75,6 +94,26 @@ INPUTS_ADDED = (
 
 
 @frozen
+class Excess:
+    """Tensors that Optimum declares of a preset, by what their names start with, and that no model has."""
+
+    model_type: str
+    preset: str
+    starts: tuple[str, ...]
+    why: str
+
+
+TENSORS_DROPPED = (
+    Excess(
+        model_type="moonshine",
+        preset="asymmetric",
+        starts=("past_key_values.2.", "present.2."),
+        why="the decoder has 2 layers; the third is one of the encoder's",
+    ),
+)
+
+
+@frozen
 class Resized:
     """An axis that does not move and that Optimum gives another size, in the cache of a preset of a model type."""
 
@@ -97,6 +136,14 @@ SIZES_CORRECTED = (
     Resized("deepseek_v3", "default", BOTH, axis=1, optimum=128, ours=1, why=LATENT),
     Resized("deepseek_v3", "default", (".key",), axis=3, optimum=192, ours=512, why=LATENT),
     Resized("deepseek_v3", "default", (".value",), axis=3, optimum=128, ours=64, why=LATENT),
+    *(
+        Resized("speech_to_text", preset, *one)
+        for preset in ("default", "conv3")
+        for one in (
+            (("input_features",), 1, 16000, 16, "features and their mask are of one length"),
+            (("encoder_attention_mask",), 1, 16, 64, "the mask is over what was heard, 4 frames a state"),
+        )
+    ),
     Resized("bart", "asymmetric", OF_THE_DECODER, axis=1, optimum=8, ours=4, why=HEADS),
     Resized("bart", "asymmetric", OF_THE_DECODER, axis=3, optimum=128, ours=256, why=HEADS),
     Resized(

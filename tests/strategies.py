@@ -56,7 +56,7 @@ def spelt_symbols(operators: tuple[str, ...] = OPERATORS) -> st.SearchStrategy[S
             st.builds(_joined, inner, operator, inner)
             | st.builds(_joined, number, operator, inner)
             | st.builds(_joined, inner, operator, number)
-            | inner.map(lambda one: (f"({one[0]})", f"({one[1]})"))
+            | inner.map(lambda one: (f"({one[0]})", f"( {one[1]} )"))
         )
 
     return st.recursive(name, grown, max_leaves=4)

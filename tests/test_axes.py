@@ -14,7 +14,7 @@ from onnxfn.errors import InvalidSpec, UnknownName
 FORMS = {
     "batch_size": Axis("batch_size", "dynamic"),
     "past_sequence_length+sequence_length": Axis("past_sequence_length + sequence_length", "dynamic"),
-    "2*(a-b)//c": Axis("2 * (a - b) // c", "dynamic"),
+    "2*(a-b)//c": Axis("2 * ( a - b ) // c", "dynamic"),
     "head_dim=": Axis("head_dim", "configured"),
     "4": Axis("4", "literal"),
     "_": Axis("_", "unsaid"),

@@ -22,6 +22,7 @@ SIZES: Mapping[str, Any] = MappingProxyType(
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 24,
         "shared_expert_intermediate_size": 24,
+        "n_shared_experts": 1,
         "n_group": 2,
         "topk_group": 1,
         "kv_lora_rank": 16,
@@ -70,9 +71,36 @@ XLM: Mapping[str, Any] = MappingProxyType(
     {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "embed_init_std": 0.15, "init_std": 0.15}
 )
 
+LATENT: Mapping[str, Any] = MappingProxyType({"head_dim": 4, "num_key_value_heads": 4})
+
 # What an architecture calls otherwise, or needs besides; windows are so small that 16 tokens reach past their ends.
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
+        "axk1": LATENT,
+        "gemma3n_text": {
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 2,
+            "activation_sparsity_pattern": [0.9, 0.0, 0.0, 0.0],
+            "vocab_size_per_layer_input": 120,
+            "hidden_size_per_layer_input": 8,
+            "laurel_rank": 8,
+            "altup_num_inputs": 2,
+        },
+        "gemma4_text": {
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 2,
+            "global_head_dim": 16,
+            "vocab_size_per_layer_input": 120,
+            "hidden_size_per_layer_input": 8,
+        },
+        "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"], "shared_intermediate_size": 24},
+        "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+        "longcat_flash": {**LATENT, "num_layers": 1},
+        "nemotron_h": {"moe_shared_expert_intermediate_size": 24},
+        "youtu": LATENT,
+        "zamba2": {"layers_block_type": ["linear_attention", "hybrid"], "num_key_value_heads": 4},
         "albert": {"embedding_size": 16},
         "bamba": {"attn_layer_indices": [1]},
         "big_bird": {"block_size": 8, "num_random_blocks": 1},
@@ -87,8 +115,8 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "conv_kernel_size": 3,
         },
         "codegen": {"rotary_dim": 4},
-        "deepseek_v2": {"head_dim": 4, "num_key_value_heads": 4},
-        "deepseek_v3": {"head_dim": 4, "num_key_value_heads": 4},
+        "deepseek_v2": LATENT,
+        "deepseek_v3": LATENT,
         "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48},
         "electra": {"embedding_size": 16},
         "ernie": {"use_task_id": True},
@@ -121,7 +149,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "eoi_token_id": 98,
         },
         "gemma3_text": {"head_dim": 12},
-        "glm4_moe_lite": {"head_dim": 4, "num_key_value_heads": 4},
+        "glm4_moe_lite": LATENT,
         "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 5},
         "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
         "gptj": {"rotary_dim": 4},
@@ -136,6 +164,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "m2m_100": BART,
         "marian": BART,
         "mbart": BART,
+        "moonshine": {
+            "encoder_num_hidden_layers": 3,
+            "decoder_num_hidden_layers": 2,
+            "encoder_num_attention_heads": 4,
+            "encoder_num_key_value_heads": 4,
+            "decoder_num_attention_heads": 2,
+            "decoder_num_key_value_heads": 2,
+        },
         "mt5": T5,
         "pegasus": BART,
         "plbart": BART,
@@ -178,6 +214,13 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "roformer": {"embedding_size": 16},
         "squeezebert": {"embedding_size": 32},
+        "speech_to_text": {
+            **BART,
+            "max_source_positions": 96,
+            "max_target_positions": 96,
+            "conv_channels": 24,
+            "input_feat_per_channel": 10,
+        },
         "t5": T5,
         "tapas": {"type_vocab_sizes": [3, 8, 8, 2, 8, 8, 10]},
         "ultrabert": {

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from onnxfn.algebra import compose
 from onnxfn.behaviors import behaves
-from onnxfn.edits import gives, patched, takes
+from onnxfn.edits import SOURCE, case, gives, patched, takes
 from onnxfn.families import (
     decoder_alone,
     encoded,
@@ -18,9 +18,9 @@ from onnxfn.families import (
     to_continue,
     written,
 )
-from onnxfn.generators import generates
-from onnxfn.normalizers import constant, from_config, product, reads
-from onnxfn.records import ExportSpec
+from onnxfn.generators import generates, sized
+from onnxfn.normalizers import constant, from_config, power, product, quotient, reads
+from onnxfn.records import Build, ExportSpec
 from onnxfn.tasks import tasked
 
 t5 = compose(
@@ -97,6 +97,88 @@ whisper = compose(
     tasked("audio-classification", spec=heard),
 )
 
+# A mask over what was heard goes to the decoder too, which shortens it as the encoder did.
+HEARD = "batch_size audio_sequence_length"
+heard_mask = takes("encoder_attention_mask", HEARD, "padding_mask", path=("attention_mask",))
+
+
+def lengths_heard(traced: int, *tried: int) -> ExportSpec:
+    """How much was heard in each case of a decoder, whose states say how much at most: the mask is over all of it."""
+    names = ("one", "right-padded", "left-padded", "prompt", "prompts")
+    cases = (case(name, sized(audio_sequence_length=length)) for name, length in zip(names, tried, strict=True))
+    states = {"prompt": 9, "prompts": 21}
+    emptied = (case(name, sized(encoder_sequence_length=length)) for name, length in states.items())
+    return compose(sized(audio_sequence_length=traced), *cases, *emptied)
+
+
+# Filter banks, halved in length by each convolution (modeling_speech_to_text.Conv1dSubsampler).
+banks = compose(
+    takes("input_features", f"{SOURCE} num_features=", "mel", kind="float"),
+    takes("attention_mask", SOURCE, "padding_mask"),
+)
+shortened = "batch_size (encoder_sequence_length+shortening-1)//shortening _"
+speech_to_text = compose(
+    speech_seq2seq,
+    reads(
+        num_features=product("input_feat_per_channel", "input_channels"),
+        shortening=power(constant(2), "num_conv_layers"),
+    ),
+    generates("mel", "normal"),
+    behaves(
+        "monolith", banks, written, four_entries("decoder_input_ids"), gives("encoder_last_hidden_state", shortened)
+    ),
+    behaves("encoder", banks, ExportSpec(runs="encoder"), gives("last_hidden_state", shortened)),
+    behaves("decoder", encoded, heard_mask, to_continue, lengths_heard(64, 28, 41, 95, 34, 82)),
+    patched(
+        "transformers.models.speech_to_text.modeling_speech_to_text:"
+        "Speech2TextSinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
+        by="onnxfn.patches.numbered:position_ids_of",
+        why="adds a length to whole numbers of 32 bits",
+    ),
+)
+
+MOONSHINE = "transformers.models.moonshine.modeling_moonshine:MoonshinePreTrainedModel"
+waveforms = compose(
+    takes("input_values", SOURCE, "waveform", kind="float"),
+    takes("attention_mask", SOURCE, "padding_mask"),
+    sized(encoder_sequence_length=16000),
+    case("one", sized(encoder_sequence_length=9001)),
+    case("right-padded", sized(encoder_sequence_length=12000)),
+    case("left-padded", sized(encoder_sequence_length=7500)),
+)
+convolved = "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"
+moonshine = compose(
+    speech_seq2seq,
+    reads(
+        decoder_num_layers="decoder_num_hidden_layers",
+        decoder_num_attention_heads="decoder_num_key_value_heads",
+        decoder_head_dim=quotient("hidden_size", "decoder_num_attention_heads"),
+        hidden_size="hidden_size",
+    ),
+    generates("waveform", "normal"),
+    behaves(
+        "monolith",
+        waveforms,
+        written,
+        four_entries("decoder_input_ids"),
+        gives("encoder_last_hidden_state", convolved),
+    ),
+    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", convolved)),
+    behaves(
+        "decoder",
+        encoded,
+        takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
+        to_continue,
+        ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_waveforms"),)),
+        lengths_heard(16000, 3000, 4400, 9300, 3700, 8300),
+    ),
+    patched(
+        f"{MOONSHINE}._get_feat_extract_output_lengths",
+        by="onnxfn.patches.moonshine:states_of",
+        why="divides lengths as real numbers",
+    ),
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "bart": compose(marian, classifier(BART), answers),
@@ -107,9 +189,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "m2m_100": m2m_100,
         "marian": marian,
         "mbart": mbart,
+        "moonshine": moonshine,
         "mt5": t5,
         "pegasus": marian,
         "plbart": plbart,
+        "speech_to_text": speech_to_text,
         "t5": t5,
         "umt5": t5,
         "whisper": whisper,
