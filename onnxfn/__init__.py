@@ -68,9 +68,6 @@ from onnxfn.planning import inputs as inputs
 from onnxfn.planning import outputs as outputs
 from onnxfn.planning import past_key_values as past_key_values
 from onnxfn.planning import plan as plan
-from onnxfn.records import Difference as Difference
-from onnxfn.records import Event as Event
-from onnxfn.records import Exported as Exported
 from onnxfn.records import ExportSpec as ExportSpec
 from onnxfn.records import Generator as Generator
 from onnxfn.records import Getter as Getter
@@ -80,7 +77,10 @@ from onnxfn.records import OutputSpec as OutputSpec
 from onnxfn.records import Overlay as Overlay
 from onnxfn.records import Part as Part
 from onnxfn.records import Plan as Plan
-from onnxfn.records import Report as Report
+from onnxfn.results import Difference as Difference
+from onnxfn.results import Event as Event
+from onnxfn.results import Exported as Exported
+from onnxfn.results import Report as Report
 from onnxfn.tasks import for_task as for_task
 from onnxfn.tasks import tasked as tasked
 from onnxfn.version import VERSION as VERSION

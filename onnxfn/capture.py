@@ -20,7 +20,8 @@ from onnxfn.generators import Array, dummies
 from onnxfn.lowering import lowered, promoted
 from onnxfn.paths import at, nested
 from onnxfn.quiet import quiet
-from onnxfn.records import SMALLEST, ExportSpec, Limit, Part
+from onnxfn.records import ExportSpec, Part
+from onnxfn.results import SMALLEST, Limit
 from onnxfn.stillness import replaced, still
 
 LOCK = threading.RLock()

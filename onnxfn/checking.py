@@ -16,7 +16,8 @@ from onnxfn.capture import reference
 from onnxfn.errors import CheckFailed
 from onnxfn.generation import greedy
 from onnxfn.generators import Array, dummies, padded
-from onnxfn.records import Difference, ExportSpec, InputSpec, OutputSpec, Overlay, Part, Report, Size
+from onnxfn.records import ExportSpec, InputSpec, OutputSpec, Overlay, Part, Size
+from onnxfn.results import Difference, Report
 
 PROMPT, STEPS = 6, 16
 """Tokens of the prompts, and tokens written after them, when a decoder is checked by what it writes."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from onnxfn.errors import CheckFailed, InvalidSpec, OnnxfnError
-from onnxfn.records import Event
+from onnxfn.results import Event
 from onnxfn.version import VERSION
 
 app = typer.Typer(

@@ -56,8 +56,8 @@ def completion(model: Any, tokenizer: Any, file: Path, prompt: str = PROMPT, *, 
         by_torch = model.generate(**given, max_new_tokens=tokens, do_sample=False).numpy()
     stop = np.atleast_1d(model.generation_config.eos_token_id).tolist()
     by_onnx = generate(file, given["input_ids"].numpy(), max_new_tokens=tokens, stop=stop)
-    texts = (tokenizer.decode(written[0], skip_special_tokens=True) for written in (by_onnx, by_torch))
-    return Completion(*texts, same=np.array_equal(by_onnx, by_torch))
+    here, there = (tokenizer.decode(written[0], skip_special_tokens=True) for written in (by_onnx, by_torch))
+    return Completion(here, there, same=np.array_equal(by_onnx, by_torch))
 
 
 def _package(name: str, how: str) -> Path:

@@ -20,7 +20,8 @@ from onnxfn.graphs.simplify import converted, shared, simplified
 from onnxfn.layouts import configured, copied
 from onnxfn.lookup import fitting
 from onnxfn.planning import plan
-from onnxfn.records import Event, Exported, ExportSpec, Part, Plan, Report
+from onnxfn.records import ExportSpec, Part, Plan
+from onnxfn.results import Event, Exported, Report
 from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop, write
 
 Tell = Callable[[Event], None]

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxfn.errors import InvalidSpec, NoModel, listed
 from onnxfn.generators import Array
-from onnxfn.records import Exported
+from onnxfn.results import Exported
 
 PAST = "past_"
 """How the names of inputs begin that hold what earlier calls gave."""

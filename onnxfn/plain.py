@@ -9,13 +9,13 @@ from typing import Any
 
 from attrs import NOTHING, fields, has
 
-from onnxfn import axes, records
+from onnxfn import axes, records, results
 from onnxfn.errors import InvalidSpec, unknown
 
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
         known.__name__: known
-        for known in (*vars(axes).values(), *vars(records).values())
+        for known in (*vars(axes).values(), *vars(records).values(), *vars(results).values())
         if isinstance(known, type) and has(known)
     }
 )

@@ -1,4 +1,6 @@
-"""Every record: frozen, plain data and names of functions, so they print, compare, hash, pickle and go to JSON.
+"""The records of specs and plans: plain data and names of functions.
+
+They are frozen, so they print, compare, hash, pickle and go to JSON and back.
 
 Each field of ExportSpec names the way it joins (see algebra.py); `None` and `()` mean "unsaid".
 """
@@ -23,10 +25,6 @@ Arguments = tuple[tuple[str, Any], ...]
 def arguments(given: Mapping[str, Any] | Arguments) -> Arguments:
     """Keyword arguments as sorted pairs, which compare and hash."""
     return tuple(sorted(dict(given).items()))
-
-
-SMALLEST = 2
-"""Where torch's own account of a size begins: it takes 0 and 1 apart, and says nothing of them."""
 
 
 def many(given: Iterable[Any]) -> tuple[Any, ...]:
@@ -314,87 +312,3 @@ class Plan:
 
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.parts)
-
-
-@frozen
-class Event:
-    """A step of an export, told to the function that the caller gave: seconds are None when it begins."""
-
-    stage: str
-    part: str
-    seconds: float | None = None
-
-
-@frozen
-class Limit:
-    """The sizes that a moving axis may have, both ends included, where the model's own branches allow no others."""
-
-    name: str
-    low: int
-    high: int | None = None
-
-    def __str__(self) -> str:
-        ends = (f"from {self.low}" if self.low > SMALLEST else "", "" if self.high is None else f"up to {self.high}")
-        return " ".join(word for word in (self.name, *ends) if word)
-
-
-@frozen
-class Difference:
-    """How far one output is from PyTorch's, over every case tried; `worst` names the case, with its sizes."""
-
-    part: str
-    output: str
-    shapes: tuple[tuple[int, ...], ...]
-    max_abs: float
-    max_rel: float
-    tolerance: float
-    worst: str
-    passed: bool
-
-
-@frozen
-class Report:
-    """The verdict on an export: one difference an output."""
-
-    differences: tuple[Difference, ...] = field(converter=many)
-    cases: tuple[str, ...] = field(default=(), converter=many)
-
-    @property
-    def passed(self) -> bool:
-        """Whether every output agrees; a report on nothing has not passed."""
-        return bool(self.differences) and all(one.passed for one in self.differences)
-
-    def __str__(self) -> str:
-        return show.text(sections.verdict(self), sections.report_sections(self))
-
-    def _repr_html_(self) -> str:
-        return show.html(sections.verdict(self), sections.report_sections(self))
-
-
-@frozen
-class Exported:
-    """What an export left behind: paths of every file, the plan, the report of the check, seconds per stage."""
-
-    path: str
-    files: tuple[str, ...] = field(converter=many)
-    plan: Plan
-    opset: int
-    seconds: tuple[tuple[str, float], ...] = field(converter=many)
-    report: Report | None = None
-    limits: tuple[Limit, ...] = field(default=(), converter=many)
-
-    @property
-    def inputs(self) -> dict[str, dict[int, str]]:
-        """`{name: {axis: symbol}}` of what the first file takes."""
-        return self.plan.parts[0].inputs
-
-    @property
-    def outputs(self) -> dict[str, dict[int, str]]:
-        """`{name: {axis: symbol}}` of what the first file gives."""
-        return self.plan.parts[0].outputs
-
-    def __str__(self) -> str:
-        return show.text(sections.exported_title(self), sections.exported_sections(self))
-
-    def _repr_html_(self) -> str:
-        return show.html(sections.exported_title(self), sections.exported_sections(self))

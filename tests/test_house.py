@@ -20,6 +20,7 @@ LAYERS = (
     "show",
     "sections",
     "records",
+    "results",
     "plain",
     "algebra",
     "normalizers",

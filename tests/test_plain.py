@@ -10,7 +10,8 @@ from onnxfn import records
 from onnxfn.edits import always, takes
 from onnxfn.errors import InvalidSpec, UnknownName
 from onnxfn.plain import RECORDS, from_json, plain, recorded, to_json
-from onnxfn.records import Constant, Difference, Event, Exported, ExportSpec, Part, Plan, Report, Size
+from onnxfn.records import Constant, ExportSpec, Part, Plan, Size
+from onnxfn.results import Difference, Event, Exported, Report
 
 DIFFERENCE = Difference("model", "logits", ((2, 3), (1, 3)), 1e-7, 2.5e-6, 1e-5, "left-padded", passed=True)
 REPORT = Report([DIFFERENCE], ["left-padded"])

@@ -7,27 +7,24 @@ from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
 from refusals import refusal
 
-from onnxfn import records
+from onnxfn import records, results
 from onnxfn.algebra import compose
 from onnxfn.edits import gives, renamed, takes
 from onnxfn.errors import InvalidSpec
 from onnxfn.generators import generates
 from onnxfn.normalizers import equals, from_config, quotient
 from onnxfn.records import (
-    Difference,
-    Exported,
     ExportSpec,
     Generator,
     InputSpec,
-    Limit,
     Normalizer,
     OutputSpec,
     Part,
     Plan,
     Read,
-    Report,
     Size,
 )
+from onnxfn.results import Difference, Exported, Limit, Report
 
 IDS = takes("input_ids", "batch_size sequence_length", "token_ids")
 MASK = takes("mask", "batch_size heads= 4", "padding_mask", kind="bool", path=("extra", 0), when="use_mask")
@@ -49,7 +46,9 @@ def test_a_spec_cannot_be_changed(spec):
         spec.opset = 17
 
 
-@pytest.mark.parametrize("record", [one for one in vars(records).values() if isinstance(one, type) and has(one)])
+@pytest.mark.parametrize(
+    "record", [one for one in (*vars(records).values(), *vars(results).values()) if isinstance(one, type) and has(one)]
+)
 def test_no_record_takes_an_attribute_that_it_does_not_have(record):
     assert "__dict__" not in dir(record)
 

@@ -1,0 +1,95 @@
+"""The records of what was done: events, what a model allows, the report of a check, the result of an export."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from onnxfn import sections, show
+from onnxfn.records import Plan, many
+
+SMALLEST = 2
+"""Where torch's own account of a size begins: it takes 0 and 1 apart, and says nothing of them."""
+
+
+@frozen
+class Event:
+    """A step of an export, told to the function that the caller gave: seconds are None when it begins."""
+
+    stage: str
+    part: str
+    seconds: float | None = None
+
+
+@frozen
+class Limit:
+    """The sizes that a moving axis may have, both ends included, where the model's own branches allow no others."""
+
+    name: str
+    low: int
+    high: int | None = None
+
+    def __str__(self) -> str:
+        ends = (f"from {self.low}" if self.low > SMALLEST else "", "" if self.high is None else f"up to {self.high}")
+        return " ".join(word for word in (self.name, *ends) if word)
+
+
+@frozen
+class Difference:
+    """How far one output is from PyTorch's, over every case tried; `worst` names the case, with its sizes."""
+
+    part: str
+    output: str
+    shapes: tuple[tuple[int, ...], ...]
+    max_abs: float
+    max_rel: float
+    tolerance: float
+    worst: str
+    passed: bool
+
+
+@frozen
+class Report:
+    """The verdict on an export: one difference an output."""
+
+    differences: tuple[Difference, ...] = field(converter=many)
+    cases: tuple[str, ...] = field(default=(), converter=many)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output agrees; a report on nothing has not passed."""
+        return bool(self.differences) and all(one.passed for one in self.differences)
+
+    def __str__(self) -> str:
+        return show.text(sections.verdict(self), sections.report_sections(self))
+
+    def _repr_html_(self) -> str:
+        return show.html(sections.verdict(self), sections.report_sections(self))
+
+
+@frozen
+class Exported:
+    """What an export left behind: paths of every file, the plan, the report of the check, seconds per stage."""
+
+    path: str
+    files: tuple[str, ...] = field(converter=many)
+    plan: Plan
+    opset: int
+    seconds: tuple[tuple[str, float], ...] = field(converter=many)
+    report: Report | None = None
+    limits: tuple[Limit, ...] = field(default=(), converter=many)
+
+    @property
+    def inputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of what the first file takes."""
+        return self.plan.parts[0].inputs
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of what the first file gives."""
+        return self.plan.parts[0].outputs
+
+    def __str__(self) -> str:
+        return show.text(sections.exported_title(self), sections.exported_sections(self))
+
+    def _repr_html_(self) -> str:
+        return show.html(sections.exported_title(self), sections.exported_sections(self))
