@@ -8,17 +8,20 @@ from types import MappingProxyType
 from attrs import evolve
 
 from onnxfn.algebra import compose
-from onnxfn.axes import Axis, AxisMap
-from onnxfn.edits import always, case
+from onnxfn.axes import Axis, AxisMap, axis_map
+from onnxfn.edits import TARGET, always, case
 from onnxfn.errors import InvalidSpec, listed, unknown
 from onnxfn.generators import generates, padded, sized
-from onnxfn.records import Build, Edit, ExportSpec, File, Overlay, Source, State
+from onnxfn.records import Build, Edit, ExportSpec, File, InputSpec, Overlay, Source, State
 
 BEHAVIORS = ("monolith", "encoder", "decoder")
 STEMS: Mapping[str, str] = MappingProxyType(
     {"monolith": "model", "encoder": "encoder_model", "decoder": "decoder_model"}
 )
 """What Optimum calls the file of each."""
+
+PAST_TARGET = "batch_size past_decoder_sequence_length+decoder_sequence_length"
+"""The axes of a mask over what a decoder has written and what is new."""
 
 RESUMED = "decoder_with_past_model"
 MERGED = "decoder_model_merged"
@@ -157,8 +160,16 @@ def _past(view: ExportSpec, direction: str, *, given: Callable[[State], bool]) -
     if not view.states:
         raise InvalidSpec(f"{view.name or 'this spec'} has no cache here, so no past: use_past=False")
     rows = tuple(row if given(row) else evolve(row, given=None) for row in view.states)
+    if direction != "outputs":
+        view = evolve(view, inputs=tuple(map(_over_the_past, view.inputs)))
     kept = evolve(view, states=rows, past=direction)
     return compose(kept, always(use_cache=True), generates("past_states", "normal"))
+
+
+def _over_the_past(one: InputSpec) -> InputSpec:
+    """A mask over what a decoder writes is one over what is kept, too."""
+    masks = one.generator == "padding_mask" and one.axes == axis_map(TARGET)
+    return evolve(one, axes=PAST_TARGET) if masks else one
 
 
 def _grows(row: State) -> bool:

@@ -81,6 +81,11 @@ def ended(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Arr
     return made
 
 
+def rounded(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
+    """Real numbers that are whole, from 0 up to, not including, `high`."""
+    return random.integers(0, high, shape).astype(np.float64)
+
+
 def uniform(random: Random, shape: tuple[int, ...], *, low: float = -1.0, high: float = 1.0) -> Array:
     """Real numbers between `low` and `high`."""
     return random.uniform(low, high, shape)
@@ -144,7 +149,7 @@ def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
 
 
 FILLS: Mapping[str, Fill] = MappingProxyType(
-    {made.__name__: made for made in (integers, ended, uniform, normal, filled, positions, mask, first, boxes)}
+    {made.__name__: made for made in (integers, ended, rounded, uniform, normal, filled, positions, mask, first, boxes)}
 )
 
 

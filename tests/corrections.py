@@ -45,6 +45,20 @@ CORRECTIONS = (
         ours="( encoder_sequence_length + 8 - 1 ) // 8",
         why="each of three convolutions halves the length, so it is divided by 8",
     ),
+    Correction(
+        model_type="pix2struct",
+        tensors=(
+            "flattened_patches",
+            "attention_mask",
+            "last_hidden_state",
+            "encoder_hidden_states",
+            "encoder_attention_mask",
+        ),
+        axis=1,
+        optimum=None,
+        ours="encoder_sequence_length",
+        why="an image has as many patches as its processor makes of it, 2048 only by default",
+    ),
 )
 
 
@@ -144,6 +158,12 @@ SIZES_CORRECTED = (
             (("encoder_attention_mask",), 1, 16, 64, "the mask is over what was heard, 4 frames a state"),
         )
     ),
+    *(
+        Resized("pix2struct", "default", (name,), 1, 2048, 16, "the number of patches moves")
+        for name in ("flattened_patches", "attention_mask", "encoder_hidden_states", "encoder_attention_mask")
+    ),
+    Resized("pix2struct", "default", (".encoder.key", ".encoder.value"), 2, 2048, 16, "the number of patches moves"),
+    Resized("pix2struct", "default", ("attention_mask",), 1, 17, 32, "a next text is longer than a token: ONE_TOKEN"),
     Resized("bart", "asymmetric", OF_THE_DECODER, axis=1, optimum=8, ours=4, why=HEADS),
     Resized("bart", "asymmetric", OF_THE_DECODER, axis=3, optimum=128, ours=256, why=HEADS),
     Resized(

@@ -91,7 +91,12 @@ def test_boxes_have_their_left_and_top_before_their_right_and_bottom(seed):
 
 @pytest.mark.parametrize("function", FILLS)
 def test_every_function_fills_the_shape_it_is_asked_for(function):
-    arguments = {"integers": {"high": 9}, "boxes": {"high": 9}, "ended": {"high": 9, "end": 3}}.get(function, {})
+    arguments = {
+        "integers": {"high": 9},
+        "boxes": {"high": 9},
+        "rounded": {"high": 9},
+        "ended": {"high": 9, "end": 3},
+    }.get(function, {})
     assert filled(function, 2, 3, 4, **arguments).shape == (2, 3, 4)
 
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.behaviors import behaves
-from onnxfn.edits import SOURCE, case, gives, patched, takes
+from onnxfn.behaviors import behaves, halves, halves_with_past
+from onnxfn.edits import SOURCE, TARGET, case, gives, patched, takes
 from onnxfn.families import (
     decoder_alone,
     encoded,
+    encoded_mask,
     four_entries,
+    seq2seq,
     speech_seq2seq,
     text_inputs,
     text_seq2seq,
@@ -19,7 +21,7 @@ from onnxfn.families import (
     written,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, from_config, power, product, quotient, reads
+from onnxfn.normalizers import constant, from_config, power, product, quotient, reads, total
 from onnxfn.records import Build, ExportSpec
 from onnxfn.tasks import tasked
 
@@ -179,6 +181,36 @@ moonshine = compose(
     ),
 )
 
+# Patches of an image, as many as its processor makes of it; the first two of their numbers are their row and column.
+patches = compose(
+    takes("flattened_patches", f"{SOURCE} patch_size=", "patches", kind="float"),
+    takes("attention_mask", SOURCE, "padding_mask"),
+    generates("patches", "rounded", high=4),
+)
+written_mask = takes("attention_mask", TARGET, "padding_mask", path=("decoder_attention_mask",))
+pix2struct = compose(
+    seq2seq,
+    reads(
+        vocab_size="text_config.vocab_size",
+        hidden_size="vision_config.hidden_size",
+        decoder_num_layers="text_config.num_layers",
+        decoder_num_attention_heads="text_config.num_heads",
+        decoder_head_dim="text_config.d_kv",
+        patch_size=total("vision_config.patch_embed_hidden_size", constant(2)),
+    ),
+    behaves(
+        "monolith",
+        patches,
+        written,
+        takes("decoder_attention_mask", TARGET, "padding_mask"),
+        four_entries("decoder_attention_mask"),
+    ),
+    behaves("encoder", patches, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+    behaves("decoder", encoded, encoded_mask, to_continue, written_mask),
+    tasked("image-to-text", spec=halves()),
+    tasked("image-to-text-with-past", spec=halves_with_past()),
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "bart": compose(marian, classifier(BART), answers),
@@ -192,6 +224,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "moonshine": moonshine,
         "mt5": t5,
         "pegasus": marian,
+        "pix2struct": pix2struct,
         "plbart": plbart,
         "speech_to_text": speech_to_text,
         "t5": t5,
