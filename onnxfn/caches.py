@@ -57,14 +57,16 @@ def kv_cache(
     key: str = "head_dim",
     value: str = "head_dim",
     layers: Source = "num_layers",
+    kind: str = "",
 ) -> ExportSpec:
     """A spec of a cache of keys and values, `[batch_size, heads, past_sequence_length, size]` each, a pair a layer.
 
-    Heads and sizes are names that the normalizer reads: they are numbers in the graph.
+    Heads and sizes are names that the normalizer reads: they are numbers in the graph. Where layers differ in them,
+    compose one for each `kind` of layer.
     """
     return compose(
-        _kept_along("key", f"batch_size {heads}= {{}} {key}=", layers),
-        _kept_along("value", f"batch_size {heads}= {{}} {value}=", layers),
+        _kept_along("key", f"batch_size {heads}= {{}} {key}=", layers, kind),
+        _kept_along("value", f"batch_size {heads}= {{}} {value}=", layers, kind),
     )
 
 
@@ -116,9 +118,9 @@ _carried = compose(
 )
 
 
-def _kept_along(name: str, axes: str, layers: Source) -> ExportSpec:
+def _kept_along(name: str, axes: str, layers: Source, kind: str) -> ExportSpec:
     return keeps(
-        name,
+        f"{kind} {name}".strip(),
         axes.format("past_sequence_length"),
         grown=axes.format("past_sequence_length+sequence_length"),
         taken=f"past_key_values.{{layer}}.{name}",

@@ -141,7 +141,7 @@ def snapshot(config: Any) -> Snapshot:
 
 def _told(config: Any) -> Snapshot:
     told = dict(config.to_dict())
-    for name in [name for name, value in told.items() if isinstance(value, Mapping)]:
+    for name in [name for name, value in told.items() if isinstance(value, Mapping) or hasattr(value, "to_dict")]:
         nested = getattr(config, name, None)
         if hasattr(nested, "to_dict"):
             told[name] = _told(nested)

@@ -9,19 +9,26 @@ from onnxfn.errors import InvalidSpec, MissingValue, UnknownName
 from onnxfn.normalizers import (
     GETTERS,
     at_least,
+    below,
     constant,
     count,
+    difference,
     either,
     equals,
     from_config,
     holds,
     look,
     negated,
+    of_any,
+    others,
+    places,
+    power,
     product,
     quotient,
     reads,
     snapshot,
     total,
+    whether,
 )
 from onnxfn.records import Getter, Normalizer
 
@@ -33,6 +40,8 @@ CONFIG = {
     "hidden_act": "gelu",
     "tie": False,
     "layers": ["full", "full", "sliding"],
+    "some": [1, 3],
+    "overrides": {"3": {"heads": 2}, "7": {"heads": 4, "head_dim": 32}},
     "vision_config": {"image_size": 224, "hidden_size": 32, "empty": None},
 }
 NONE = Normalizer()
@@ -61,6 +70,16 @@ FOUND = [
     (equals("hidden_act", "gelu"), True),
     (equals("hidden_act", "relu"), False),
     (quotient(either("nowhere", "hidden_size"), total("n_head", "n_head")), 8),
+    (power("n_head", constant(2)), 16),
+    (whether("tie", "hidden_size", "n_head"), 4),
+    (whether("hidden_act", "hidden_size", "n_head"), 64),
+    (whether("nowhere", "hidden_size", "n_head"), 4),
+    (places("layers", "full"), (0, 1)),
+    (places("layers", "full", "sliding"), (0, 1, 2)),
+    (others("n_head", "some"), (0, 2)),
+    (difference("hidden_size", "n_head"), 60),
+    (below(places("layers", "full", "sliding"), constant(2)), (0, 1)),
+    (of_any("overrides", "head_dim"), 32),
 ]
 
 

@@ -11,7 +11,20 @@ from onnxfn.algebra import compose
 from onnxfn.caches import kept_state, kv_cache
 from onnxfn.edits import TOKENS, only_tasks, patched, takes
 from onnxfn.families import positions, text_decoder
-from onnxfn.normalizers import constant, either, negated, others, places, product, reads, total, whether
+from onnxfn.normalizers import (
+    below,
+    constant,
+    difference,
+    either,
+    negated,
+    of_any,
+    others,
+    places,
+    product,
+    reads,
+    total,
+    whether,
+)
 from onnxfn.records import ExportSpec, Source
 from onnxfn.tasks import tasked
 
@@ -151,10 +164,14 @@ def state_space(name: str, layers: Source = "num_layers", argument: str = "past_
     )
 
 
-linear_attention = places("layer_types", "linear_attention")
-attention = kv_cache(layers=places("layer_types", "full_attention"))
 mamba2 = compose(evolve(text_decoder, states=(), builds=()), state_space("mamba2", argument="cache_params"))
 falcon_h1 = compose(llama, state_space("falcon_h1"))
+linear_attention = places("layer_types", "linear_attention")
+granitemoehybrid = compose(
+    mixtral,
+    kv_cache(layers=places("layer_types", "full_attention")),
+    state_space("granitemoehybrid", linear_attention),
+)
 bamba = compose(
     mixtral,
     kv_cache(layers="attn_layer_indices"),
@@ -162,8 +179,58 @@ bamba = compose(
 )
 
 
+# The last layers look at what earlier ones keep, and keep nothing (modeling_gemma3n, modeling_gemma4).
+KEEPING = difference("num_layers", "num_kv_shared_layers")
+gemma3n = compose(
+    llama,
+    kv_cache(layers=KEEPING),
+    patched(
+        "transformers.models.gemma3n.modeling_gemma3n:Gemma3nTextMLP._gaussian_topk",
+        by="onnxfn.patches.gemma3n:sparse",
+        why="the inverse of the error function",
+    ),
+)
+gemma4 = compose(
+    mixtral,
+    kv_cache(layers=below(places("layer_types", "sliding_attention"), KEEPING)),
+    kv_cache(
+        heads="full_heads",
+        key="full_size",
+        value="full_size",
+        layers=below(places("layer_types", "full_attention"), KEEPING),
+        kind="full",
+    ),
+    reads(
+        full_heads=either(of_any("per_layer_config", "num_key_value_heads"), "num_key_value_heads"),
+        full_size=either(of_any("per_layer_config", "head_dim"), "head_dim"),
+    ),
+)
+
+
+def turned(name: str, title: str, by: str) -> ExportSpec:
+    """A rotation of pairs that the model writes with complex numbers; `name` is that of the model's module."""
+    module, why = f"transformers.models.{name}.modeling_{name}", "complex numbers"
+    return compose(
+        patched(f"{module}:{title}RotaryEmbedding.forward", by="onnxfn.patches.rotations:angles", why=why),
+        patched(f"{module}:apply_rotary_emb", by=f"onnxfn.patches.rotations:{by}", why=why),
+    )
+
+
+deepseek_v2 = compose(deepseek_v3, turned("deepseek_v2", "DeepseekV2", "heads_first"))
+llama4 = compose(mixtral, turned("llama4", "Llama4Text", "heads_second"))
+
+
 def _row(spec: ExportSpec, *heads: str) -> ExportSpec:
     return only_tasks(spec, *GENERATION, *heads)
+
+
+def _without_past(spec: ExportSpec, *heads: str) -> ExportSpec:
+    """OpenAI's GPT keeps nothing; the others keep what one graph for prompt and next token cannot yet be made of.
+
+    The sizes of MiMo's heads differ from layer to layer. Zamba 2 and Nemotron H bound the steps of their states in a
+    text, and not in a single token: PyTorch is not of one mind there.
+    """
+    return only_tasks(spec, "feature-extraction", "text-generation", *heads)
 
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
@@ -172,6 +239,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "apertus": _row(llama, TAGS),
         "arcee": _row(llama),
         "aria_text": _row(mixtral),
+        "axk1": _row(deepseek_v3, SEQUENCES, TAGS),
+        "bamba": _row(bamba),
         "biogpt": _row(llama, SEQUENCES, TAGS),
         "bitnet": _row(llama),
         "bloom": _row(bloom, SEQUENCES, TAGS),
@@ -181,9 +250,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "cohere2_moe": _row(mixtral),
         "ctrl": _row(llama, SEQUENCES),
         "cwm": _row(llama),
+        "deepseek_v2": _row(deepseek_v2, SEQUENCES),
         "deepseek_v3": _row(deepseek_v3),
         "diffllama": _row(llama, SEQUENCES, TAGS, ANSWERS),
         "doge": _row(llama, SEQUENCES),
+        "dots1": _row(mixtral),
         "ernie4_5": _row(llama),
         "ernie4_5_moe": _row(mixtral),
         "exaone4": _row(llama, SEQUENCES, TAGS, ANSWERS),
@@ -195,6 +266,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "gemma2": _row(llama, SEQUENCES),
         "gemma3": _row(gemma3, SEQUENCES),
         "gemma3_text": _row(llama),
+        "gemma3n_text": _row(gemma3n),
+        "gemma4_text": _row(gemma4),
         "glm": _row(llama),
         "glm4": _row(llama, SEQUENCES, TAGS),
         "glm4_moe": _row(mixtral),
@@ -211,6 +284,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "granite_swa": _row(llama),
         "granitemoe": _row(mixtral),
         "granitemoe_swa": _row(mixtral),
+        "granitemoehybrid": _row(granitemoehybrid),
         "granitemoeshared": _row(mixtral),
         "helium": _row(llama),
         "hunyuan_v1_dense": _row(llama, SEQUENCES),
@@ -223,8 +297,12 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "jais2": _row(llama),
         "laguna": _row(mixtral),
         "lfm2": _row(lfm2),
+        "lfm2_moe": _row(lfm2),
         "llama": _row(llama, SEQUENCES),
+        "llama4_text": _row(llama4),
+        "mamba2": _row(mamba2),
         "mellum": _row(mixtral),
+        "mimo_v2_flash": _without_past(mixtral),
         "minicpm3": _row(deepseek_v3, SEQUENCES),
         "minimax_m2": _row(mixtral),
         "ministral": _row(llama, SEQUENCES, TAGS, ANSWERS),
@@ -235,10 +313,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "mpt": _row(bloom, SEQUENCES, TAGS),
         "nanochat": _row(llama),
         "nemotron": _row(llama),
+        "nemotron_h": _without_past(compose(mixtral, state_space("nemotron_h"))),
         "olmo": _row(llama),
         "olmo2": _row(llama),
         "olmo3": _row(llama, SEQUENCES),
+        "olmo_hybrid": _row(delta_net("olmo_hybrid")),
         "olmoe": _row(mixtral),
+        "openai-gpt": _without_past(llama, SEQUENCES),
         "opt": _row(llama, SEQUENCES, ANSWERS),
         "persimmon": _row(llama, SEQUENCES, TAGS),
         "phi": _row(llama, SEQUENCES),
@@ -257,5 +338,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "starcoder2": _row(llama, SEQUENCES, TAGS),
         "vaultgemma": _row(llama),
         "xglm": _row(llama),
+        "youtu": _row(deepseek_v3),
+        "zamba2": _without_past(compose(mixtral, state_space("zamba2")), SEQUENCES),
     }
 )
