@@ -118,6 +118,21 @@ def cross_cache(
     )
 
 
+def own_cache(
+    *, heads: str, key: str, value: str, layers: Source = "decoder_num_layers", after: str = "input_ids"
+) -> ExportSpec:
+    """A spec of a cache of two entries a layer, for a decoder that computes what it reads of the encoder each time."""
+    every = cross_cache(heads=heads, key=key, value=value, layers=layers, after=after)
+    rows = (row for row in every.states if row.name.startswith("decoder."))
+    return evolve(every, states=tuple(_shortened(row) for row in rows))
+
+
+def _shortened(row: State) -> State:
+    """The row under the name that it has in a decoder of its own."""
+    kind = row.name.removeprefix("decoder.")
+    return evolve(row, name=kind, taken=f"past_key_values.{{layer}}.{kind}", given=f"present.{{layer}}.{kind}")
+
+
 CACHES: Mapping[str, str] = MappingProxyType({"decoder": "self_attention_cache", "encoder": "cross_attention_cache"})
 """Whose keys and values, in the names of ONNX -> the part of transformers' EncoderDecoderCache that holds them."""
 

@@ -37,6 +37,11 @@ def product(*sources: Source) -> Getter:
     return Getter("product", sources)
 
 
+def entry(source: Source, index: int) -> Getter:
+    """One of several that the configuration lists there; a place that holds no list lacks it."""
+    return Getter("entry", (source, index))
+
+
 def power(base: Source, exponent: Source) -> Getter:
     """One number multiplied by itself as often as another says."""
     return Getter("power", (base, exponent))
@@ -202,8 +207,16 @@ def _product(look: Look, *sources: Source) -> int:
     return result
 
 
+def _entry(look: Look, source: Source, index: int) -> Any:
+    listed_there = look(source)
+    if not isinstance(listed_there, (list, tuple)) or not -len(listed_there) <= index < len(listed_there):
+        raise MissingValue(f"{source} holds no list with an entry {index}: {listed_there!r}")
+    return listed_there[index]
+
+
 def _power(look: Look, base: Source, exponent: Source) -> int:
-    return int(look(base)) ** int(look(exponent))
+    made: int = int(look(base)) ** int(look(exponent))
+    return made
 
 
 def _total(look: Look, *sources: Source) -> int:
@@ -267,6 +280,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "from_config": _from_config,
         "either": _either,
         "quotient": _quotient,
+        "entry": _entry,
         "power": _power,
         "product": _product,
         "total": _total,

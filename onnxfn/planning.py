@@ -64,8 +64,9 @@ def _files(spec: ExportSpec, *, merge: bool, keep_parts: bool) -> tuple[File, ..
 
 
 def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
-    filler = (Part(f"{file.name}_filler", resolved(edited(spec, file.filler), config)),) if file.filler else ()
-    return Part(file.name, resolved(edited(spec, file.edits), config), filler)
+    filler = resolved(edited(spec, file.filler), config) if file.filler else ExportSpec()
+    inside = (Part(f"{file.name}_filler", filler),) if filler.outputs else ()
+    return Part(file.name, resolved(edited(spec, file.edits), config), inside)
 
 
 def inputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:

@@ -14,6 +14,8 @@ def spec_sections(spec: Any) -> show.Sections:
     sections: list[tuple[str, show.Rows]] = [("inputs", inputs)]
     if outputs:
         sections.append(("outputs", outputs))
+    if spec.files and not spec.inputs:
+        sections.append(("files", [(f"{one.name}.onnx", _made_by(one)) for one in spec.files]))
     if spec.task is None and spec.tasks:
         sections.append(("tasks", [(overlay.name,) for overlay in spec.tasks]))
     return sections
@@ -71,6 +73,12 @@ def exported_title(exported: Any) -> str:
     spec = exported.plan.parts[0].spec
     checked = "unchecked" if exported.report is None else verdict(exported.report)
     return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", checked) if word)
+
+
+def _made_by(file: Any) -> str:
+    edits = (f"{one.function}({', '.join(f'{key}={value}' for key, value in one.arguments)})" for one in file.edits)
+    stands = f"stands for {', '.join(file.replaces)}" if file.replaces else ""
+    return " ".join(word for word in (*edits, stands) if word)
 
 
 def _dtype(spec: Any, kind: str) -> str:

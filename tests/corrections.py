@@ -45,6 +45,36 @@ CORRECTIONS = (
         ours="( encoder_sequence_length + 8 - 1 ) // 8",
         why="each of three convolutions halves the length, so it is divided by 8",
     ),
+    *(
+        Correction(
+            model_type=model_type,
+            tensors=tuple(f"{start}.{layer}.{kind}" for layer in range(2) for kind in ("key", "value")),
+            axis=2,
+            optimum=optimum,
+            ours=ours,
+            why="the decoder's lengths go by one name in all its tensors, whatever the decoder is",
+        )
+        for model_type in ("encoder-decoder", "vision-encoder-decoder")
+        for start, optimum, ours in (
+            ("past_key_values", "past_sequence_length", "past_decoder_sequence_length"),
+            (
+                "present",
+                "past_sequence_length + sequence_length",
+                "past_decoder_sequence_length + decoder_sequence_length",
+            ),
+        )
+    ),
+    *(
+        Correction(
+            model_type="vision-encoder-decoder",
+            tensors=("pixel_values",),
+            axis=axis,
+            optimum=optimum,
+            ours=None,
+            why="the encoder has places for the patches of one size of image, and weights for its channels",
+        )
+        for axis, optimum in ((1, "num_channels"), (2, "height"), (3, "width"))
+    ),
     Correction(
         model_type="pix2struct",
         tensors=(

@@ -48,11 +48,11 @@ def in_file(values):
     }
 
 
-def agrees(model_type, task, folder, **asked):
+def agrees(model_type, task, folder, *, keep_parts=False, **overrides):
     """An export that passed its check, whose files say what the plan says."""
     spec = onnxfn.spec_for(model_type, task)
-    model = tiny.model(model_type, spec.loader)
-    result = onnxfn.export(spec, model, folder, **asked)
+    model = tiny.model(model_type, spec.loader, **overrides)
+    result = onnxfn.export(spec, model, folder, keep_parts=keep_parts)
     assert result.report.passed
     assert all(one.max_abs < 1e-4 for one in result.report.differences)
     for part in result.plan.parts:
@@ -60,6 +60,39 @@ def agrees(model_type, task, folder, **asked):
         assert list(in_file(graph.input).items()) == list(part.inputs.items())
         assert list(in_file(graph.output).items()) == list(part.outputs.items())
     return model, result
+
+
+# Two models in one
+
+
+def part(model_type, **told):
+    return {"model_type": model_type, **tiny.SIZES, **told}
+
+
+CROSS = {"add_cross_attention": True, "is_decoder": True}
+SWIN = {
+    "image_size": [24, 16],
+    "patch_size": 2,
+    "embed_dim": 8,
+    "depths": [1, 1],
+    "num_heads": [2, 2],
+    "window_size": 2,
+}
+PARTS = [
+    ("vision-encoder-decoder", "image-to-text-with-past", "encoder", {"model_type": "donut-swin", **SWIN}),
+    ("vision-encoder-decoder", "image-to-text-with-past", "decoder", tiny.SPECIAL["encoder-decoder"]["decoder"]),
+    ("vision-encoder-decoder", "image-to-text-with-past", "decoder", part("bert", **CROSS)),
+    ("vision-encoder-decoder", "image-to-text-with-past", "decoder", part("mbart", **tiny.BART, **CROSS)),
+    ("encoder-decoder", "text2text-generation-with-past", "decoder", part("bert", **CROSS)),
+]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("model_type", "task", "side", "told"), PARTS, ids=lambda one: one["model_type"] if isinstance(one, dict) else one
+)
+def test_an_encoder_and_a_decoder_of_other_kinds_write_what_pytorch_writes(model_type, task, side, told, tmp_path):
+    writes(model_type, task, tmp_path / "out", **{**tiny.SPECIAL[model_type], side: told})
 
 
 # What is written
@@ -120,8 +153,8 @@ def written_by_pytorch(model, read, start):
     return tokens
 
 
-def writes(model_type, task, folder):
-    model, result = agrees(model_type, task, folder)
+def writes(model_type, task, folder, **overrides):
+    model, result = agrees(model_type, task, folder, **overrides)
     encoder, decoder = result.plan.parts
     assert result.plan.files == ("encoder_model.onnx", "decoder_model_merged.onnx")
     read = dummies(encoder.spec, {"batch_size": 3}, seed=5)

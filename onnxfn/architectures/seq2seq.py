@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.behaviors import behaves, halves, halves_with_past
+from onnxfn.behaviors import behaves, cross_cache, halves, halves_with_past, own_cache
 from onnxfn.edits import SOURCE, TARGET, case, gives, patched, takes
 from onnxfn.families import (
     decoder_alone,
@@ -21,7 +21,7 @@ from onnxfn.families import (
     written,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, from_config, power, product, quotient, reads, total
+from onnxfn.normalizers import constant, either, entry, from_config, power, product, quotient, reads, total, whether
 from onnxfn.records import Build, ExportSpec
 from onnxfn.tasks import tasked
 
@@ -211,12 +211,69 @@ pix2struct = compose(
     tasked("image-to-text-with-past", spec=halves_with_past()),
 )
 
+# Two models in one: the decoder's own configuration tells its cache. That of an encoder-decoder keeps what it reads of
+# the encoder, in four entries; one that is not, as GPT-2, computes it each time, and its cache goes by its own names.
+FOUR = "decoder.decoder_layers"
+depth = either(FOUR, "decoder.num_hidden_layers")
+joint_reads = reads(
+    vocab_size="decoder.vocab_size",
+    hidden_size="encoder.hidden_size",
+    decoder_num_attention_heads=either("decoder.decoder_attention_heads", "decoder.num_attention_heads"),
+    decoder_head_dim=quotient("decoder.hidden_size", "decoder_num_attention_heads"),
+)
+
+
+def joint_cache(after: str) -> ExportSpec:
+    """Four entries a layer or two, by the kind of the decoder."""
+    heads, size = "decoder_num_attention_heads", "decoder_head_dim"
+    return compose(
+        cross_cache(heads=heads, key=size, value=size, layers=whether(FOUR, depth, constant(0)), after=after),
+        own_cache(heads=heads, key=size, value=size, layers=whether(FOUR, constant(0), depth), after=after),
+    )
+
+
+new_tokens = compose(takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), joint_cache("input_ids"))
+read_tokens = compose(
+    takes("input_ids", SOURCE, "read_ids"),
+    takes("attention_mask", SOURCE, "padding_mask"),
+    generates("read_ids", "integers", high=from_config("encoder.vocab_size")),
+)
+encoder_decoder = compose(
+    seq2seq,
+    joint_reads,
+    behaves("monolith", read_tokens, written, joint_cache("decoder_input_ids")),
+    behaves("encoder", read_tokens, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+    behaves("decoder", encoded, encoded_mask, new_tokens),
+    tasked("text2text-generation", spec=halves()),
+    tasked("text2text-generation-with-past", spec=halves_with_past()),
+)
+
+image = compose(
+    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
+    generates("pixels", "normal"),
+)
+vision_encoder_decoder = compose(
+    seq2seq,
+    joint_reads,
+    reads(
+        num_channels="encoder.num_channels",
+        image_height=either(entry("encoder.image_size", 0), "encoder.image_size"),
+        image_width=either(entry("encoder.image_size", 1), "encoder.image_size"),
+    ),
+    behaves("monolith", image, written, joint_cache("decoder_input_ids")),
+    behaves("encoder", image, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size _ _")),
+    behaves("decoder", encoded, new_tokens),
+    tasked("image-to-text", spec=halves()),
+    tasked("image-to-text-with-past", spec=halves_with_past()),
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "bart": compose(marian, classifier(BART), answers),
         "bigbird_pegasus": compose(marian, classifier(BIGBIRD), answers),
         "blenderbot": marian,
         "blenderbot-small": marian,
+        "encoder-decoder": encoder_decoder,
         "longt5": t5,
         "m2m_100": m2m_100,
         "marian": marian,
@@ -229,6 +286,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "speech_to_text": speech_to_text,
         "t5": t5,
         "umt5": t5,
+        "vision-encoder-decoder": vision_encoder_decoder,
         "whisper": whisper,
     }
 )
