@@ -220,6 +220,15 @@ deepseek_v2 = compose(deepseek_v3, turned("deepseek_v2", "DeepseekV2", "heads_fi
 llama4 = compose(mixtral, turned("llama4", "Llama4Text", "heads_second"))
 
 
+def selective(name: str) -> ExportSpec:
+    """Layers of a selective scan, as the first Mamba has them; `name` is that of the model's module."""
+    return patched(
+        f"transformers.models.{name}.modeling_{name}:mamba_selective_scan",
+        by="onnxfn.patches.recurrent:selective_scan",
+        why="loops over the text",
+    )
+
+
 def _row(spec: ExportSpec, *heads: str) -> ExportSpec:
     return only_tasks(spec, *GENERATION, *heads)
 
@@ -228,7 +237,7 @@ def _without_past(spec: ExportSpec, *heads: str) -> ExportSpec:
     """OpenAI's GPT keeps nothing; the others keep what one graph for prompt and next token cannot yet be made of.
 
     The sizes of MiMo's heads differ from layer to layer. Zamba 2 and Nemotron H bound the steps of their states in a
-    text, and not in a single token: PyTorch is not of one mind there.
+    text, and not in a single token; the first Mamba and those like it go on from a state by single tokens alone.
     """
     return only_tasks(spec, "feature-extraction", "text-generation", *heads)
 
@@ -261,6 +270,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "exaone_moe": _row(mixtral),
         "falcon": _row(falcon, ANSWERS, TAGS),
         "falcon_h1": _row(falcon_h1),
+        "falcon_mamba": _without_past(compose(text_decoder, selective("falcon_mamba"))),
         "flex_olmo": _row(mixtral),
         "gemma": _row(llama, SEQUENCES),
         "gemma2": _row(llama, SEQUENCES),
@@ -295,11 +305,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "internlm3": _row(llama),
         "iquestcoder": _row(llama),
         "jais2": _row(llama),
+        "jamba": _without_past(compose(mixtral, selective("jamba")), SEQUENCES),
         "laguna": _row(mixtral),
         "lfm2": _row(lfm2),
         "lfm2_moe": _row(lfm2),
         "llama": _row(llama, SEQUENCES),
         "llama4_text": _row(llama4),
+        "mamba": _without_past(compose(text_decoder, selective("mamba"))),
         "mamba2": _row(mamba2),
         "mellum": _row(mixtral),
         "mimo_v2_flash": _without_past(mixtral),

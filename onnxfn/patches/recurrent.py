@@ -116,6 +116,43 @@ def state_space(
     return (answers, last) if return_final_states else answers
 
 
+def selective_scan(
+    hidden_states: Tensor,
+    dt: Tensor,
+    A: Tensor,  # noqa: N803 - the original's signature
+    B: Tensor,  # noqa: N803
+    C: Tensor,  # noqa: N803
+    D: Tensor | None = None,  # noqa: N803
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    delta_softplus: bool = False,  # noqa: FBT001, FBT002
+    return_last_state: bool = False,  # noqa: FBT001, FBT002
+    **_: Any,
+) -> Any:
+    """For mamba_selective_scan, which loops over the text: here token by token, in one Scan, from a state of zeros.
+
+    `hidden_states`, `dt` and `z` are `batch width length`, `A` `width size`, `B` and `C` `batch size length`.
+    """
+    import torch
+
+    steps = dt if delta_bias is None else dt + delta_bias.to(dt.dtype)[..., None]
+    steps = torch.nn.functional.softplus(steps) if delta_softplus else steps
+    entries = (hidden_states * steps).float()
+
+    def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        faded, entry, place, asked = now
+        kept = kept * faded + entry[..., None] * place[:, None, :]
+        return kept, (kept * asked[:, None, :]).sum(-1)
+
+    entries, places, questions = (one.float().transpose(1, 2) for one in (entries, B, C))
+    decays = (steps.float().transpose(1, 2)[..., None] * A).exp()
+    last, answers = _scanned(step, torch.zeros_like(decays[:, 0]), (decays, entries, places, questions))
+    answers = answers.transpose(1, 2)
+    answers = answers if D is None else answers + hidden_states * D[:, None]
+    answers = answers if z is None else answers * torch.nn.functional.silu(z)
+    return (answers, last) if return_last_state else answers
+
+
 def _no_state(states: Tensor, width: int) -> Tensor:
     return states.new_zeros((*states.shape[:-1], width))
 
