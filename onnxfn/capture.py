@@ -7,7 +7,7 @@ import inspect
 import re
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, 
     import torch
 
     with LOCK, quiet(), still(model), torch.no_grad():
-        answers = flat_forward(model, part.spec)(tuple(torch.from_numpy(array) for array in arrays.values()))
+        answers = flat_forward(model, part.spec)(_tensors(model, arrays))
     return tuple(
         answer.detach().float().numpy() if answer.is_floating_point() else answer.numpy() for answer in answers
     )
@@ -90,9 +90,7 @@ def _program(model: Any, part: Part) -> Any:
     import torch
 
     spec = part.spec
-    dtype = _float_dtype(model)
-    arrays = (torch.from_numpy(array) for array in dummies(spec, {}).values())
-    sample = tuple(one.to(dtype) if one.is_floating_point() else one for one in arrays)
+    sample = _tensors(model, dummies(spec, {}))
     moving = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in part.inputs.values())
     forward = flat_forward(model, spec)
 
@@ -111,6 +109,15 @@ def _program(model: Any, part: Part) -> Any:
         raise
     except Exception as problem:
         raise CaptureFailed(_fixed(model, part, problem) or _told(model, part, problem)) from problem
+
+
+def _tensors(model: Any, arrays: Mapping[str, Array]) -> tuple[Any, ...]:
+    """Arrays as tensors, real numbers in the type of the model's own."""
+    import torch
+
+    dtype = _float_dtype(model)
+    made = (torch.from_numpy(array) for array in arrays.values())
+    return tuple(one.to(dtype) if one.is_floating_point() else one for one in made)
 
 
 def _in_dtype(model: Any, dtype: str | None) -> Any:

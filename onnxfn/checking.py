@@ -86,7 +86,7 @@ def feeds(model: Any, part: Part, spec: ExportSpec) -> dict[str, Array]:
     sizes = {one.name: one.value for one in spec.sizes}
     prompt = dummies(spec, {**dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}})
     kept = dict(zip((one.name for one in spec.outputs), reference(model, part, prompt), strict=True))
-    return arrays | {one.name: kept[one.given] for one in spec.carries}
+    return arrays | {one.name: kept[one.given].astype(arrays[one.name].dtype) for one in spec.carries}
 
 
 def _judged(spec: ExportSpec, output: OutputSpec, arrays: Mapping[str, Array]) -> Callable[[Array], Array]:

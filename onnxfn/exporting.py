@@ -81,18 +81,26 @@ def export(
 
 
 def validate(
-    spec: ExportSpec, model: Any, exported: Exported | str | Path, *, config: Any = None, tell: Tell = silent
+    spec: ExportSpec,
+    model: Any,
+    exported: Exported | str | Path,
+    *,
+    config: Any = None,
+    merge: bool = True,
+    keep_parts: bool = False,
+    tell: Tell = silent,
 ) -> Report:
     """How far ONNX files are from a PyTorch model, on inputs that were not traced; judges nothing, `passed` does.
 
-    `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan. NoModel when a file
-    is not there.
+    `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan: those that
+    `export` writes when it is told the same of `merge` and `keep_parts`. NoModel when a file is not there.
     """
     if isinstance(exported, Exported):
         place, made = Path(exported.path), exported.plan
     else:
         place = Path(exported)
-        made = _in_file(plan(fitting(spec, model), _config(model, config)), place)
+        decided = plan(fitting(spec, model), _config(model, config), merge=merge, keep_parts=keep_parts)
+        made = _in_file(decided, place)
     with _timed(tell) as (timed, _):
         return _checked(model, made, _folder(place), timed)
 

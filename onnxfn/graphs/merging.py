@@ -73,16 +73,21 @@ def _passed(kept: list[Any]) -> Any:
 
 
 def _branched(value: Any, branches: Mapping[str, Any], outputs: list[Any]) -> list[Any]:
-    """The nodes that run the first branch where a tensor holds no element, and the second where it holds any."""
+    """The nodes that run the first branch where a tensor holds no element, and the second where it holds any.
+
+    `Size` would say it in one node, but ONNX Runtime has none for float16 on a CPU: it casts the tensor, and then takes
+    that empty buffer for another tensor of the same symbolic shape.
+    """
     import onnx_ir
 
-    size = onnx_ir.node("Size", [value])
+    shape = onnx_ir.node("Shape", [value])
+    size = onnx_ir.node("ReduceProd", [shape.outputs[0]], attributes={"keepdims": 0})
     zero = onnx_ir.node("Constant", [], attributes={"value": onnx_ir.tensor(0, dtype=onnx_ir.DataType.INT64)})
     empty = onnx_ir.node("Equal", [size.outputs[0], zero.outputs[0]])
     branch = onnx_ir.node("If", [empty.outputs[0]], attributes=branches, outputs=outputs)
-    for name, node in (("size", size), ("zero", zero), ("empty", empty)):
+    for name, node in (("shape", shape), ("size", size), ("zero", zero), ("empty", empty)):
         node.outputs[0].name = f"{PREFIX}{name}"
-    return [size, zero, empty, branch]
+    return [shape, size, zero, empty, branch]
 
 
 def _prepended(graph: Any, nodes: list[Any]) -> None:
