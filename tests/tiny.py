@@ -78,6 +78,7 @@ LATENT: Mapping[str, Any] = MappingProxyType({"head_dim": 4, "num_key_value_head
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "axk1": LATENT,
+        "esmc": {"num_key_value_heads": 4},
         "gemma3n_text": {
             "num_hidden_layers": 4,
             "layer_types": ["sliding_attention", "full_attention"] * 2,
