@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 
@@ -32,6 +33,12 @@ def test_readme_code_runs_and_prints_what_it_says(tmp_path, monkeypatch):
             assert heard.getvalue() == following[1]
             said += 1
     assert said >= 5
+
+
+@pytest.mark.parametrize("family", ["text", "decoders", "seq2seq"])
+def test_the_table_of_what_is_covered_is_that_of_the_last_sweep(family):
+    swept = json.loads((ROOT / "tests" / "sweeps" / f"{family}.json").read_text())
+    assert f"| {len(swept)} | {sum(map(len, swept.values()))} | `tests/sweeps/{family}.json` |" in README
 
 
 def test_every_file_stands_in_the_list_of_files():
