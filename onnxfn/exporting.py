@@ -49,10 +49,10 @@ def export(
     """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
 
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
-    processor files of the checkpoint's folder `beside`. Weights of more than
-    `threshold` bytes go to a file of their own, named with `sidecar`. `config` is the configuration of a model that
-    carries none, or a dict of what the spec reads. One file stands for several where it can: `keep_parts` writes those
-    too, `merge=False` those alone. `tell` hears of every step.
+    processor files of the checkpoint's folder `beside`. Weights of more than `threshold` bytes go to a file of their
+    own, named with `sidecar`. `config` is the configuration of a model that carries none, or a dict of what the spec
+    reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. `tell`
+    hears of every step.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
     the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when

@@ -159,11 +159,6 @@ def with_states(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     )
 
 
-def places_of(inputs: tuple[InputSpec, ...]) -> set[str | int]:
-    """The arguments of `forward` that these inputs are put in."""
-    return {one.place[0] for one in inputs}
-
-
 def state_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     """The cache as inputs, layer by layer."""
     return tuple(
