@@ -149,7 +149,7 @@ def _checked(model: Any, made: Plan, folder: Path, timed: Any) -> Report:
                 f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
             )
         with timed("check", part.name):
-            reports.append(checked(model, part, file))
+            reports.append(checked(model, part, file, made))
     return Report(
         tuple(one for report in reports for one in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),

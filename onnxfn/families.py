@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from onnxfn.algebra import compose
-from onnxfn.behaviors import behaves, cross_cache, halves, halves_with_past, whole
+from onnxfn.behaviors import STEMS, behaves, cross_cache, halves, halves_with_past, whole
 from onnxfn.caches import kv_cache
 from onnxfn.edits import SOURCE, TARGET, TOKENS, always, case, gives, takes
 from onnxfn.generators import generates, padded, sized
 from onnxfn.normalizers import constant, either, from_config, quotient, reads
-from onnxfn.records import Build, Edit, ExportSpec, Made
+from onnxfn.records import Build, Edit, ExportSpec, Handover, Made
 from onnxfn.tasks import tasked
 
 DEFAULTS = ExportSpec(opset=18, atol=1e-5, rtol=1e-4, int_dtype="int64")
@@ -136,7 +136,13 @@ encoded = compose(
         kind="float",
         path=("encoder_outputs", "last_hidden_state"),
     ),
-    ExportSpec(builds=(Build("encoder_outputs", "encoder_output"),)),
+    ExportSpec(
+        builds=(Build("encoder_outputs", "encoder_output"),),
+        handovers=(
+            Handover("encoder_hidden_states", STEMS["encoder"], "last_hidden_state"),
+            Handover("encoder_attention_mask", STEMS["encoder"], "attention_mask"),
+        ),
+    ),
 )
 encoded_mask = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
 to_continue = compose(takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), four_entries("input_ids"))

@@ -114,6 +114,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
         ),
         generators=tuple(_settled(chosen, config, made) for made in chosen.generators if made.name in used),
         cases=tuple(_case(chosen, config, one, used) for one in chosen.cases),
+        handovers=tuple(one for one in chosen.handovers if one.name in {made.name for made in taken}),
         tasks=(),
         behaviors=(),
         files=(),

@@ -180,6 +180,15 @@ class Carry:
 
 
 @frozen
+class Handover:
+    """An input (`name`) that another part of the plan gives, or takes itself, under the name `given`."""
+
+    name: str
+    part: str
+    given: str
+
+
+@frozen
 class Build:
     """An argument of `forward` that is an object: a function of containers.py makes it of the tensors put there."""
 
@@ -237,6 +246,7 @@ class ExportSpec:
     states: tuple[State, ...] = said("named")
     builds: tuple[Build, ...] = said("named")
     carries: tuple[Carry, ...] = said("named")
+    handovers: tuple[Handover, ...] = said("named")
     past: str | None = said("later")
     patches: tuple[Patch, ...] = said("named")
     loader: str | None = said("later")

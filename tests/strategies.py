@@ -19,6 +19,7 @@ from onnxfn.records import (
     File,
     Generator,
     Getter,
+    Handover,
     InputSpec,
     Normalizer,
     OutputSpec,
@@ -140,6 +141,7 @@ states = st.builds(
 )
 builds = st.builds(Build, st.sampled_from(("past_key_values", "cache")), by=st.just("dynamic_cache"))
 carries = st.builds(Carry, st.sampled_from(TENSORS), given=st.sampled_from(TENSORS))
+handovers = st.builds(Handover, st.sampled_from(TENSORS), st.just("encoder_model"), given=st.sampled_from(TENSORS))
 
 opsets = st.integers(18, 23)
 tolerances = st.floats(0, 1)
@@ -214,6 +216,7 @@ specs = st.builds(
     states=by_name(states),
     builds=by_name(builds),
     carries=by_name(carries),
+    handovers=by_name(handovers),
     judged_by=unless_unsaid(st.sampled_from(TENSORS)),
     past=unless_unsaid(st.sampled_from(("inputs", "outputs", "both"))),
     loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),

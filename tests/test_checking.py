@@ -12,9 +12,10 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.checking import cases, check, trial
+from onnxfn.checking import cases, check
 from onnxfn.errors import CheckFailed
 from onnxfn.planning import plan
+from onnxfn.trials import trial
 
 SPEC = onnxfn.ExportSpec(atol=1e-5, rtol=1e-4)
 LOWEST = np.finfo(np.float32).min

@@ -45,6 +45,8 @@ LAYERS = (
     "graphs",
     "weights",
     "generation",
+    "trials",
+    "writing",
     "checking",
     "layouts",
     "loading",

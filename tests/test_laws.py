@@ -27,7 +27,19 @@ from onnxfn.plain import from_json, to_json
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import SYNONYMS, for_task, task_names, tasked
 
-BY_NAME = ("inputs", "outputs", "generators", "sizes", "constants", "patches", "states", "builds", "carries", "files")
+BY_NAME = (
+    "inputs",
+    "outputs",
+    "generators",
+    "sizes",
+    "constants",
+    "patches",
+    "states",
+    "builds",
+    "carries",
+    "handovers",
+    "files",
+)
 OVERLAID = ("tasks", "cases", "behaviors")
 SCALARS = ("judged_by", "name", "task", "past", "runs", "loader", "opset", "atol", "rtol", "int_dtype", "float_dtype")
 

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import tiny
 import torch
+from refusals import refusal
 
 import onnxfn
 from onnxfn.architectures import seq2seq
+from onnxfn.errors import InvalidSpec, NoModel
+from onnxfn.generation import encoded, greedy, likeliest_new, opened
 from onnxfn.generators import dummies
 from onnxfn.tasks import task_names
 
@@ -96,48 +98,11 @@ def test_an_encoder_and_a_decoder_of_other_kinds_write_what_pytorch_writes(model
 # What is written
 
 
-def session(folder, stem):
-    return onnxruntime.InferenceSession(str(folder / f"{stem}.onnx"), providers=["CPUExecutionProvider"])
-
-
-def named(run, names, feeds):
-    wanted = {one.name for one in run.get_inputs()}
-    return dict(zip(names, run.run(names, {name: feeds[name] for name in wanted}), strict=True))
-
-
-def nothing(decoder, batch):
-    """The cache before the first token: of length 0 along all that moves, the encoder's too."""
-    sizes = {"batch_size": batch}
-    return {
-        one.name: np.zeros([size if isinstance(size, int) else sizes.get(size, 0) for size in one.shape], "float32")
-        for one in decoder.get_inputs()
-        if one.name.startswith("past_key_values.")
-    }
-
-
-def best(logits, tokens):
-    """The likeliest next token that is not there yet: random weights would write one token for ever."""
-    fresh = logits[:, -1].copy()
-    np.put_along_axis(fresh, tokens, -np.inf, axis=1)
-    return fresh.argmax(axis=1)[:, None]
-
-
-def written_by_onnx(folder, part, read, start):
-    """What encoder and merged decoder write: the encoder's keys and values of the first step are kept for all."""
-    encoder, decoder = session(folder, "encoder_model"), session(folder, "decoder_model_merged")
-    states = named(encoder, ["last_hidden_state"], read)["last_hidden_state"]
-    feeds = {"encoder_hidden_states": states, "encoder_attention_mask": read.get("attention_mask")}
-    feeds |= nothing(decoder, len(states)) | {"input_ids": start}
-    tokens = start
-    for step in range(STEPS):
-        if "attention_mask" in part.inputs:
-            feeds["attention_mask"] = np.ones_like(tokens)
-        answer = named(decoder, list(part.outputs), feeds)
-        new = best(answer["logits"], tokens)
-        tokens = np.concatenate([tokens, new], axis=1)
-        carried = {one.name: answer[one.given] for one in part.spec.carries if not step or ".encoder." not in one.name}
-        feeds |= carried | {"input_ids": new}
-    return tokens
+def written_by_onnx(folder, read, start):
+    """What encoder and merged decoder write."""
+    known = encoded(opened(folder / "encoder_model.onnx"), next(iter(read.values())), read.get("attention_mask"))
+    decoder = opened(folder / "decoder_model_merged.onnx")
+    return greedy(decoder, start, np.ones_like(start), steps=STEPS, beside=known, choose=likeliest_new)
 
 
 def written_by_pytorch(model, read, start):
@@ -147,19 +112,76 @@ def written_by_pytorch(model, read, start):
     for _ in range(STEPS):
         with torch.no_grad():
             logits = model(**given, decoder_input_ids=torch.from_numpy(tokens), use_cache=False).logits
-        tokens = np.concatenate([tokens, best(logits.numpy(), tokens)], axis=1)
+        tokens = np.concatenate([tokens, likeliest_new(logits[:, -1].numpy(), tokens)[:, None]], axis=1)
     return tokens
 
 
 def writes(model_type, task, folder, **overrides):
     model, result = agrees(model_type, task, folder, **overrides)
-    encoder, decoder = result.plan.parts
+    encoder, _ = result.plan.parts
     assert result.plan.files == ("encoder_model.onnx", "decoder_model_merged.onnx")
     read = dummies(encoder.spec, {"batch_size": 3}, seed=5)
     start = np.array([[2, 5], [3, 9], [7, 2]])
     expected = written_by_pytorch(model, read, start)
-    assert written_by_onnx(folder, decoder, read, start).tolist() == expected.tolist()
+    assert written_by_onnx(folder, read, start).tolist() == expected.tolist()
     return result
+
+
+def test_a_report_tells_that_a_decoder_wrote_of_what_its_encoder_read(tmp_path):
+    _, result = agrees("t5", "text2text-generation-with-past", tmp_path / "out")
+    (written,) = [one for one in result.report.differences if one.output == "greedy tokens"]
+    assert (written.part, written.shapes, written.passed) == ("decoder_model_merged", ((2, 22),) * 2, True)
+
+
+def test_a_decoder_that_loses_its_past_is_convicted_by_what_it_writes(tmp_path):
+    model, result = agrees("t5", "text2text-generation-with-past", tmp_path / "out")
+    file = tmp_path / "out" / "decoder_model_merged.onnx"
+    graph = onnx.load(file)
+    for node in graph.graph.node:
+        node.input[:] = ["nothing" if read == "past_key_values.1.decoder.key" else read for read in node.input]
+    lost = ["past_key_values.1.decoder.key"] * 2
+    graph.graph.node.insert(0, onnx.helper.make_node("Sub", lost, ["nothing"]))
+    onnx.save(graph, file)
+    report = onnxfn.validate(onnxfn.spec_for("t5", "text2text-generation-with-past"), model, result)
+    assert "greedy tokens" in {one.output for one in report.differences if not one.passed}
+
+
+def generated_by_pytorch(model, read, steps):
+    given = {name: torch.from_numpy(array) for name, array in read.items()}
+    with torch.no_grad():
+        told = model.generate(
+            **given, max_new_tokens=steps, do_sample=False, num_beams=1, eos_token_id=None, forced_eos_token_id=None
+        )
+    return told.numpy()
+
+
+@pytest.mark.parametrize("merge", [True, False])
+def test_generate_writes_what_an_encoder_decoder_of_pytorch_generates(merge, tmp_path):
+    spec = onnxfn.spec_for("marian", "text2text-generation-with-past")
+    model = tiny.model("marian", spec.loader)
+    model.generation_config.bad_words_ids = None
+    result = onnxfn.export(spec, model, tmp_path / "out", merge=merge)
+    read = dummies(result.plan.parts[0].spec, {"batch_size": 2}, seed=3)
+    expected = generated_by_pytorch(model, read, 8)
+    for exported in (result, tmp_path / "out"):
+        tokens = onnxfn.generate(exported, read["input_ids"], read["attention_mask"], max_new_tokens=8)
+        assert tokens.tolist() == expected.tolist()
+
+
+def test_generate_needs_to_know_the_first_token_of_an_encoder_decoder(tmp_path):
+    _, result = agrees("t5", "text2text-generation-with-past", tmp_path / "out")
+    (tmp_path / "out" / "generation_config.json").unlink(missing_ok=True)
+    config = tmp_path / "out" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "decoder_start_token_id": None}))
+    told = refusal(InvalidSpec, onnxfn.generate, result, np.ones((1, 3), "int64"))
+    assert told.endswith("says decoder_start_token_id; say the first token: start=...")
+    assert onnxfn.generate(result, np.ones((1, 3), "int64"), max_new_tokens=2, start=5)[0, 0] == 5
+
+
+def test_generate_needs_a_decoder_that_keeps_a_past(tmp_path):
+    _, result = agrees("t5", "text2text-generation", tmp_path / "out")
+    told = refusal(NoModel, onnxfn.generate, result, np.ones((1, 3), "int64"))
+    assert told.endswith("generate knows: decoder_model_merged, decoder_model and decoder_with_past_model")
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)

@@ -1,0 +1,134 @@
+"""A text written through the files, token by token, against PyTorch's logits of the whole text at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from onnxfn.algebra import compose
+from onnxfn.axes import symbols, terms
+from onnxfn.capture import reference
+from onnxfn.generation import greedy, likeliest, likeliest_new, opened
+from onnxfn.generators import Array, dummies, padded
+from onnxfn.records import ExportSpec, Part, Plan
+from onnxfn.trials import ENORMOUS, ROUNDING, Trial, scale_of
+
+PROMPT, STEPS = 6, 16
+"""Tokens of the prompts, and tokens written after them, when a decoder is checked by what it writes."""
+
+
+CHOICES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
+    {"greedy": likeliest, "greedy, no token twice": likeliest_new}
+)
+"""How a text is written. A model may repeat one token for ever, and then hardly looks at what it keeps."""
+
+
+def written(model: Any, part: Part, made: Plan, folder: Path) -> list[Trial]:
+    """What a part writes, in a trial for each of the ways to write; in none where it writes nothing by itself.
+
+    PyTorch keeps no cache here, so a wrong cache shows. What other parts hand over comes from their files for the one,
+    from PyTorch for the other.
+    """
+    if not _writes(part, made):
+        return []
+    spec = part.spec
+    ((past, now),) = past_lengths(spec).items()
+    sizes = {"batch_size": 2, past: 0}
+    read, truly_read = _handed(model, part, made, folder)
+    prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
+    mask = prompts.get("attention_mask", np.ones_like(prompts["input_ids"]))
+    session = opened(folder / f"{part.name}.onnx")
+    trials = []
+    for way, choose in CHOICES.items():
+        texts = greedy(session, prompts["input_ids"], mask, steps=STEPS, beside=read, choose=choose)
+        logits = _whole(model, part, texts, mask, truly_read, {**sizes, now: texts.shape[1]})
+        case = f"{way} ({STEPS} tokens after two left-padded prompts)"
+        trials.append(_judged(spec, case, texts, logits, choose))
+    return trials
+
+
+def _judged(spec: ExportSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]) -> Trial:
+    """A text agrees when PyTorch's choices are no better than its tokens by more than the tolerance.
+
+    Then both would write the same, or are of two minds.
+    """
+    steps = range(PROMPT, texts.shape[1])
+    chosen = np.stack([choose(logits[:, step - 1], texts[:, :step]) for step in steps], axis=1)
+    said = logits[:, PROMPT - 1 : -1]
+    best, here = (np.take_along_axis(said, one[..., None], axis=-1)[..., 0] for one in (chosen, texts[:, PROMPT:]))
+    scale = scale_of(said[np.abs(said) < ENORMOUS])
+    absolute, relative = ROUNDING[spec.float_dtype or "float32"]
+    slack = 2 * ((spec.atol or 0.0) * absolute * scale + (spec.rtol or 0.0) * relative * np.abs(best))
+    worst = float((best - here).max())
+    agree = bool((best - here <= slack).all())
+    return Trial("greedy tokens", case, texts.shape, worst, worst / scale, float(slack.min()), agree)
+
+
+def past_lengths(spec: ExportSpec) -> dict[str, str]:
+    """The size that a past has -> the size that it grows by: `past_sequence_length`, `sequence_length`."""
+    outputs = {one.name: one for one in spec.outputs}
+    inputs = {one.name: one for one in spec.inputs}
+    return {
+        symbol: next(name for name in terms(grown) if name != symbol)
+        for carry in spec.carries
+        for axis, symbol in symbols(inputs[carry.name].axes).items()
+        if (grown := symbols(outputs[carry.given].axes)[axis]) != symbol
+    }
+
+
+def _writes(part: Part, made: Plan) -> bool:
+    """Whether a part goes from tokens to tokens, begins with an empty past, and what it is handed is in the plan."""
+    spec = part.spec
+    given = {one.name for one in spec.carries}
+    begins = all(one.name in given for one in spec.inputs if one.generator == "past_states")
+    here = set(_givers(part)) <= {one.name for one in made.parts}
+    return {"input_ids", "logits"} <= {*part.inputs, *part.outputs} and bool(past_lengths(spec)) and begins and here
+
+
+def _givers(part: Part) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.part for one in part.spec.handovers))
+
+
+def _handed(model: Any, part: Part, made: Plan, folder: Path) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What the parts before this one hand to it: by their files, and by PyTorch."""
+    by_files: dict[str, Array] = {}
+    by_pytorch: dict[str, Array] = {}
+    for giver in (one for one in made.parts if one.name in _givers(part)):
+        read = dummies(compose(giver.spec, padded("right")), {"batch_size": 2})
+        answers = opened(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
+        truth = reference(model, giver, read)
+        for answered, told in ((answers, by_files), (truth, by_pytorch)):
+            known = {**read, **dict(zip(giver.outputs, answered, strict=True))}
+            told.update({one.name: known[one.given] for one in part.spec.handovers if one.part == giver.name})
+    return by_files, by_pytorch
+
+
+def _whole(
+    model: Any, part: Part, texts: Array, mask: Array, read: Mapping[str, Array], sizes: Mapping[str, int]
+) -> Array:
+    """PyTorch's logits of whole texts, with nothing kept from before."""
+    seen = np.concatenate([mask, np.ones_like(texts[:, mask.shape[1] :])], axis=1)
+    places = np.maximum(seen.cumsum(axis=1) - 1, 0)
+    known = {**read, "input_ids": texts, "attention_mask": seen, "position_ids": places}
+    arrays = dummies(part.spec, sizes)
+    told = {name: array.astype(arrays[name].dtype) for name, array in known.items() if name in arrays}
+    fed = arrays | _nothing(part, arrays) | told
+    return reference(model, part, fed)[list(part.outputs).index("logits")].astype(np.float64)
+
+
+def _nothing(part: Part, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """A past before anything was said: of length 0 along all that moves but the batch, zero where nothing does."""
+    return {
+        one.name: np.zeros(
+            [
+                0 if part.inputs[one.name].get(axis, "batch_size") != "batch_size" else size
+                for axis, size in enumerate(arrays[one.name].shape)
+            ],
+            arrays[one.name].dtype,
+        )
+        for one in part.spec.carries
+    }
