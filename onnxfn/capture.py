@@ -52,10 +52,29 @@ def capture(model: Any, part: Part) -> Any:
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
     with LOCK, quiet(), still(model), replaced(part.spec.patches):
-        program = _program(_in_dtype(model, part.spec.float_dtype), part)
+        program = _program(model, part)
         graph = _translated(program)
     graph.meta[LIMITS] = _limits(program, part)
     return graph
+
+
+def in_dtype(model: Any, dtype: str | None) -> Any:
+    """The model in a float type: itself when it is so already or none is asked, else a copy."""
+    import torch
+
+    if dtype is None or _float_dtype(model) == getattr(torch, dtype):
+        return model
+    return copy.deepcopy(model).to(getattr(torch, dtype))
+
+
+def parameter_names(model: Any) -> Callable[[Any], str | None]:
+    """Which parameter of a model a tensor is: by the memory that it looks at, so that tied ones have one name."""
+    known = {_memory(tensor): name for name, tensor in reversed(list(model.state_dict(keep_vars=True).items()))}
+    return lambda tensor: known.get(_memory(tensor)) if hasattr(tensor, "untyped_storage") and tensor.numel() else None
+
+
+def _memory(tensor: Any) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
 
 
 def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, ...]:
@@ -118,15 +137,6 @@ def _tensors(model: Any, arrays: Mapping[str, Array]) -> tuple[Any, ...]:
     dtype = _float_dtype(model)
     made = (torch.from_numpy(array) for array in arrays.values())
     return tuple(one.to(dtype) if one.is_floating_point() else one for one in made)
-
-
-def _in_dtype(model: Any, dtype: str | None) -> Any:
-    """The model in a float type: itself when it is so already or none is asked, else a copy."""
-    import torch
-
-    if dtype is None or _float_dtype(model) == getattr(torch, dtype):
-        return model
-    return copy.deepcopy(model).to(getattr(torch, dtype))
 
 
 def _float_dtype(model: Any) -> Any:

@@ -29,6 +29,10 @@ class CaptureFailed(OnnxfnError, RuntimeError):
     """The model could not be turned into a graph with the planned inputs, outputs and axes."""
 
 
+class Unlike(OnnxfnError, RuntimeError):
+    """Layers that were to be the same are not; says where they differ."""
+
+
 class CheckFailed(OnnxfnError, RuntimeError):
     """The ONNX files do not compute what PyTorch computes; `report` holds the figures."""
 

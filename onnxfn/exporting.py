@@ -10,18 +10,17 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.capture import LIMITS, capture
+from onnxfn.building import Repeats, built
+from onnxfn.capture import LIMITS
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
-from onnxfn.graphs.merging import filled
-from onnxfn.graphs.naming import named, stamped, stripped
-from onnxfn.graphs.simplify import converted, shared, simplified
 from onnxfn.layouts import configured, copied
 from onnxfn.lookup import fitting
 from onnxfn.planning import plan
-from onnxfn.records import ExportSpec, Part, Plan
+from onnxfn.records import ExportSpec, Plan
 from onnxfn.results import Event, Exported, Report
+from onnxfn.stacks import stacks
 from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop, write
 
 Tell = Callable[[Event], None]
@@ -44,6 +43,7 @@ def export(
     keep_parts: bool = False,
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
+    repeats: Repeats = stacks,
     tell: Tell = silent,
 ) -> Exported:
     """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
@@ -51,8 +51,9 @@ def export(
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
     processor files of the checkpoint's folder `beside`. Weights of more than `threshold` bytes go to a file of their
     own, named with `sidecar`. `config` is the configuration of a model that carries none, or a dict of what the spec
-    reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. `tell`
-    hears of every step.
+    reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. Of
+    layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
+    none. `tell` hears of every step.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
     the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when
@@ -65,7 +66,7 @@ def export(
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
         with workshop(_folder(place)) as bench:
-            graphs = [(part, _graph(model, part, timed)) for part in made.parts]
+            graphs = [(part, built(model, part, timed, repeats)) for part in made.parts]
             files: list[Path] = []
             for part, graph in graphs:
                 with timed("write", part.name):
@@ -109,28 +110,6 @@ def _without_old(made: Plan, folder: Path, sidecar: str, places: tuple[Path, ...
     """Weights of an earlier, larger export do not stay beside a file that does not read them."""
     for old in {folder / f"{part.name}{sidecar}" for part in made.parts} - set(places):
         old.unlink(missing_ok=True)
-
-
-def _graph(model: Any, part: Part, timed: Any) -> Any:
-    """The graph of a part, with its filler inside."""
-    graph = _plain_graph(model, part, timed)
-    for filler in part.filler:
-        fills = {one.given: one.name for one in part.spec.carries}
-        graph = shared(filled(graph, _plain_graph(model, filler, timed), fills))
-    return graph
-
-
-def _plain_graph(model: Any, part: Part, timed: Any) -> Any:
-    with timed("capture", part.name):
-        graph = capture(model, part)
-    with timed("passes", part.name):
-        graph = converted(simplified(shared(graph)), part.spec.opset or 0)
-        facts = {
-            "task": part.spec.task,
-            "model": type(model).__name__,
-            "limits": ", ".join(map(str, graph.meta[LIMITS])),
-        }
-        return stamped(stripped(named(graph, part)), {name: fact for name, fact in facts.items() if fact})
 
 
 def _proven(model: Any, made: Plan, folder: Path, timed: Any) -> Report:

@@ -163,7 +163,9 @@ def with_states(spec: ExportSpec, config: Snapshot) -> ExportSpec:
 def state_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     """The cache as inputs, layer by layer."""
     return tuple(
-        InputSpec(_in_layer(row.taken, layer), row.axes, "past_states", "float", _path(row.path, layer, str))
+        InputSpec(
+            _in_layer(row.taken, layer), row.axes, "past_states", "float", _path(row.path, layer, str), layer=layer
+        )
         for layer, row in _kept(spec, config)
     )
 
@@ -171,7 +173,7 @@ def state_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
 def state_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
     """The cache as outputs, layer by layer."""
     return tuple(
-        OutputSpec(_in_layer(row.given, layer), row.grown, _path(row.found, layer, int))
+        OutputSpec(_in_layer(row.given, layer), row.grown, _path(row.found, layer, int), layer=layer)
         for layer, row in _kept(spec, config)
         if row.given is not None
     )

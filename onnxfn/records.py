@@ -96,7 +96,10 @@ class Made:
 
 @frozen
 class InputSpec:
-    """One tensor that goes in: its name in ONNX, its axes, what fills a dummy, where `forward` takes it."""
+    """One tensor that goes in: its name in ONNX, its axes, what fills a dummy, where `forward` takes it.
+
+    `layer` is the number of the layer that keeps it, if one does.
+    """
 
     name: str
     axes: AxisMap = field(converter=axis_map)
@@ -104,6 +107,7 @@ class InputSpec:
     kind: Kind = "int"
     path: Path = field(default=(), converter=many)
     when: Source | None = None
+    layer: int | None = None
 
     @property
     def place(self) -> Path:
@@ -113,12 +117,16 @@ class InputSpec:
 
 @frozen
 class OutputSpec:
-    """One tensor that comes out: its name in ONNX, its axes, where the result of `forward` holds it."""
+    """One tensor that comes out: its name in ONNX, its axes, where the result of `forward` holds it.
+
+    `layer` is the number of the layer that gives it, if one does.
+    """
 
     name: str
     axes: AxisMap = field(converter=axis_map)
     path: Path = field(default=(), converter=many)
     when: Source | None = None
+    layer: int | None = None
 
     @property
     def place(self) -> Path:

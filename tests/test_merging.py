@@ -6,7 +6,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from onnxfn.graphs.merging import filled
-from onnxfn.graphs.simplify import shared
+from onnxfn.graphs.slots import merged_slots
 
 
 def value(name, *shape, type=ir.DataType.FLOAT):  # noqa: A002
@@ -42,7 +42,7 @@ def filler():
 
 
 def made():
-    return shared(filled(main(), filler(), {"present.kept": "past.kept"}))
+    return merged_slots(filled(main(), filler(), {"present.kept": "past.kept"}))
 
 
 def run(feeds):

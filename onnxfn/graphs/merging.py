@@ -16,7 +16,7 @@ def filled(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     inputs that the filler reads are inputs of the model too. After: one `If` stands first. Where the first of these
     inputs holds no element it runs the filler, else it passes the inputs through; all else in the graph reads what it
     gives. Inputs and outputs are as they were. All weights are initializers of the main graph, and those that are there
-    twice are for `shared` to find. The filler is used up.
+    twice are for `merged_slots` to find. The filler is used up.
     """
     inputs = {value.name: value for value in model.graph.inputs}
     kept = [inputs[fills[value.name]] for value in filler.graph.outputs]
@@ -39,7 +39,7 @@ def _weights_moved(graph: Any, filler: Any) -> None:
     for name, value in list(filler.initializers.items()):
         del filler.initializers[name]
         value.name = f"{PREFIX}{name}" if name in known else name
-        graph.register_initializer(value)
+        graph.initializers.add(value)
 
 
 def _stand_in(value: Any) -> Any:

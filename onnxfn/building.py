@@ -1,0 +1,101 @@
+"""Build: a model and a part of the plan -> the finished graph of the part, its weights bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.capture import LIMITS, LOCK, capture, in_dtype, parameter_names
+from onnxfn.errors import CaptureFailed, Unlike
+from onnxfn.graphs.deepening import deepened, ordered, rows_of
+from onnxfn.graphs.merging import filled
+from onnxfn.graphs.naming import named, stamped, stripped
+from onnxfn.graphs.simplify import converted, simplified
+from onnxfn.graphs.sizes import read_once
+from onnxfn.graphs.slots import bound, merged_slots, slotted, turned
+from onnxfn.quiet import quiet
+from onnxfn.records import Part
+from onnxfn.stacks import Stack, cut
+
+Repeats = Callable[[Any], tuple[Stack, ...]]
+"""From a model to its layers that are all alike."""
+
+DEPTH = "onnxfn.depth"
+"""Where a graph's `meta` says of which layers it was made, or why all were traced."""
+
+
+def traced_whole(_: Any) -> tuple[Stack, ...]:
+    """No layers that are alike: all are traced."""
+    return ()
+
+
+def built(model: Any, part: Part, timed: Any, repeats: Repeats) -> Any:
+    """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies."""
+    with LOCK:
+        ready = in_dtype(model, part.spec.float_dtype)
+        found = repeats(ready)
+        graph = _graph(ready, part, timed, found)
+        for filler in part.filler:
+            fills = {one.given: one.name for one in part.spec.carries}
+            graph = merged_slots(filled(graph, _graph(ready, filler, timed, found), fills))
+        return bound(graph, ready.state_dict(keep_vars=True).__getitem__)
+
+
+def _graph(model: Any, part: Part, timed: Any, found: Sequence[Stack]) -> Any:
+    """The graph of a part, of a few layers where these prove the others, else of all."""
+    keeping = _keeping(part, found)
+    why = ""
+    if found and keeping is not None:
+        try:
+            return _deep(model, part, timed, found, keeping)
+        except (Unlike, CaptureFailed) as problem:
+            why = str(problem)
+    graph = _plain(model, part, timed)
+    graph.meta[DEPTH] = f"every layer traced: {why}" if why else ""
+    return graph
+
+
+def _deep(model: Any, part: Part, timed: Any, found: Sequence[Stack], keeping: Stack) -> Any:
+    few = _few(part, keeping)
+    with cut(model, found):
+        graph = _plain(model, few, timed)
+    with timed("passes", part.name):
+        for stack in found:
+            own = stack is keeping
+            graph = deepened(graph, stack, rows_of(few) if own else {}, rows_of(part) if own else {})
+        graph = ordered(graph, part)
+    graph.meta[DEPTH] = ", ".join(f"{one.layers} layers of {one.path} from {one.traced}" for one in found)
+    return graph
+
+
+def _keeping(part: Part, found: Sequence[Stack]) -> Stack | None:
+    """The stack whose layers keep the cache, or the last where there is no cache; None when none has as many layers."""
+    deepest = max((one.layer for one in (*part.spec.inputs, *part.spec.outputs) if one.layer is not None), default=-1)
+    fits = [one for one in found if one.layers == deepest + 1] or [one for one in found if one.layers > deepest]
+    return fits[-1] if fits else None
+
+
+def _few(part: Part, stack: Stack) -> Part:
+    """The part with no more of the cache than the first layers keep."""
+    spec = part.spec
+    inputs = tuple(one for one in spec.inputs if one.layer is None or one.layer < stack.traced)
+    outputs = tuple(one for one in spec.outputs if one.layer is None or one.layer < stack.traced)
+    names = {one.name for one in inputs}
+    carries = tuple(one for one in spec.carries if one.name in names)
+    return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, carries=carries))
+
+
+def _plain(model: Any, part: Part, timed: Any) -> Any:
+    with timed("capture", part.name):
+        graph = capture(model, part)
+    with timed("passes", part.name), quiet():
+        graph = read_once(slotted(graph, parameter_names(model)), part)
+        graph = turned(converted(simplified(graph), part.spec.opset or 0))
+        facts = {
+            "task": part.spec.task,
+            "model": type(model).__name__,
+            "limits": ", ".join(map(str, graph.meta[LIMITS])),
+        }
+        return stamped(stripped(named(graph, part)), {name: fact for name, fact in facts.items() if fact})
