@@ -25,6 +25,8 @@ Repeats = Callable[[Any], tuple[Stack, ...]]
 DEPTH = "onnxfn.depth"
 """Where a graph's `meta` says of which layers it was made, or why all were traced."""
 
+CONVICTED = "every layer traced: the check convicted the graph that a few layers told"
+
 
 def traced_whole(_: Any) -> tuple[Stack, ...]:
     """No layers that are alike: all are traced."""
@@ -36,15 +38,20 @@ def built(model: Any, part: Part, timed: Any, repeats: Repeats) -> Any:
     with LOCK:
         ready = in_dtype(model, part.spec.float_dtype)
         found = repeats(ready)
-        graph = _graph(ready, part, timed, found)
+        graph = graph_of(ready, part, timed, found)
         for filler in part.filler:
             fills = {one.given: one.name for one in part.spec.carries}
-            graph = merged_slots(filled(graph, _graph(ready, filler, timed, found), fills))
+            graph = merged_slots(filled(graph, graph_of(ready, filler, timed, found), fills))
         return bound(graph, ready.state_dict(keep_vars=True).__getitem__)
 
 
-def _graph(model: Any, part: Part, timed: Any, found: Sequence[Stack]) -> Any:
-    """The graph of a part, of a few layers where these prove the others, else of all."""
+def shortened(graph: Any) -> bool:
+    """Whether a graph was made of fewer layers than it has."""
+    return bool(graph.meta[DEPTH]) and not graph.meta[DEPTH].startswith("every")
+
+
+def graph_of(model: Any, part: Part, timed: Any, found: Sequence[Stack]) -> Any:
+    """The graph of a part, its parameters slots: of a few layers where these prove the others, else of all."""
     keeping = _keeping(part, found)
     why = ""
     if found and keeping is not None:
@@ -72,7 +79,8 @@ def _deep(model: Any, part: Part, timed: Any, found: Sequence[Stack], keeping: S
 
 def _keeping(part: Part, found: Sequence[Stack]) -> Stack | None:
     """The stack whose layers keep the cache, or the last where there is no cache; None when none has as many layers."""
-    deepest = max((one.layer for one in (*part.spec.inputs, *part.spec.outputs) if one.layer is not None), default=-1)
+    layers = [one.layer for side in (part.spec.inputs, part.spec.outputs) for one in side]
+    deepest = max((layer for layer in layers if layer is not None), default=-1)
     fits = [one for one in found if one.layers == deepest + 1] or [one for one in found if one.layers > deepest]
     return fits[-1] if fits else None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.building import Repeats, built
+from onnxfn.building import CONVICTED, DEPTH, Repeats, built, shortened, traced_whole
 from onnxfn.capture import LIMITS
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
@@ -66,19 +66,30 @@ def export(
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
         with workshop(_folder(place)) as bench:
-            graphs = [(part, built(model, part, timed, repeats)) for part in made.parts]
-            files: list[Path] = []
-            for part, graph in graphs:
-                with timed("write", part.name):
-                    files.extend(write(graph, bench / f"{part.name}.onnx", threshold=threshold, sidecar=sidecar))
-            report = _proven(model, made, bench, timed) if check else None
+
+            def attempt(repeats: Repeats) -> tuple[list[Any], list[Path], Report | None]:
+                graphs = [built(model, part, timed, repeats) for part in made.parts]
+                files: list[Path] = []
+                for part, graph in zip(made.parts, graphs, strict=True):
+                    with timed("write", part.name):
+                        files.extend(write(graph, bench / f"{part.name}.onnx", threshold=threshold, sidecar=sidecar))
+                return graphs, files, _checked(model, made, bench, timed) if check else None
+
+            graphs, files, report = attempt(repeats)
+            told = [graph.meta[DEPTH] for graph in graphs]
+            if report is not None and not report.passed and any(map(shortened, graphs)):
+                graphs, files, report = attempt(traced_whole)
+                told = [CONVICTED]
+            if report is not None and not report.passed:
+                raise failed(report)
             if place.suffix != ".onnx":
                 files.extend(dict.fromkeys((*configured(model, bench), *(copied(beside, bench) if beside else ()))))
             places = moved(tuple(files), _folder(place))
             _without_old(made, _folder(place), sidecar, places)
     first = made.parts[0].spec
-    limits = dict.fromkeys(limit for _, graph in graphs for limit in graph.meta[LIMITS])
-    return Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits)
+    limits = dict.fromkeys(limit for graph in graphs for limit in graph.meta[LIMITS])
+    depths = dict.fromkeys(one for one in told if one)
+    return Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits, depths)
 
 
 def validate(
@@ -110,13 +121,6 @@ def _without_old(made: Plan, folder: Path, sidecar: str, places: tuple[Path, ...
     """Weights of an earlier, larger export do not stay beside a file that does not read them."""
     for old in {folder / f"{part.name}{sidecar}" for part in made.parts} - set(places):
         old.unlink(missing_ok=True)
-
-
-def _proven(model: Any, made: Plan, folder: Path, timed: Any) -> Report:
-    report = _checked(model, made, folder, timed)
-    if not report.passed:
-        raise failed(report)
-    return report
 
 
 def _checked(model: Any, made: Plan, folder: Path, timed: Any) -> Report:

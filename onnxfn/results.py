@@ -68,7 +68,10 @@ class Report:
 
 @frozen
 class Exported:
-    """What an export left behind: paths of every file, the plan, the report of the check, seconds per stage."""
+    """What an export left behind: paths of every file, the plan, the report of the check, seconds per stage.
+
+    `depths` tells which layers were traced for which, or why all were.
+    """
 
     path: str
     files: tuple[str, ...] = field(converter=many)
@@ -77,6 +80,7 @@ class Exported:
     seconds: tuple[tuple[str, float], ...] = field(converter=many)
     report: Report | None = None
     limits: tuple[Limit, ...] = field(default=(), converter=many)
+    depths: tuple[str, ...] = field(default=(), converter=many)
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:

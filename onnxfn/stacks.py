@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from attrs import frozen
+
+from onnxfn.likeness import alike
 
 
 @frozen
@@ -120,84 +120,3 @@ def _apart(model: Any, stack: Any) -> bool:
 def _all_parameters(module: Any) -> Iterator[Any]:
     """The parameters, as often as they are there."""
     return (one for _, one in module.named_parameters(remove_duplicate=False))
-
-
-# Alike: of two modules nothing differs but values of parameters, and the number of the layer
-
-
-def alike(one: Any, other: Any, by: int) -> bool:
-    """Whether two modules do the same with other parameters, `by` layers apart.
-
-    Their types, what they hold, the shapes and types of their parameters and the values of the tables that they compute
-    for themselves are the same; a whole number may be greater by as many as the layers lie apart.
-    """
-    if type(one) is not type(other) or one._modules.keys() != other._modules.keys():
-        return False
-    if not _same(_said(one), _said(other), by) or not _tensors_alike(one, other):
-        return False
-    return all(_children_alike(one._modules[name], other._modules[name], by) for name in one._modules)
-
-
-def _children_alike(one: Any, other: Any, by: int) -> bool:
-    return one is other if one is None or other is None else alike(one, other, by)
-
-
-def _said(module: Any) -> Mapping[str, Any]:
-    """What a module holds beside tensors and modules: its own attributes, and whether somebody hooks into it."""
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if name not in ("_parameters", "_buffers", "_modules", "_forward_hooks_with_kwargs", "_is_full_backward_hook")
-    }
-
-
-def _tensors_alike(one: Any, other: Any) -> bool:
-    import torch
-
-    kept = set(one._buffers) - one._non_persistent_buffers_set
-    ours, theirs = ({**module._parameters, **module._buffers} for module in (one, other))
-    if list(ours) != list(theirs):
-        return False
-    for name, tensor in ours.items():
-        against = theirs[name]
-        if tensor is None or against is None:
-            if tensor is not against:
-                return False
-        elif (tensor.shape, tensor.dtype) != (against.shape, against.dtype) or (
-            name in one._buffers and name not in kept and not torch.equal(tensor, against)
-        ):
-            return False
-    return True
-
-
-def _same(one: Any, other: Any, by: int) -> bool:
-    import torch
-
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(_same(*pair, by) for pair in zip(one, other, strict=True))
-    if isinstance(one, Mapping):
-        return list(one) == list(other) and all(_same(value, other[key], by) for key, value in one.items())
-    if isinstance(one, bool | str | float | bytes | None | set | frozenset):
-        return bool(one == other)
-    if isinstance(one, int):
-        return other - one in (0, by)
-    if isinstance(one, torch.Tensor):
-        return one.shape == other.shape and one.dtype == other.dtype and bool(torch.equal(one, other))
-    if isinstance(one, torch.nn.Module):
-        return alike(one, other, by)
-    if isinstance(one, types.MethodType):
-        return one.__func__ is other.__func__ and type(one.__self__) is type(other.__self__)
-    if isinstance(one, functools.partial):
-        return _same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords), by)
-    return _equal(one, other)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    try:
-        return bool(one == other)
-    except (TypeError, ValueError, RuntimeError):
-        return False

@@ -21,33 +21,38 @@ def unlike(one, other):
 
 
 def graphs_unlike(one, other, known):
+    """The first pair of values, from the outputs back, that are not made alike."""
     todo = list(zip(one.outputs, other.outputs, strict=True))
     while todo:
         ours, theirs = todo.pop()
-        if ours is None or theirs is None:
-            if ours is not theirs:
-                return "an input is not there"
-            continue
-        if ours in known:
-            if known[ours] is not theirs:
-                return f"{ours.name} is {known[ours].name} and {theirs.name}"
+        if ours is None or theirs is None or ours in known:
+            if known.get(ours) is not theirs:
+                return f"{ours} where the other reads {theirs}"
             continue
         known[ours] = theirs
-        node, against = ours.producer(), theirs.producer()
-        if node is None or against is None:
-            if node is not against or not leaves_alike(ours, theirs):
-                return f"{ours.name} and {theirs.name} are not one"
-            continue
-        if (node.op_type, node.domain, len(node.inputs)) != (against.op_type, against.domain, len(against.inputs)):
-            return f"{node.op_type} ({ours.name}) and {against.op_type} ({theirs.name})"
-        if ours.index() != theirs.index() or node.attributes.keys() != against.attributes.keys():
-            return f"{node.op_type} ({ours.name}) is not as {theirs.name}"
-        for name, attribute in node.attributes.items():
-            problem = attribute_unlike(attribute, against.attributes[name], known)
-            if problem:
-                return f"{name} of {node.op_type} ({ours.name}): {problem}"
-        todo.extend(zip(node.inputs, against.inputs, strict=True))
+        problem = values_unlike(ours, theirs, known)
+        if problem:
+            return problem
+        if ours.producer() is not None:
+            todo.extend(zip(ours.producer().inputs, theirs.producer().inputs, strict=True))
     return None
+
+
+def values_unlike(ours, theirs, known):
+    node, against = ours.producer(), theirs.producer()
+    if node is None or against is None:
+        same = node is against and leaves_alike(ours, theirs)
+        return None if same else f"{ours.name} and {theirs.name} are not one"
+    if made(ours) != made(theirs):
+        return f"{ours.name} is made by {made(ours)}, {theirs.name} by {made(theirs)}"
+    told = ((name, attribute_unlike(one, against.attributes[name], known)) for name, one in node.attributes.items())
+    return next((f"{name} of {made(ours)}: {problem}" for name, problem in told if problem), None)
+
+
+def made(value):
+    """What makes a value, without what it reads."""
+    node = value.producer()
+    return node.domain, node.op_type, value.index(), len(node.inputs), tuple(node.attributes)
 
 
 def attribute_unlike(one, other, known):

@@ -12,6 +12,7 @@ KIN = {
     "MissingValue": LookupError,
     "InvalidSpec": ValueError,
     "CaptureFailed": RuntimeError,
+    "Unlike": RuntimeError,
     "CheckFailed": RuntimeError,
     "OutputExists": FileExistsError,
     "NoModel": FileNotFoundError,

@@ -38,6 +38,7 @@ LAYERS = (
     "callables",
     "containers",
     "stillness",
+    "likeness",
     "stacks",
     "lowering",
     "translations",
