@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
 from onnxfn.capture import LIMITS, LOCK, capture, in_dtype, parameter_names
 from onnxfn.errors import CaptureFailed, Unlike
+from onnxfn.fingerprints import fingerprint
 from onnxfn.graphs.deepening import deepened, ordered, rows_of
 from onnxfn.graphs.merging import filled
 from onnxfn.graphs.naming import named, stamped, stripped
@@ -18,12 +20,16 @@ from onnxfn.graphs.slots import bound, merged_slots, slotted, turned
 from onnxfn.quiet import quiet
 from onnxfn.records import Part
 from onnxfn.stacks import Stack, cut
+from onnxfn.templates import keep, kept
 
 Repeats = Callable[[Any], tuple[Stack, ...]]
 """From a model to its layers that are all alike."""
 
 DEPTH = "onnxfn.depth"
 """Where a graph's `meta` says of which layers it was made, or why all were traced."""
+
+TEMPLATE = "onnxfn.template"
+"""Where the `meta` of a graph that is kept in a folder of templates says under which name."""
 
 CONVICTED = "every layer traced: the check convicted the graph that a few layers told"
 
@@ -33,16 +39,30 @@ def traced_whole(_: Any) -> tuple[Stack, ...]:
     return ()
 
 
-def built(model: Any, part: Part, timed: Any, repeats: Repeats) -> Any:
-    """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies."""
+def built(model: Any, part: Part, timed: Any, repeats: Repeats, templates: Path | None = None) -> Any:
+    """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies.
+
+    A graph that is kept in the folder of `templates` for models like this is taken from there, or else put there.
+    """
     with LOCK:
         ready = in_dtype(model, part.spec.float_dtype)
-        found = repeats(ready)
-        graph = graph_of(ready, part, timed, found)
-        for filler in part.filler:
-            fills = {one.given: one.name for one in part.spec.carries}
-            graph = merged_slots(filled(graph, graph_of(ready, filler, timed, found), fills))
+        with timed("template", part.name):
+            name = fingerprint(ready, part) if templates is not None else None
+            graph = kept(templates, name) if templates is not None and name is not None else None
+        if graph is None:
+            graph = _assembled(ready, part, timed, repeats(ready))
+            if templates is not None and name is not None:
+                keep(templates, name, graph)
+        graph.meta[TEMPLATE] = name
         return bound(graph, ready.state_dict(keep_vars=True).__getitem__)
+
+
+def _assembled(model: Any, part: Part, timed: Any, found: Sequence[Stack]) -> Any:
+    graph = graph_of(model, part, timed, found)
+    for filler in part.filler:
+        fills = {one.given: one.name for one in part.spec.carries}
+        graph = merged_slots(filled(graph, graph_of(model, filler, timed, found), fills))
+    return graph
 
 
 def shortened(graph: Any) -> bool:

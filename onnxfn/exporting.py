@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.building import CONVICTED, DEPTH, Repeats, built, shortened, traced_whole
+from onnxfn.building import CONVICTED, DEPTH, TEMPLATE, Repeats, built, shortened, traced_whole
 from onnxfn.capture import LIMITS
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
@@ -21,6 +21,7 @@ from onnxfn.planning import plan
 from onnxfn.records import ExportSpec, Plan
 from onnxfn.results import Event, Exported, Report
 from onnxfn.stacks import stacks
+from onnxfn.templates import forget
 from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop, write
 
 Tell = Callable[[Event], None]
@@ -44,6 +45,7 @@ def export(
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
     repeats: Repeats = stacks,
+    templates: Path | None = None,
     tell: Tell = silent,
 ) -> Exported:
     """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
@@ -53,7 +55,8 @@ def export(
     own, named with `sidecar`. `config` is the configuration of a model that carries none, or a dict of what the spec
     reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. Of
     layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
-    none. `tell` hears of every step.
+    none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs
+    in values alone. `tell` hears of every step.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
     the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when
@@ -67,19 +70,23 @@ def export(
             made = _in_file(decided, place)
         with workshop(_folder(place)) as bench:
 
-            def attempt(repeats: Repeats) -> tuple[list[Any], list[Path], Report | None]:
-                graphs = [built(model, part, timed, repeats) for part in made.parts]
+            def attempt(repeats: Repeats, templates: Path | None) -> tuple[list[Any], list[Path], Report | None]:
+                graphs = [built(model, part, timed, repeats, templates) for part in made.parts]
                 files: list[Path] = []
                 for part, graph in zip(made.parts, graphs, strict=True):
                     with timed("write", part.name):
                         files.extend(write(graph, bench / f"{part.name}.onnx", threshold=threshold, sidecar=sidecar))
                 return graphs, files, _checked(model, made, bench, timed) if check else None
 
-            graphs, files, report = attempt(repeats)
+            graphs, files, report = attempt(repeats, templates)
             told = [graph.meta[DEPTH] for graph in graphs]
-            if report is not None and not report.passed and any(map(shortened, graphs)):
-                graphs, files, report = attempt(traced_whole)
-                told = [CONVICTED]
+            if report is not None and not report.passed:
+                names = [graph.meta[TEMPLATE] for graph in graphs if graph.meta[TEMPLATE]]
+                for name in names:
+                    forget(templates, name)
+                if names or any(map(shortened, graphs)):
+                    graphs, files, report = attempt(traced_whole, None)
+                    told = [CONVICTED]
             if report is not None and not report.passed:
                 raise failed(report)
             if place.suffix != ".onnx":

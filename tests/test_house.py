@@ -45,6 +45,8 @@ LAYERS = (
     "patches",
     "capture",
     "graphs",
+    "fingerprints",
+    "templates",
     "building",
     "weights",
     "generation",
