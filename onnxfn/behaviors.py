@@ -98,17 +98,29 @@ def halves_with_past() -> ExportSpec:
     )
 
 
+def beside(name: str, behavior: str) -> ExportSpec:
+    """A spec of one more file of a task, after those that it has, which is one of the behaviors."""
+    return written_as(_file(name, behavior=behavior))
+
+
 def cross_cache(
-    *, heads: str, key: str, value: str, layers: Source = "decoder_num_layers", after: str = "input_ids"
+    *,
+    heads: str,
+    key: str,
+    value: str,
+    layers: Source = "decoder_num_layers",
+    after: str = "input_ids",
+    batch: str = "batch_size",
+    grown: str = "past_decoder_sequence_length+decoder_sequence_length",
 ) -> ExportSpec:
     """A spec of a cache of four entries a layer: keys and values of the decoder's own attention, and of the encoder's.
 
-    Heads and sizes are names that the normalizer reads: they are numbers in the graph.
+    Heads and sizes are names that the normalizer reads: they are numbers in the graph. `batch` is the first axis, and
+    `grown` how long what the decoder keeps of itself is after a call.
     """
     own, cross = "past_decoder_sequence_length", "encoder_sequence_length"
-    grown = f"{own}+decoder_sequence_length"
     rows = (
-        (f"{side}.{kind}", side, kind, f"batch_size {heads}= {{}} {size}=", *lengths)
+        (f"{side}.{kind}", side, kind, f"{batch} {heads}= {{}} {size}=", *lengths)
         for side, *lengths in (("decoder", own, grown), ("encoder", cross, cross))
         for kind, size in (("key", key), ("value", value))
     )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.behaviors import behaves, cross_cache, halves, halves_with_past, own_cache
-from onnxfn.edits import SOURCE, TARGET, case, gives, patched, takes
+from onnxfn.behaviors import behaves, beside, cross_cache, halves, halves_with_past, own_cache
+from onnxfn.edits import SOURCE, TARGET, case, gives, only_tasks, patched, takes
 from onnxfn.families import (
     decoder_alone,
     encoded,
@@ -23,7 +23,7 @@ from onnxfn.families import (
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import constant, either, entry, from_config, power, product, quotient, reads, total, whether
 from onnxfn.records import Build, ExportSpec
-from onnxfn.tasks import tasked
+from onnxfn.tasks import loaded, tasked
 
 t5 = compose(
     text_seq2seq,
@@ -35,6 +35,42 @@ t5 = compose(
 )
 
 marian = compose(text_seq2seq, decoder_alone)
+
+SWITCH = "transformers.models.switch_transformers.modeling_switch_transformers:SwitchTransformers"
+switch_transformers = compose(
+    t5,
+    patched(
+        f"{SWITCH}Top1Router.forward",
+        by="onnxfn.patches.switch:routed",
+        why="converts the weights of its classifier while it runs",
+    ),
+    patched(
+        f"{SWITCH}Experts.forward",
+        by="onnxfn.patches.switch:chosen",
+        why="loops over the experts that were chosen",
+    ),
+)
+# With a cache, FSMT masks nothing of what it reads at once, and ProphetNet reads no more than one token.
+cacheless = only_tasks(text_seq2seq, "feature-extraction", "text2text-generation")
+prophetnet = compose(
+    cacheless,
+    reads(
+        hidden_size="hidden_size",
+        decoder_num_layers="num_decoder_layers",
+        decoder_num_attention_heads="num_decoder_attention_heads",
+    ),
+)
+# Traced at a length that is no multiple of a block's, the graph pads to one, whole blocks too.
+pegasus_x = compose(text_seq2seq, sized(encoder_sequence_length=15))
+t5gemma = compose(
+    text_seq2seq,
+    reads(
+        hidden_size="encoder.hidden_size",
+        decoder_num_layers="decoder.num_hidden_layers",
+        decoder_num_attention_heads="decoder.num_key_value_heads",
+        decoder_head_dim="decoder.head_dim",
+    ),
+)
 
 
 def classifier(model: str) -> ExportSpec:
@@ -267,6 +303,63 @@ vision_encoder_decoder = compose(
     tasked("image-to-text-with-past", spec=halves_with_past()),
 )
 
+VOCODER = "decoder_postnet_and_vocoder"
+
+# One text at a time, as Optimum has it. The decoder takes all frames so far, and keeps something of each of them.
+FRAMES = "1 decoder_sequence_length"
+spoken_text = "1 encoder_sequence_length"
+speecht5 = compose(
+    seq2seq,
+    reads(
+        hidden_size="hidden_size",
+        num_mel_bins="num_mel_bins",
+        speaker_embedding_dim="speaker_embedding_dim",
+        reduction_factor="reduction_factor",
+    ),
+    generates("frames", "normal"),
+    sized(past_decoder_sequence_length=12, n_spectrums_x_reduction_factor=20),
+    case("one", sized(past_decoder_sequence_length=2, n_spectrums_x_reduction_factor=2)),
+    case("right-padded", sized(past_decoder_sequence_length=8, decoder_sequence_length=9)),
+    case("right-padded", sized(n_spectrums_x_reduction_factor=34)),
+    case("left-padded", sized(past_decoder_sequence_length=1, n_spectrums_x_reduction_factor=11)),
+    behaves(
+        "encoder",
+        takes("input_ids", spoken_text, "token_ids"),
+        ExportSpec(runs="onnxfn.parts.speecht5:encoder"),
+        gives("encoder_outputs", f"{spoken_text} _"),
+        gives("encoder_attention_mask", spoken_text),
+    ),
+    behaves(
+        "decoder",
+        takes("output_sequence", f"{FRAMES} num_mel_bins=", "frames", kind="float"),
+        takes("speaker_embeddings", "1 speaker_embedding_dim=", "frames", kind="float"),
+        takes("encoder_hidden_states", f"{spoken_text} hidden_size=", "hidden_states", kind="float"),
+        takes("encoder_attention_mask", spoken_text, "padding_mask"),
+        ExportSpec(runs="onnxfn.parts.speecht5:decoder"),
+        gives("output_sequence_out", "1 decoder_sequence_length+1 _"),
+        gives("spectrum", "reduction_factor= num_mel_bins="),
+        gives("prob", "reduction_factor="),
+        cross_cache(
+            heads="decoder_num_attention_heads",
+            key="decoder_head_dim",
+            value="decoder_head_dim",
+            after="encoder_attention_mask",
+            batch="1",
+            grown="decoder_sequence_length",
+        ),
+    ),
+    behaves(
+        "monolith",
+        takes("spectrogram", "n_spectrums_x_reduction_factor num_mel_bins=", "frames", kind="float"),
+        ExportSpec(runs="onnxfn.parts.speecht5:postnet_and_vocoder"),
+        gives("waveform", "n_samples"),
+    ),
+    *(
+        tasked(task, spec=compose(loaded("AutoModelForTextToSpectrogram"), files, beside(VOCODER, "monolith")))
+        for task, files in (("text-to-audio", halves()), ("text-to-audio-with-past", halves_with_past()))
+    ),
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "bart": compose(marian, classifier(BART), answers),
@@ -274,17 +367,25 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "blenderbot": marian,
         "blenderbot-small": marian,
         "encoder-decoder": encoder_decoder,
+        "fsmt": cacheless,
+        "led": text_seq2seq,
         "longt5": t5,
         "m2m_100": m2m_100,
         "marian": marian,
         "mbart": mbart,
         "moonshine": moonshine,
         "mt5": t5,
+        "mvp": marian,
         "pegasus": marian,
+        "pegasus_x": pegasus_x,
         "pix2struct": pix2struct,
         "plbart": plbart,
+        "prophetnet": prophetnet,
         "speech_to_text": speech_to_text,
+        "speecht5": speecht5,
+        "switch_transformers": switch_transformers,
         "t5": t5,
+        "t5gemma": t5gemma,
         "umt5": t5,
         "vision-encoder-decoder": vision_encoder_decoder,
         "whisper": whisper,
