@@ -34,6 +34,11 @@ def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
     return ExportSpec(behaviors=(Overlay(behavior, compose(*specs)),))
 
 
+def part(name: str, *specs: ExportSpec) -> ExportSpec:
+    """A spec that has one more part, called as its file, beside the three behaviors: what it takes, `runs` and gives."""
+    return ExportSpec(behaviors=(Overlay(name, compose(*specs)),))
+
+
 def with_behavior(
     spec: ExportSpec, behavior: str, *, use_past: bool = False, use_past_in_inputs: bool = False
 ) -> ExportSpec:
@@ -90,8 +95,12 @@ def halves() -> ExportSpec:
 
 def halves_with_past() -> ExportSpec:
     """A spec of an encoder and one decoder for prompt and continuation, which stands for two decoders."""
+    return compose(beside("encoder_model", "encoder"), decoder_with_past())
+
+
+def decoder_with_past() -> ExportSpec:
+    """A spec of one decoder for prompt and continuation, which stands for two decoders."""
     return written_as(
-        _file("encoder_model", behavior="encoder"),
         _file("decoder_model", behavior="decoder", use_past=True),
         _file(RESUMED, behavior="decoder", use_past=True, use_past_in_inputs=True),
         File(MERGED, (Edit("merged_decoder"),), ("decoder_model", RESUMED), (Edit("cross_attention"),)),
@@ -179,7 +188,7 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
     if spec.task is None and spec.tasks:
         raise InvalidSpec(f"say the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
     told = known[behavior]
-    own = evolve(spec, behaviors=(), files=(File(STEMS[behavior]),), outputs=() if told.runs else spec.outputs)
+    own = evolve(spec, behaviors=(), files=(File(STEMS.get(behavior, behavior)),), outputs=() if told.runs else spec.outputs)
     return compose(own, told)
 
 

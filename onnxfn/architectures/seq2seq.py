@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.behaviors import behaves, beside, cross_cache, halves, halves_with_past, own_cache
+from onnxfn.behaviors import (
+    behaves,
+    beside,
+    cross_cache,
+    decoder_with_past,
+    halves,
+    halves_with_past,
+    own_cache,
+    part,
+)
 from onnxfn.edits import SOURCE, TARGET, case, gives, only_tasks, patched, takes
 from onnxfn.families import (
     decoder_alone,
@@ -14,6 +23,7 @@ from onnxfn.families import (
     encoded_mask,
     four_entries,
     seq2seq,
+    source,
     speech_seq2seq,
     text_inputs,
     text_seq2seq,
@@ -39,6 +49,7 @@ marian = compose(text_seq2seq, decoder_alone)
 SWITCH = "transformers.models.switch_transformers.modeling_switch_transformers:SwitchTransformers"
 switch_transformers = compose(
     t5,
+    behaves("decoder", ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_experts"),))),
     patched(
         f"{SWITCH}Top1Router.forward",
         by="onnxfn.patches.switch:routed",
@@ -360,6 +371,86 @@ speecht5 = compose(
     ),
 )
 
+# Three models in one, and a rule of which codes the decoder is to write. It writes a row for each codebook of a text.
+CODES = "batch_size*num_codebooks decoder_sequence_length"
+musicgen = compose(
+    seq2seq,
+    reads(
+        vocab_size="text_encoder.vocab_size",
+        hidden_size="text_encoder.d_model",
+        codebook_size="decoder.vocab_size",
+        num_codebooks="decoder.num_codebooks",
+        codebooks_heard=quotient("decoder.num_codebooks", "decoder.audio_channels"),
+        decoder_num_layers="decoder.num_hidden_layers",
+        decoder_num_attention_heads="decoder.num_attention_heads",
+        decoder_head_dim=quotient("decoder.hidden_size", "decoder_num_attention_heads"),
+    ),
+    generates("codes", "integers", high=from_config("codebook_size")),
+    generates("padding_code", "filled", value=from_config("codebook_size")),
+    generates("most", "filled", value=40),
+    case("one", generates("most", "filled", value=9)),
+    case("right-padded", generates("most", "filled", value=5)),
+    case("left-padded", generates("most", "filled", value=27)),
+    sized(chunk_length=16),
+    case("one", sized(chunk_length=7)),
+    case("right-padded", sized(chunk_length=11)),
+    case("left-padded", sized(chunk_length=30)),
+    behaves("encoder", source, ExportSpec(runs="onnxfn.parts.musicgen:text_encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+    behaves(
+        "decoder",
+        takes("input_ids", CODES, "codes", path=("decoder_input_ids",)),
+        encoded,
+        encoded_mask,
+        four_entries("encoder_attention_mask"),
+    ),
+    part(
+        "encodec_decode",
+        takes("audio_codes", "1 batch_size codebooks_heard= chunk_length", "codes"),
+        ExportSpec(runs="onnxfn.parts.musicgen:encodec_decode"),
+        gives("audio_values", "batch_size _ audio_length"),
+    ),
+    part(
+        "build_delay_pattern_mask",
+        takes("input_ids", CODES, "codes"),
+        takes("pad_token_id", "1", "padding_code"),
+        takes("max_length", "1", "most"),
+        ExportSpec(runs="onnxfn.parts.musicgen:build_delay_pattern_mask"),
+        gives("input_ids_edited", CODES),
+        gives("delay_pattern_mask", "batch_size*num_codebooks max_length"),
+    ),
+    *(
+        tasked(
+            task,
+            spec=compose(
+                gives("logits", f"{CODES} _"),
+                beside("text_encoder", "encoder"),
+                beside("encodec_decode", "encodec_decode"),
+                files,
+                beside("build_delay_pattern_mask", "build_delay_pattern_mask"),
+            ),
+        )
+        for task, files in (
+            ("text-to-audio", beside("decoder_model", "decoder")),
+            ("text-to-audio-with-past", decoder_with_past()),
+        )
+    ),
+    patched(
+        "transformers.models.musicgen.modeling_musicgen:MusicgenForCausalLM.build_delay_pattern_mask",
+        by="onnxfn.patches.musicgen:delayed",
+        why="writes into slices and looks for the first code to write",
+    ),
+    patched(
+        "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
+        by="onnxfn.patches.musicgen:convolved",
+        why="computes how much to pad in tensors",
+    ),
+    patched(
+        "transformers.models.encodec.modeling_encodec:EncodecLSTM.forward",
+        by="onnxfn.patches.musicgen:remembered",
+        why="is traced as one step for each place that was traced",
+    ),
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "bart": compose(marian, classifier(BART), answers),
@@ -375,6 +466,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "mbart": mbart,
         "moonshine": moonshine,
         "mt5": t5,
+        "musicgen": musicgen,
         "mvp": marian,
         "pegasus": marian,
         "pegasus_x": pegasus_x,

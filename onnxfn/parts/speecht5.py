@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from onnxfn.errors import InvalidSpec
+from onnxfn.parts.modules import module
 
 PRIME = 65521
 """Draws are whole numbers below this, so that PyTorch and ONNX make the same."""
@@ -21,7 +22,7 @@ def encoder(model: Any) -> Any:
         states = model.speecht5.encoder(input_values=input_ids, attention_mask=mask, return_dict=True)
         return {"encoder_outputs": states.last_hidden_state, "encoder_attention_mask": mask}
 
-    return _module(forward)
+    return module(forward)
 
 
 def decoder(model: Any) -> Any:
@@ -37,7 +38,7 @@ def decoder(model: Any) -> Any:
     ) -> dict[str, Any]:
         frames = prepared(model.speecht5.decoder.prenet, output_sequence, speaker_embeddings)
         made = model.speecht5.decoder.wrapped_decoder(
-            hidden_states=frames[:, _kept(past_key_values) :],
+            hidden_states=frames.index_select(1, torch.arange(_kept(past_key_values), frames.shape[1])),
             encoder_hidden_states=encoder_hidden_states,
             encoder_attention_mask=encoder_attention_mask,
             past_key_values=past_key_values,
@@ -53,7 +54,7 @@ def decoder(model: Any) -> Any:
             "past_key_values": past_key_values,
         }
 
-    return _module(forward)
+    return module(forward)
 
 
 def postnet_and_vocoder(model: Any) -> Any:
@@ -67,7 +68,7 @@ def postnet_and_vocoder(model: Any) -> Any:
     def forward(spectrogram: Tensor) -> dict[str, Tensor]:
         return {"waveform": model.vocoder(model.speech_decoder_postnet.postnet(spectrogram[None])[0])}
 
-    return _module(forward)
+    return module(forward)
 
 
 def prepared(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
@@ -103,11 +104,3 @@ def _kept(past_key_values: Any) -> int:
     """How many frames a past is of."""
     layers = [] if past_key_values is None else past_key_values.self_attention_cache.layers
     return layers[0].keys.shape[-2] if layers and layers[0].is_initialized else 0
-
-
-def _module(forward: Any) -> Any:
-    import torch
-
-    made = torch.nn.Module()
-    made.forward = forward
-    return made
