@@ -35,7 +35,7 @@ def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
 
 
 def part(name: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec that has one more part, called as its file, beside the three behaviors: what it takes, `runs` and gives."""
+    """A spec of one more part beside the three behaviors, called as its file: what it takes, `runs` and gives."""
     return ExportSpec(behaviors=(Overlay(name, compose(*specs)),))
 
 
@@ -188,7 +188,9 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
     if spec.task is None and spec.tasks:
         raise InvalidSpec(f"say the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
     told = known[behavior]
-    own = evolve(spec, behaviors=(), files=(File(STEMS.get(behavior, behavior)),), outputs=() if told.runs else spec.outputs)
+    own = evolve(
+        spec, behaviors=(), files=(File(STEMS.get(behavior, behavior)),), outputs=() if told.runs else spec.outputs
+    )
     return compose(own, told)
 
 

@@ -276,6 +276,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "relative_max_distance": 9,
         },
         "switch_transformers": {**T5, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1},
+        "trocr": {
+            "d_model": 32,
+            "cross_attention_hidden_size": 24,
+            "decoder_layers": 2,
+            "decoder_attention_heads": 2,
+            "decoder_ffn_dim": 40,
+            "init_std": 0.15,
+        },
         "umt5": T5,
         "whisper": {**BART, "max_source_positions": 15, "max_target_positions": 96, "num_mel_bins": 10},
         "markuplm": {
@@ -346,7 +354,11 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "t5": T5,
         "t5gemma": {
-            "encoder": {**SIZES, "num_hidden_layers": 3, "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+            "encoder": {
+                **SIZES,
+                "num_hidden_layers": 3,
+                "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            },
             "decoder": {**SIZES, "layer_types": ["sliding_attention", "full_attention"]},
         },
         "tapas": {"type_vocab_sizes": [3, 8, 8, 2, 8, 8, 10]},

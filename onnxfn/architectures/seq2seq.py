@@ -314,6 +314,29 @@ vision_encoder_decoder = compose(
     tasked("image-to-text-with-past", spec=halves_with_past()),
 )
 
+# A decoder that reads what an encoder of images gave, which is a model of its own: TrOCRForCausalLM.
+trocr = compose(
+    seq2seq,
+    reads(
+        hidden_size=either("cross_attention_hidden_size", "d_model"),
+        decoder_head_dim=quotient("d_model", "decoder_num_attention_heads"),
+    ),
+    behaves(
+        "decoder",
+        takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+        takes("encoder_attention_mask", SOURCE, "padding_mask"),
+        takes("input_ids", TARGET, "token_ids"),
+        four_entries("input_ids"),
+    ),
+    *(
+        tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
+        for task, files in (
+            ("text-generation", beside("decoder_model", "decoder")),
+            ("text-generation-with-past", decoder_with_past()),
+        )
+    ),
+)
+
 VOCODER = "decoder_postnet_and_vocoder"
 
 # One text at a time, as Optimum has it. The decoder takes all frames so far, and keeps something of each of them.
@@ -395,7 +418,12 @@ musicgen = compose(
     case("one", sized(chunk_length=7)),
     case("right-padded", sized(chunk_length=11)),
     case("left-padded", sized(chunk_length=30)),
-    behaves("encoder", source, ExportSpec(runs="onnxfn.parts.musicgen:text_encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+    behaves(
+        "encoder",
+        source,
+        ExportSpec(runs="onnxfn.parts.musicgen:text_encoder"),
+        gives("last_hidden_state", f"{SOURCE} _"),
+    ),
     behaves(
         "decoder",
         takes("input_ids", CODES, "codes", path=("decoder_input_ids",)),
@@ -478,6 +506,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "switch_transformers": switch_transformers,
         "t5": t5,
         "t5gemma": t5gemma,
+        "trocr": trocr,
         "umt5": t5,
         "vision-encoder-decoder": vision_encoder_decoder,
         "whisper": whisper,

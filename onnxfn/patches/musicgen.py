@@ -1,4 +1,4 @@
-"""Musicgen without what a trace would fix: slices that are written into, a place that is looked for, sizes as tensors."""
+"""Musicgen without what a trace would fix: slices that are written into, places looked for, sizes that are tensors."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ def convolved(layer: Any, hidden_states: Tensor) -> Tensor:
 
 
 def remembered(layer: Any, hidden_states: Tensor) -> Tensor:
-    """EncodecLSTM.forward `[batch, size, length]`, as ONNX's operator: torch.export would write a step for each place."""
+    """EncodecLSTM.forward `[batch, size, length]` as ONNX's operator: a trace would have a step for each place."""
     import torch
 
     steps = hidden_states.permute(2, 0, 1)
     made, size = steps, layer.lstm.hidden_size
     for number in range(layer.lstm.num_layers):
         weights = (
-            _as_onnx(getattr(layer.lstm, f"{kind}_l{number}")) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            _as_onnx(getattr(layer.lstm, f"{kind}_l{number}"))
+            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
         read, kept, *biases = weights
         answer = torch.onnx.ops.symbolic(
