@@ -275,6 +275,16 @@ SIZES_CORRECTED = (
     ),
     Resized("pix2struct", "default", (".encoder.key", ".encoder.value"), 2, 2048, 16, "the number of patches moves"),
     Resized("pix2struct", "default", ("attention_mask",), 1, 17, 32, "a next text is longer than a token: ONE_TOKEN"),
+    *(
+        Resized("longt5", "default", (name,), axis, 16, 57, "several global blocks are traced, and no whole local one")
+        for name, axis in (
+            ("input_ids", 1),
+            ("attention_mask", 1),
+            ("encoder_hidden_states", 1),
+            (".encoder.key", 2),
+            (".encoder.value", 2),
+        )
+    ),
     Resized("speecht5", "default", (".decoder.key", ".decoder.value"), 2, 16, 12, "the past is of some of the frames"),
     Resized("bart", "asymmetric", OF_THE_DECODER, axis=1, optimum=8, ours=4, why=HEADS),
     Resized("bart", "asymmetric", OF_THE_DECODER, axis=3, optimum=128, ours=256, why=HEADS),
