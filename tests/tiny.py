@@ -163,7 +163,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "blenderbot": BART,
         "blenderbot-small": BART,
         "longt5": {**T5, "local_radius": 4, "global_block_size": 3},
-        "fsmt": {**BART, "src_vocab_size": 128, "tgt_vocab_size": 128},
         "led": {
             **BART,
             "attention_window": 8,

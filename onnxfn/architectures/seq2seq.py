@@ -83,10 +83,30 @@ switch_transformers = compose(
         why="loops over the experts that were chosen",
     ),
 )
-# With a cache, FSMT masks nothing of what it reads at once, and ProphetNet reads no more than one token.
-cacheless = only_tasks(text_seq2seq, "feature-extraction", "text2text-generation")
+LED = "transformers.models.led.modeling_led:LEDEncoder"
+globally = takes("global_attention_mask", SOURCE, "global_mask")
+led = compose(
+    text_seq2seq,
+    behaves("monolith", globally),
+    behaves("encoder", globally),
+    generates("global_mask", "first"),
+    # Traced with one global token a row; tried with none, and with another number in each row.
+    case("one", generates("global_mask", "filled", value=0)),
+    case("right-padded", generates("global_mask", "integers", high=2)),
+    case("left-padded", generates("global_mask", "integers", high=2)),
+    patched(
+        f"{LED}._pad_to_window_size", by="onnxfn.patches.longformer:unpadded_source", why="branches on the length"
+    ),
+    patched(
+        f"{LED}SelfAttention.forward",
+        by="onnxfn.patches.longformer:attention",
+        why="branches on whether any token is global",
+    ),
+)
+
+# With a cache, its decoder reads no more than one token at once (modeling_prophetnet.ProphetNetDecoder.forward).
 prophetnet = compose(
-    cacheless,
+    only_tasks(text_seq2seq, "feature-extraction", "text2text-generation"),
     reads(
         hidden_size="hidden_size",
         decoder_num_layers="num_decoder_layers",
@@ -508,7 +528,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "blenderbot": marian,
         "blenderbot-small": marian,
         "encoder-decoder": encoder_decoder,
-        "fsmt": cacheless,
+        "led": led,
         "longt5": longt5,
         "m2m_100": m2m_100,
         "marian": marian,
