@@ -34,7 +34,7 @@ def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
     return ExportSpec(behaviors=(Overlay(behavior, compose(*specs)),))
 
 
-def part(name: str, *specs: ExportSpec) -> ExportSpec:
+def apart(name: str, *specs: ExportSpec) -> ExportSpec:
     """A spec of one more part beside the three behaviors, called as its file: what it takes, `runs` and gives."""
     return ExportSpec(behaviors=(Overlay(name, compose(*specs)),))
 

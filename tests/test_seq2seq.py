@@ -182,6 +182,12 @@ def test_an_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path):
     agrees(model_type, task, tmp_path / "out")
 
 
+def test_long_t5_whose_tokens_all_see_every_block_reads_texts_shorter_than_one(tmp_path):
+    told = {"encoder_attention_type": "transient-global", "global_block_size": 8}
+    _, result = agrees("longt5", "feature-extraction", tmp_path / "out", **told)
+    assert not result.limits
+
+
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE_WRITERS)
 def test_an_encoder_decoder_writes_what_pytorch_writes(model_type, task, tmp_path):
     writes(model_type, task, tmp_path / "out")
@@ -229,10 +235,11 @@ def test_a_merged_decoder_takes_no_word_on_which_branch(large):
     assert "use_cache_branch" not in names
 
 
-def test_a_merged_decoder_in_half_precision_computes_what_comes_empty(tmp_path):
-    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+@pytest.mark.parametrize("model_type", ["t5", "bart"])
+def test_a_merged_decoder_in_half_precision_computes_what_comes_empty(model_type, tmp_path):
+    spec = onnxfn.spec_for(model_type, "text2text-generation-with-past")
     half = onnxfn.with_dtypes(spec, float="float16")
-    assert onnxfn.export(half, tiny.model("t5", spec.loader), tmp_path / "out").report.passed
+    assert onnxfn.export(half, tiny.model(model_type, spec.loader), tmp_path / "out").report.passed
 
 
 # The sweep

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from onnxfn.algebra import compose
 from onnxfn.behaviors import (
+    apart,
     behaves,
     beside,
     cross_cache,
@@ -14,7 +15,6 @@ from onnxfn.behaviors import (
     halves,
     halves_with_past,
     own_cache,
-    part,
 )
 from onnxfn.edits import SOURCE, TARGET, case, gives, only_tasks, patched, takes
 from onnxfn.families import (
@@ -94,9 +94,7 @@ led = compose(
     case("one", generates("global_mask", "filled", value=0)),
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
-    patched(
-        f"{LED}._pad_to_window_size", by="onnxfn.patches.longformer:unpadded_source", why="branches on the length"
-    ),
+    patched(f"{LED}._pad_to_window_size", by="onnxfn.patches.longformer:unpadded_source", why="branches on the length"),
     patched(
         f"{LED}SelfAttention.forward",
         by="onnxfn.patches.longformer:attention",
@@ -146,7 +144,16 @@ answers = tasked("question-answering", spec=text_inputs)
 BART = "transformers.models.bart.modeling_bart:Bart"
 MBART = "transformers.models.mbart.modeling_mbart:MBart"
 BIGBIRD = "transformers.models.bigbird_pegasus.modeling_bigbird_pegasus:BigBirdPegasus"
+BLENDERBOT_SMALL = "transformers.models.blenderbot_small.modeling_blenderbot_small:BlenderbotSmall"
+MARIAN = "transformers.models.marian.modeling_marian:Marian"
 PLBART = "transformers.models.plbart.modeling_plbart:PLBart"
+
+
+def layered(model: str) -> ExportSpec:
+    """A model of transformers, by how its classes begin, whose encoder has BART's layers."""
+    return patched(
+        f"{model}EncoderLayer.forward", by="onnxfn.patches.bart:encoded", why="branches on infinities in float16"
+    )
 
 
 def shifting(module: str) -> ExportSpec:
@@ -159,7 +166,7 @@ def shifting(module: str) -> ExportSpec:
 
 
 mbart = compose(marian, classifier(MBART), answers, shifting("transformers.models.mbart.modeling_mbart"))
-plbart = compose(marian, classifier(PLBART), shifting("transformers.models.plbart.modeling_plbart"))
+plbart = compose(marian, layered(PLBART), classifier(PLBART), shifting("transformers.models.plbart.modeling_plbart"))
 m2m_100 = compose(
     text_seq2seq,
     patched(
@@ -473,13 +480,13 @@ musicgen = compose(
         encoded_mask,
         four_entries("encoder_attention_mask"),
     ),
-    part(
+    apart(
         "encodec_decode",
         takes("audio_codes", "1 batch_size codebooks_heard= chunk_length", "codes"),
         ExportSpec(runs="onnxfn.parts.musicgen:encodec_decode"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
-    part(
+    apart(
         "build_delay_pattern_mask",
         takes("input_ids", CODES, "codes"),
         takes("pad_token_id", "1", "padding_code"),
@@ -523,15 +530,15 @@ musicgen = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "bart": compose(marian, classifier(BART), answers),
+        "bart": compose(marian, layered(BART), classifier(BART), answers),
         "bigbird_pegasus": compose(marian, classifier(BIGBIRD), answers),
         "blenderbot": marian,
-        "blenderbot-small": marian,
+        "blenderbot-small": compose(marian, layered(BLENDERBOT_SMALL)),
         "encoder-decoder": encoder_decoder,
         "led": led,
         "longt5": longt5,
         "m2m_100": m2m_100,
-        "marian": marian,
+        "marian": compose(marian, layered(MARIAN)),
         "mbart": mbart,
         "moonshine": moonshine,
         "mt5": t5,
