@@ -33,7 +33,6 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         "text2text-generation": compose(loaded("AutoModelForSeq2SeqLM"), gives("logits", f"{TARGET} _")),
         "automatic-speech-recognition": compose(loaded("AutoModelForSpeechSeq2Seq"), gives("logits", f"{TARGET} _")),
         "image-to-text": compose(loaded("AutoModelForImageTextToText"), gives("logits", f"{TARGET} _")),
-        "text-to-audio": loaded("AutoModelForTextToWaveform"),
         "audio-classification": compose(loaded("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
         "multiple-choice": compose(loaded("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
     }

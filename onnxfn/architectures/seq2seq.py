@@ -499,6 +499,7 @@ musicgen = compose(
         tasked(
             task,
             spec=compose(
+                loaded("AutoModelForTextToWaveform"),
                 gives("logits", f"{CODES} _"),
                 beside("text_encoder", "encoder"),
                 beside("encodec_decode", "encodec_decode"),
