@@ -208,9 +208,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "bos_token_id": 32,
             },
         },
-        "mvp": {**BART, "use_prompt": True, "prompt_length": 4, "prompt_mid_dim": 12},
         "pegasus": BART,
-        "pegasus_x": {**BART, "block_size": 4, "num_global_tokens": 3},
         "pix2struct": {
             "text_config": {
                 "vocab_size": 128,
@@ -263,17 +261,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             },
         },
         "plbart": BART,
-        "prophetnet": {
-            "num_encoder_layers": 3,
-            "num_decoder_layers": 2,
-            "num_encoder_attention_heads": 4,
-            "num_decoder_attention_heads": 2,
-            "encoder_ffn_dim": 48,
-            "decoder_ffn_dim": 40,
-            "init_std": 0.15,
-            "num_buckets": 8,
-            "relative_max_distance": 9,
-        },
         "switch_transformers": {**T5, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1},
         "trocr": {
             "d_model": 32,
