@@ -34,6 +34,11 @@ def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
     return ExportSpec(behaviors=(Overlay(behavior, compose(*specs)),))
 
 
+def apart(name: str, *specs: ExportSpec) -> ExportSpec:
+    """A spec of one more part beside the three behaviors, called as its file: what it takes, `runs` and gives."""
+    return ExportSpec(behaviors=(Overlay(name, compose(*specs)),))
+
+
 def with_behavior(
     spec: ExportSpec, behavior: str, *, use_past: bool = False, use_past_in_inputs: bool = False
 ) -> ExportSpec:
@@ -90,25 +95,41 @@ def halves() -> ExportSpec:
 
 def halves_with_past() -> ExportSpec:
     """A spec of an encoder and one decoder for prompt and continuation, which stands for two decoders."""
+    return compose(beside("encoder_model", "encoder"), decoder_with_past())
+
+
+def decoder_with_past() -> ExportSpec:
+    """A spec of one decoder for prompt and continuation, which stands for two decoders."""
     return written_as(
-        _file("encoder_model", behavior="encoder"),
         _file("decoder_model", behavior="decoder", use_past=True),
         _file(RESUMED, behavior="decoder", use_past=True, use_past_in_inputs=True),
         File(MERGED, (Edit("merged_decoder"),), ("decoder_model", RESUMED), (Edit("cross_attention"),)),
     )
 
 
+def beside(name: str, behavior: str) -> ExportSpec:
+    """A spec of one more file of a task, after those that it has, which is one of the behaviors."""
+    return written_as(_file(name, behavior=behavior))
+
+
 def cross_cache(
-    *, heads: str, key: str, value: str, layers: Source = "decoder_num_layers", after: str = "input_ids"
+    *,
+    heads: str,
+    key: str,
+    value: str,
+    layers: Source = "decoder_num_layers",
+    after: str = "input_ids",
+    batch: str = "batch_size",
+    grown: str = "past_decoder_sequence_length+decoder_sequence_length",
 ) -> ExportSpec:
     """A spec of a cache of four entries a layer: keys and values of the decoder's own attention, and of the encoder's.
 
-    Heads and sizes are names that the normalizer reads: they are numbers in the graph.
+    Heads and sizes are names that the normalizer reads: they are numbers in the graph. `batch` is the first axis, and
+    `grown` how long what the decoder keeps of itself is after a call.
     """
     own, cross = "past_decoder_sequence_length", "encoder_sequence_length"
-    grown = f"{own}+decoder_sequence_length"
     rows = (
-        (f"{side}.{kind}", side, kind, f"batch_size {heads}= {{}} {size}=", *lengths)
+        (f"{side}.{kind}", side, kind, f"{batch} {heads}= {{}} {size}=", *lengths)
         for side, *lengths in (("decoder", own, grown), ("encoder", cross, cross))
         for kind, size in (("key", key), ("value", value))
     )
@@ -167,7 +188,9 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
     if spec.task is None and spec.tasks:
         raise InvalidSpec(f"say the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
     told = known[behavior]
-    own = evolve(spec, behaviors=(), files=(File(STEMS[behavior]),), outputs=() if told.runs else spec.outputs)
+    own = evolve(
+        spec, behaviors=(), files=(File(STEMS.get(behavior, behavior)),), outputs=() if told.runs else spec.outputs
+    )
     return compose(own, told)
 
 

@@ -146,7 +146,7 @@ def _float_dtype(model: Any) -> Any:
 
 
 def _ties(part: Part, tensors: Sequence[Any]) -> list[Any]:
-    """What the symbols say: axes of one name are equal, an axis that is a sum is that sum."""
+    """What the symbols say: axes of one name are equal, an axis that is a sum of axes is that sum."""
     sizes: dict[str, Any] = {}
     sums: list[tuple[Any, str]] = []
     ties: list[Any] = []
@@ -158,7 +158,7 @@ def _ties(part: Part, tensors: Sequence[Any]) -> list[Any]:
                 ties.append(tensor.shape[index] == sizes[symbol])
             else:
                 sizes[symbol] = tensor.shape[index]
-    return ties + [size == value(symbol, sizes) for size, symbol in sums]
+    return ties + [size == value(symbol, sizes) for size, symbol in sums if sizes.keys() >= set(terms(symbol))]
 
 
 def _translated(program: Any) -> Any:

@@ -55,6 +55,13 @@ def encoder_output(_: Any, given: Mapping[str, Any]) -> Any:
     return BaseModelOutput(**given)
 
 
+def encoder_output_of_experts(_: Any, given: Mapping[str, Any]) -> Any:
+    """What an encoder with experts gave, without word of who computed it."""
+    from transformers.modeling_outputs import MoEModelOutput
+
+    return MoEModelOutput(**given)
+
+
 def encoder_output_of_waveforms(model: Any, given: Mapping[str, Any]) -> Any:
     """What Moonshine's encoder gave: its states, and which of them are of padding, told by a mask over the waveforms.
 
@@ -99,6 +106,13 @@ def _set_state(layer: Any, states: str, index: int, tensor: Any) -> None:
 BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
         made.__name__: made
-        for made in (dynamic_cache, encoder_decoder_cache, layered_cache, encoder_output, encoder_output_of_waveforms)
+        for made in (
+            dynamic_cache,
+            encoder_decoder_cache,
+            layered_cache,
+            encoder_output,
+            encoder_output_of_experts,
+            encoder_output_of_waveforms,
+        )
     }
 )

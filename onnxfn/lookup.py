@@ -28,6 +28,7 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForQuestionAnsweringSimple": "question-answering",
         "ForMultipleChoice": "multiple-choice",
         "ForAudioClassification": "audio-classification",
+        "ForTextToSpeech": "text-to-audio",
         "MarianMTModel": "text2text-generation",
         "EncoderDecoderModel": "text2text-generation",
         "Model": "feature-extraction",
@@ -37,12 +38,12 @@ HEADS: Mapping[str, str] = MappingProxyType(
 # What else classes of that name serve: those that hear speech, those that read an image, and some of these are decoders
 # of text to a text alone.
 ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation")}
+    {"text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio")}
 )
 
 
-WRITES = ("text-generation", "text2text-generation", "automatic-speech-recognition", "image-to-text")
-"""The tasks whose models write token by token."""
+WRITES = ("text-generation", "text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio")
+"""The tasks whose models write token by token, or frame by frame."""
 
 
 def spec_for(

@@ -17,6 +17,8 @@ class Correction:
     why: str
 
 
+FOUR = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")
+
 CORRECTIONS = (
     Correction(
         model_type="markuplm",
@@ -44,6 +46,67 @@ CORRECTIONS = (
         optimum="( encoder_sequence_length + 6 - 1 ) // 6",
         ours="( encoder_sequence_length + 8 - 1 ) // 8",
         why="each of three convolutions halves the length, so it is divided by 8",
+    ),
+    Correction(
+        model_type="speecht5",
+        tensors=tuple(
+            f"{start}.{layer}.{kind}" for start in ("past_key_values", "present") for layer in range(2) for kind in FOUR
+        ),
+        axis=0,
+        optimum="batch_size",
+        ours=None,
+        why="one text is spoken at a time, and all other tensors say so",
+    ),
+    Correction(
+        model_type="speecht5",
+        tensors=tuple(f"present.{layer}.decoder.{kind}" for layer in range(2) for kind in ("key", "value")),
+        axis=2,
+        optimum="past_decoder_sequence_length + decoder_sequence_length",
+        ours="decoder_sequence_length",
+        why="output_sequence is of all frames so far, and the cache holds as many",
+    ),
+    Correction(
+        model_type="speecht5",
+        tensors=("spectrogram",),
+        axis=0,
+        optimum="n_spectrums x reduction_factor",
+        ours="n_spectrums_x_reduction_factor",
+        why="a symbol is a name; the vocoder reads any number of frames",
+    ),
+    *(
+        Correction(
+            model_type="musicgen",
+            tensors=("input_ids", "logits", "input_ids_edited", "delay_pattern_mask"),
+            axis=0,
+            optimum=optimum,
+            ours="batch_size * 4",
+            why="there is a row for each codebook of each text, the decoder's logits too",
+        )
+        for optimum in ("total_batch_size_x_num_codebooks", "batch_size_x_num_codebooks")
+    ),
+    Correction(
+        model_type="musicgen",
+        tensors=("logits",),
+        axis=0,
+        optimum="batch_size",
+        ours="batch_size * 4",
+        why="there is a row for each codebook of each text, the decoder's logits too",
+    ),
+    Correction(
+        model_type="musicgen",
+        tensors=("input_ids", "input_ids_edited"),
+        axis=1,
+        optimum=None,
+        ours="decoder_sequence_length",
+        why="the codes that are given may be of any length, in the decoder and in the rule",
+    ),
+    Correction(
+        model_type="musicgen",
+        tensors=("encoder_hidden_states",),
+        axis=0,
+        optimum="total_batch_size",
+        ours="batch_size",
+        why="it is the batch of the mask and of the cache beside it",
     ),
     *(
         Correction(
@@ -88,6 +151,24 @@ CORRECTIONS = (
         optimum=None,
         ours="encoder_sequence_length",
         why="an image has as many patches as its processor makes of it, 2048 only by default",
+    ),
+)
+
+
+@frozen
+class NeverMade:
+    """Tasks of a model type that Optimum declares files of, and that no class of transformers has a model for."""
+
+    model_type: str
+    tasks: tuple[str, ...]
+    why: str
+
+
+NEVER_MADE = (
+    NeverMade(
+        model_type="trocr",
+        tasks=("feature-extraction", "feature-extraction-with-past"),
+        why="what is declared reads a text with an encoder; TrOCR is a decoder alone, for text-generation here",
     ),
 )
 
@@ -194,6 +275,17 @@ SIZES_CORRECTED = (
     ),
     Resized("pix2struct", "default", (".encoder.key", ".encoder.value"), 2, 2048, 16, "the number of patches moves"),
     Resized("pix2struct", "default", ("attention_mask",), 1, 17, 32, "a next text is longer than a token: ONE_TOKEN"),
+    *(
+        Resized("longt5", "default", (name,), axis, 16, 57, "several global blocks are traced, and no whole local one")
+        for name, axis in (
+            ("input_ids", 1),
+            ("attention_mask", 1),
+            ("encoder_hidden_states", 1),
+            (".encoder.key", 2),
+            (".encoder.value", 2),
+        )
+    ),
+    Resized("speecht5", "default", (".decoder.key", ".decoder.value"), 2, 16, 12, "the past is of some of the frames"),
     Resized("bart", "asymmetric", OF_THE_DECODER, axis=1, optimum=8, ours=4, why=HEADS),
     Resized("bart", "asymmetric", OF_THE_DECODER, axis=3, optimum=128, ours=256, why=HEADS),
     Resized(

@@ -5,7 +5,8 @@ from refusals import refusal
 
 from onnxfn.algebra import compose
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.behaviors import BEHAVIORS, behaves, cross_cache, with_behavior
+from onnxfn.behaviors import BEHAVIORS, apart, behaves, beside, cross_cache, with_behavior
+from onnxfn.edits import takes
 from onnxfn.errors import InvalidSpec, UnknownName
 from onnxfn.families import text_seq2seq
 from onnxfn.planning import outputs, plan
@@ -185,3 +186,22 @@ def test_any_spec_can_have_behaviors():
     config = CONFIG | {"own_heads": 2, "own_size": 5, "decoder_num_layers": 1}
     assert "present.1.encoder.value" in outputs(spec, config)
     assert set(BEHAVIORS) == {one.name for one in own.behaviors}
+
+
+def test_a_part_stands_beside_the_three_behaviors_and_goes_by_its_own_name():
+    mute = compose(
+        apart("vocoder", takes("spectrogram", "frames 80", "noise", kind="float")), beside("speaks", "vocoder")
+    )
+    assert [one.name for one in mute.files] == ["speaks"]
+    view = with_behavior(mute, "vocoder")
+    assert [one.name for one in view.inputs] == ["spectrogram"]
+    assert [one.name for one in view.files] == ["vocoder"]
+    assert "known: vocoder" in refusal(UnknownName, with_behavior, mute, "decoder")
+
+
+def test_a_cache_of_one_text_grows_to_what_its_decoder_says():
+    kept = cross_cache(heads="heads", key="size", value="size", batch="1", grown="frames")
+    own, cross = kept.states[0], kept.states[2]
+    assert [one.symbol for one in own.axes.axes] == ["1", "heads", "past_decoder_sequence_length", "size"]
+    assert [one.symbol for one in own.grown.axes] == ["1", "heads", "frames", "size"]
+    assert cross.grown == cross.axes

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from corrections import CORRECTIONS, INPUTS_ADDED, ONE_TOKEN, SIZES_CORRECTED, TENSORS_DROPPED
+from corrections import CORRECTIONS, INPUTS_ADDED, NEVER_MADE, ONE_TOKEN, SIZES_CORRECTED, TENSORS_DROPPED
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.generators import dummies
@@ -23,15 +23,32 @@ def contract():
     return json.loads((Path(__file__).parent / "contract" / "optimum.json").read_text())
 
 
+@cache
+def exports(model_type, preset):
+    """What Optimum exports: our name of the task -> (its own, the files that it writes, as (file, case)).
+
+    A task that it has in variants, with past and without, is two tasks here.
+    """
+    made = {}
+    for task, told in contract()[model_type]["configs"][preset]["tasks"].items():
+        for plan_name, written in told["export"].items():
+            if plan_name.startswith("default") and "error" not in written:
+                variant = told["cases"][written[0][1]]["state"].get("variant", "")
+                past = "-with-past" if variant.endswith("with-past") else ""
+                made[f"{task}{past}"] = task, written
+    return made
+
+
 def pairs():
     """Every (model type, preset, task) of Optimum's table that it exports, and whose model type has a row here."""
+    never = {(one.model_type, task) for one in NEVER_MADE for task in one.tasks}
     return [
         pytest.param(model_type, preset, task, id=f"{model_type}-{preset}-{task}")
         for model_type in contract()
         if model_type in ARCHITECTURES
-        for preset, told in contract()[model_type]["configs"].items()
-        for task in told["tasks"]
-        if "error" not in told["tasks"][task]["export"]["default"]
+        for preset in contract()[model_type]["configs"]
+        for task in exports(model_type, preset)
+        if (model_type, task) not in never
     ]
 
 
@@ -94,8 +111,9 @@ def longer(inputs, shapes):
 
 def files(model_type, preset, task):
     """The files that Optimum writes by default: (file, what it declares of it)."""
-    told = contract()[model_type]["configs"][preset]["tasks"][task]
-    return [(file, told["cases"][case]) for file, case in told["export"]["default"]]
+    theirs, written = exports(model_type, preset)[task]
+    cases = contract()[model_type]["configs"][preset]["tasks"][theirs]["cases"]
+    return [(file, cases[case]) for file, case in written]
 
 
 def called(case, side, axes):
@@ -131,19 +149,20 @@ def test_dummy_inputs_have_optimums_shapes(model_type, preset, task):
         assert {name: list(arrays[name].shape) for name in shapes} == shapes
 
 
+def told_task(model_type, preset, task):
+    """What Optimum tells of the task that we call so."""
+    return contract()[model_type]["configs"][preset]["tasks"][exports(model_type, preset)[task][0]]
+
+
 def merged_pairs():
     """Those of `pairs()` of which Optimum makes one decoder of two."""
-    return [
-        one
-        for one in pairs()
-        if "merged" in contract()[one.values[0]]["configs"][one.values[1]]["tasks"][one.values[2]]
-    ]
+    return [one for one in pairs() if "merged" in told_task(*one.values)]
 
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), merged_pairs())
 def test_a_merged_decoder_takes_and_gives_what_optimums_does(model_type, preset, task):
     made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset))
-    told = contract()[model_type]["configs"][preset]["tasks"][task]
+    told = told_task(model_type, preset, task)
     merged = told["merged"]["default"]
     assert made.files == ("encoder_model.onnx", merged["file"])
     case = told["cases"][merged["cases"][1]]
@@ -154,7 +173,15 @@ def test_a_merged_decoder_takes_and_gives_what_optimums_does(model_type, preset,
 
 @pytest.mark.parametrize("model_type", [name for name in contract() if name in ARCHITECTURES])
 def test_a_row_knows_optimums_tasks(model_type):
-    assert set(contract()[model_type]["tasks"]) <= set(task_names(ARCHITECTURES[model_type]))
+    never = {task for one in NEVER_MADE if one.model_type == model_type for task in one.tasks}
+    assert set(contract()[model_type]["tasks"]) - never <= set(task_names(ARCHITECTURES[model_type]))
+
+
+@pytest.mark.parametrize("one", NEVER_MADE, ids=lambda one: one.model_type)
+def test_what_optimum_declares_and_never_makes_is_of_no_class(one):
+    tasks = contract()[one.model_type]["configs"]["default"]["tasks"]
+    assert {tasks[task]["model_class"] for task in one.tasks} == {None}
+    assert not {*one.tasks} & {*task_names(ARCHITECTURES[one.model_type])}
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda one: one.model_type)

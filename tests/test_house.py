@@ -37,6 +37,7 @@ LAYERS = (
     "quiet",
     "callables",
     "containers",
+    "parts",
     "stillness",
     "likeness",
     "stacks",

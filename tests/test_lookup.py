@@ -111,6 +111,7 @@ def test_tasks_are_those_of_the_row():
         ("BertForQuestionAnswering", "question-answering"),
         ("XLMForQuestionAnsweringSimple", "question-answering"),
         ("BertForMultipleChoice", "multiple-choice"),
+        ("SpeechT5ForTextToSpeech", "text-to-audio"),
         ("BertModel", "feature-extraction"),
         ("BertForPreTraining", None),
         ("", None),

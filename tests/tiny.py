@@ -163,6 +163,12 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "blenderbot": BART,
         "blenderbot-small": BART,
         "longt5": {**T5, "local_radius": 4, "global_block_size": 3},
+        "led": {
+            **BART,
+            "attention_window": 8,
+            "max_encoder_position_embeddings": 96,
+            "max_decoder_position_embeddings": 96,
+        },
         "m2m_100": BART,
         "marian": BART,
         "mbart": BART,
@@ -175,6 +181,33 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "decoder_num_key_value_heads": 2,
         },
         "mt5": T5,
+        "musicgen": {
+            "text_encoder": {"model_type": "t5", "d_model": 24, "num_heads": 4, "vocab_size": 128, **T5},
+            "audio_encoder": {
+                "model_type": "encodec",
+                "hidden_size": 16,
+                "num_filters": 4,
+                "codebook_size": 32,
+                "codebook_dim": 16,
+                "upsampling_ratios": [3, 2],
+                "num_lstm_layers": 1,
+                "sampling_rate": 32000,
+                "target_bandwidths": [110.0],
+                "use_causal_conv": False,
+            },
+            "decoder": {
+                "model_type": "musicgen_decoder",
+                "vocab_size": 32,
+                "hidden_size": 32,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "ffn_dim": 40,
+                "max_position_embeddings": 96,
+                "initializer_factor": 0.15,
+                "pad_token_id": 32,
+                "bos_token_id": 32,
+            },
+        },
         "pegasus": BART,
         "pix2struct": {
             "text_config": {
@@ -229,6 +262,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "plbart": BART,
         "switch_transformers": {**T5, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1},
+        "trocr": {
+            "d_model": 32,
+            "cross_attention_hidden_size": 24,
+            "decoder_layers": 2,
+            "decoder_attention_heads": 2,
+            "decoder_ffn_dim": 40,
+            "init_std": 0.15,
+        },
         "umt5": T5,
         "whisper": {**BART, "max_source_positions": 15, "max_target_positions": 96, "num_mel_bins": 10},
         "markuplm": {
@@ -278,7 +319,34 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "conv_channels": 24,
             "input_feat_per_channel": 10,
         },
+        "speecht5": {
+            **BART,
+            "num_mel_bins": 10,
+            "speech_decoder_prenet_units": 24,
+            "speaker_embedding_dim": 12,
+            "speech_decoder_postnet_units": 20,
+            "speech_decoder_postnet_layers": 3,
+            "encoder_max_relative_position": 9,
+            "max_speech_positions": 96,
+            "max_text_positions": 96,
+        },
+        "speecht5_hifigan": {
+            "model_in_dim": 10,
+            "upsample_initial_channel": 16,
+            "upsample_rates": [3, 2],
+            "upsample_kernel_sizes": [7, 4],
+            "resblock_kernel_sizes": [3, 5],
+            "resblock_dilation_sizes": [[1, 3], [1, 2]],
+        },
         "t5": T5,
+        "t5gemma": {
+            "encoder": {
+                **SIZES,
+                "num_hidden_layers": 3,
+                "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            },
+            "decoder": {**SIZES, "layer_types": ["sliding_attention", "full_attention"]},
+        },
         "tapas": {"type_vocab_sizes": [3, 8, 8, 2, 8, 8, 10]},
         "ultrabert": {
             "sliding_window": 4,
@@ -289,6 +357,11 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "xlnet": {"d_head": 8},
         "xmod": {"languages": ["en_XX", "de_DE"]},
     }
+)
+
+# Models that another one speaks with.
+BESIDE: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {"speecht5": {"vocoder": ("speecht5_hifigan", "SpeechT5HifiGan")}}
 )
 
 
@@ -311,6 +384,8 @@ def model(model_type: str, loader: str = "AutoModel", **overrides: Any) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         made = getattr(transformers, loader).from_config(config(model_type, **overrides)).eval()
+        for name, (other, kind) in BESIDE.get(model_type, {}).items():
+            setattr(made, name, getattr(transformers, kind)(config(other)).eval())
         _disturb(made)
     return made
 

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.behaviors import behaves, cross_cache, halves, halves_with_past, own_cache
+from onnxfn.behaviors import (
+    apart,
+    behaves,
+    beside,
+    cross_cache,
+    decoder_with_past,
+    halves,
+    halves_with_past,
+    own_cache,
+)
 from onnxfn.edits import SOURCE, TARGET, case, gives, patched, takes
 from onnxfn.families import (
     decoder_alone,
@@ -14,6 +23,7 @@ from onnxfn.families import (
     encoded_mask,
     four_entries,
     seq2seq,
+    source,
     speech_seq2seq,
     text_inputs,
     text_seq2seq,
@@ -23,7 +33,7 @@ from onnxfn.families import (
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import constant, either, entry, from_config, power, product, quotient, reads, total, whether
 from onnxfn.records import Build, ExportSpec
-from onnxfn.tasks import tasked
+from onnxfn.tasks import loaded, tasked
 
 t5 = compose(
     text_seq2seq,
@@ -34,7 +44,73 @@ t5 = compose(
     ),
 )
 
+LONG_T5 = "transformers.models.longt5.modeling_longt5"
+# Traced at a length of several blocks that every token sees, and of no whole number of those it sees one by one.
+longt5 = compose(
+    t5,
+    sized(encoder_sequence_length=57),
+    patched(
+        f"{LONG_T5}:_make_global_fixed_block_ids",
+        by="onnxfn.patches.longt5:numbered",
+        why="branches on the number of blocks, and counts them in fractions",
+    ),
+    patched(
+        f"{LONG_T5}:_create_global_aggregates",
+        by="onnxfn.patches.longt5:summed",
+        why="makes as many classes as there were blocks in the trace",
+    ),
+    patched(
+        f"{LONG_T5}:LongT5TransientGlobalAttention.compute_side_bias",
+        by="onnxfn.patches.longt5:biased",
+        why="has nothing to see in a text that is shorter than a block",
+    ),
+)
+
 marian = compose(text_seq2seq, decoder_alone)
+
+SWITCH = "transformers.models.switch_transformers.modeling_switch_transformers:SwitchTransformers"
+switch_transformers = compose(
+    t5,
+    behaves("decoder", ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_experts"),))),
+    patched(
+        f"{SWITCH}Top1Router.forward",
+        by="onnxfn.patches.switch:routed",
+        why="converts the weights of its classifier while it runs",
+    ),
+    patched(
+        f"{SWITCH}Experts.forward",
+        by="onnxfn.patches.switch:chosen",
+        why="loops over the experts that were chosen",
+    ),
+)
+LED = "transformers.models.led.modeling_led:LEDEncoder"
+globally = takes("global_attention_mask", SOURCE, "global_mask")
+led = compose(
+    text_seq2seq,
+    behaves("monolith", globally),
+    behaves("encoder", globally),
+    generates("global_mask", "first"),
+    # Traced with one global token a row; tried with none, and with another number in each row.
+    case("one", generates("global_mask", "filled", value=0)),
+    case("right-padded", generates("global_mask", "integers", high=2)),
+    case("left-padded", generates("global_mask", "integers", high=2)),
+    patched(f"{LED}._pad_to_window_size", by="onnxfn.patches.longformer:unpadded_source", why="branches on the length"),
+    patched(
+        f"{LED}SelfAttention.forward",
+        by="onnxfn.patches.longformer:attention",
+        why="branches on whether any token is global",
+    ),
+)
+
+t5gemma = compose(
+    text_seq2seq,
+    reads(
+        hidden_size="encoder.hidden_size",
+        decoder_num_layers="decoder.num_hidden_layers",
+        decoder_num_attention_heads="decoder.num_key_value_heads",
+        decoder_head_dim="decoder.head_dim",
+    ),
+)
 
 
 def classifier(model: str) -> ExportSpec:
@@ -57,7 +133,16 @@ answers = tasked("question-answering", spec=text_inputs)
 BART = "transformers.models.bart.modeling_bart:Bart"
 MBART = "transformers.models.mbart.modeling_mbart:MBart"
 BIGBIRD = "transformers.models.bigbird_pegasus.modeling_bigbird_pegasus:BigBirdPegasus"
+BLENDERBOT_SMALL = "transformers.models.blenderbot_small.modeling_blenderbot_small:BlenderbotSmall"
+MARIAN = "transformers.models.marian.modeling_marian:Marian"
 PLBART = "transformers.models.plbart.modeling_plbart:PLBart"
+
+
+def layered(model: str) -> ExportSpec:
+    """A model of transformers, by how its classes begin, whose encoder has BART's layers."""
+    return patched(
+        f"{model}EncoderLayer.forward", by="onnxfn.patches.bart:encoded", why="branches on infinities in float16"
+    )
 
 
 def shifting(module: str) -> ExportSpec:
@@ -70,7 +155,7 @@ def shifting(module: str) -> ExportSpec:
 
 
 mbart = compose(marian, classifier(MBART), answers, shifting("transformers.models.mbart.modeling_mbart"))
-plbart = compose(marian, classifier(PLBART), shifting("transformers.models.plbart.modeling_plbart"))
+plbart = compose(marian, layered(PLBART), classifier(PLBART), shifting("transformers.models.plbart.modeling_plbart"))
 m2m_100 = compose(
     text_seq2seq,
     patched(
@@ -267,24 +352,196 @@ vision_encoder_decoder = compose(
     tasked("image-to-text-with-past", spec=halves_with_past()),
 )
 
+# A decoder that reads what an encoder of images gave, which is a model of its own: TrOCRForCausalLM.
+trocr = compose(
+    seq2seq,
+    reads(
+        hidden_size=either("cross_attention_hidden_size", "d_model"),
+        decoder_head_dim=quotient("d_model", "decoder_num_attention_heads"),
+    ),
+    behaves(
+        "decoder",
+        takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+        takes("encoder_attention_mask", SOURCE, "padding_mask"),
+        takes("input_ids", TARGET, "token_ids"),
+        four_entries("input_ids"),
+    ),
+    *(
+        tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
+        for task, files in (
+            ("text-generation", beside("decoder_model", "decoder")),
+            ("text-generation-with-past", decoder_with_past()),
+        )
+    ),
+)
+
+VOCODER = "decoder_postnet_and_vocoder"
+
+# One text at a time, as Optimum has it. The decoder takes all frames so far, and keeps something of each of them.
+FRAMES = "1 decoder_sequence_length"
+spoken_text = "1 encoder_sequence_length"
+speecht5 = compose(
+    seq2seq,
+    reads(
+        hidden_size="hidden_size",
+        num_mel_bins="num_mel_bins",
+        speaker_embedding_dim="speaker_embedding_dim",
+        reduction_factor="reduction_factor",
+    ),
+    generates("frames", "normal"),
+    sized(past_decoder_sequence_length=12, n_spectrums_x_reduction_factor=20),
+    case("one", sized(past_decoder_sequence_length=2, n_spectrums_x_reduction_factor=2)),
+    case("right-padded", sized(past_decoder_sequence_length=8, decoder_sequence_length=9)),
+    case("right-padded", sized(n_spectrums_x_reduction_factor=34)),
+    case("left-padded", sized(past_decoder_sequence_length=1, n_spectrums_x_reduction_factor=11)),
+    behaves(
+        "encoder",
+        takes("input_ids", spoken_text, "token_ids"),
+        ExportSpec(runs="onnxfn.parts.speecht5:encoder"),
+        gives("encoder_outputs", f"{spoken_text} _"),
+        gives("encoder_attention_mask", spoken_text),
+    ),
+    behaves(
+        "decoder",
+        takes("output_sequence", f"{FRAMES} num_mel_bins=", "frames", kind="float"),
+        takes("speaker_embeddings", "1 speaker_embedding_dim=", "frames", kind="float"),
+        takes("encoder_hidden_states", f"{spoken_text} hidden_size=", "hidden_states", kind="float"),
+        takes("encoder_attention_mask", spoken_text, "padding_mask"),
+        ExportSpec(runs="onnxfn.parts.speecht5:decoder"),
+        gives("output_sequence_out", "1 decoder_sequence_length+1 _"),
+        gives("spectrum", "reduction_factor= num_mel_bins="),
+        gives("prob", "reduction_factor="),
+        cross_cache(
+            heads="decoder_num_attention_heads",
+            key="decoder_head_dim",
+            value="decoder_head_dim",
+            after="encoder_attention_mask",
+            batch="1",
+            grown="decoder_sequence_length",
+        ),
+    ),
+    behaves(
+        "monolith",
+        takes("spectrogram", "n_spectrums_x_reduction_factor num_mel_bins=", "frames", kind="float"),
+        ExportSpec(runs="onnxfn.parts.speecht5:postnet_and_vocoder"),
+        gives("waveform", "n_samples"),
+    ),
+    *(
+        tasked(task, spec=compose(loaded("AutoModelForTextToSpectrogram"), files, beside(VOCODER, "monolith")))
+        for task, files in (("text-to-audio", halves()), ("text-to-audio-with-past", halves_with_past()))
+    ),
+)
+
+# Three models in one, and a rule of which codes the decoder is to write. It writes a row for each codebook of a text.
+CODES = "batch_size*num_codebooks decoder_sequence_length"
+musicgen = compose(
+    seq2seq,
+    reads(
+        vocab_size="text_encoder.vocab_size",
+        hidden_size="text_encoder.d_model",
+        codebook_size="decoder.vocab_size",
+        num_codebooks="decoder.num_codebooks",
+        codebooks_heard=quotient("decoder.num_codebooks", "decoder.audio_channels"),
+        decoder_num_layers="decoder.num_hidden_layers",
+        decoder_num_attention_heads="decoder.num_attention_heads",
+        decoder_head_dim=quotient("decoder.hidden_size", "decoder_num_attention_heads"),
+    ),
+    generates("codes", "integers", high=from_config("codebook_size")),
+    generates("padding_code", "filled", value=from_config("codebook_size")),
+    generates("most", "filled", value=40),
+    case("one", generates("most", "filled", value=9)),
+    case("right-padded", generates("most", "filled", value=5)),
+    case("left-padded", generates("most", "filled", value=27)),
+    sized(chunk_length=16),
+    case("one", sized(chunk_length=7)),
+    case("right-padded", sized(chunk_length=11)),
+    case("left-padded", sized(chunk_length=30)),
+    behaves(
+        "encoder",
+        source,
+        ExportSpec(runs="onnxfn.parts.musicgen:text_encoder"),
+        gives("last_hidden_state", f"{SOURCE} _"),
+    ),
+    behaves(
+        "decoder",
+        takes("input_ids", CODES, "codes", path=("decoder_input_ids",)),
+        encoded,
+        encoded_mask,
+        four_entries("encoder_attention_mask"),
+    ),
+    apart(
+        "encodec_decode",
+        takes("audio_codes", "1 batch_size codebooks_heard= chunk_length", "codes"),
+        ExportSpec(runs="onnxfn.parts.musicgen:encodec_decode"),
+        gives("audio_values", "batch_size _ audio_length"),
+    ),
+    apart(
+        "build_delay_pattern_mask",
+        takes("input_ids", CODES, "codes"),
+        takes("pad_token_id", "1", "padding_code"),
+        takes("max_length", "1", "most"),
+        ExportSpec(runs="onnxfn.parts.musicgen:build_delay_pattern_mask"),
+        gives("input_ids_edited", CODES),
+        gives("delay_pattern_mask", "batch_size*num_codebooks max_length"),
+    ),
+    *(
+        tasked(
+            task,
+            spec=compose(
+                loaded("AutoModelForTextToWaveform"),
+                gives("logits", f"{CODES} _"),
+                beside("text_encoder", "encoder"),
+                beside("encodec_decode", "encodec_decode"),
+                files,
+                beside("build_delay_pattern_mask", "build_delay_pattern_mask"),
+            ),
+        )
+        for task, files in (
+            ("text-to-audio", beside("decoder_model", "decoder")),
+            ("text-to-audio-with-past", decoder_with_past()),
+        )
+    ),
+    patched(
+        "transformers.models.musicgen.modeling_musicgen:MusicgenForCausalLM.build_delay_pattern_mask",
+        by="onnxfn.patches.musicgen:delayed",
+        why="writes into slices and looks for the first code to write",
+    ),
+    patched(
+        "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
+        by="onnxfn.patches.musicgen:convolved",
+        why="computes how much to pad in tensors",
+    ),
+    patched(
+        "transformers.models.encodec.modeling_encodec:EncodecLSTM.forward",
+        by="onnxfn.patches.musicgen:remembered",
+        why="is traced as one step for each place that was traced",
+    ),
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "bart": compose(marian, classifier(BART), answers),
+        "bart": compose(marian, layered(BART), classifier(BART), answers),
         "bigbird_pegasus": compose(marian, classifier(BIGBIRD), answers),
         "blenderbot": marian,
-        "blenderbot-small": marian,
+        "blenderbot-small": compose(marian, layered(BLENDERBOT_SMALL)),
         "encoder-decoder": encoder_decoder,
-        "longt5": t5,
+        "led": led,
+        "longt5": longt5,
         "m2m_100": m2m_100,
-        "marian": marian,
+        "marian": compose(marian, layered(MARIAN)),
         "mbart": mbart,
         "moonshine": moonshine,
         "mt5": t5,
+        "musicgen": musicgen,
         "pegasus": marian,
         "pix2struct": pix2struct,
         "plbart": plbart,
         "speech_to_text": speech_to_text,
+        "speecht5": speecht5,
+        "switch_transformers": switch_transformers,
         "t5": t5,
+        "t5gemma": t5gemma,
+        "trocr": trocr,
         "umt5": t5,
         "vision-encoder-decoder": vision_encoder_decoder,
         "whisper": whisper,

@@ -32,6 +32,17 @@ def unpadded(
     return 0, input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds
 
 
+def unpadded_source(
+    _: Any,
+    input_ids: Tensor | None,
+    attention_mask: Tensor,
+    inputs_embeds: Tensor | None,
+    pad_token_id: int,  # noqa: ARG001 - the original's signature
+) -> tuple[Any, ...]:
+    """`unpadded` for LEDEncoder._pad_to_window_size (modeling_led), whose attention is Longformer's."""
+    return 0, input_ids, attention_mask, inputs_embeds
+
+
 def attention(
     self: Any,
     hidden_states: Tensor,

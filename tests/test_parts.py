@@ -1,0 +1,103 @@
+"""Parts of a model that no module of it is: SpeechT5 speaks as transformers speaks, Musicgen's rule is Musicgen's."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import onnxruntime
+import pytest
+import tiny
+import torch
+from refusals import refusal
+from transformers.models.speecht5 import modeling_speecht5
+
+import onnxfn
+from onnxfn.errors import InvalidSpec
+from onnxfn.parts import speecht5
+from onnxfn.patches import musicgen
+
+STEPS = 9
+
+
+def session(folder, stem):
+    return onnxruntime.InferenceSession(str(folder / f"{stem}.onnx"), providers=["CPUExecutionProvider"])
+
+
+def ran(run, feeds):
+    wanted = [one.name for one in run.get_inputs()]
+    names = [one.name for one in run.get_outputs()]
+    return dict(zip(names, run.run(names, {name: feeds[name] for name in wanted}), strict=True))
+
+
+def spoken_by_onnx(folder, text, speaker):
+    """A waveform of STEPS steps; the encoder's keys and values of the first are kept for all."""
+    read = ran(session(folder, "encoder_model"), {"input_ids": text})
+    decoder = session(folder, "decoder_model_merged")
+    feeds = {"encoder_hidden_states": read["encoder_outputs"], "speaker_embeddings": speaker}
+    feeds |= {"encoder_attention_mask": read["encoder_attention_mask"]}
+    past = [one for one in decoder.get_inputs() if one.name.startswith("past_key_values.")]
+    feeds |= {one.name: np.zeros([s if isinstance(s, int) else 0 for s in one.shape], "float32") for one in past}
+    feeds["output_sequence"] = np.zeros((1, 1, 10), "float32")
+    spectra = []
+    for step in range(STEPS):
+        answer = ran(decoder, feeds)
+        spectra.append(answer["spectrum"])
+        feeds["output_sequence"] = answer["output_sequence_out"]
+        grown = [one.name for one in past if not step or ".encoder." not in one.name]
+        feeds |= {name: answer[name.replace("past_key_values", "present")] for name in grown}
+    return ran(session(folder, "decoder_postnet_and_vocoder"), {"spectrogram": np.concatenate(spectra)})["waveform"]
+
+
+def spoken_by_transformers(model, text, speaker, monkeypatch):
+    """Its own `generate_speech`, whose dropout draws what the file draws, and which no probability ends."""
+    calls = count()
+
+    def drawn_alike(prenet, frames, share):
+        layer = next(calls) % len(prenet.layers)
+        return frames * speecht5.drawn(frames.shape[1], frames.shape[2], layer, share) / (1 - share)
+
+    monkeypatch.setattr(modeling_speecht5.SpeechT5SpeechDecoderPrenet, "_consistent_dropout", drawn_alike)
+    told = {"threshold": 9.0, "maxlenratio": 2 * STEPS / text.shape[1] + 0.01, "vocoder": model.vocoder}
+    return model.generate_speech(torch.from_numpy(text), torch.from_numpy(speaker), **told).numpy()
+
+
+def test_speecht5_speaks_what_transformers_speaks(tmp_path, monkeypatch):
+    spec = onnxfn.spec_for("speecht5", "text-to-audio-with-past")
+    model = tiny.model("speecht5", spec.loader)
+    onnxfn.export(spec, model, tmp_path / "out", check=False)
+    text = np.random.default_rng(0).integers(3, 128, (1, 11))
+    speaker = np.random.default_rng(1).normal(size=(1, 12)).astype("float32")
+    expected = spoken_by_transformers(model, text, speaker, monkeypatch)
+    assert expected.shape == (2 * STEPS * 6,)
+    np.testing.assert_allclose(spoken_by_onnx(tmp_path / "out", text, speaker), expected, atol=1e-4)
+
+
+def test_a_model_without_a_vocoder_is_refused():
+    model = torch.nn.Module()
+    assert refusal(InvalidSpec, speecht5.postnet_and_vocoder, model) == (
+        "Module has no vocoder, which makes the waveform; before the export say "
+        "model.vocoder = SpeechT5HifiGan.from_pretrained('microsoft/speecht5_hifigan')"
+    )
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_a_draw_looks_drawn(share):
+    first, second = (speecht5.drawn(600, 256, layer, share).double().numpy() for layer in (0, 1))
+    for one, other in ((first, second), (first[1:], first[:-1]), (first[:, 1:], first[:, :-1])):
+        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.02
+    assert abs(first.mean() - share) < 0.01
+    assert np.array_equal(first[:40], speecht5.drawn(40, 256, 0, share).numpy())
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize(("given", "most"), [(1, 20), (4, 20), (9, 12), (16, 20), (1, 7), (1, 6), (3, 5)])
+def test_the_rule_of_delayed_codes_is_musicgens(channels, given, most):
+    told = tiny.SPECIAL["musicgen"]["decoder"]
+    decoder = {**told, "audio_channels": channels, "num_codebooks": 4 * channels}
+    model = tiny.model("musicgen", "AutoModelForTextToWaveform", decoder=decoder).decoder
+    codes = torch.randint(0, 32, (2 * 4 * channels, given), generator=torch.Generator().manual_seed(0))
+    padding = torch.tensor([32])
+    expected = model.build_delay_pattern_mask(codes, padding, most)
+    for made, wanted in zip(musicgen.delayed(model, codes, padding, most), expected, strict=True):
+        assert torch.equal(made, wanted)
