@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copyfile
 from time import perf_counter
 from typing import Any
 
@@ -13,7 +14,8 @@ from attrs import evolve
 from onnxfn.capture import LIMITS, capture
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
-from onnxfn.errors import InvalidSpec, NoModel, OutputExists
+from onnxfn.checkpoints import Entry, entries
+from onnxfn.errors import InvalidSpec, NoModel, OutputExists, unknown
 from onnxfn.graphs.merging import filled
 from onnxfn.graphs.naming import named, stamped, stripped
 from onnxfn.graphs.simplify import converted, shared, simplified
@@ -22,9 +24,12 @@ from onnxfn.lookup import fitting
 from onnxfn.planning import plan
 from onnxfn.records import ExportSpec, Part, Plan
 from onnxfn.results import Event, Exported, Report
-from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop, write
+from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, Place, layout, moved, store, workshop, write
 
 Tell = Callable[[Event], None]
+
+WEIGHTS = ("copy", "link", "none")
+"""Where weights may be: in files of the export, in those of the checkpoint, or nowhere yet."""
 
 
 def silent(_: Event) -> None:
@@ -44,22 +49,28 @@ def export(
     keep_parts: bool = False,
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
+    weights: str = "copy",
     tell: Tell = silent,
 ) -> Exported:
     """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
 
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
     processor files of the checkpoint's folder `beside`. Weights of more than `threshold` bytes go to a file of their
-    own, named with `sidecar`. `config` is the configuration of a model that carries none, or a dict of what the spec
-    reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. `tell`
-    hears of every step.
+    own, named with `sidecar`. `weights="link"` leaves what lies unchanged in the checkpoint's safetensors files
+    there, with hard links to them beside the ONNX file, and `"none"` writes the graph alone: all that they do not place
+    otherwise belongs in that file. `config` is the configuration of a model that carries none, or a dict of what the
+    spec reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone.
+    `tell` hears of every step.
 
-    The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
-    the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when
-    ONNX Runtime answers otherwise than PyTorch. The model and its configuration are left as they were found.
+    The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
+    told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
+    cannot be traced as planned, CheckFailed when ONNX Runtime answers otherwise than PyTorch. The model and its
+    configuration are left as they were found.
     """
     fitted = fitting(spec, model)
     place = target(Path(path), force=force)
+    linkable = _linkable(weights, beside, _folder(place), force=force)
+    most = threshold if weights == "copy" else 0
     with _timed(tell) as (timed, seconds):
         with timed("plan", ""):
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
@@ -69,15 +80,18 @@ def export(
             files: list[Path] = []
             for part, graph in graphs:
                 with timed("write", part.name):
-                    files.extend(write(graph, bench / f"{part.name}.onnx", threshold=threshold, sidecar=sidecar))
+                    places = layout(graph, part.name, threshold=most, sidecar=sidecar, entries=linkable)
+                    files.append(write(graph, bench / f"{part.name}.onnx", places))
+                    stored = store(graph, bench, places) if check or weights != "none" else ()
+                files.extend((*(stored if weights != "none" else ()), *_linked(places.values(), bench, timed)))
             report = _proven(model, made, bench, timed) if check else None
             if place.suffix != ".onnx":
                 files.extend(dict.fromkeys((*configured(model, bench), *(copied(beside, bench) if beside else ()))))
-            places = moved(tuple(files), _folder(place))
-            _without_old(made, _folder(place), sidecar, places)
+            there = moved(tuple(dict.fromkeys(files)), _folder(place))
+            _without_old(made, _folder(place), sidecar, there)
     first = made.parts[0].spec
     limits = dict.fromkeys(limit for _, graph in graphs for limit in graph.meta[LIMITS])
-    return Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits)
+    return Exported(str(place), map(str, there), made, first.opset or 0, seconds.items(), report, limits)
 
 
 def validate(
@@ -105,9 +119,41 @@ def validate(
         return _checked(model, made, _folder(place), timed)
 
 
-def _without_old(made: Plan, folder: Path, sidecar: str, places: tuple[Path, ...]) -> None:
+def _linkable(weights: str, beside: Path | None, folder: Path, *, force: bool) -> tuple[Entry, ...]:
+    """What of a checkpoint can be linked to, all of it where that is asked for, else nothing."""
+    if weights not in WEIGHTS:
+        raise unknown("weights", weights, WEIGHTS)
+    if weights != "link":
+        return ()
+    if beside is None:
+        raise InvalidSpec("weights='link' is into a checkpoint's safetensors files; say where: beside=<its folder>")
+    found = entries(beside)
+    for file in {one.file for one in found}:
+        there = folder / file.name
+        if there.exists() and not there.samefile(file) and not force:
+            raise OutputExists(
+                f"{there} is another file than {file}, to be linked there; choose another place, or force"
+            )
+    return found
+
+
+def _linked(places: Iterable[Place], folder: Path, timed: Any) -> list[Path]:
+    """Hard links to the files of a checkpoint; to another file system there are none, and each is copied."""
+    made = []
+    for source in dict.fromkeys(one.source for one in places if one.source is not None):
+        made.append(folder / source.name)
+        if not made[-1].exists():
+            try:
+                made[-1].hardlink_to(source.resolve())
+            except OSError:
+                with timed("copy", source.name):
+                    copyfile(source, made[-1])
+    return made
+
+
+def _without_old(made: Plan, folder: Path, sidecar: str, there: tuple[Path, ...]) -> None:
     """Weights of an earlier, larger export do not stay beside a file that does not read them."""
-    for old in {folder / f"{part.name}{sidecar}" for part in made.parts} - set(places):
+    for old in {folder / f"{part.name}{sidecar}" for part in made.parts} - set(there):
         old.unlink(missing_ok=True)
 
 
