@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-CHUNK = 1 << 24
-"""Bytes that a chunk has at most, unless one row of a transposed matrix has more."""
+CHUNK = 1 << 20
+"""Bytes of a chunk: what a core's cache holds."""
+
+MOST = 1 << 26
+"""Bytes of the largest chunk: `TILE` rows of a transposed matrix are one, as far as they are not more."""
 
 TILE = 128
 """Rows and columns of the square that is transposed at once: two of them fit a core's cache, whatever the strides."""
+
+WORKERS = 2
+"""Threads that transpose what is written next, while this one writes."""
 
 
 def chunks(tensor: Any, most: int = CHUNK) -> Iterator[Any]:
@@ -46,16 +54,36 @@ def memory(tensor: Any) -> Any:
 
 
 def _contiguous(raw: Any, most: int) -> Iterator[Any]:
-    """A tensor as contiguous tensors that follow each other, each of at most so many bytes."""
+    """A tensor as contiguous tensors that follow each other, each of about so many bytes."""
     if raw.is_contiguous():
-        yield from raw.view(-1).split(max(1, most // raw.element_size()))
+        yield from _split(raw.view(-1), most // raw.element_size())
+    elif raw.nbytes <= most:
+        yield raw.contiguous()
     elif _transposed(raw):
-        yield from map(_untransposed, raw.split(min(TILE, _rows(raw, most))))
-    elif raw.ndim > 1 and raw[0].numel() > TILE * TILE:
+        yield from _ahead(_untransposed, _split(raw, min(TILE, MOST // (len(raw[0]) * raw.element_size()))))
+    elif raw.ndim > 1 and raw[0].nbytes > most:
         for part in raw:
             yield from _contiguous(part, most)
     else:
-        yield from (part.contiguous() for part in raw.split(_rows(raw, most)))
+        yield from (part.contiguous() for part in _split(raw, most // max(1, raw[0].nbytes)))
+
+
+def _ahead(made: Callable[[Any], Any], parts: Iterable[Any]) -> Iterator[Any]:
+    """`map(made, parts)`, a few of them made in other threads before they are asked for."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        coming: deque[Any] = deque()
+        for part in parts:
+            coming.append(pool.submit(made, part))
+            if len(coming) > WORKERS:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+
+
+def _split(raw: Any, rows: int) -> Iterator[Any]:
+    """A tensor in pieces along its first axis, each made when it is asked for."""
+    step = max(1, rows)
+    return (raw[start : start + step] for start in range(0, len(raw), step))
 
 
 def _transposed(raw: Any) -> bool:
@@ -63,12 +91,6 @@ def _transposed(raw: Any) -> bool:
         case (row, column):
             return bool(row < column)
     return False
-
-
-def _rows(raw: Any, most: int) -> int:
-    """How many entries of the first axis are so many bytes."""
-    row: int = raw[0].numel() * raw.element_size()
-    return max(1, most // max(1, row))
 
 
 def _untransposed(rows: Any) -> Any:
