@@ -69,8 +69,9 @@ def _header(file: Path) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file, and where its data begins: 8 bytes that say its length, JSON, data."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
-        try:
-            header: dict[str, Any] = json.loads(opened.read(min(length, LONGEST_HEADER)))
-        except ValueError:
-            raise NoModel(f"{file} is no safetensors file: it does not begin with a header in JSON") from None
+        start = opened.read(min(length, LONGEST_HEADER))
+    try:
+        header: dict[str, Any] = dict(json.loads(start))
+    except (ValueError, TypeError):
+        raise NoModel(f"{file} is no safetensors file: it does not begin with a header in JSON") from None
     return header, 8 + length

@@ -56,7 +56,7 @@ def memory(tensor: Any) -> Any:
 def _contiguous(raw: Any, most: int) -> Iterator[Any]:
     """A tensor as contiguous tensors that follow each other, each of about so many bytes."""
     if raw.is_contiguous():
-        yield from _split(raw.view(-1), most // raw.element_size())
+        yield from _split(_flat(raw), most // raw.element_size())
     elif raw.nbytes <= most:
         yield raw.contiguous()
     elif _transposed(raw):
@@ -103,7 +103,12 @@ def _untransposed(rows: Any) -> Any:
     return made
 
 
+def _flat(raw: Any) -> Any:
+    """A contiguous tensor as one row; `view` would keep the stride of a single element, which says nothing."""
+    return raw.as_strided((raw.numel(),), (1,))
+
+
 def _bytes(part: Any) -> Any:
     import torch
 
-    return part.view(-1).view(torch.uint8).numpy()
+    return _flat(part).view(torch.uint8).numpy()
