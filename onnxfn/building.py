@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from onnxfn.capture import LIMITS, LOCK, capture, in_dtype, parameter_names
 from onnxfn.errors import CaptureFailed, Unlike
@@ -20,7 +21,7 @@ from onnxfn.graphs.slots import bound, merged_slots, slotted, turned
 from onnxfn.quiet import quiet
 from onnxfn.records import Part
 from onnxfn.stacks import Stack, cut
-from onnxfn.templates import keep, kept
+from onnxfn.templates import forget, keep, kept
 
 Repeats = Callable[[Any], tuple[Stack, ...]]
 """From a model to its layers that are all alike."""
@@ -28,10 +29,14 @@ Repeats = Callable[[Any], tuple[Stack, ...]]
 DEPTH = "onnxfn.depth"
 """Where a graph's `meta` says of which layers it was made, or why all were traced."""
 
+FEW = "onnxfn.few"
+"""Where a graph's `meta` says whether it was made of fewer layers than it has."""
+
 TEMPLATE = "onnxfn.template"
 """Where the `meta` of a graph that is kept in a folder of templates says under which name."""
 
-CONVICTED = "every layer traced: the check convicted the graph that a few layers told"
+Timed = Callable[[str, str], AbstractContextManager[None]]
+"""What is told of a stage, and the part that it is of, while it lasts."""
 
 
 def traced_whole(_: Any) -> tuple[Stack, ...]:
@@ -39,25 +44,39 @@ def traced_whole(_: Any) -> tuple[Stack, ...]:
     return ()
 
 
-def built(model: Any, part: Part, timed: Any, repeats: Repeats, templates: Path | None = None) -> Any:
+@frozen
+class Making:
+    """How graphs are made: which layers are told by a few, and where graphs are kept for the next model, if at all."""
+
+    repeats: Repeats = traced_whole
+    templates: Path | None = None
+
+
+def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies.
 
-    A graph that is kept in the folder of `templates` for models like this is taken from there, or else put there.
+    A graph that is kept for models like this is taken from where it is kept, or else put there.
     """
     with LOCK:
         ready = in_dtype(model, part.spec.float_dtype)
         with timed("template", part.name):
-            name = fingerprint(ready, part) if templates is not None else None
-            graph = kept(templates, name) if templates is not None and name is not None else None
+            name = fingerprint(ready, part) if making.templates is not None else None
+            graph = kept(making.templates, name)
         if graph is None:
-            graph = _assembled(ready, part, timed, repeats(ready))
-            if templates is not None and name is not None:
-                keep(templates, name, graph)
+            graph = _assembled(ready, part, timed, making)
+            keep(making.templates, name, graph)
         graph.meta[TEMPLATE] = name
         return bound(graph, ready.state_dict(keep_vars=True).__getitem__)
 
 
-def _assembled(model: Any, part: Part, timed: Any, found: Sequence[Stack]) -> Any:
+def forgotten(making: Making, graphs: Iterable[Any]) -> None:
+    """Let nobody take the templates of these graphs again."""
+    for graph in graphs:
+        forget(making.templates, graph.meta[TEMPLATE])
+
+
+def _assembled(model: Any, part: Part, timed: Timed, making: Making) -> Any:
+    found = making.repeats(model)
     graph = graph_of(model, part, timed, found)
     for filler in part.filler:
         fills = {one.given: one.name for one in part.spec.carries}
@@ -65,12 +84,12 @@ def _assembled(model: Any, part: Part, timed: Any, found: Sequence[Stack]) -> An
     return graph
 
 
-def shortened(graph: Any) -> bool:
-    """Whether a graph was made of fewer layers than it has."""
-    return bool(graph.meta[DEPTH]) and not graph.meta[DEPTH].startswith("every")
+def traced(graph: Any) -> bool:
+    """Whether a graph was traced of the model itself, with all its layers."""
+    return graph.meta[TEMPLATE] is None and not graph.meta[FEW]
 
 
-def graph_of(model: Any, part: Part, timed: Any, found: Sequence[Stack]) -> Any:
+def graph_of(model: Any, part: Part, timed: Timed, found: Sequence[Stack]) -> Any:
     """The graph of a part, its parameters slots: of a few layers where these prove the others, else of all."""
     keeping = _keeping(part, found)
     why = ""
@@ -80,11 +99,12 @@ def graph_of(model: Any, part: Part, timed: Any, found: Sequence[Stack]) -> Any:
         except (Unlike, CaptureFailed) as problem:
             why = str(problem)
     graph = _plain(model, part, timed)
+    graph.meta[FEW] = False
     graph.meta[DEPTH] = f"every layer traced: {why}" if why else ""
     return graph
 
 
-def _deep(model: Any, part: Part, timed: Any, found: Sequence[Stack], keeping: Stack) -> Any:
+def _deep(model: Any, part: Part, timed: Timed, found: Sequence[Stack], keeping: Stack) -> Any:
     few = _few(part, keeping)
     with cut(model, found):
         graph = _plain(model, few, timed)
@@ -93,6 +113,7 @@ def _deep(model: Any, part: Part, timed: Any, found: Sequence[Stack], keeping: S
             own = stack is keeping
             graph = deepened(graph, stack, rows_of(few) if own else {}, rows_of(part) if own else {})
         graph = ordered(graph, part)
+    graph.meta[FEW] = True
     graph.meta[DEPTH] = ", ".join(f"{one.layers} layers of {one.path} from {one.traced}" for one in found)
     return graph
 
@@ -115,7 +136,7 @@ def _few(part: Part, stack: Stack) -> Part:
     return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, carries=carries))
 
 
-def _plain(model: Any, part: Part, timed: Any) -> Any:
+def _plain(model: Any, part: Part, timed: Timed) -> Any:
     with timed("capture", part.name):
         graph = capture(model, part)
     with timed("passes", part.name), quiet():

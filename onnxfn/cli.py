@@ -33,6 +33,7 @@ Sizes = Annotated[list[str] | None, typer.Option("--size", help="A size of the t
 Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
+Weights = Annotated[str, typer.Option(help="copy, link (to the checkpoint's safetensors files) or none (the graph).")]
 
 
 @app.command()
@@ -46,6 +47,7 @@ def export(
     dtype: Dtype = "float32",
     size: Sizes = None,
     sidecar: Sidecar = ".onnx_data",
+    weights: Weights = "copy",
     merge: Merge = True,
     keep_parts: Keep = False,
     check: Check = True,
@@ -83,6 +85,7 @@ def export(
                 check=check,
                 force=force,
                 sidecar=sidecar,
+                weights=weights,
                 merge=merge,
                 keep_parts=keep_parts,
                 tell=tell,

@@ -8,9 +8,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from onnxfn.building import CONVICTED, DEPTH, TEMPLATE, Repeats, built, shortened, traced_whole
+from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, traced
 from onnxfn.capture import LIMITS
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
@@ -21,8 +21,10 @@ from onnxfn.planning import plan
 from onnxfn.records import ExportSpec, Plan
 from onnxfn.results import Event, Exported, Report
 from onnxfn.stacks import stacks
-from onnxfn.templates import forget
-from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop, write
+from onnxfn.storing import Storing, linkable, stored
+from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop
+
+CONVICTED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
 
 Tell = Callable[[Event], None]
 
@@ -44,6 +46,7 @@ def export(
     keep_parts: bool = False,
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
+    weights: str = "copy",
     repeats: Repeats = stacks,
     templates: Path | None = None,
     tell: Tell = silent,
@@ -51,52 +54,41 @@ def export(
     """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
 
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
-    processor files of the checkpoint's folder `beside`. Weights of more than `threshold` bytes go to a file of their
-    own, named with `sidecar`. `config` is the configuration of a model that carries none, or a dict of what the spec
-    reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. Of
-    layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
-    none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs
-    in values alone. `tell` hears of every step.
+    processor files of the checkpoint's folder `beside`. `config` is the configuration of a model that carries none, or
+    a dict of what the spec reads. One file stands for several where it can: `keep_parts` writes those too,
+    `merge=False` those alone. `tell` hears of every step.
 
-    The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
-    the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when
-    ONNX Runtime answers otherwise than PyTorch. The model and its configuration are left as they were found.
+    Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="link"` leaves what
+    lies unchanged in the checkpoint's safetensors files there, with hard links to them beside the ONNX file, and
+    `"none"` writes the graph alone: all that they do not place otherwise belongs in that file.
+
+    Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
+    none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs
+    in values alone.
+
+    The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
+    told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
+    cannot be traced as planned, CheckFailed when ONNX Runtime answers otherwise than PyTorch. The model and its
+    configuration are left as they were found.
     """
     fitted = fitting(spec, model)
     place = target(Path(path), force=force)
+    making = Making(repeats, templates)
+    storing = Storing(weights, threshold, sidecar, linkable(weights, beside, _folder(place), force=force))
     with _timed(tell) as (timed, seconds):
         with timed("plan", ""):
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
         with workshop(_folder(place)) as bench:
-
-            def attempt(repeats: Repeats, templates: Path | None) -> tuple[list[Any], list[Path], Report | None]:
-                graphs = [built(model, part, timed, repeats, templates) for part in made.parts]
-                files: list[Path] = []
-                for part, graph in zip(made.parts, graphs, strict=True):
-                    with timed("write", part.name):
-                        files.extend(write(graph, bench / f"{part.name}.onnx", threshold=threshold, sidecar=sidecar))
-                return graphs, files, _checked(model, made, bench, timed) if check else None
-
-            graphs, files, report = attempt(repeats, templates)
-            told = [graph.meta[DEPTH] for graph in graphs]
-            if report is not None and not report.passed:
-                names = [graph.meta[TEMPLATE] for graph in graphs if graph.meta[TEMPLATE]]
-                for name in names:
-                    forget(templates, name)
-                if names or any(map(shortened, graphs)):
-                    graphs, files, report = attempt(traced_whole, None)
-                    told = [CONVICTED]
-            if report is not None and not report.passed:
-                raise failed(report)
+            done = _proven(model, made, bench, making, storing, timed, check=check)
+            files = list(done.files)
             if place.suffix != ".onnx":
-                files.extend(dict.fromkeys((*configured(model, bench), *(copied(beside, bench) if beside else ()))))
-            places = moved(tuple(files), _folder(place))
-            _without_old(made, _folder(place), sidecar, places)
-    first = made.parts[0].spec
-    limits = dict.fromkeys(limit for graph in graphs for limit in graph.meta[LIMITS])
-    depths = dict.fromkeys(one for one in told if one)
-    return Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits, depths)
+                files.extend((*configured(model, bench), *(copied(beside, bench) if beside else ())))
+            there = moved(tuple(dict.fromkeys(files)), _folder(place))
+            _without_old(made, _folder(place), sidecar, there)
+    limits = dict.fromkeys(limit for graph in done.graphs for limit in graph.meta[LIMITS])
+    opset = made.parts[0].spec.opset or 0
+    return Exported(str(place), map(str, there), made, opset, seconds.items(), done.report, limits, done.depths)
 
 
 def validate(
@@ -124,13 +116,49 @@ def validate(
         return _checked(model, made, _folder(place), timed)
 
 
-def _without_old(made: Plan, folder: Path, sidecar: str, places: tuple[Path, ...]) -> None:
+@frozen
+class Attempt:
+    """Graphs, the files that hold them, and what a check of these found, if there was one."""
+
+    graphs: tuple[Any, ...]
+    files: tuple[Path, ...]
+    report: Report | None
+    depths: tuple[str, ...]
+
+    @property
+    def convicted(self) -> bool:
+        """Whether the check found a graph that does not compute what PyTorch computes."""
+        return self.report is not None and not self.report.passed
+
+
+def _proven(
+    model: Any, made: Plan, bench: Path, making: Making, storing: Storing, timed: Timed, *, check: bool
+) -> Attempt:
+    """Graphs that passed the check; what was not traced of this very model, or not whole, has a second trial."""
+
+    def attempt(making: Making) -> Attempt:
+        graphs = tuple(built(model, part, timed, making) for part in made.parts)
+        files = stored(made, graphs, bench, storing, timed, check=check)
+        report = _checked(model, made, bench, timed) if check else None
+        depths = dict.fromkeys(graph.meta[DEPTH] for graph in graphs if graph.meta[DEPTH])
+        return Attempt(graphs, files, report, tuple(depths))
+
+    done = attempt(making)
+    if done.convicted and not all(map(traced, done.graphs)):
+        forgotten(making, done.graphs)
+        done = evolve(attempt(Making()), depths=(CONVICTED,))
+    if done.report is not None and done.convicted:
+        raise failed(done.report)
+    return done
+
+
+def _without_old(made: Plan, folder: Path, sidecar: str, there: tuple[Path, ...]) -> None:
     """Weights of an earlier, larger export do not stay beside a file that does not read them."""
-    for old in {folder / f"{part.name}{sidecar}" for part in made.parts} - set(places):
+    for old in {folder / f"{part.name}{sidecar}" for part in made.parts} - set(there):
         old.unlink(missing_ok=True)
 
 
-def _checked(model: Any, made: Plan, folder: Path, timed: Any) -> Report:
+def _checked(model: Any, made: Plan, folder: Path, timed: Timed) -> Report:
     reports = []
     for part in made.parts:
         file = folder / f"{part.name}.onnx"

@@ -14,7 +14,7 @@ from onnxfn.capture import LIMITS
 from onnxfn.graphs.slots import SLOT, Slot, slot
 from onnxfn.results import Limit
 
-KEPT = ("onnxfn.depth",)
+KEPT = ("onnxfn.depth", "onnxfn.few")
 """What a graph's `meta` says in plain words, and is kept with it."""
 
 NOTE = "onnxfn.template"
@@ -26,10 +26,15 @@ def template_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxfn" / "templates"
 
 
-def keep(folder: Path, name: str, graph: Any) -> None:
-    """Write a graph whose parameters are slots; it appears whole or not at all, and a full disk is no error."""
+def keep(folder: Path | None, name: str | None, graph: Any) -> None:
+    """Write a graph whose parameters are slots; it appears whole or not at all, and a full disk is no error.
+
+    Without a folder or a name nothing is kept, nor found, nor forgotten.
+    """
     import onnx_ir
 
+    if folder is None or name is None:
+        return
     note = {
         "slots": {value.name: asdict(known) for value in graph.graph.initializers.values() if (known := slot(value))},
         "limits": [asdict(limit) for limit in graph.meta[LIMITS]],
@@ -49,11 +54,13 @@ def keep(folder: Path, name: str, graph: Any) -> None:
         return
 
 
-def kept(folder: Path, name: str) -> Any:
+def kept(folder: Path | None, name: str | None) -> Any:
     """The graph that was kept under a name, its parameters slots; None when there is none that can be read."""
     import onnx
     import onnx_ir
 
+    if folder is None or name is None:
+        return None
     try:
         graph = onnx_ir.from_proto(onnx.ModelProto.FromString(_place(folder, name).read_bytes()))
         note = json.loads(graph.metadata_props.pop(NOTE))
@@ -68,9 +75,9 @@ def kept(folder: Path, name: str) -> Any:
     return graph
 
 
-def forget(folder: Path | None, name: str) -> None:
+def forget(folder: Path | None, name: str | None) -> None:
     """Let nobody take what is kept under a name."""
-    if folder is not None:
+    if folder is not None and name is not None:
         _place(folder, name).unlink(missing_ok=True)
 
 

@@ -4,16 +4,40 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from attrs import frozen
+
+from onnxfn.checkpoints import Entry
 from onnxfn.errors import CaptureFailed
+from onnxfn.linking import found
+from onnxfn.messages import write_model
+from onnxfn.streaming import chunks, memory
 
 SIDECAR = ".onnx_data"
 LARGEST_MESSAGE = (1 << 31) - (1 << 26)
 """Bytes of weights that a single ONNX file may hold: protobuf's 2 GiB less room for the graph."""
+
+SMALL = 1024
+"""Bytes below which a weight always stands in the ONNX file, where it is looked at while a graph is loaded."""
+
+PAGE, LINE = 4096, 64
+"""What the places of large and of other weights in a sidecar are multiples of, to be used where they lie."""
+
+LARGE = 1 << 20
+
+
+@frozen
+class Place:
+    """Where the bytes of a weight lie: in a file beside the ONNX file, which `source` is linked to, or inside it."""
+
+    file: str | None
+    offset: int
+    length: int
+    source: Path | None = None
 
 
 @contextmanager
@@ -27,24 +51,48 @@ def workshop(beside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write(model: Any, path: Path, *, threshold: int, sidecar: str = SIDECAR) -> tuple[Path, ...]:
-    """Write one graph; weights of more than `threshold` bytes in all go to one file beside it, named stem + `sidecar`.
+def layout(
+    model: Any, stem: str, *, threshold: int = LARGEST_MESSAGE, sidecar: str = SIDECAR, entries: Sequence[Entry] = ()
+) -> dict[str, Place]:
+    """Where each weight that is not small goes: into a file of the checkpoint that holds it, or with all the others.
 
-    The file passes `onnx.checker` when this returns; CaptureFailed when it does not.
+    Those stand in the ONNX file if all weights are at most `threshold` bytes, else in one file, named stem + `sidecar`,
+    a tensor once. The places depend on nothing but the sizes of the weights and on which of them are one.
     """
-    import onnx
-    import onnx_ir
+    large = _large(model)
+    linked = {
+        name: Place(one.file.name, one.offset, one.length, one.file) for name, one in found(large, entries).items()
+    }
+    rest = {name: tensor for name, tensor in large.items() if name not in linked}
+    inside = weight_bytes(model) <= min(threshold, LARGEST_MESSAGE)
+    return linked | (_inside(rest) if inside else _in_sidecar(rest, f"{stem}{sidecar}"))
 
-    data = path.with_name(f"{path.stem}{sidecar}")
-    if weight_bytes(model) > threshold:
-        onnx_ir.save(model, str(path), external_data=data.name, size_threshold_bytes=1024)
-    else:
-        onnx_ir.save(model, str(path))
-    try:
-        onnx.checker.check_model(str(path))
-    except onnx.checker.ValidationError as problem:
-        raise CaptureFailed(f"{path.name} is no valid ONNX: {str(problem).splitlines()[0]}") from problem
-    return (path, data) if data.exists() else (path,)
+
+def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
+    """Write a graph, with the weights that stand in it and pointers to the others.
+
+    The graph passes `onnx.checker`, which sees no bytes of weights; CaptureFailed when it does not.
+    """
+    proto = _pointing(model, places)
+    _valid(proto, path)
+    large = _large(model)
+    inside = {name: (one.length, chunks(large[name])) for name, one in places.items() if one.file is None}
+    with path.open("wb") as file:
+        write_model(proto, file, inside)
+    return path
+
+
+def store(model: Any, folder: Path, places: Mapping[str, Place]) -> tuple[Path, ...]:
+    """Write the sidecar that a layout speaks of, if it does."""
+    large = _large(model)
+    stored = {(one.file, one.offset): name for name, one in places.items() if one.file and one.source is None}
+    files = tuple(folder / file for file in dict.fromkeys(file for file, _ in stored))
+    for path in files:
+        with path.open("wb") as file:
+            for (_, offset), name in stored.items():
+                file.seek(offset)
+                file.writelines(chunks(large[name]))
+    return files
 
 
 def weight_bytes(model: Any) -> int:
@@ -58,3 +106,72 @@ def moved(files: tuple[Path, ...], folder: Path) -> tuple[Path, ...]:
     for file in files:
         file.replace(folder / file.name)
     return tuple(folder / file.name for file in files)
+
+
+def _large(model: Any) -> dict[str, Any]:
+    tensors = {name: value.const_value for name, value in model.graph.initializers.items()}
+    return {name: one for name, one in tensors.items() if one is not None and one.nbytes >= SMALL and _numeric(one)}
+
+
+def _numeric(tensor: Any) -> bool:
+    return bool(tensor.dtype.name != "STRING")
+
+
+def _inside(tensors: Mapping[str, Any]) -> dict[str, Place]:
+    return {name: Place(None, 0, tensor.nbytes) for name, tensor in tensors.items()}
+
+
+def _in_sidecar(tensors: Mapping[str, Any], file: str) -> dict[str, Place]:
+    first: dict[Any, Place] = {}
+    places: dict[str, Place] = {}
+    end = 0
+    for name, tensor in tensors.items():
+        key = memory(tensor) or name
+        if key not in first:
+            multiple = PAGE if tensor.nbytes >= LARGE else LINE
+            offset = -(-end // multiple) * multiple
+            first[key] = Place(file, offset, tensor.nbytes)
+            end = offset + tensor.nbytes
+        places[name] = first[key]
+    return places
+
+
+def _pointing(model: Any, places: Mapping[str, Place]) -> Any:
+    """The ModelProto of a graph whose weights are in their places; the graph is left as it was."""
+    import onnx_ir
+
+    values = {name: model.graph.initializers[name] for name in places}
+    tensors = {name: value.const_value for name, value in values.items()}
+    try:
+        for name, one in places.items():
+            values[name].const_value = onnx_ir.ExternalTensor(
+                one.file or "", one.offset, one.length, tensors[name].dtype, shape=tensors[name].shape, name=name
+            )
+        return onnx_ir.to_proto(model)
+    finally:
+        for name, value in values.items():
+            value.const_value = tensors[name]
+
+
+def _valid(proto: Any, path: Path) -> None:
+    """Ask `onnx.checker`, of a copy whose weights all seem to lie in one empty file beside it.
+
+    It looks at no weight that is in another file; of one that is a hard link it would not hear.
+    """
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        stand_in = Path(folder, "weights")
+        stand_in.touch()
+        for tensor in copy.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = stand_in.name
+        graph = Path(folder, path.name)
+        graph.write_bytes(copy.SerializeToString())
+        try:
+            onnx.checker.check_model(str(graph))
+        except onnx.checker.ValidationError as problem:
+            raise CaptureFailed(f"{path.name} is no valid ONNX: {str(problem).splitlines()[0]}") from problem

@@ -100,6 +100,14 @@ def test_an_encoder_decoder_is_two_files_unless_more_are_asked_for(tmp_path, fla
     assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == files
 
 
+@pytest.mark.parametrize(("weights", "there"), [("link", {"model.safetensors"}), ("none", set())])
+def test_weights_stay_in_the_checkpoint_or_are_left_out(checkpoint, tmp_path, weights, there):
+    done = ran("export", checkpoint, tmp_path / "out", "--weights", weights)
+    assert done.exit_code == 0, done.output
+    written = {path.name for path in (tmp_path / "out").iterdir()} - {"model.onnx_data"}
+    assert written & {"model.onnx", "model.safetensors"} == {"model.onnx", *there}
+
+
 def test_a_failed_check_is_exit_code_1_and_leaves_nothing(checkpoint, tmp_path):
     told = refused("export", checkpoint, tmp_path / "out", "--atol", "0", "--rtol", "0")
     assert told.startswith("model: 'logits' is ")

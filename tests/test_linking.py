@@ -1,0 +1,73 @@
+"""Which weights lie unchanged in a checkpoint: bytes decide, and names between equals."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from onnxfn.checkpoints import entries
+from onnxfn.linking import found
+
+
+def weight(raw):
+    return ir.tensor_adapters.TorchTensor(raw)
+
+
+def lies(tmp_path, stored, asked):
+    save_file(stored, tmp_path / "model.safetensors")
+    places = found({name: weight(raw) for name, raw in asked.items()}, entries(tmp_path))
+    return {name: one.name for name, one in places.items()}
+
+
+def test_what_lies_there_is_found_whatever_it_is_called(tmp_path):
+    raw = torch.randn(40, 30)
+    stored = {"bert.layer.weight": raw, "other": torch.randn(40, 30)}
+    assert lies(tmp_path, stored, {"layer.weight": raw, "val_7": raw.clone(), "flat": raw.reshape(-1)}) == {
+        "layer.weight": "bert.layer.weight",
+        "val_7": "bert.layer.weight",
+        "flat": "bert.layer.weight",
+    }
+
+
+def test_what_was_transposed_converted_or_changed_is_not_found(tmp_path):
+    raw = torch.randn(40, 30)
+    changed = raw.clone()
+    changed[-1, -1] += 1
+    asked = {"turned": raw.t(), "half": raw.half(), "changed": changed, "part": raw[:20], "bits": raw.view(torch.int32)}
+    assert lies(tmp_path, {"raw": raw}, asked) == {}
+
+
+def test_of_several_that_are_equal_the_one_of_the_name_is_taken(tmp_path):
+    stored = {f"model.layers.{number}.norm": torch.ones(300) for number in range(3)}
+    asked = {f"layers.{number}.norm": torch.ones(300) for number in (2, 0, 1)}
+    assert lies(tmp_path, stored, asked) == {name: f"model.{name}" for name in asked}
+
+
+def test_values_that_do_not_equal_themselves_are_the_same_bytes(tmp_path):
+    raw = torch.full((9, 9), float("nan"))
+    assert lies(tmp_path, {"raw": raw}, {"raw": raw}) == {"raw": "raw"}
+
+
+def test_a_constant_of_the_graph_is_not_looked_for(tmp_path):
+    save_file({"raw": torch.ones(300)}, tmp_path / "model.safetensors")
+    assert found({"raw": ir.tensor(np.ones(300, np.float32))}, entries(tmp_path)) == {}
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 40), st.booleans()), min_size=1, max_size=8))
+def test_what_is_found_has_the_bytes_that_were_asked_for(tmp_path_factory, tensors):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    raws = {
+        f"t{number}": torch.full((length, 2), fill, dtype=torch.float32 if real else torch.int32)
+        for number, (fill, length, real) in enumerate(tensors)
+    }
+    save_file(raws, folder / "model.safetensors")
+    content = (folder / "model.safetensors").read_bytes()
+    places = found({name: weight(raw) for name, raw in raws.items()}, entries(folder))
+    assert {name: one.name for name, one in places.items()} == {name: name for name in raws}
+    assert all(
+        content[one.offset : one.offset + one.length] == raws[name].numpy().tobytes() for name, one in places.items()
+    )
