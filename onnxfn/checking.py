@@ -124,6 +124,9 @@ def _session(file: Path) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    if any(beside.suffix != ".onnx" for beside in file.parent.glob(f"{file.stem}*")):
+        # Weights in a file of their own are read where they lie: a repacked copy of them would fill the memory.
+        options.add_session_config_entry("session.disable_prepacking", "1")
     try:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as problem:

@@ -34,6 +34,10 @@ Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder wit
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
 Weights = Annotated[str, typer.Option(help="copy, link (to the checkpoint's safetensors files) or none (the graph).")]
+Templates = Annotated[
+    bool, typer.Option("--templates/--no-templates", help="Keep the graph without weights for the next such model.")
+]
+Whole = Annotated[bool, typer.Option("--whole", help="Trace every layer, not a few that tell the others.")]
 
 
 @app.command()
@@ -48,6 +52,8 @@ def export(
     size: Sizes = None,
     sidecar: Sidecar = ".onnx_data",
     weights: Weights = "copy",
+    templates: Templates = True,
+    whole: Whole = False,
     merge: Merge = True,
     keep_parts: Keep = False,
     check: Check = True,
@@ -55,12 +61,15 @@ def export(
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
     from onnxfn.algebra import compose
+    from onnxfn.building import traced_whole
     from onnxfn.edits import with_dtypes, with_opset, with_tolerance
     from onnxfn.exporting import target
     from onnxfn.generators import known_sizes, sized
     from onnxfn.loading import checkpoint, configuration, loaded_model
     from onnxfn.lookup import checkpoint_task, spec_for
     from onnxfn.planning import plan
+    from onnxfn.stacks import stacks
+    from onnxfn.templates import template_folder
 
     with _refusals():
         target(out, force=force)
@@ -86,6 +95,8 @@ def export(
                 force=force,
                 sidecar=sidecar,
                 weights=weights,
+                templates=template_folder() if templates else None,
+                repeats=traced_whole if whole else stacks,
                 merge=merge,
                 keep_parts=keep_parts,
                 tell=tell,

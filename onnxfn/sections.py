@@ -45,6 +45,8 @@ def exported_sections(exported: Any) -> show.Sections:
     sections.extend(spec_sections(first))
     if exported.limits:
         sections.append(("limits of the model", [(str(limit),) for limit in exported.limits]))
+    if exported.depths:
+        sections.append(("layers", [(told,) for told in exported.depths]))
     sections.append(("seconds", [(stage, f"{spent:.2f}") for stage, spent in exported.seconds]))
     if exported.report is not None:
         sections.extend(report_sections(exported.report))

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.checkpoints import Entry
-from onnxfn.errors import CaptureFailed
+from onnxfn.errors import CaptureFailed, InvalidSpec
 from onnxfn.linking import found
 from onnxfn.messages import write_model
 from onnxfn.streaming import chunks, memory
@@ -59,6 +59,8 @@ def layout(
     Those stand in the ONNX file if all weights are at most `threshold` bytes, else in one file, named stem + `sidecar`,
     a tensor once. The places depend on nothing but the sizes of the weights and on which of them are one.
     """
+    if f"{stem}{sidecar}" in {one.file.name for one in entries}:
+        raise InvalidSpec(f"{stem}{sidecar} is a file of the checkpoint; name the sidecar otherwise than {sidecar!r}")
     large = _large(model)
     linked = {
         name: Place(one.file.name, one.offset, one.length, one.file) for name, one in found(large, entries).items()
@@ -77,6 +79,7 @@ def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
     _valid(proto, path)
     large = _large(model)
     inside = {name: (one.length, chunks(large[name])) for name, one in places.items() if one.file is None}
+    path.unlink(missing_ok=True)
     with path.open("wb") as file:
         write_model(proto, file, inside)
     return path
@@ -88,6 +91,7 @@ def store(model: Any, folder: Path, places: Mapping[str, Place]) -> tuple[Path, 
     stored = {(one.file, one.offset): name for name, one in places.items() if one.file and one.source is None}
     files = tuple(folder / file for file in dict.fromkeys(file for file, _ in stored))
     for path in files:
+        path.unlink(missing_ok=True)  # never into a file that is linked to
         with path.open("wb") as file:
             for (_, offset), name in stored.items():
                 file.seek(offset)

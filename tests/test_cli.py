@@ -16,6 +16,9 @@ from onnxfn.cli import app
 from onnxfn.version import VERSION
 
 
+NEXT = {"first": (), "second": (), "third": ("--no-templates", "--whole")}
+
+
 def ran(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
@@ -65,6 +68,12 @@ def test_a_flag_chooses_opset_and_type(checkpoint, tmp_path):
     assert done.exit_code == 0, done.output
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     assert [one.type for one in session.get_outputs()] == ["tensor(float16)"]
+
+
+def test_the_next_export_of_a_kind_is_not_traced_unless_that_is_asked_for(checkpoint, tmp_path):
+    told = [ran("export", checkpoint, tmp_path / name, *flags).stdout for name, flags in NEXT.items()]
+    assert ["    capture " in one for one in told] == [True, False, True]
+    assert all("check passed" in one for one in told)
 
 
 def test_a_checkpoint_that_writes_is_exported_with_its_past(tmp_path):

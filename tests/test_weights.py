@@ -250,6 +250,11 @@ def test_without_check_the_graph_alone_reads_no_weight(bert, tmp_path, monkeypat
     assert names(tmp_path) == ["model.onnx"]
 
 
+def test_a_sidecar_is_never_written_over_a_file_of_the_checkpoint(checkpoint):
+    told = refusal(InvalidSpec, layout, graph({}), "model", sidecar=".safetensors", entries=entries(checkpoint))
+    assert told == "model.safetensors is a file of the checkpoint; name the sidecar otherwise than '.safetensors'"
+
+
 def test_links_need_a_checkpoint_and_its_safetensors(bert, tmp_path):
     told = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link")
     assert told == "weights='link' is into a checkpoint's safetensors files; say where: beside=<its folder>"
