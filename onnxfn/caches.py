@@ -118,6 +118,22 @@ _carried = compose(
 )
 
 
+def with_single_steps(spec: ExportSpec) -> ExportSpec:
+    """The spec, for a PyTorch that goes on from a state by single tokens alone: what is checked."""
+    return compose(spec, _singly)
+
+
+_prompt = sized(past_sequence_length=0)
+_singly = compose(
+    generates("past_states", "filled"),
+    case("one", _prompt),
+    case("right-padded", _prompt),
+    case("left-padded", _prompt),
+    case("next token", generates("past_states", "normal")),
+    case("next tokens", sized(sequence_length=1), generates("past_states", "normal")),
+)
+
+
 def _kept_along(name: str, axes: str, layers: Source, kind: str) -> ExportSpec:
     return keeps(
         f"{kind} {name}".strip(),

@@ -1,12 +1,13 @@
 """Decoders end to end: a tiny random model of each goes to ONNX and agrees with PyTorch where it was not traced.
 
 The sweep takes every task of every row and writes `tests/sweeps/decoders.json`, all of it or what `-k` chooses:
-`python -m pytest -m sweep tests/test_decoders.py`.
+`python -m pytest -m sweep tests/test_decoders.py`. What decoding step by step gave is in `tests/sweeps/decoding.json`.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from onnxfn.architectures import decoders
 from onnxfn.tasks import TASKS, task_names
 
 SWEPT = Path(__file__).parent / "sweeps" / "decoders.json"
+DECODED = SWEPT.with_name("decoding.json")
 PLANNED_ALONE = ("internlm2",)
 """What transformers 5 has no model of."""
 PAIRS = [
@@ -55,7 +57,11 @@ SAMPLE = [
 
 # Some whose tiny models have a window of 5 tokens in one layer at least; the sweep takes every row.
 WINDOWED = ("gemma2", "gpt_oss", "qwen2")
-LENGTH, PROMPT = 19, 8
+WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
+"""What configurations call a window."""
+LENGTH, STARTS = 19, (0, 8, *range(11, 19))
+"""Where the steps of decoding start: a prompt of 8 tokens, then 3, then one at a time."""
+DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS]
 
 
 def exported(model_type, task, folder, **overrides):
@@ -85,7 +91,7 @@ def test_experts_that_no_traced_token_chose_are_in_the_graph(tmp_path):
 
 
 def stepwise(path, part, ids):
-    """Logits of a prompt and then token by token, each call fed the cache that the one before gave."""
+    """Logits of a prompt, then of a few tokens, then token by token, each call fed the cache that the one before gave."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     kept = {one.name: one for one in part.spec.inputs if one.kind == "float"}
     sizes = {"batch_size": len(ids), "past_sequence_length": 0}
@@ -98,7 +104,7 @@ def stepwise(path, part, ids):
     forgets = "past" not in part.inputs["attention_mask"][1]  # a state says nothing of how long the text was
     given = [one.name for one in part.spec.outputs]
     logits = []
-    for start, end in [(0, PROMPT), *((at, at + 1) for at in range(PROMPT, LENGTH))]:
+    for start, end in pairwise((*STARTS, LENGTH)):
         fed = {
             "input_ids": ids[:, start:end],
             "attention_mask": np.ones((len(ids), end - (start if forgets else 0)), np.int64),
@@ -111,24 +117,60 @@ def stepwise(path, part, ids):
 
 
 def decodes(model_type, folder):
-    """Whether a file that decodes step by step says what PyTorch says of the whole text at once, without any cache."""
+    """How far a file that decodes step by step is from what PyTorch says of the whole text at once, without any cache."""
     model, result, part = exported(model_type, "text-generation-with-past", folder)
     ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
-    with torch.no_grad():
-        truth = model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
+    truth = uncached(model, ids)
     answer = stepwise(folder / result.files[0], part, ids)
     np.testing.assert_allclose(answer, truth, atol=2e-5, rtol=1e-4)
+    wide = uncached(tiny.model(model_type, "AutoModelForCausalLM", made=unwindowed), ids)
+    return float(np.abs(answer - truth).max()), bool(np.abs(wide - truth).max() > 1e-3)
+
+
+def uncached(model, ids):
+    with torch.no_grad():
+        return model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
+
+
+def unwindowed(config):
+    """The configuration with any window far beyond the text."""
+    told = config.get_text_config(decoder=True)
+    for name in WINDOWS:
+        if getattr(told, name, None):
+            setattr(told, name, 64)
+    return config
 
 
 @pytest.mark.parametrize("model_type", WINDOWED)
 def test_decoding_past_the_window_is_the_uncached_forward(model_type, tmp_path):
-    decodes(model_type, tmp_path / "out")
+    _, windowed = decodes(model_type, tmp_path / "out")
+    assert windowed
+
+
+@pytest.fixture(scope="module")
+def decoded():
+    """What each row's decoding gave: what was decoded now takes the place of what was before."""
+    found: dict[str, str] = {}
+    yield found
+    if found:
+        every = json.loads(DECODED.read_text()) | found if DECODED.exists() else found
+        kept = {name: told for name, told in every.items() if name in DECODERS}
+        DECODED.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("model_type", [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS])
-def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path):
-    decodes(model_type, tmp_path / "out")
+@pytest.mark.parametrize("model_type", DECODERS)
+def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path, decoded):
+    worst, windowed = decodes(model_type, tmp_path / "out")
+    decoded[model_type] = f"max abs diff {worst:.0e}{', past a window' if windowed else ''}"
+
+
+def test_every_decoder_was_decoded_and_those_that_have_a_window_past_it():
+    told = json.loads(DECODED.read_text())
+    assert set(told) == set(DECODERS)
+    for name in DECODERS:
+        kinds = getattr(tiny.config(name).get_text_config(decoder=True), "layer_types", None) or ()
+        assert "window" in told[name] or not {"sliding_attention", "chunked_attention", "hybrid_sliding"} & {*kinds}
 
 
 @pytest.fixture(scope="module")

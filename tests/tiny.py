@@ -1,6 +1,6 @@
 """Tiny random models of every architecture: small enough to export in seconds, uneven enough to show faults."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -102,6 +102,12 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "longcat_flash": {**LATENT, "num_layers": 1},
         "nemotron_h": {"moe_shared_expert_intermediate_size": 24},
         "youtu": LATENT,
+        "zamba": {
+            "layers_block_type": ["hybrid", "linear_attention", "hybrid"],
+            "num_hidden_layers": 3,
+            "num_key_value_heads": 4,
+            "head_dim": 16,
+        },
         "zamba2": {"layers_block_type": ["linear_attention", "hybrid"], "num_key_value_heads": 4},
         "albert": {"embedding_size": 16},
         "bamba": {"attn_layer_indices": [1]},
@@ -303,16 +309,18 @@ def config(model_type: str, **overrides: Any) -> Any:
     return type(default)(**{**_tokens(told, chosen.get("vocab_size")), **chosen})
 
 
-def model(model_type: str, loader: str = "AutoModel", **overrides: Any) -> Any:
-    """A model in evaluation mode with weights from a fixed seed, none of them constant."""
+def model(
+    model_type: str, loader: str = "AutoModel", made: Callable[[Any], Any] = lambda config: config, **overrides: Any
+) -> Any:
+    """A model in evaluation mode with weights from a fixed seed, none constant; `made` has the last word on its config."""
     import torch
     import transformers
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        made = getattr(transformers, loader).from_config(config(model_type, **overrides)).eval()
-        _disturb(made)
-    return made
+        found = getattr(transformers, loader).from_config(made(config(model_type, **overrides))).eval()
+        _disturb(found)
+    return found
 
 
 def _tokens(told: Mapping[str, Any], vocabulary: int | None) -> dict[str, int]:
