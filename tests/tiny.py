@@ -78,6 +78,7 @@ LATENT: Mapping[str, Any] = MappingProxyType({"head_dim": 4, "num_key_value_head
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "axk1": LATENT,
+        "bailing_hybrid": {**LATENT, "head_dim": 8, "layer_types": ["linear_attention", "full_attention"]},
         "esmc": {"num_key_value_heads": 4},
         "gemma3n_text": {
             "num_hidden_layers": 4,
@@ -89,6 +90,11 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "laurel_rank": 8,
             "altup_num_inputs": 2,
         },
+        "gemma4_unified_text": {
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "global_head_dim": 16,
+        },
         "gemma4_text": {
             "num_hidden_layers": 4,
             "layer_types": ["sliding_attention", "full_attention"] * 2,
@@ -99,6 +105,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"], "shared_intermediate_size": 24},
         "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+        "kimi_linear": {
+            **LATENT,
+            "linear_num_heads": 4,
+            "linear_head_dim": 8,
+            "layer_types": ["linear_attention", "full_attention"],
+            "mlp_layer_types": ["dense", "sparse"],
+        },
+        "lfm3": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "sliding_attention"]},
         "longcat_flash": {**LATENT, "num_layers": 1},
         "nemotron_h": {"moe_shared_expert_intermediate_size": 24},
         "youtu": LATENT,
@@ -250,6 +264,10 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "mamba": {"intermediate_size": 64},
         "mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 10},
         "falcon_h1": {"mamba_d_ssm": 64},
+        "mimo_v2_flash": {
+            "layer_types": ["sliding_attention", "full_attention"],
+            "mlp_layer_types": ["dense", "sparse"],
+        },
         "minicpm3": {"num_key_value_heads": 4},
         "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "expansion_ratio": 2},
         "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32},

@@ -28,7 +28,7 @@ from onnxfn.normalizers import (
     total,
     whether,
 )
-from onnxfn.records import Edit, ExportSpec, Source
+from onnxfn.records import Build, Edit, ExportSpec, Source
 from onnxfn.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
@@ -237,6 +237,79 @@ attentive = kv_cache(layers=places("layer_types", "full_attention"))
 nemotron_h = compose(mixtral, attentive, state_space("nemotron_h", linear_attention))
 
 
+def channelwise(name: str) -> ExportSpec:
+    """Layers of a delta rule whose decay is of each channel, among layers that keep what keys and values are made of."""
+    return compose(
+        mixtral,
+        latent,
+        recurrent,
+        patched(
+            f"transformers.models.{name}.modeling_{name}:chunk_kimi_delta_attention",
+            by="onnxfn.patches.recurrent:delta_rule",
+            why="loops over chunks of the text",
+        ),
+        reads(
+            linear_heads=either("linear_num_heads", "num_attention_heads"),
+            linear_size=either("linear_head_dim", "head_dim"),
+            conv_size=either("linear_conv_kernel_dim", "short_conv_kernel_size"),
+            conv_width=product(constant(3), "linear_heads", "linear_size"),
+            value_size="linear_size",
+        ),
+        kv_cache(
+            heads="num_latents",
+            key="kv_lora_rank",
+            value="qk_rope_head_dim",
+            layers=places("layer_types", "full_attention"),
+        ),
+        kept_state("conv", "batch_size conv_width= conv_size=", kept="conv_states.0", layers=linear_attention),
+        kept_state(
+            "recurrent",
+            "batch_size linear_heads= linear_size= value_size=",
+            kept="recurrent_states.0",
+            layers=linear_attention,
+        ),
+    )
+
+
+minimax = compose(
+    mixtral,
+    patched(
+        "transformers.models.minimax.modeling_minimax:MiniMaxLightningAttention.forward",
+        by="onnxfn.patches.recurrent:lightning",
+        why="loops over blocks of the text",
+    ),
+    reads(value_size="head_dim"),
+    kv_cache(layers=places("layer_types", "full_attention")),
+    kept_state(
+        "linear",
+        "batch_size num_attention_heads= head_dim= value_size=",
+        kept="",
+        held=("linear_cache", "{layer}"),
+        layers=linear_attention,
+    ),
+    ExportSpec(builds=(Build("past_key_values", "linear_cache"),)),
+)
+
+recurrent_gemma = compose(
+    llama,
+    patched(
+        "transformers.models.recurrent_gemma.modeling_recurrent_gemma:RecurrentGemmaRglru._rnn_scan",
+        by="onnxfn.patches.recurrent:gated",
+        why="loops over the text",
+    ),
+)
+
+lfm3 = compose(lfm2, kv_cache(layers=places("layer_types", "full_attention", "sliding_attention")))
+
+# Layers with a window have twice the heads, and values have a size of their own (modeling_mimo_v2_flash).
+mimo_v2_flash = compose(
+    mixtral,
+    reads(more_heads=product(constant(2), "num_key_value_heads")),
+    kv_cache(value="v_head_dim", layers=places("layer_types", "full_attention")),
+    kv_cache(heads="more_heads", value="v_head_dim", layers=places("layer_types", "sliding_attention"), kind="sliding"),
+)
+
+
 # The last layers look at what earlier ones keep, and keep nothing (modeling_gemma3n, modeling_gemma4).
 KEEPING = difference("num_layers", "num_kv_shared_layers")
 gemma3n = compose(
@@ -294,11 +367,16 @@ def _without_past(spec: ExportSpec, *heads: str) -> ExportSpec:
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "afmoe": _row(mixtral),
+        "bailing_hybrid": _row(channelwise("bailing_hybrid")),
+        "lfm3": _row(lfm3),
+        "minimax": _row(minimax, SEQUENCES, TAGS, ANSWERS),
+        "recurrent_gemma": _without_past(recurrent_gemma),
         "apertus": _row(llama, TAGS),
         "arcee": _row(llama),
         "aria_text": _row(mixtral),
         "axk1": _row(deepseek_v3, SEQUENCES, TAGS),
         "bamba": _row(bamba),
+        "beam": _row(mixtral),
         "biogpt": _row(llama, SEQUENCES, TAGS),
         "bitnet": _row(llama),
         "bloom": _row(bloom, SEQUENCES, TAGS),
@@ -321,12 +399,14 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "falcon_h1": _row(falcon_h1),
         "falcon_mamba": _row(falcon_mamba),
         "flex_olmo": _row(mixtral),
+        "flint": _row(mixtral),
         "gemma": _row(llama, SEQUENCES),
         "gemma2": _row(llama, SEQUENCES),
         "gemma3": _row(gemma3, SEQUENCES),
         "gemma3_text": _row(llama),
         "gemma3n_text": _row(gemma3n),
         "gemma4_text": _row(gemma4),
+        "gemma4_unified_text": _row(gemma4),
         "glm": _row(llama),
         "glm4": _row(llama, SEQUENCES, TAGS),
         "glm4_moe": _row(mixtral),
@@ -346,6 +426,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "granitemoehybrid": _row(granitemoehybrid),
         "granitemoeshared": _row(mixtral),
         "helium": _row(llama),
+        "hrm_text": _row(mixtral),
         "hunyuan_v1_dense": _row(llama, SEQUENCES),
         "hunyuan_v1_moe": _row(mixtral, SEQUENCES),
         "hy_v3": _row(mixtral),
@@ -355,6 +436,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "iquestcoder": _row(llama),
         "jais2": _row(llama),
         "jamba": _row(jamba, SEQUENCES),
+        "kimi_linear": _row(channelwise("kimi_linear")),
+        "kolibri1": _row(mixtral),
         "laguna": _row(mixtral),
         "lfm2": _row(lfm2),
         "lfm2_moe": _row(lfm2),
@@ -363,9 +446,10 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "mamba": _row(mamba),
         "mamba2": _row(mamba2),
         "mellum": _row(mixtral),
-        "mimo_v2_flash": _without_past(mixtral),
+        "mimo_v2_flash": _row(mimo_v2_flash),
         "minicpm3": _row(deepseek_v3, SEQUENCES),
         "minimax_m2": _row(mixtral),
+        "minimax_m3_vl_text": _row(mixtral),
         "ministral": _row(llama, SEQUENCES, TAGS, ANSWERS),
         "ministral3": _row(llama, SEQUENCES, TAGS, ANSWERS),
         "mistral": _row(llama, SEQUENCES),
@@ -389,6 +473,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "qwen2": _row(llama, SEQUENCES, TAGS),
         "qwen2_moe": _row(mixtral, SEQUENCES, TAGS, ANSWERS),
         "qwen3": _row(llama, SEQUENCES),
+        "qwen3_5_moe_text": _row(delta_net("qwen3_5_moe")),
         "qwen3_5_text": _row(delta_net("qwen3_5"), SEQUENCES),
         "qwen3_moe": _row(mixtral, SEQUENCES, TAGS),
         "qwen3_next": _row(delta_net("qwen3_next"), SEQUENCES, TAGS, ANSWERS),

@@ -120,6 +120,59 @@ def state_space(
     return (answers, last) if return_final_states else answers
 
 
+def lightning(
+    self: Any,
+    hidden_states: Tensor,
+    position_embeddings: Any = None,  # noqa: ARG001 - the original's signature
+    attention_mask: Tensor | None = None,
+    past_key_values: Any = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """For MiniMaxLightningAttention.forward, which loops over blocks of a text, or over its tokens after a state."""
+    import torch
+
+    made = self.act_fn(self.qkv_proj(hidden_states))
+    made = made if attention_mask is None else (made * attention_mask[:, :, None]).to(made.dtype)
+    query, key, value = made.unflatten(-1, (self.num_attention_heads, -1)).float().chunk(3, dim=-1)
+    fading = torch.exp(-self.slope_rate.float())[..., 0].expand_as(key)
+    state = None if past_key_values is None else past_key_values.get_linear_cache(self.layer_idx)
+    if state is None:
+        state = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None, :])
+
+    def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        asked, place, told, faded = now
+        kept = kept * faded[..., None] + place[..., None] * told[..., None, :]
+        return kept, (kept * asked[..., None]).sum(-2)
+
+    last, answers = scanned(step, state.float(), (query, key, value, fading))
+    if past_key_values is not None:
+        past_key_values.set_linear_cache(self.layer_idx, last)
+    answers = self.norm(answers.flatten(2).to(hidden_states.dtype))
+    return self.out_proj(torch.sigmoid(self.output_gate(hidden_states)) * answers), last
+
+
+def gated(
+    self: Any,  # noqa: ARG001 - the original's signature
+    hidden_states: Tensor,
+    recurrent_gate: Tensor,
+    reset: Tensor,
+    recurrent_states: Tensor | None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """For RecurrentGemmaRglru._rnn_scan, which loops over the text; `batch length width` each, forgetting at `reset`."""
+    import torch
+
+    def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        gate, entry = now
+        kept = kept * gate + entry
+        return kept, kept.clone()
+
+    entries = hidden_states.float()
+    state = torch.zeros_like(entries[:, 0]) if recurrent_states is None else recurrent_states
+    last, answers = scanned(step, state, ((recurrent_gate * ~reset).float(), entries))
+    return answers.to(hidden_states.dtype), last
+
+
 def _bounded(steps: Tensor, limit: tuple[float, float], state: Tensor | None) -> Tensor:
     """Steps within their limits, but for a single token that goes on from a state.
 
