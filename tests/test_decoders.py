@@ -16,6 +16,7 @@ import pytest
 import tiny
 import torch
 from agreement import agreeing
+from transformers import DynamicCache
 
 import onnxfn
 from onnxfn.architectures import decoders
@@ -90,8 +91,8 @@ def test_experts_that_no_traced_token_chose_are_in_the_graph(tmp_path):
     agrees("qwen3_moe", "text-generation-with-past", tmp_path / "out", num_experts=experts)
 
 
-def stepwise(path, part, ids):
-    """Logits of a prompt, then of a few tokens, then token by token, each call fed the cache that the one before gave."""
+def stepwise(path, part, ids, starts=STARTS):
+    """Logits of each step of a text, from `starts` on, each fed the cache that the one before gave."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     kept = {one.name: one for one in part.spec.inputs if one.kind == "float"}
     sizes = {"batch_size": len(ids), "past_sequence_length": 0}
@@ -104,7 +105,7 @@ def stepwise(path, part, ids):
     forgets = "past" not in part.inputs["attention_mask"][1]  # a state says nothing of how long the text was
     given = [one.name for one in part.spec.outputs]
     logits = []
-    for start, end in pairwise((*STARTS, LENGTH)):
+    for start, end in pairwise((*starts, LENGTH)):
         fed = {
             "input_ids": ids[:, start:end],
             "attention_mask": np.ones((len(ids), end - (start if forgets else 0)), np.int64),
@@ -117,7 +118,7 @@ def stepwise(path, part, ids):
 
 
 def decodes(model_type, folder):
-    """How far a file that decodes step by step is from what PyTorch says of the whole text at once, without any cache."""
+    """How far a file that decodes step by step is from PyTorch's whole text at once, and whether a window tells."""
     model, result, part = exported(model_type, "text-generation-with-past", folder)
     ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
     truth = uncached(model, ids)
@@ -145,6 +146,36 @@ def unwindowed(config):
 def test_decoding_past_the_window_is_the_uncached_forward(model_type, tmp_path):
     _, windowed = decodes(model_type, tmp_path / "out")
     assert windowed
+
+
+# PyTorch itself goes on from their states by single tokens alone, and a text of three starts from nothing.
+@pytest.mark.parametrize("model_type", ["jamba", "mamba", "zamba"])
+def test_a_selective_scan_goes_on_by_several_tokens(model_type, tmp_path):
+    decodes(model_type, tmp_path / "out")
+
+
+@pytest.mark.parametrize("starts", [STARTS, range(LENGTH)], ids=["after a prompt", "after one token"])
+@pytest.mark.parametrize("model_type", ["nemotron_h", "zamba2"])
+def test_steps_have_limits_where_pytorch_has_them(model_type, starts, tmp_path):
+    """PyTorch's own cache says other than its whole text, as a single token that goes on from a state has no limits."""
+    model = tiny.model(model_type, "AutoModelForCausalLM", time_step_min=1.0)
+    spec = onnxfn.spec_for(model_type, "text-generation-with-past")
+    result = onnxfn.export(spec, model, tmp_path / "out", check=False)
+    ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
+    truth = cached(model, ids, starts)
+    assert np.abs(truth - uncached(model, ids)).max() > 1e-2
+    answer = stepwise(tmp_path / "out" / result.files[0], onnxfn.plan(spec, model).parts[0], ids, starts)
+    np.testing.assert_allclose(answer, truth, atol=2e-5, rtol=1e-4)
+
+
+def cached(model, ids, starts):
+    """What PyTorch says step by step, with its own cache."""
+    cache, logits = DynamicCache(config=model.config), []
+    with torch.no_grad():
+        for start, end in pairwise((*starts, LENGTH)):
+            made = model(input_ids=torch.from_numpy(ids[:, start:end]), past_key_values=cache, use_cache=True)
+            logits.append(made.logits.numpy())
+    return np.concatenate(logits, axis=1)
 
 
 @pytest.fixture(scope="module")

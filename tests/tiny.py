@@ -330,7 +330,7 @@ def config(model_type: str, **overrides: Any) -> Any:
 def model(
     model_type: str, loader: str = "AutoModel", made: Callable[[Any], Any] = lambda config: config, **overrides: Any
 ) -> Any:
-    """A model in evaluation mode with weights from a fixed seed, none constant; `made` has the last word on its config."""
+    """A model in evaluation mode with weights from a fixed seed, none constant; `made` has the last word on sizes."""
     import torch
     import transformers
 

@@ -238,7 +238,7 @@ nemotron_h = compose(mixtral, attentive, state_space("nemotron_h", linear_attent
 
 
 def channelwise(name: str) -> ExportSpec:
-    """Layers of a delta rule whose decay is of each channel, among layers that keep what keys and values are made of."""
+    """Layers of a delta rule, its decay of each channel, among layers that keep what keys and values are made of."""
     return compose(
         mixtral,
         latent,

@@ -159,7 +159,7 @@ def gated(
     recurrent_states: Tensor | None,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
-    """For RecurrentGemmaRglru._rnn_scan, which loops over the text; `batch length width` each, forgetting at `reset`."""
+    """For RecurrentGemmaRglru._rnn_scan, which loops over the text: `batch length width`, forgetting at `reset`."""
     import torch
 
     def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
