@@ -178,22 +178,13 @@ def cached(model, ids, starts):
     return np.concatenate(logits, axis=1)
 
 
-@pytest.fixture(scope="module")
-def decoded():
-    """What each row's decoding gave: what was decoded now takes the place of what was before."""
-    found: dict[str, str] = {}
-    yield found
-    if found:
-        every = json.loads(DECODED.read_text()) | found if DECODED.exists() else found
-        kept = {name: told for name, told in every.items() if name in DECODERS}
-        DECODED.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-
-
 @pytest.mark.sweep
 @pytest.mark.parametrize("model_type", DECODERS)
-def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path, decoded):
+def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path):
     worst, windowed = decodes(model_type, tmp_path / "out")
-    decoded[model_type] = f"max abs diff {worst:.0e}{', past a window' if windowed else ''}"
+    told = json.loads(DECODED.read_text()) if DECODED.exists() else {}
+    told[model_type] = f"max abs diff {worst:.0e}{', past a window' if windowed else ''}"
+    write(DECODED, {name: one for name, one in told.items() if name in DECODERS})
 
 
 def test_every_decoder_was_decoded_and_those_that_have_a_window_past_it():
@@ -204,15 +195,8 @@ def test_every_decoder_was_decoded_and_those_that_have_a_window_past_it():
         assert "window" in told[name] or not {"sliding_attention", "chunked_attention", "hybrid_sliding"} & {*kinds}
 
 
-@pytest.fixture(scope="module")
-def results():
-    """The largest difference of each task of each row: what was swept now takes the place of what was swept before."""
-    found: dict[tuple[str, str], str] = {}
-    yield found
-    if found:
-        every = {pair: told for pair, told in (swept() | found).items() if pair in PAIRS}
-        tasks = {name: {task: told for (row, task), told in every.items() if row == name} for name, _ in every}
-        SWEPT.write_text(json.dumps(tasks, indent=1, sort_keys=True) + "\n")
+def write(file, told):
+    file.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
 
 
 def swept():
@@ -223,11 +207,14 @@ def swept():
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
-def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path, results):
+def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path):
     result = agrees(model_type, task, tmp_path / "out")
     limits = "".join(f", {limit}" for limit in result.limits)
     worst = max(one.max_abs for one in result.report.differences)
-    results[model_type, task] = f"max abs diff {worst:.0e}{limits}"
+    told = swept() | {(model_type, task): f"max abs diff {worst:.0e}{limits}"}
+    every = {pair: one for pair, one in told.items() if pair in PAIRS}
+    tasks = {name: {task: one for (row, task), one in every.items() if row == name} for name, _ in every}
+    write(SWEPT, tasks)
 
 
 def test_the_last_sweep_in_the_repository_is_of_this_table():

@@ -82,7 +82,7 @@ FOUND = [
     (places("layers", "full"), (0, 1)),
     (places("layers", "full", "sliding"), (0, 1, 2)),
     (others("n_head", "some"), (0, 2)),
-    (periodic("n_head", constant(2), constant(1)), (1,)),
+    (periodic("n_head", constant(2), constant(1)), (1, 3)),
     (difference("hidden_size", "n_head"), 60),
     (below(places("layers", "full", "sliding"), constant(2)), (0, 1)),
     (of_any("overrides", "head_dim"), 32),

@@ -356,11 +356,7 @@ def _row(spec: ExportSpec, *heads: str) -> ExportSpec:
 
 
 def _without_past(spec: ExportSpec, *heads: str) -> ExportSpec:
-    """OpenAI's GPT keeps nothing; the others keep what one graph for prompt and next token cannot yet be made of.
-
-    The sizes of MiMo's heads differ from layer to layer. Zamba 2 and Nemotron H bound the steps of their states in a
-    text, and not in a single token; the first Mamba and those like it go on from a state by single tokens alone.
-    """
+    """OpenAI's GPT keeps nothing; Recurrent Gemma keeps its states in its modules, beside `forward`."""
     return only_tasks(spec, "feature-extraction", "text-generation", *heads)
 
 
