@@ -139,6 +139,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "codegen": {"rotary_dim": 4},
         "deepseek_v2": LATENT,
         "deepseek_v3": LATENT,
+        "dots1": {"layer_types": ["sliding_attention", "full_attention"]},
         "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48},
         "electra": {"embedding_size": 16},
         "ernie": {"use_task_id": True},
@@ -175,6 +176,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 5},
         "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
         "gptj": {"rotary_dim": 4},
+        "laguna": {"layer_types": ["sliding_attention", "full_attention"]},
         "lilt": {"hidden_size": 48},
         "longformer": {"attention_window": 8},
         "luke": {"entity_vocab_size": 20, "entity_emb_size": 16},
@@ -264,6 +266,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "mamba": {"intermediate_size": 64},
         "mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 10},
         "falcon_h1": {"mamba_d_ssm": 64},
+        "mellum": {"layer_types": ["sliding_attention", "full_attention"]},
         "mimo_v2_flash": {
             "layer_types": ["sliding_attention", "full_attention"],
             "mlp_layer_types": ["dense", "sparse"],
