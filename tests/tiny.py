@@ -78,7 +78,6 @@ LATENT: Mapping[str, Any] = MappingProxyType({"head_dim": 4, "num_key_value_head
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "axk1": LATENT,
-        "bailing_hybrid": {**LATENT, "head_dim": 8, "layer_types": ["linear_attention", "full_attention"]},
         "esmc": {"num_key_value_heads": 4},
         "gemma3n_text": {
             "num_hidden_layers": 4,
@@ -89,11 +88,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "hidden_size_per_layer_input": 8,
             "laurel_rank": 8,
             "altup_num_inputs": 2,
-        },
-        "gemma4_unified_text": {
-            "num_hidden_layers": 4,
-            "layer_types": ["sliding_attention", "full_attention"] * 2,
-            "global_head_dim": 16,
         },
         "gemma4_text": {
             "num_hidden_layers": 4,
@@ -112,7 +106,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "layer_types": ["linear_attention", "full_attention"],
             "mlp_layer_types": ["dense", "sparse"],
         },
-        "lfm3": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "sliding_attention"]},
         "longcat_flash": {**LATENT, "num_layers": 1},
         "nemotron_h": {"moe_shared_expert_intermediate_size": 24},
         "youtu": LATENT,

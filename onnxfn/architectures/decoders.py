@@ -299,8 +299,6 @@ recurrent_gemma = compose(
     ),
 )
 
-lfm3 = compose(lfm2, kv_cache(layers=places("layer_types", "full_attention", "sliding_attention")))
-
 # Layers with a window have twice the heads, and values have a size of their own (modeling_mimo_v2_flash).
 mimo_v2_flash = compose(
     mixtral,
@@ -363,8 +361,6 @@ def _without_past(spec: ExportSpec, *heads: str) -> ExportSpec:
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "afmoe": _row(mixtral),
-        "bailing_hybrid": _row(channelwise("bailing_hybrid")),
-        "lfm3": _row(lfm3),
         "minimax": _row(minimax, SEQUENCES, TAGS, ANSWERS),
         "recurrent_gemma": _without_past(recurrent_gemma),
         "apertus": _row(llama, TAGS),
@@ -372,7 +368,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "aria_text": _row(mixtral),
         "axk1": _row(deepseek_v3, SEQUENCES, TAGS),
         "bamba": _row(bamba),
-        "beam": _row(mixtral),
         "biogpt": _row(llama, SEQUENCES, TAGS),
         "bitnet": _row(llama),
         "bloom": _row(bloom, SEQUENCES, TAGS),
@@ -395,14 +390,12 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "falcon_h1": _row(falcon_h1),
         "falcon_mamba": _row(falcon_mamba),
         "flex_olmo": _row(mixtral),
-        "flint": _row(mixtral),
         "gemma": _row(llama, SEQUENCES),
         "gemma2": _row(llama, SEQUENCES),
         "gemma3": _row(gemma3, SEQUENCES),
         "gemma3_text": _row(llama),
         "gemma3n_text": _row(gemma3n),
         "gemma4_text": _row(gemma4),
-        "gemma4_unified_text": _row(gemma4),
         "glm": _row(llama),
         "glm4": _row(llama, SEQUENCES, TAGS),
         "glm4_moe": _row(mixtral),
@@ -422,7 +415,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "granitemoehybrid": _row(granitemoehybrid),
         "granitemoeshared": _row(mixtral),
         "helium": _row(llama),
-        "hrm_text": _row(mixtral),
         "hunyuan_v1_dense": _row(llama, SEQUENCES),
         "hunyuan_v1_moe": _row(mixtral, SEQUENCES),
         "hy_v3": _row(mixtral),
@@ -433,7 +425,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "jais2": _row(llama),
         "jamba": _row(jamba, SEQUENCES),
         "kimi_linear": _row(channelwise("kimi_linear")),
-        "kolibri1": _row(mixtral),
         "laguna": _row(mixtral),
         "lfm2": _row(lfm2),
         "lfm2_moe": _row(lfm2),
@@ -445,7 +436,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "mimo_v2_flash": _row(mimo_v2_flash),
         "minicpm3": _row(deepseek_v3, SEQUENCES),
         "minimax_m2": _row(mixtral),
-        "minimax_m3_vl_text": _row(mixtral),
         "ministral": _row(llama, SEQUENCES, TAGS, ANSWERS),
         "ministral3": _row(llama, SEQUENCES, TAGS, ANSWERS),
         "mistral": _row(llama, SEQUENCES),
