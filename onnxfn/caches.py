@@ -7,11 +7,15 @@ from onnxfn.axes import names
 from onnxfn.edits import always, case, takes
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.generators import generates, padded, sized
+from onnxfn.paths import Path
 from onnxfn.records import Build, ExportSpec, Made, Source, State
 
 PAST = "past_sequence_length"
 PAST_TOKENS = "batch_size past_sequence_length+sequence_length"
 """The axes of a mask over what is kept and what is new."""
+
+LAYER = "{layer}"
+"""What stands for the number of a layer in names and paths."""
 
 DIRECTIONS = ("inputs", "outputs", "both")
 
@@ -26,26 +30,22 @@ def keeps(
     kept: str | None = None,
     layers: Source = "num_layers",
     argument: str = "past_key_values",
+    held: Path = ("layers", LAYER),
 ) -> ExportSpec:
     """A spec of one row of a cache: `keeps("conv", "batch_size width= kernel=", taken="past_conv.{layer}", ...)`.
 
     `kept` is the attribute of a layer of the cache that holds the tensor; `grown` its axes when it is given; `argument`
-    what `forward` calls the cache.
+    what `forward` calls the cache; `held` where in the cache a layer is.
     """
-    attribute = kept or name
+    attribute = name if kept is None else kept
     row = State(
         name=name,
         taken=taken,
         given=given,
         axes=axes,
         grown=grown or axes,
-        path=(argument, "{layer}", attribute),
-        found=(
-            argument,
-            "layers",
-            "{layer}",
-            *(int(step) if step.isdecimal() else step for step in attribute.split(".")),
-        ),
+        path=(argument, LAYER, attribute or name),
+        found=(argument, *held, *(int(step) if step.isdecimal() else step for step in attribute.split(".") if step)),
         layers=layers,
     )
     return ExportSpec(states=(row,), builds=(Build(argument, "dynamic_cache"),))
@@ -71,7 +71,13 @@ def kv_cache(
 
 
 def kept_state(
-    name: str, axes: str, *, kept: str, layers: Source = "num_layers", argument: str = "past_key_values"
+    name: str,
+    axes: str,
+    *,
+    kept: str,
+    layers: Source = "num_layers",
+    argument: str = "past_key_values",
+    held: Path = ("layers", LAYER),
 ) -> ExportSpec:
     """A spec of a state of recurrent layers, which is replaced and never grows: `past_conv.0`, `present_conv.0`."""
     return keeps(
@@ -82,6 +88,7 @@ def kept_state(
         kept=kept,
         layers=layers,
         argument=argument,
+        held=held,
     )
 
 
@@ -115,6 +122,22 @@ _carried = compose(
     generates("past_states", "normal"),
     case("next token", sized(batch_size=3, sequence_length=1), padded("none")),
     case("next tokens", sized(batch_size=1, sequence_length=3), padded("none")),
+)
+
+
+def with_single_steps(spec: ExportSpec) -> ExportSpec:
+    """The spec, for a PyTorch that goes on from a state by single tokens alone: what is checked."""
+    return compose(spec, _singly)
+
+
+_prompt = sized(past_sequence_length=0)
+_singly = compose(
+    generates("past_states", "filled"),
+    case("one", _prompt),
+    case("right-padded", _prompt),
+    case("left-padded", _prompt),
+    case("next token", generates("past_states", "normal")),
+    case("next tokens", sized(sequence_length=1), generates("past_states", "normal")),
 )
 
 

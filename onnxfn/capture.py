@@ -162,13 +162,15 @@ def _ties(part: Part, tensors: Sequence[Any]) -> list[Any]:
 
 
 def _translated(program: Any) -> Any:
+    import torch
     from torch.onnx._internal.exporter import _core
 
     registry = _registry()
     try:
-        if not lowered(program, registry):
-            program = _core._prepare_exported_program_for_export(program, registry=registry)
-        graph = _core._exported_program_to_onnx_program(promoted(program), registry=registry).model
+        with torch.no_grad():  # else torch looks for the gradient of a Scan when it traces again
+            if not lowered(program, registry):
+                program = _core._prepare_exported_program_for_export(program, registry=registry)
+            graph = _core._exported_program_to_onnx_program(promoted(program), registry=registry).model
     except Exception as problem:
         raise CaptureFailed(f"no translation to ONNX: {_first_line(problem)}") from problem
     for weight in list(graph.graph.initializers.values()):

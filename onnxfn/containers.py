@@ -38,6 +38,18 @@ def layered_cache(_: Any, kept: Kept) -> Any:
     return cache
 
 
+def linear_cache(model: Any, kept: Kept) -> Any:
+    """MiniMax's cache, where what a layer without keys and values keeps stands in a list beside the layers."""
+    from transformers.cache_utils import DynamicLayer, LinearAttentionLayer
+    from transformers.models.minimax.modeling_minimax import MiniMaxCache
+
+    cache, kinds = MiniMaxCache(), model.config.layer_types
+    found = (DynamicLayer() if kind == "full_attention" else LinearAttentionLayer() for kind in kinds)
+    cache.layers = [_layer(layer, kept.get(str(index), {})) for index, layer in enumerate(found)]
+    cache.linear_cache = [kept.get(str(index), {}).get("linear") for index in range(len(kinds))]
+    return cache
+
+
 def encoder_decoder_cache(model: Any, kept: Mapping[str, Kept]) -> Any:
     """A cache of transformers for a decoder that also looks at an encoder: its own part, and that of the encoder."""
     from transformers.cache_utils import EncoderDecoderCache
@@ -81,15 +93,16 @@ def _layer(found: Any, tensors: Mapping[str, Any]) -> Any:
     from transformers import cache_utils
 
     kind = type(found).__name__
-    layer = getattr(cache_utils, UNCUT[kind])() if kind in UNCUT else found
+    states = {"number_of_states": found.number_of_states} if hasattr(found, "number_of_states") else {}
+    layer = getattr(cache_utils, UNCUT[kind])(**states) if kind in UNCUT else found
     if "keys" in tensors:
         layer.keys, layer.values = tensors["keys"], tensors["values"]
         layer.dtype, layer.device = layer.keys.dtype, layer.keys.device
         layer.is_initialized = True
     for name, tensor in tensors.items():
-        states, _, index = name.partition(".")
+        attribute, _, index = name.partition(".")
         if index:
-            _set_state(layer, states, int(index), tensor)
+            _set_state(layer, attribute, int(index), tensor)
     return layer
 
 
@@ -110,6 +123,7 @@ BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
             dynamic_cache,
             encoder_decoder_cache,
             layered_cache,
+            linear_cache,
             encoder_output,
             encoder_output_of_experts,
             encoder_output_of_waveforms,

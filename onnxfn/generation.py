@@ -87,7 +87,7 @@ def greedy(
     later = session if later is None else later
     new, past, kept = written, _nothing(session, len(written)), _pasts(later)
     for _ in range(steps):
-        answer = _answers(session, {**beside, **_text(new, mask), **past})
+        answer = _answers(session, {**beside, **_text(session, new, mask), **past})
         new = choose(answer["logits"][:, -1], written)[:, None]
         if stop:
             ended = np.isin(written[:, -1:], stop) & (written.shape[1] > input_ids.shape[1])
@@ -126,9 +126,12 @@ def _settled(past: Mapping[str, Array], name: str) -> bool:
     return CROSS in name and name in past and past[name].size > 0
 
 
-def _text(new: Array, mask: Array) -> dict[str, Array]:
+def _text(session: Any, new: Array, mask: Array) -> dict[str, Array]:
+    """The new tokens, their places, and the mask: of the whole text, or of the new where a graph keeps no tokens."""
     places = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -new.shape[1] :]
-    return {"input_ids": new, "attention_mask": mask, "position_ids": places}
+    lengths = {one.name: one.shape[-1] for one in session.get_inputs() if one.name in ("input_ids", "attention_mask")}
+    seen = mask[:, -new.shape[1] :] if lengths.get("attention_mask") == lengths.get("input_ids") else mask
+    return {"input_ids": new, "attention_mask": seen, "position_ids": places}
 
 
 def _answers(session: Any, known: Mapping[str, Array]) -> dict[str, Array]:

@@ -92,6 +92,11 @@ def others(count: Source, listed: Source) -> Getter:
     return Getter("others", (count, listed))
 
 
+def periodic(count: Source, period: Source, offset: Source) -> Getter:
+    """The places below a number that come once in a period: `periodic("num_layers", "attn_layer_period", "offset")`."""
+    return Getter("periodic", (count, period, offset))
+
+
 def difference(source: Source, taken: Source) -> Getter:
     """One number less another."""
     return Getter("difference", (source, taken))
@@ -259,6 +264,11 @@ def _others(look: Look, count: Source, listed: Source) -> tuple[int, ...]:
     return tuple(place for place in range(look(count)) if place not in taken)
 
 
+def _periodic(look: Look, count: Source, period: Source, offset: Source) -> tuple[int, ...]:
+    length, first = int(look(period)), int(look(offset))
+    return tuple(place for place in range(look(count)) if place % length == first)
+
+
 def _difference(look: Look, source: Source, taken: Source) -> int:
     return int(look(source)) - int(look(taken))
 
@@ -292,6 +302,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "whether": _whether,
         "places": _places,
         "others": _others,
+        "periodic": _periodic,
         "difference": _difference,
         "below": _below,
         "of_any": _of_any,

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from onnxfn.algebra import compose
 from onnxfn.axes import names, numbered, settled, symbols
+from onnxfn.caches import LAYER
 from onnxfn.errors import InvalidSpec, MissingValue, unknown
 from onnxfn.families import DEFAULTS
 from onnxfn.generators import Array, dummies
@@ -33,7 +34,6 @@ from onnxfn.tasks import edited, for_task, task_names
 
 DEFAULT_TASK = "feature-extraction"
 SIDES = ("inputs", "outputs")
-LAYER = "{layer}"
 
 
 def plan(spec: ExportSpec, config: Any, *, merge: bool = True, keep_parts: bool = False) -> Plan:

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from onnxfn.algebra import compose
 from onnxfn.behaviors import cross_attention, merged_decoder, with_behavior
-from onnxfn.caches import with_past
+from onnxfn.caches import with_past, with_single_steps
 from onnxfn.edits import TARGET, TOKENS, gives, with_axis, with_opset, with_output, with_tolerance
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.records import Edit, ExportSpec, Overlay
@@ -108,6 +108,7 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
             with_output,
             with_opset,
             with_past,
+            with_single_steps,
             with_tolerance,
         )
     }

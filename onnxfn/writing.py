@@ -36,8 +36,8 @@ def written(model: Any, part: Part, made: Plan, folder: Path) -> list[Trial]:
     if not _writes(part, made):
         return []
     spec = part.spec
-    ((past, now),) = past_lengths(spec).items()
-    sizes = {"batch_size": 2, past: 0}
+    now = part.inputs["input_ids"][1]
+    sizes = {"batch_size": 2, **dict.fromkeys(past_lengths(spec), 0)}
     read, truly_read = _handed(model, part, made, folder)
     prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
     mask = prompts.get("attention_mask", np.ones_like(prompts["input_ids"]))
@@ -86,7 +86,7 @@ def _writes(part: Part, made: Plan) -> bool:
     given = {one.name for one in spec.carries}
     begins = all(one.name in given for one in spec.inputs if one.generator == "past_states")
     here = set(_givers(part)) <= {one.name for one in made.parts}
-    return {"input_ids", "logits"} <= {*part.inputs, *part.outputs} and bool(past_lengths(spec)) and begins and here
+    return {"input_ids", "logits"} <= {*part.inputs, *part.outputs} and bool(given) and begins and here
 
 
 def _givers(part: Part) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from onnxfn.cli import app
 from onnxfn.version import VERSION
 
-
 NEXT = {"first": (), "second": (), "third": ("--no-templates", "--whole")}
 
 

@@ -1,12 +1,13 @@
 """Decoders end to end: a tiny random model of each goes to ONNX and agrees with PyTorch where it was not traced.
 
 The sweep takes every task of every row and writes `tests/sweeps/decoders.json`, all of it or what `-k` chooses:
-`python -m pytest -m sweep tests/test_decoders.py`.
+`python -m pytest -m sweep tests/test_decoders.py`. What decoding step by step gave is in `tests/sweeps/decoding.json`.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ import pytest
 import tiny
 import torch
 from agreement import agreeing
+from transformers import DynamicCache
 
 import onnxfn
 from onnxfn.architectures import decoders
 from onnxfn.tasks import TASKS, task_names
 
 SWEPT = Path(__file__).parent / "sweeps" / "decoders.json"
+DECODED = SWEPT.with_name("decoding.json")
 PLANNED_ALONE = ("internlm2",)
 """What transformers 5 has no model of."""
 PAIRS = [
@@ -44,10 +47,14 @@ SAMPLE = [
     ("gemma4_text", "text-generation-with-past"),
     ("gpt2", "token-classification"),
     ("gpt_bigcode", "text-generation-with-past"),
+    ("kimi_linear", "text-generation-with-past"),
     ("lfm2", "text-generation-with-past"),
     ("llama4_text", "text-generation-with-past"),
     ("mamba2", "text-generation-with-past"),
+    ("mimo_v2_flash", "text-generation-with-past"),
+    ("minimax", "text-generation-with-past"),
     ("mpt", "text-generation-with-past"),
+    ("nemotron_h", "text-generation-with-past"),
     ("opt", "text-generation-with-past"),
     ("qwen3_5_text", "text-generation-with-past"),
     ("qwen3_moe", "text-generation"),
@@ -55,7 +62,13 @@ SAMPLE = [
 
 # Some whose tiny models have a window of 5 tokens in one layer at least; the sweep takes every row.
 WINDOWED = ("gemma2", "gpt_oss", "qwen2")
-LENGTH, PROMPT = 19, 8
+WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
+"""What configurations call a window."""
+LENGTH, STARTS = 19, (0, 8, *range(11, 19))
+"""Where the steps of decoding start: a prompt of 8 tokens, then 3, then one at a time."""
+BOUNDED = ("nemotron_h", "zamba2")
+"""Where PyTorch with a cache says other than without: a single token that goes on from a state has no limits."""
+DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS]
 
 
 def exported(model_type, task, folder, **overrides):
@@ -84,8 +97,8 @@ def test_experts_that_no_traced_token_chose_are_in_the_graph(tmp_path):
     agrees("qwen3_moe", "text-generation-with-past", tmp_path / "out", num_experts=experts)
 
 
-def stepwise(path, part, ids):
-    """Logits of a prompt and then token by token, each call fed the cache that the one before gave."""
+def stepwise(path, part, ids, starts=STARTS):
+    """Logits of each step of a text, from `starts` on, each fed the cache that the one before gave."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     kept = {one.name: one for one in part.spec.inputs if one.kind == "float"}
     sizes = {"batch_size": len(ids), "past_sequence_length": 0}
@@ -98,7 +111,7 @@ def stepwise(path, part, ids):
     forgets = "past" not in part.inputs["attention_mask"][1]  # a state says nothing of how long the text was
     given = [one.name for one in part.spec.outputs]
     logits = []
-    for start, end in [(0, PROMPT), *((at, at + 1) for at in range(PROMPT, LENGTH))]:
+    for start, end in pairwise((*starts, LENGTH)):
         fed = {
             "input_ids": ids[:, start:end],
             "attention_mask": np.ones((len(ids), end - (start if forgets else 0)), np.int64),
@@ -111,35 +124,84 @@ def stepwise(path, part, ids):
 
 
 def decodes(model_type, folder):
-    """Whether a file that decodes step by step says what PyTorch says of the whole text at once, without any cache."""
+    """How far a file that decodes step by step is from PyTorch's whole text at once, and whether a window tells."""
     model, result, part = exported(model_type, "text-generation-with-past", folder)
     ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
-    with torch.no_grad():
-        truth = model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
+    truth = cached(model, ids, STARTS) if model_type in BOUNDED else uncached(model, ids)
     answer = stepwise(folder / result.files[0], part, ids)
     np.testing.assert_allclose(answer, truth, atol=2e-5, rtol=1e-4)
+    wide = uncached(tiny.model(model_type, "AutoModelForCausalLM", made=unwindowed), ids)
+    return float(np.abs(answer - truth).max()), bool(np.abs(wide - truth).max() > 1e-3)
+
+
+def uncached(model, ids):
+    with torch.no_grad():
+        return model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
+
+
+def unwindowed(config):
+    """The configuration with any window far beyond the text."""
+    told = config.get_text_config(decoder=True)
+    for name in WINDOWS:
+        if getattr(told, name, None):
+            setattr(told, name, 64)
+    return config
 
 
 @pytest.mark.parametrize("model_type", WINDOWED)
 def test_decoding_past_the_window_is_the_uncached_forward(model_type, tmp_path):
+    _, windowed = decodes(model_type, tmp_path / "out")
+    assert windowed
+
+
+# PyTorch itself goes on from their states by single tokens alone, and a text of three starts from nothing.
+@pytest.mark.parametrize("model_type", ["jamba", "mamba", "zamba"])
+def test_a_selective_scan_goes_on_by_several_tokens(model_type, tmp_path):
     decodes(model_type, tmp_path / "out")
+
+
+@pytest.mark.parametrize("model_type", BOUNDED)
+def test_steps_have_limits_where_pytorch_has_them(model_type, tmp_path):
+    model = tiny.model(model_type, "AutoModelForCausalLM", time_step_min=1.0)
+    spec = onnxfn.spec_for(model_type, "text-generation-with-past")
+    result = onnxfn.export(spec, model, tmp_path / "out", check=False)
+    ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
+    for starts in (STARTS, range(LENGTH)):
+        truth = cached(model, ids, starts)
+        assert np.abs(truth - uncached(model, ids)).max() > 1e-2
+        answer = stepwise(tmp_path / "out" / result.files[0], onnxfn.plan(spec, model).parts[0], ids, starts)
+        np.testing.assert_allclose(answer, truth, atol=2e-5, rtol=1e-4)
+
+
+def cached(model, ids, starts):
+    """What PyTorch says step by step, with its own cache."""
+    cache, logits = DynamicCache(config=model.config), []
+    with torch.no_grad():
+        for start, end in pairwise((*starts, LENGTH)):
+            made = model(input_ids=torch.from_numpy(ids[:, start:end]), past_key_values=cache, use_cache=True)
+            logits.append(made.logits.numpy())
+    return np.concatenate(logits, axis=1)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("model_type", [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS])
+@pytest.mark.parametrize("model_type", DECODERS)
 def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path):
-    decodes(model_type, tmp_path / "out")
+    worst, windowed = decodes(model_type, tmp_path / "out")
+    told = json.loads(DECODED.read_text()) if DECODED.exists() else {}
+    told[model_type] = f"max abs diff {worst:.0e}{', past a window' if windowed else ''}"
+    write(DECODED, {name: one for name, one in told.items() if name in DECODERS})
 
 
-@pytest.fixture(scope="module")
-def results():
-    """The largest difference of each task of each row: what was swept now takes the place of what was swept before."""
-    found: dict[tuple[str, str], str] = {}
-    yield found
-    if found:
-        every = {pair: told for pair, told in (swept() | found).items() if pair in PAIRS}
-        tasks = {name: {task: told for (row, task), told in every.items() if row == name} for name, _ in every}
-        SWEPT.write_text(json.dumps(tasks, indent=1, sort_keys=True) + "\n")
+def test_what_was_decoded_is_of_this_table_and_went_past_every_window():
+    told = json.loads(DECODED.read_text())
+    assert set(told) <= set(DECODERS)
+    for name in told:
+        kinds = getattr(tiny.config(name).get_text_config(decoder=True), "layer_types", None) or ()
+        assert "window" in told[name] or not {"sliding_attention", "chunked_attention", "hybrid_sliding"} & {*kinds}
+
+
+def write(file, told):
+    file.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
 
 
 def swept():
@@ -150,11 +212,14 @@ def swept():
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
-def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path, results):
+def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path):
     result = agrees(model_type, task, tmp_path / "out")
     limits = "".join(f", {limit}" for limit in result.limits)
     worst = max(one.max_abs for one in result.report.differences)
-    results[model_type, task] = f"max abs diff {worst:.0e}{limits}"
+    told = swept() | {(model_type, task): f"max abs diff {worst:.0e}{limits}"}
+    every = {pair: one for pair, one in told.items() if pair in PAIRS}
+    tasks = {name: {task: one for (row, task), one in every.items() if row == name} for name, _ in every}
+    write(SWEPT, tasks)
 
 
 def test_the_last_sweep_in_the_repository_is_of_this_table():

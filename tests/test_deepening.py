@@ -9,6 +9,7 @@ import tiny
 import torch
 from sameness import unlike
 from torch import nn
+from transformers import AutoConfig, AutoModel
 
 import onnxfn
 from onnxfn.building import DEPTH, graph_of
@@ -37,7 +38,6 @@ SWEPT = [
     *((name, "text2text-generation-with-past") for name in ("bart", "longt5", "m2m_100", "marian")),
     ("whisper", "automatic-speech-recognition-with-past"),
     ("moonshine", "automatic-speech-recognition-with-past"),
-    ("pix2struct", "image-to-text-with-past"),
 ]
 
 
@@ -49,7 +49,7 @@ def deep(model_type, loader):
     """A tiny model of nine layers, whose configuration says as much of each as it does of the two."""
     known = tiny.config(model_type)
     counts = {name: LAYERS for name in COUNTS if isinstance(getattr(known, name, None), int)}
-    kinds = getattr(known, "layer_types", None)
+    kinds = vars(known).get("layer_types")
     told = {"layer_types": [kinds[index % len(kinds)] for index in range(LAYERS)]} if kinds else {}
     return tiny.model(model_type, loader, **counts, **told)
 
@@ -68,6 +68,25 @@ def agrees(model_type, task):
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
 def test_a_graph_of_a_few_layers_is_that_of_all(model_type, task):
     agrees(model_type, task)
+
+
+SIGHT = onnxfn.compose(
+    onnxfn.takes("pixel_values", "batch_size 3 24 24", "pixels", kind="float"),
+    onnxfn.generates("pixels", "normal"),
+    onnxfn.gives("last_hidden_state", "batch_size _ _"),
+    onnxfn.sized(batch_size=2),
+)
+
+
+@pytest.mark.parametrize("model_type", ["vit", "dinov2"])
+def test_layers_that_see_are_told_by_a_few(model_type):
+    small = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 24, "patch_size": 8}
+    config = AutoConfig.for_model(model_type, num_hidden_layers=LAYERS, **small)
+    model = AutoModel.from_config(config).eval()
+    (part,) = plan(SIGHT, config).parts
+    graph, whole = (graph_of(model, part, timed, one) for one in (stacks(model), ()))
+    assert graph.meta[DEPTH].startswith(f"{LAYERS} layers of ")
+    assert unlike(graph, whole) is None
 
 
 @pytest.mark.sweep

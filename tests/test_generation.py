@@ -137,3 +137,12 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 def test_what_is_taken_and_given_goes_by_related_names(exported):
     taken = [name for name in exported.inputs if name.startswith("past_")]
     assert {given_name(name) for name in taken} == {name for name in exported.outputs if name != "logits"}
+
+
+def test_a_model_that_keeps_states_alone_writes_too(tmp_path):
+    spec = onnxfn.spec_for("mamba2", "text-generation-with-past")
+    model = tiny.model("mamba2", spec.loader)
+    result = onnxfn.export(spec, model, tmp_path / "out")
+    assert "greedy tokens" in {one.output for one in result.report.differences}
+    ids = np.random.default_rng(0).integers(2, 100, (2, 7))
+    assert np.array_equal(generate(result, ids, max_new_tokens=8), written_by_torch(model, ids, np.ones_like(ids), 8))

@@ -1,6 +1,6 @@
 """Tiny random models of every architecture: small enough to export in seconds, uneven enough to show faults."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -99,9 +99,22 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"], "shared_intermediate_size": 24},
         "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+        "kimi_linear": {
+            **LATENT,
+            "linear_num_heads": 4,
+            "linear_head_dim": 8,
+            "layer_types": ["linear_attention", "full_attention"],
+            "mlp_layer_types": ["dense", "sparse"],
+        },
         "longcat_flash": {**LATENT, "num_layers": 1},
         "nemotron_h": {"moe_shared_expert_intermediate_size": 24},
         "youtu": LATENT,
+        "zamba": {
+            "layers_block_type": ["hybrid", "linear_attention", "hybrid"],
+            "num_hidden_layers": 3,
+            "num_key_value_heads": 4,
+            "head_dim": 16,
+        },
         "zamba2": {"layers_block_type": ["linear_attention", "hybrid"], "num_key_value_heads": 4},
         "albert": {"embedding_size": 16},
         "bamba": {"attn_layer_indices": [1]},
@@ -119,6 +132,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "codegen": {"rotary_dim": 4},
         "deepseek_v2": LATENT,
         "deepseek_v3": LATENT,
+        "dots1": {"layer_types": ["sliding_attention", "full_attention"]},
         "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48},
         "electra": {"embedding_size": 16},
         "ernie": {"use_task_id": True},
@@ -155,6 +169,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 5},
         "gpt_oss": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
         "gptj": {"rotary_dim": 4},
+        "laguna": {"layer_types": ["sliding_attention", "full_attention"]},
         "lilt": {"hidden_size": 48},
         "longformer": {"attention_window": 8},
         "luke": {"entity_vocab_size": 20, "entity_emb_size": 16},
@@ -285,6 +300,11 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "mamba": {"intermediate_size": 64},
         "mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 10},
         "falcon_h1": {"mamba_d_ssm": 64},
+        "mellum": {"layer_types": ["sliding_attention", "full_attention"]},
+        "mimo_v2_flash": {
+            "layer_types": ["sliding_attention", "full_attention"],
+            "mlp_layer_types": ["dense", "sparse"],
+        },
         "minicpm3": {"num_key_value_heads": 4},
         "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "expansion_ratio": 2},
         "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32},
@@ -376,18 +396,20 @@ def config(model_type: str, **overrides: Any) -> Any:
     return type(default)(**{**_tokens(told, chosen.get("vocab_size")), **chosen})
 
 
-def model(model_type: str, loader: str = "AutoModel", **overrides: Any) -> Any:
-    """A model in evaluation mode with weights from a fixed seed, none of them constant."""
+def model(
+    model_type: str, loader: str = "AutoModel", made: Callable[[Any], Any] = lambda config: config, **overrides: Any
+) -> Any:
+    """A model in evaluation mode with weights from a fixed seed, none constant; `made` has the last word on sizes."""
     import torch
     import transformers
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        made = getattr(transformers, loader).from_config(config(model_type, **overrides)).eval()
+        found = getattr(transformers, loader).from_config(made(config(model_type, **overrides))).eval()
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
-            setattr(made, name, getattr(transformers, kind)(config(other)).eval())
-        _disturb(made)
-    return made
+            setattr(found, name, getattr(transformers, kind)(config(other)).eval())
+        _disturb(found)
+    return found
 
 
 def _tokens(told: Mapping[str, Any], vocabulary: int | None) -> dict[str, int]:

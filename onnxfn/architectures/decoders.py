@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from attrs import evolve
 
@@ -19,13 +20,15 @@ from onnxfn.normalizers import (
     negated,
     of_any,
     others,
+    periodic,
     places,
     product,
+    quotient,
     reads,
     total,
     whether,
 )
-from onnxfn.records import ExportSpec, Source
+from onnxfn.records import Build, Edit, ExportSpec, Source
 from onnxfn.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
@@ -136,6 +139,9 @@ def delta_net(name: str) -> ExportSpec:
     )
 
 
+linear_attention = places("layer_types", "linear_attention")
+
+
 def state_space(name: str, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
     """Layers of a state space, as Mamba 2 has them; `name` is that of the model's module."""
     return compose(
@@ -164,9 +170,9 @@ def state_space(name: str, layers: Source = "num_layers", argument: str = "past_
     )
 
 
-mamba2 = compose(evolve(text_decoder, states=(), builds=()), state_space("mamba2", argument="cache_params"))
+stateless = evolve(text_decoder, states=(), builds=())
+mamba2 = compose(stateless, state_space("mamba2", argument="cache_params"))
 falcon_h1 = compose(llama, state_space("falcon_h1"))
-linear_attention = places("layer_types", "linear_attention")
 granitemoehybrid = compose(
     mixtral,
     kv_cache(layers=places("layer_types", "full_attention")),
@@ -176,6 +182,129 @@ bamba = compose(
     mixtral,
     kv_cache(layers="attn_layer_indices"),
     state_space("bamba", others("num_layers", "attn_layer_indices")),
+)
+
+
+def selective(mixer: str, by: str = "mixer", **placed: Any) -> ExportSpec:
+    """Layers of a selective scan, as the first Mamba has them; `mixer` is `name:Class` of the model's own.
+
+    PyTorch goes on from their states by single tokens alone, so by more than one at a time is checked in tests.
+    """
+    name, _, title = mixer.partition(":")
+    return compose(
+        recurrent,
+        patched(
+            f"transformers.models.{name}.modeling_{name}:{title}.forward",
+            by=f"onnxfn.patches.selective:{by}",
+            why="loops over the text, and forgets the state before a text of several tokens",
+        ),
+        reads(
+            ssm_entries=either(product("mamba_expand", "hidden_size"), "intermediate_size"),
+            ssm_width=either("mamba_d_state", "state_size"),
+            conv_size=either("mamba_d_conv", "conv_kernel"),
+        ),
+        kept_state("conv", "batch_size ssm_entries= conv_size=", kept="conv_states.0", **placed),
+        tasked("text-generation-with-past", Edit("with_single_steps")),
+    )
+
+
+def scanned(axes: str, **placed: Any) -> ExportSpec:
+    """The state of a selective scan."""
+    return kept_state("ssm", axes, kept="recurrent_states.0", **placed)
+
+
+mamba_axes = "batch_size ssm_entries= ssm_width="
+alone: Mapping[str, Any] = MappingProxyType({"layers": "num_layers", "argument": "cache_params"})
+attending = periodic("num_layers", "attn_layer_period", "attn_layer_offset")
+beside: Mapping[str, Any] = MappingProxyType({"layers": others("num_layers", attending)})
+mamba = compose(stateless, selective("mamba:MambaMixer", **alone), scanned(mamba_axes, **alone))
+falcon_mamba = compose(stateless, selective("falcon_mamba:FalconMambaMixer", **alone), scanned(mamba_axes, **alone))
+jamba = compose(
+    mixtral, kv_cache(layers=attending), selective("jamba:JambaMambaMixer", **beside), scanned(mamba_axes, **beside)
+)
+
+# In a hybrid layer there are both, one after the other.
+hybrid = kv_cache(layers=places("layer_types", "hybrid"))
+zamba = compose(
+    llama,
+    hybrid,
+    selective("zamba:ZambaMambaMixer", by="mixer_of_heads"),
+    reads(ssm_size=quotient("ssm_entries", "n_mamba_heads")),
+    scanned("batch_size n_mamba_heads= ssm_size= ssm_width="),
+)
+zamba2 = compose(mixtral, hybrid, state_space("zamba2"))
+attentive = kv_cache(layers=places("layer_types", "full_attention"))
+nemotron_h = compose(mixtral, attentive, state_space("nemotron_h", linear_attention))
+
+
+def channelwise(name: str) -> ExportSpec:
+    """Layers of a delta rule, its decay of each channel, among layers that keep what keys and values are made of."""
+    return compose(
+        mixtral,
+        latent,
+        recurrent,
+        patched(
+            f"transformers.models.{name}.modeling_{name}:chunk_kimi_delta_attention",
+            by="onnxfn.patches.recurrent:delta_rule",
+            why="loops over chunks of the text",
+        ),
+        reads(
+            linear_heads=either("linear_num_heads", "num_attention_heads"),
+            linear_size=either("linear_head_dim", "head_dim"),
+            conv_size=either("linear_conv_kernel_dim", "short_conv_kernel_size"),
+            conv_width=product(constant(3), "linear_heads", "linear_size"),
+            value_size="linear_size",
+        ),
+        kv_cache(
+            heads="num_latents",
+            key="kv_lora_rank",
+            value="qk_rope_head_dim",
+            layers=places("layer_types", "full_attention"),
+        ),
+        kept_state("conv", "batch_size conv_width= conv_size=", kept="conv_states.0", layers=linear_attention),
+        kept_state(
+            "recurrent",
+            "batch_size linear_heads= linear_size= value_size=",
+            kept="recurrent_states.0",
+            layers=linear_attention,
+        ),
+    )
+
+
+minimax = compose(
+    mixtral,
+    patched(
+        "transformers.models.minimax.modeling_minimax:MiniMaxLightningAttention.forward",
+        by="onnxfn.patches.recurrent:lightning",
+        why="loops over blocks of the text",
+    ),
+    reads(value_size="head_dim"),
+    kv_cache(layers=places("layer_types", "full_attention")),
+    kept_state(
+        "linear",
+        "batch_size num_attention_heads= head_dim= value_size=",
+        kept="",
+        held=("linear_cache", "{layer}"),
+        layers=linear_attention,
+    ),
+    ExportSpec(builds=(Build("past_key_values", "linear_cache"),)),
+)
+
+recurrent_gemma = compose(
+    llama,
+    patched(
+        "transformers.models.recurrent_gemma.modeling_recurrent_gemma:RecurrentGemmaRglru._rnn_scan",
+        by="onnxfn.patches.recurrent:gated",
+        why="loops over the text",
+    ),
+)
+
+# Layers with a window have twice the heads, and values have a size of their own (modeling_mimo_v2_flash).
+mimo_v2_flash = compose(
+    mixtral,
+    reads(more_heads=product(constant(2), "num_key_value_heads")),
+    kv_cache(value="v_head_dim", layers=places("layer_types", "full_attention")),
+    kv_cache(heads="more_heads", value="v_head_dim", layers=places("layer_types", "sliding_attention"), kind="sliding"),
 )
 
 
@@ -220,31 +349,20 @@ deepseek_v2 = compose(deepseek_v3, turned("deepseek_v2", "DeepseekV2", "heads_fi
 llama4 = compose(mixtral, turned("llama4", "Llama4Text", "heads_second"))
 
 
-def selective(name: str) -> ExportSpec:
-    """Layers of a selective scan, as the first Mamba has them; `name` is that of the model's module."""
-    return patched(
-        f"transformers.models.{name}.modeling_{name}:mamba_selective_scan",
-        by="onnxfn.patches.recurrent:selective_scan",
-        why="loops over the text",
-    )
-
-
 def _row(spec: ExportSpec, *heads: str) -> ExportSpec:
     return only_tasks(spec, *GENERATION, *heads)
 
 
 def _without_past(spec: ExportSpec, *heads: str) -> ExportSpec:
-    """OpenAI's GPT keeps nothing; the others keep what one graph for prompt and next token cannot yet be made of.
-
-    The sizes of MiMo's heads differ from layer to layer. Zamba 2 and Nemotron H bound the steps of their states in a
-    text, and not in a single token; the first Mamba and those like it go on from a state by single tokens alone.
-    """
+    """OpenAI's GPT keeps nothing; Recurrent Gemma keeps its states in its modules, beside `forward`."""
     return only_tasks(spec, "feature-extraction", "text-generation", *heads)
 
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "afmoe": _row(mixtral),
+        "minimax": _row(minimax, SEQUENCES, TAGS, ANSWERS),
+        "recurrent_gemma": _without_past(recurrent_gemma),
         "apertus": _row(llama, TAGS),
         "arcee": _row(llama),
         "aria_text": _row(mixtral),
@@ -270,7 +388,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "exaone_moe": _row(mixtral),
         "falcon": _row(falcon, ANSWERS, TAGS),
         "falcon_h1": _row(falcon_h1),
-        "falcon_mamba": _without_past(compose(text_decoder, selective("falcon_mamba"))),
+        "falcon_mamba": _row(falcon_mamba),
         "flex_olmo": _row(mixtral),
         "gemma": _row(llama, SEQUENCES),
         "gemma2": _row(llama, SEQUENCES),
@@ -305,16 +423,17 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "internlm3": _row(llama),
         "iquestcoder": _row(llama),
         "jais2": _row(llama),
-        "jamba": _without_past(compose(mixtral, selective("jamba")), SEQUENCES),
+        "jamba": _row(jamba, SEQUENCES),
+        "kimi_linear": _row(channelwise("kimi_linear")),
         "laguna": _row(mixtral),
         "lfm2": _row(lfm2),
         "lfm2_moe": _row(lfm2),
         "llama": _row(llama, SEQUENCES),
         "llama4_text": _row(llama4),
-        "mamba": _without_past(compose(text_decoder, selective("mamba"))),
+        "mamba": _row(mamba),
         "mamba2": _row(mamba2),
         "mellum": _row(mixtral),
-        "mimo_v2_flash": _without_past(mixtral),
+        "mimo_v2_flash": _row(mimo_v2_flash),
         "minicpm3": _row(deepseek_v3, SEQUENCES),
         "minimax_m2": _row(mixtral),
         "ministral": _row(llama, SEQUENCES, TAGS, ANSWERS),
@@ -325,7 +444,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "mpt": _row(bloom, SEQUENCES, TAGS),
         "nanochat": _row(llama),
         "nemotron": _row(llama),
-        "nemotron_h": _without_past(compose(mixtral, state_space("nemotron_h"))),
+        "nemotron_h": _row(nemotron_h),
         "olmo": _row(llama),
         "olmo2": _row(llama),
         "olmo3": _row(llama, SEQUENCES),
@@ -340,6 +459,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "qwen2": _row(llama, SEQUENCES, TAGS),
         "qwen2_moe": _row(mixtral, SEQUENCES, TAGS, ANSWERS),
         "qwen3": _row(llama, SEQUENCES),
+        "qwen3_5_moe_text": _row(delta_net("qwen3_5_moe")),
         "qwen3_5_text": _row(delta_net("qwen3_5"), SEQUENCES),
         "qwen3_moe": _row(mixtral, SEQUENCES, TAGS),
         "qwen3_next": _row(delta_net("qwen3_next"), SEQUENCES, TAGS, ANSWERS),
@@ -351,6 +471,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "vaultgemma": _row(llama),
         "xglm": _row(llama),
         "youtu": _row(deepseek_v3),
-        "zamba2": _without_past(compose(mixtral, state_space("zamba2")), SEQUENCES),
+        "zamba": _row(zamba, SEQUENCES),
+        "zamba2": _row(zamba2, SEQUENCES),
     }
 )

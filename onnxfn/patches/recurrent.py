@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
+UNLIMITED = (0.0, float("inf"))
+"""The limits of steps that are positive anyhow."""
+
 
 def conv_state(
     self: Any, conv_states: Tensor, state_idx: int = 0, conv_kernel_size: int | None = None, **_: Any
@@ -70,7 +73,7 @@ def delta_rule(
         kept = kept + place[..., None] * missing[..., None, :]
         return kept, (kept * asked[..., None]).sum(-2)
 
-    state, answers = _scanned(step, state.float(), (query, key, value.float(), decay, beta.float()))
+    state, answers = scanned(step, state.float(), (query, key, value.float(), decay, beta.float()))
     return answers.to(value.dtype), state
 
 
@@ -97,7 +100,8 @@ def state_space(
     import torch
 
     steps = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
-    steps = (torch.nn.functional.softplus(steps) if dt_softplus else steps).clamp(*dt_limit).float()
+    steps = torch.nn.functional.softplus(steps) if dt_softplus else steps
+    steps = _bounded(steps, dt_limit, initial_states).float()
     entries = hidden_states.float()
     repeats = entries.shape[2] // B.shape[2]
     written, read = (one.float().repeat_interleave(repeats, dim=2) for one in (B, C))
@@ -111,53 +115,83 @@ def state_space(
         return kept, (kept * asked[..., None, :]).sum(-1)
 
     along = ((A.float() * steps).exp(), entries * steps[..., None], written, read)
-    last, answers = _scanned(step, state.float(), along)
+    last, answers = scanned(step, state.float(), along)
     answers = answers if D is None else answers + D[..., None] * entries
     return (answers, last) if return_final_states else answers
 
 
-def selective_scan(
+def lightning(
+    self: Any,
     hidden_states: Tensor,
-    dt: Tensor,
-    A: Tensor,  # noqa: N803 - the original's signature
-    B: Tensor,  # noqa: N803
-    C: Tensor,  # noqa: N803
-    D: Tensor | None = None,  # noqa: N803
-    z: Tensor | None = None,
-    delta_bias: Tensor | None = None,
-    delta_softplus: bool = False,  # noqa: FBT001, FBT002
-    return_last_state: bool = False,  # noqa: FBT001, FBT002
+    position_embeddings: Any = None,  # noqa: ARG001 - the original's signature
+    attention_mask: Tensor | None = None,
+    past_key_values: Any = None,
     **_: Any,
-) -> Any:
-    """For mamba_selective_scan, which loops over the text: here token by token, in one Scan, from a state of zeros.
+) -> tuple[Tensor, Tensor]:
+    """For MiniMaxLightningAttention.forward, which loops over blocks of a text, or over its tokens after a state."""
+    import torch
 
-    `hidden_states`, `dt` and `z` are `batch width length`, `A` `width size`, `B` and `C` `batch size length`.
+    made = self.act_fn(self.qkv_proj(hidden_states))
+    made = made if attention_mask is None else (made * attention_mask[:, :, None]).to(made.dtype)
+    query, key, value = made.unflatten(-1, (self.num_attention_heads, -1)).float().chunk(3, dim=-1)
+    fading = torch.exp(-self.slope_rate.float())[..., 0].expand_as(key)
+    state = None if past_key_values is None else past_key_values.get_linear_cache(self.layer_idx)
+    if state is None:
+        state = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None, :])
+
+    def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        asked, place, told, faded = now
+        kept = kept * faded[..., None] + place[..., None] * told[..., None, :]
+        return kept, (kept * asked[..., None]).sum(-2)
+
+    last, answers = scanned(step, state.float(), (query, key, value, fading))
+    if past_key_values is not None:
+        past_key_values.set_linear_cache(self.layer_idx, last)
+    answers = self.norm(answers.flatten(2).to(hidden_states.dtype))
+    return self.out_proj(torch.sigmoid(self.output_gate(hidden_states)) * answers), last
+
+
+def gated(
+    self: Any,  # noqa: ARG001 - the original's signature
+    hidden_states: Tensor,
+    recurrent_gate: Tensor,
+    reset: Tensor,
+    recurrent_states: Tensor | None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """For RecurrentGemmaRglru._rnn_scan, which loops over the text: `batch length width`, forgetting at `reset`."""
+    import torch
+
+    def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        gate, entry = now
+        kept = kept * gate + entry
+        return kept, kept.clone()
+
+    entries = hidden_states.float()
+    state = torch.zeros_like(entries[:, 0]) if recurrent_states is None else recurrent_states
+    last, answers = scanned(step, state, ((recurrent_gate * ~reset).float(), entries))
+    return answers.to(hidden_states.dtype), last
+
+
+def _bounded(steps: Tensor, limit: tuple[float, float], state: Tensor | None) -> Tensor:
+    """Steps within their limits, but for a single token that goes on from a state.
+
+    So it is in PyTorch, where mamba2_selective_state_update knows no limits. No state comes as a state of zeros, so
+    whether there is one is asked of the numbers.
     """
     import torch
 
-    steps = dt if delta_bias is None else dt + delta_bias.to(dt.dtype)[..., None]
-    steps = torch.nn.functional.softplus(steps) if delta_softplus else steps
-    entries = (hidden_states * steps).float()
-
-    def step(kept: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        faded, entry, place, asked = now
-        kept = kept * faded + entry[..., None] * place[:, None, :]
-        return kept, (kept * asked[:, None, :]).sum(-1)
-
-    entries, places, questions = (one.float().transpose(1, 2) for one in (entries, B, C))
-    decays = (steps.float().transpose(1, 2)[..., None] * A).exp()
-    last, answers = _scanned(step, torch.zeros_like(decays[:, 0]), (decays, entries, places, questions))
-    answers = answers.transpose(1, 2)
-    answers = answers if D is None else answers + hidden_states * D[:, None]
-    answers = answers if z is None else answers * torch.nn.functional.silu(z)
-    return (answers, last) if return_last_state else answers
+    if limit == UNLIMITED or state is None:
+        return steps.clamp(*limit)
+    several = torch.ones_like(steps[0, :, 0]).sum() > 1
+    return torch.where(several | (state == 0).all(), steps.clamp(*limit), steps)
 
 
 def _no_state(states: Tensor, width: int) -> Tensor:
     return states.new_zeros((*states.shape[:-1], width))
 
 
-def _scanned(step: Callable[..., Any], state: Tensor, along: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+def scanned(step: Callable[..., Any], state: Tensor, along: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     """A step after the other along axis 1 of each tensor: the last state, and the answers along axis 1."""
     from torch._higher_order_ops.scan import scan
 
