@@ -46,10 +46,14 @@ def traced_whole(_: Any) -> tuple[Stack, ...]:
 
 @frozen
 class Making:
-    """How graphs are made: which layers are told by a few, and where graphs are kept for the next model, if at all."""
+    """How graphs are made: which layers are told by a few, and where graphs are kept for the next model, if at all.
+
+    `turns` says whether weights that a graph transposes are stored so, or as they stand in the model.
+    """
 
     repeats: Repeats = traced_whole
     templates: Path | None = None
+    turns: bool = True
 
 
 def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
@@ -60,7 +64,7 @@ def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     with LOCK:
         ready = in_dtype(model, part.spec.float_dtype)
         with timed("template", part.name):
-            name = fingerprint(ready, part) if making.templates is not None else None
+            name = fingerprint(ready, part, making.turns) if making.templates is not None else None
             graph = kept(making.templates, name)
         if graph is None:
             graph = _assembled(ready, part, timed, making)
@@ -76,11 +80,10 @@ def forgotten(making: Making, graphs: Iterable[Any]) -> None:
 
 
 def _assembled(model: Any, part: Part, timed: Timed, making: Making) -> Any:
-    found = making.repeats(model)
-    graph = graph_of(model, part, timed, found)
+    graph = graph_of(model, part, timed, making)
     for filler in part.filler:
         fills = {one.given: one.name for one in part.spec.carries}
-        graph = merged_slots(filled(graph, graph_of(model, filler, timed, found), fills))
+        graph = merged_slots(filled(graph, graph_of(model, filler, timed, making), fills))
     return graph
 
 
@@ -89,25 +92,26 @@ def traced(graph: Any) -> bool:
     return graph.meta[TEMPLATE] is None and not graph.meta[FEW]
 
 
-def graph_of(model: Any, part: Part, timed: Timed, found: Sequence[Stack]) -> Any:
+def graph_of(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     """The graph of a part, its parameters slots: of a few layers where these prove the others, else of all."""
+    found = making.repeats(model)
     keeping = _keeping(part, found)
     why = ""
     if found and keeping is not None:
         try:
-            return _deep(model, part, timed, found, keeping)
+            return _deep(model, part, timed, making, found, keeping)
         except (Unlike, CaptureFailed) as problem:
             why = str(problem)
-    graph = _plain(model, part, timed)
+    graph = _plain(model, part, timed, making)
     graph.meta[FEW] = False
     graph.meta[DEPTH] = f"every layer traced: {why}" if why else ""
     return graph
 
 
-def _deep(model: Any, part: Part, timed: Timed, found: Sequence[Stack], keeping: Stack) -> Any:
+def _deep(model: Any, part: Part, timed: Timed, making: Making, found: Sequence[Stack], keeping: Stack) -> Any:
     few = _few(part, keeping)
     with cut(model, found):
-        graph = _plain(model, few, timed)
+        graph = _plain(model, few, timed, making)
     with timed("passes", part.name):
         for stack in found:
             own = stack is keeping
@@ -136,12 +140,14 @@ def _few(part: Part, stack: Stack) -> Part:
     return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, carries=carries))
 
 
-def _plain(model: Any, part: Part, timed: Timed) -> Any:
+def _plain(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     with timed("capture", part.name):
         graph = capture(model, part)
     with timed("passes", part.name), quiet():
         graph = read_once(slotted(graph, parameter_names(model)), part)
-        graph = turned(converted(simplified(graph), part.spec.opset or 0))
+        graph = converted(simplified(graph), part.spec.opset or 0)
+        if making.turns:
+            graph = turned(graph)
         facts = {
             "task": part.spec.task,
             "model": type(model).__name__,

@@ -73,7 +73,7 @@ def export(
     """
     fitted = fitting(spec, model)
     place = target(Path(path), force=force)
-    making = Making(repeats, templates)
+    making = Making(repeats, templates, turns=weights != "link")
     storing = Storing(weights, threshold, sidecar, linkable(weights, beside, _folder(place), force=force))
     with _timed(tell) as (timed, seconds):
         with timed("plan", ""):
@@ -146,7 +146,7 @@ def _proven(
     done = attempt(making)
     if done.convicted and not all(map(traced, done.graphs)):
         forgotten(making, done.graphs)
-        done = evolve(attempt(Making()), depths=(CONVICTED,))
+        done = evolve(attempt(Making(turns=making.turns)), depths=(CONVICTED,))
     if done.report is not None and done.convicted:
         raise failed(done.report)
     return done

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 
 import onnxfn
-from onnxfn.building import DEPTH, graph_of
+from onnxfn.building import DEPTH, Making, graph_of, traced_whole
 from onnxfn.exporting import CONVICTED
 from onnxfn.planning import plan
 from onnxfn.stacks import stacks
@@ -57,10 +57,9 @@ def deep(model_type, loader):
 def agrees(model_type, task):
     spec = onnxfn.spec_for(model_type, task)
     model = deep(model_type, spec.loader)
-    found = stacks(model)
-    assert found
+    assert stacks(model)
     for part in plan(spec, model.config, merge=False).parts:
-        graph, whole = (graph_of(model, part, timed, one) for one in (found, ()))
+        graph, whole = (graph_of(model, part, timed, Making(repeats)) for repeats in (stacks, traced_whole))
         assert graph.meta[DEPTH].startswith(f"{LAYERS} layers of ")
         assert unlike(graph, whole) is None
 
@@ -84,7 +83,7 @@ def test_layers_that_see_are_told_by_a_few(model_type):
     config = AutoConfig.for_model(model_type, num_hidden_layers=LAYERS, **small)
     model = AutoModel.from_config(config).eval()
     (part,) = plan(SIGHT, config).parts
-    graph, whole = (graph_of(model, part, timed, one) for one in (stacks(model), ()))
+    graph, whole = (graph_of(model, part, timed, Making(repeats)) for repeats in (stacks, traced_whole))
     assert graph.meta[DEPTH].startswith(f"{LAYERS} layers of ")
     assert unlike(graph, whole) is None
 

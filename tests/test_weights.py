@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import onnxfn
-from onnxfn import exporting
+from onnxfn import storing
 from onnxfn.checkpoints import entries
 from onnxfn.errors import CaptureFailed, InvalidSpec, NoModel, OutputExists, UnknownName
 from onnxfn.weights import LARGE, LINE, PAGE, SMALL, layout, store, weight_bytes, write
@@ -162,6 +162,12 @@ def linked(bert, checkpoint, tmp_path_factory):
     return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("out") / "bert", beside=checkpoint, weights="link")
 
 
+def test_every_matrix_is_linked_as_it_stands(linked, bert):
+    linked_to = {name for name, at in locations(linked.files[0]).items() if at["location"] == "model.safetensors"}
+    matrices = {name for name, parameter in bert.named_parameters() if parameter.ndim > 1}
+    assert matrices <= linked_to
+
+
 def test_links_are_hard_and_nothing_of_the_checkpoint_is_copied(linked, checkpoint):
     file = os.path.join(linked.path, "model.safetensors")
     assert os.path.samefile(file, checkpoint / "model.safetensors")
@@ -211,7 +217,7 @@ def test_where_no_link_is_possible_the_file_is_copied_and_that_is_said(bert, che
     def no_link(*_):
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr(exporting.Path, "hardlink_to", no_link)
+    monkeypatch.setattr(storing.Path, "hardlink_to", no_link)
     told = []
     result = onnxfn.export(SPEC, bert, tmp_path / "out", beside=checkpoint, weights="link", tell=told.append)
     assert result.report.passed
