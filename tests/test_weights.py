@@ -164,7 +164,7 @@ def linked(bert, checkpoint, tmp_path_factory):
 
 def test_every_matrix_is_linked_as_it_stands(linked, bert):
     linked_to = {name for name, at in locations(linked.files[0]).items() if at["location"] == "model.safetensors"}
-    matrices = {name for name, parameter in bert.named_parameters() if parameter.ndim > 1}
+    matrices = {name for name, one in bert.named_parameters() if one.ndim > 1 and one.nbytes >= SMALL}
     assert matrices <= linked_to
 
 
