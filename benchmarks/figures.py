@@ -79,7 +79,9 @@ def shown(figure: Any) -> str:
 
 def verdicts(required: Sequence[Required]) -> str:
     """A line a requirement."""
-    return "\n".join(f"{one.verdict}: {one.what} is {shown(one.found) or '?'}, at most {one.at_most}" for one in required)
+    return "\n".join(
+        f"{one.verdict}: {one.what} is {shown(one.found) or '?'}, at most {one.at_most}" for one in required
+    )
 
 
 def published(name: str, rows: Sequence[Mapping[str, Any]], required: Sequence[Required], into: Path | None) -> None:
