@@ -16,6 +16,7 @@ from typing import Any
 from attrs import frozen
 
 CACHE = Path.home() / ".cache" / "onnxfn" / "benchmarks"
+TINY = {"intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
 SMOLLM2_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
@@ -143,6 +144,12 @@ CHECKPOINTS = {
             "automatic-speech-recognition-with-past",
             "speech to text",
             _random("WhisperForConditionalGeneration", "WhisperConfig", decoder_start_token_id=50257),
+        ),
+        Checkpoint(
+            "llama-tiny",
+            "text-generation-with-past",
+            "decoder",
+            _random("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=2, hidden_size=64, vocab_size=99, **TINY),
         ),
         Checkpoint("llama-1b", "text-generation-with-past", "decoder", _llama),
     )

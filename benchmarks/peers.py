@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import onnxfn
 from attrs import field, frozen
 from models import CACHE, Checkpoint, checkpoint_folder, older
 from processes import Process, ran
+
+import onnxfn
 
 HERE = Path(__file__).parent
 TORCH = "torch==2.13.0"
