@@ -18,13 +18,14 @@ PROMPT, STEPS = 9, 6
 TOLERANCE = 1e-3
 """Of the largest difference, in units of the root mean square of what PyTorch answers, or of 1 where that is less."""
 CACHED = re.compile(r"(?:past|present).*?(\d+)\D*?(key|value)")
-DECODERS = (
-    ("decoder_model.onnx", "decoder_with_past_model.onnx"),
-    ("decoder_model_merged.onnx", "decoder_model_merged.onnx"),
-    ("decode.onnx", "decode.onnx"),
-    ("decoder/model.onnx", "decoder/model.onnx"),
-)
-ENCODERS = ("encoder_model.onnx", "encoder.onnx", "text_encoder.onnx", "audio_encoder.onnx", "encoder/model.onnx")
+DECODERS = {
+    "decoder_model.onnx": "decoder_with_past_model.onnx",
+    "decoder_model_merged.onnx": "decoder_model_merged.onnx",
+    "prefill.onnx": "decode.onnx",
+    "decoder/model.onnx": "decoder/model.onnx",
+}
+"""The file that gives the first token, and the one that gives the others."""
+ENCODERS = ("encoder_model.onnx", "encoder.onnx", "encoder/model.onnx")
 
 
 def role(name: str) -> str:
@@ -59,7 +60,7 @@ def disagreement(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> str
     try:
         answer = _by_onnx(one, folder, known)
     except Exception as problem:  # noqa: BLE001, a graph that cannot be fed or run is one that is wrong, whatever it says
-        return f"could not be run: {str(problem).splitlines()[0][:160]}"
+        return f"could not be run: {(str(problem).splitlines() or [repr(problem)])[0][:300]}"
     judged = known["attention_mask"].astype(bool) if one.kind == "encoder" else ...
     wanted, given = known["answer"][judged], answer["answer"][judged]
     off = float(np.abs(wanted - given).max())
@@ -82,6 +83,11 @@ def session(file: Path) -> Any:
 def fed(graph: Any, known: Mapping[str, Any]) -> Arrays:
     """What a graph takes, by its own names; a cache that nobody knows is empty."""
     sizes = {"batch": len(next(iter(known.values()))), "head_dim": int(known["head_dim"]) if "head_dim" in known else 0}
+    if any(one.name.startswith("encoder_outputs.") for one in graph.get_inputs()) and "encoder_attention_mask" in known:
+        known = {
+            **known,
+            "attention_mask": known["encoder_attention_mask"],
+        }  # the encoder's, as T5's `forward` calls it
     return {one.name: _array(one, known, sizes) for one in graph.get_inputs()}
 
 
@@ -123,13 +129,18 @@ def _by_onnx(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> Arrays:
     told["encoder_hidden_states"] = next(iter(states.values()))
     if "attention_mask" in known:
         told["encoder_attention_mask"] = known["attention_mask"]
-    first, later = next(pair for pair in DECODERS if (folder / pair[0]).is_file())
-    opened = session(folder / first)
-    return _written(opened, opened if first == later else session(folder / later), known["input_ids"], told)
+    first = _there(folder, tuple(DECODERS))
+    later = folder / DECODERS[first.relative_to(folder).as_posix()]
+    opened = session(first)
+    return _written(opened, opened if first == later else session(later), known["input_ids"], told)
 
 
 def _there(folder: Path, names: tuple[str, ...]) -> Path:
-    return next(folder / name for name in names if (folder / name).is_file())
+    found = [folder / name for name in names if (folder / name).is_file()]
+    if not found:
+        there = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.onnx"))
+        raise ValueError(f"none of {', '.join(names)}; there is: {', '.join(there)}")
+    return found[0]
 
 
 def _written(first: Any, later: Any, prompt: Any, told: Mapping[str, Any]) -> Arrays:

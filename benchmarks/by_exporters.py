@@ -2,7 +2,8 @@
 
     python by_exporters.py FOLDER OUT KIND
 
-Runs in the peer's own environment and imports nothing of onnxfn. An encoder-decoder is decomposed by the peer itself.
+Runs in the peer's own environment and imports nothing of onnxfn. The decoder of an encoder-decoder
+is decomposed by the peer itself.
 """
 
 from __future__ import annotations
@@ -56,15 +57,18 @@ def decoder(model: Any) -> Any:
 
 
 def encoder_decoder(model: Any) -> Any:
+    """The encoder, and what the peer itself makes of the decoder: one graph for the first token, one for the others."""
     config = model.config
     if model.main_input_name == "input_features":
         sample = {"input_features": torch.randn(2, config.num_mel_bins, 2 * config.max_source_positions)}
     else:
         ids = torch.randint(5, 99, (2, 16))
         sample = {"input_ids": ids, "attention_mask": mask(ids)}
-    return OnnxExporter().export_for_generation(
-        model, sample, OnnxConfig(dynamic=True, opset_version=OPSET), multi_token_decode=True
-    )
+    moving = {name: {0: MOVING} if name == "input_features" else {0: MOVING, 1: MOVING} for name in sample}
+    reading = with_axes(model.get_encoder(), sample, moving)
+    writing = OnnxExporter().export_for_generation(model, sample, OnnxConfig(dynamic=True, opset_version=OPSET))
+    writing.components["encoder"] = reading.components["model"]
+    return writing
 
 
 def with_axes(model: Any, sample: dict[str, Any], axes: dict[str, Any]) -> Any:

@@ -117,7 +117,7 @@ def main() -> None:
                 Required(f"{one.name}: {what} of {ours} / {theirs}", _ratio(turns, ours, theirs, what), limit)
                 for ours, theirs, what, limit in REQUIRED
             )
-    published("decode", rows, required, asked.json)
+    published("decode", rows, required, asked.json, runs=asked.runs)
 
 
 def row(one: Checkpoint, name: str, turns: dict[str, list[Timed]]) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def main() -> None:
             Required(f"{row['model']}: time of onnxfn / transformers.exporters", row["ratio"], 0.45),
         )
     ]
-    published("export_tiny", rows, required, asked.json)
+    published("export_tiny", rows, required, asked.json, runs=asked.runs)
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def main() -> None:
         )
         all_found[one.name] = found
         rows.extend(row(one, name, found, parameters[one.name]) for name in found)
-    published("export_whole", rows, required(all_found, parameters), asked.json)
+    published("export_whole", rows, required(all_found, parameters), asked.json, runs=asked.runs)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import statistics
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +83,23 @@ def shown(figure: Any) -> str:
 def verdicts(required: Sequence[Required]) -> str:
     """A line a requirement."""
     return "\n".join(
-        f"{one.verdict}: {one.what} is {shown(one.found) or '?'}, at most {one.at_most}" for one in required
+        f"{one.verdict}: {one.what} is {shown(one.found) or 'unknown'}, at most {one.at_most}" for one in required
     )
 
 
-def published(name: str, rows: Sequence[Mapping[str, Any]], required: Sequence[Required], into: Path | None) -> None:
-    """Print what was found, and keep it as JSON where a place is given."""
+def published(
+    name: str, rows: Sequence[Mapping[str, Any]], required: Sequence[Required], into: Path | None, *, runs: int
+) -> None:
+    """Print what was found, and keep it as JSON where a place is given, with how often and where it was measured."""
     print(table(rows))
     print(verdicts(required))
     if into is not None:
         into.parent.mkdir(parents=True, exist_ok=True)
-        found = {"benchmark": name, "rows": list(rows), "required": [one.plain for one in required]}
-        into.write_text(json.dumps(found, indent=1) + "\n")
+        found = {"benchmark": name, "runs": runs, **where(), "rows": list(rows)}
+        into.write_text(json.dumps({**found, "required": [one.plain for one in required]}, indent=1) + "\n")
+
+
+def where() -> dict[str, Any]:
+    """What the figures depend on beside the code: cores, and the versions of what is measured."""
+    found = {name: version(name) for name in ("torch", "transformers", "onnx", "onnxruntime")}
+    return {"cores": os.cpu_count(), "python": platform.python_version(), "versions": found}

@@ -57,7 +57,9 @@ def main() -> None:
             sizes = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 2 * width}
             turns.append(measured(sizes, peer=not asked.without_peer))
             print(f"{layers} layers of {width}: {turns[-1]}", file=sys.stderr)
-    published("growth", [row(*shape, turns) for shape, turns in found.items()], [flat(found)], asked.json)
+    published(
+        "growth", [row(*shape, turns) for shape, turns in found.items()], [flat(found)], asked.json, runs=asked.runs
+    )
 
 
 def row(layers: int, width: int, turns: list[dict[str, float]]) -> dict[str, Any]:

@@ -25,8 +25,10 @@ from options import told
 from peers import EXPORTERS, environment, exported, python
 from processes import Process, ran
 
-TOLD = re.compile(r"^(capture|passes)\b.*: ([\d.]+) s$", re.MULTILINE)
-"""What the command line of onnxfn says of the stages that make a graph."""
+TOLD = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
+"""What the command line of onnxfn says of each stage."""
+
+GRAPH = ("capture", "passes")
 
 RECORD = """
 import atexit, runpy, sys
@@ -65,7 +67,7 @@ def copied(file: Path, place: Path) -> float:
 
 
 def graph_seconds(done: Process) -> float:
-    return sum(float(seconds) for _, seconds in TOLD.findall(done.said))
+    return sum(float(seconds) for stage, seconds in TOLD.findall(done.said) if stage in GRAPH)
 
 
 def main() -> None:
@@ -98,7 +100,7 @@ def main() -> None:
         else row(name, done, imports, copies) | {"disk / parameters": disk[name] / parameter_bytes(folder)}
         for name, done in runs.items()
     ]
-    published("large", rows, required(rows), asked.json)
+    published("large", rows, required(rows), asked.json, runs=asked.runs)
 
 
 def row(name: str, runs: list[Process], imports: list[Process], copies: list[float]) -> dict[str, Any]:
@@ -113,6 +115,10 @@ def row(name: str, runs: list[Process], imports: list[Process], copies: list[flo
         "imports s": median([bare.seconds for bare in imports]),
         "graph s": median([graph_seconds(run) for run in runs]) if ours else None,
         "copying s": median(copies),
+        "work s": median([run.work for run in runs]),
+        "last stages": ", ".join(f"{stage} {seconds}" for stage, seconds in TOLD.findall(runs[-1].said))
+        if ours
+        else None,
         f"seconds / (imports + graph + {COPIES} copying)": ratio([run.seconds for run in runs], ideal)
         if ours
         else None,
