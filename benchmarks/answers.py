@@ -6,22 +6,32 @@ Two rows of input, none of them traced by anyone; a text is also continued greed
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models import CACHE, Checkpoint, checkpoint_folder
+from models import CACHE, CHECKPOINTS, Checkpoint, checkpoint_folder
+from processes import ran
 
 Arrays = dict[str, Any]
 PROMPT, STEPS = 9, 6
+ANSWERED = "answered:"
 TOLERANCE = 1e-3
 """Of the largest difference, in units of the root mean square of what PyTorch answers, or of 1 where that is less."""
-CACHED = re.compile(r"(?:past|present).*?(\d+)\D*?(key|value)")
+CACHED = re.compile(r"(?:past|present).*?(?P<layer>\d+)\D*?(?P<entry>key|value)")
+CACHED_LAST = re.compile(r"(?:past|present)_(?P<entry>key|value)_(?:self|cross)_(?P<layer>\d+)")
+CALLED = {
+    "decoder_input_ids": "input_ids",
+    "encoder_outputs.last_hidden_state": "encoder_hidden_states",
+    "audio_features": "input_features",
+}
 DECODERS = {
     "decoder_model.onnx": "decoder_with_past_model.onnx",
     "decoder_model_merged.onnx": "decoder_model_merged.onnx",
     "prefill.onnx": "decode.onnx",
+    "decoder.onnx": "decoder.onnx",
     "decoder/model.onnx": "decoder/model.onnx",
 }
 """The file that gives the first token, and the one that gives the others."""
@@ -33,16 +43,16 @@ def role(name: str) -> str:
 
     >>> role("past_key_values.3.key"), role("input.past_key_values.layers.3.keys"), role("present.0.encoder.value")
     ('cache.3.key', 'cache.3.key', 'cache.0.cross.value')
-    >>> role("input.past_key_values.cross_attention_cache.layers.1.values"), role("decoder_input_ids")
-    ('cache.1.cross.value', 'input_ids')
+    >>> role("input.past_key_values.cross_attention_cache.layers.1.values"), role("past_key_self_1")
+    ('cache.1.cross.value', 'cache.1.key')
+    >>> role("decoder_input_ids")
+    'input_ids'
     """
-    found = CACHED.search(name)
+    found = CACHED_LAST.search(name) or CACHED.search(name)
     if found is None:
-        return {"decoder_input_ids": "input_ids", "encoder_outputs.last_hidden_state": "encoder_hidden_states"}.get(
-            name, name
-        )
+        return CALLED.get(name, name)
     crossed = "cross" in name or ".encoder." in name
-    return f"cache.{found[1]}.{'cross.' if crossed else ''}{found[2]}"
+    return f"cache.{found['layer']}.{'cross.' if crossed else ''}{found['entry']}"
 
 
 def expected(one: Checkpoint, cache: Path = CACHE) -> Arrays:
@@ -55,8 +65,21 @@ def expected(one: Checkpoint, cache: Path = CACHE) -> Arrays:
         return dict(kept)
 
 
-def disagreement(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> str | None:
-    """How a folder of ONNX files answers otherwise than PyTorch, in a line; None when it does not."""
+def disagreement(one: Checkpoint, folder: Path, cache: Path = CACHE) -> str | None:
+    """How a folder of ONNX files answers otherwise than PyTorch, in a line; None when it does not.
+
+    Asked in a process of its own: there are graphs that end the process which runs them.
+    """
+    expected(one, cache)
+    done = ran([sys.executable, __file__, one.name, folder, cache])
+    if done.code < 0:
+        return f"ends ONNX Runtime with signal {-done.code}"
+    assert done.code == 0, done.said
+    return done.said.rpartition(ANSWERED)[2].strip() or None
+
+
+def difference(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> str | None:
+    """What `disagreement` says, found in this process."""
     try:
         answer = _by_onnx(one, folder, known)
     except Exception as problem:  # noqa: BLE001, a graph that cannot be fed or run is one that is wrong, whatever it says
@@ -127,6 +150,7 @@ def _by_onnx(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> Arrays:
     read = {name: known[name] for name in ("input_features", "attention_mask") if name in known}
     states = asked(encoder, read | {"input_ids": known["read_ids"]} if "read_ids" in known else read)
     told["encoder_hidden_states"] = next(iter(states.values()))
+    told |= {name: made for name, made in states.items() if name.startswith("cache.")}
     if "attention_mask" in known:
         told["encoder_attention_mask"] = known["attention_mask"]
     first = _there(folder, tuple(DECODERS))
@@ -209,3 +233,9 @@ def _inputs(one: Checkpoint, config: Any) -> Arrays:
 
 def _noise(draw: Any, *shape: int) -> Any:
     return draw.standard_normal(shape, dtype=np.float32)
+
+
+if __name__ == "__main__":
+    name, folder, cache = sys.argv[1:]
+    asked_of = CHECKPOINTS[name]
+    print(ANSWERED, difference(asked_of, Path(folder), expected(asked_of, Path(cache))) or "")

@@ -66,7 +66,10 @@ def encoder_decoder(model: Any) -> Any:
         sample = {"input_ids": ids, "attention_mask": mask(ids)}
     moving = {name: {0: MOVING} if name == "input_features" else {0: MOVING, 1: MOVING} for name in sample}
     reading = with_axes(model.get_encoder(), sample, moving)
-    writing = OnnxExporter().export_for_generation(model, sample, OnnxConfig(dynamic=True, opset_version=OPSET))
+    # Else the length of the past becomes the number that it was traced with.
+    writing = OnnxExporter().export_for_generation(
+        model, sample, OnnxConfig(dynamic=True, opset_version=OPSET), multi_token_decode=True
+    )
     writing.components["encoder"] = reading.components["model"]
     return writing
 

@@ -47,7 +47,7 @@ class Timed:
 
 def graphs(one: Checkpoint, hows: list[Exporter], place: Path, cache: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """The file of each exporter, and why there is none."""
-    known, files, problems = expected(one, cache), {}, {}
+    files, problems = {}, {}
     for how in hows:
         out = place / one.name / how.name.replace(" ", "-")
         problem = None
@@ -56,7 +56,7 @@ def graphs(one: Checkpoint, hows: list[Exporter], place: Path, cache: Path) -> t
             out.parent.mkdir(parents=True, exist_ok=True)
             done = exported(how, one, out, cache)
             problem = f"cannot: {done.last_words}" if done.code else None
-        problem = problem or disagreement(one, out, known)
+        problem = problem or disagreement(one, out, cache)
         print(f"{one.name}, {how.name}: {problem or 'answers as PyTorch does'}", file=sys.stderr)
         if problem:
             problems[how.name] = problem

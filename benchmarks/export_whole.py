@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from answers import disagreement, expected
+from answers import disagreement
 from attrs import frozen
 from figures import Required, median, published, ratio
 from models import Checkpoint, checkpoint_folder, parameter_bytes
@@ -49,26 +49,23 @@ def measured(
     one: Checkpoint, hows: list[Exporter], rounds: int, cache: Path, tell: Callable[[str], None]
 ) -> dict[str, Found]:
     """Every exporter on a checkpoint, in turn."""
-    known = expected(one, cache)
     found = {how.name: Found() for how in hows}
     with tempfile.TemporaryDirectory(dir=cache) as place:
         for turn in range(rounds):
             for how in [how for how in hows if found[how.name].problem is None]:
-                done, disk, problem = _once(how, one, Path(place), known if turn == 0 else None, cache)
+                done, disk, problem = _once(how, one, Path(place), cache, first=turn == 0)
                 found[how.name] = Found((*found[how.name].runs, done), disk, problem)
                 tell(f"{one.name}, {how.name}: {problem or f'{done.seconds:.1f} s, {done.work:.1f} s of work'}")
     return found
 
 
-def _once(
-    how: Exporter, one: Checkpoint, place: Path, known: Mapping[str, Any] | None, cache: Path
-) -> tuple[Process, int, str | None]:
-    """One run, the bytes it left, and what is wrong with it; with what PyTorch answers, it is the first."""
+def _once(how: Exporter, one: Checkpoint, place: Path, cache: Path, *, first: bool) -> tuple[Process, int, str | None]:
+    """One run, the bytes it left, and what is wrong with it; the first one's answers are held against PyTorch's."""
     out = place / "out"
-    for _ in range(2 if how.twice and known else 1):
+    for _ in range(2 if how.twice and first else 1):
         shutil.rmtree(out, ignore_errors=True)
         done = exported(how, one, out, cache)
-    wrong = disagreement(one, out, known) if known and done.code == 0 else None
+    wrong = disagreement(one, out, cache) if first and done.code == 0 else None
     return done, graph_bytes(out), f"cannot: {done.last_words}" if done.code else wrong and f"wrong: {wrong}"
 
 
