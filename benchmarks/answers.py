@@ -83,7 +83,7 @@ def difference(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> str |
     try:
         answer = _by_onnx(one, folder, known)
     except Exception as problem:  # noqa: BLE001, a graph that cannot be fed or run is one that is wrong, whatever it says
-        return f"could not be run: {(str(problem).splitlines() or [repr(problem)])[0][:300]}"
+        return f"could not be run: {type(problem).__name__}: {(str(problem).splitlines() or [''])[0][:300]}"
     judged = known["attention_mask"].astype(bool) if one.kind == "encoder" else ...
     wanted, given = known["answer"][judged], answer["answer"][judged]
     off = float(np.abs(wanted - given).max())

@@ -100,7 +100,7 @@ def main() -> None:
         else row(name, done, imports, copies) | {"disk / parameters": disk[name] / parameter_bytes(folder)}
         for name, done in runs.items()
     ]
-    published("large", rows, required(rows), asked.json, runs=asked.runs)
+    published("large", rows, required(one.name, rows), asked.json, runs=asked.runs)
 
 
 def row(name: str, runs: list[Process], imports: list[Process], copies: list[float]) -> dict[str, Any]:
@@ -128,10 +128,10 @@ def row(name: str, runs: list[Process], imports: list[Process], copies: list[flo
     }
 
 
-def required(rows: list[dict[str, Any]]) -> list[Required]:
+def required(model: str, rows: list[dict[str, Any]]) -> list[Required]:
     ours = next((one for one in rows if one["exporter"] == "onnxfn unchecked"), {})
     limits = {"above imports GB": MEMORY / GB, f"seconds / (imports + graph + {COPIES} copying)": 1.0}
-    return [Required(f"1.1 B Llama, unchecked: {name}", ours.get(name), limit) for name, limit in limits.items()]
+    return [Required(f"{model}, unchecked: {name}", ours.get(name), limit) for name, limit in limits.items()]
 
 
 if __name__ == "__main__":

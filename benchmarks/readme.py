@@ -91,7 +91,7 @@ def section(found: Mapping[str, Any], what: str, columns: Mapping[str, str]) -> 
         | ({columns["problem"]: row["problem"].partition(":")[0]} if row.get("problem") else {})
         for row in found["rows"]
     ]
-    often = f"medians of {found['runs']}" if found["runs"] > 1 else "one run"
+    often = f"medians of {found['runs']}" if found["runs"] > 1 else "one run, not figures to quote"
     return f"`python benchmarks/{found['benchmark']}.py` ({often}, {found['cores']} cores). {what}\n\n{table(rows)}"
 
 
