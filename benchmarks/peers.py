@@ -1,0 +1,135 @@
+"""Who exports: onnxfn and its variants in this interpreter, each peer in a virtual environment of its own.
+
+An exporter is a row: what it is called, whose environment it runs in, and the command for a checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from attrs import field, frozen
+from models import CACHE, Checkpoint, checkpoint_folder, older
+from processes import Process, ran
+
+import onnxfn
+
+HERE = Path(__file__).parent
+TORCH = "torch==2.13.0"
+"""Later ones come with several GB of CUDA."""
+
+ENVIRONMENTS = {
+    "optimum": (TORCH, "optimum-onnx==0.1.0", "optimum==2.1.0", "transformers==4.57.6", "onnxruntime==1.31.1"),
+    "exporters": (TORCH, "transformers==5.23.0", "onnx==1.23.2", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
+    "genai": (TORCH, "onnxruntime-genai==0.18.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxruntime==1.31.1"),
+    "mobius": (TORCH, "mobius-onnx==0.1.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
+}
+
+
+@frozen
+class Exporter:
+    """A way to come from a checkpoint to ONNX files.
+
+    `command` is given the checkpoint, its folder, the folder to write to, and a folder that outlasts one run.
+    """
+
+    name: str
+    peer: str | None
+    command: Callable[[Checkpoint, Path, Path, Path], list[str]]
+    kinds: frozenset[str] = field(
+        default=frozenset({"encoder", "decoder", "image", "text to text", "speech to text"}), converter=frozenset
+    )
+    twice: bool = False
+    folder: Callable[[Checkpoint, Path], Path] = checkpoint_folder
+
+
+def exported(how: Exporter, one: Checkpoint, out: Path, cache: Path = CACHE) -> Process:
+    """A checkpoint exported by a whole process."""
+    lasting = out.parent / "lasting"
+    command = how.command(one, how.folder(one, cache), out, lasting)
+    return ran([str(python(how.peer, cache)), *command], environment(how.peer))
+
+
+def environment(peer: str | None) -> dict[str, str]:
+    """What a process is told: onnxfn of this checkout, or nothing of it."""
+    return {"PYTHONPATH": str(Path(onnxfn.__file__).parent.parent) if peer is None else ""}
+
+
+def python(peer: str | None, cache: Path = CACHE) -> Path:
+    """The interpreter of a peer, its environment made when it is not there or has other versions."""
+    if peer is None:
+        return Path(sys.executable)
+    place = cache / "peers" / peer
+    pins = "\n".join(ENVIRONMENTS[peer])
+    stamp = place / "pins.txt"
+    if not stamp.is_file() or stamp.read_text() != pins:
+        print(f"making the environment of {peer}", file=sys.stderr)
+        quiet = {**os.environ, "PYTHONPATH": ""}
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True, env=quiet)
+        subprocess.run([str(place / "bin/pip"), "install", "-q", *ENVIRONMENTS[peer]], check=True, env=quiet)
+        stamp.write_text(pins)
+    return place / "bin" / "python"
+
+
+def chosen(names: str | None, without: list[str], *, peers_only: bool = False) -> list[Exporter]:
+    """The exporters that are asked for."""
+    wanted = set(names.split(",")) if names else set(EXPORTERS)
+    if unknown := (wanted | set(without)) - set(EXPORTERS):
+        raise SystemExit(f"no exporter is called {', '.join(unknown)}; there are: {', '.join(EXPORTERS)}")
+    return [
+        one
+        for name, one in EXPORTERS.items()
+        if name in wanted and name not in without and not (peers_only and one.peer is None)
+    ]
+
+
+def _onnxfn(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]]:
+    """onnxfn's own command line; `{lasting}` in an option is the folder that outlasts a run."""
+
+    def command(one: Checkpoint, folder: Path, out: Path, lasting: Path) -> list[str]:
+        told = [option.format(lasting=lasting) for option in options]
+        return ["-m", "onnxfn", "export", str(folder), str(out), "--task", one.task, *told]
+
+    return command
+
+
+def _optimum(one: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
+    module = "from optimum.commands.optimum_cli import main; main()"
+    told = ["--model", str(folder), "--task", one.task, "--library-name", "transformers"]
+    return ["-c", module, "export", "onnx", *told, str(out)]
+
+
+def _exporters(one: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
+    return [str(HERE / "by_exporters.py"), str(folder), str(out), one.kind]
+
+
+def _genai(_: Checkpoint, folder: Path, out: Path, lasting: Path) -> list[str]:
+    builder = ["-m", "onnxruntime_genai.models.builder"]
+    return [*builder, "-i", str(folder), "-o", str(out), "-p", "fp32", "-e", "cpu", "-c", str(lasting / "genai")]
+
+
+def _mobius(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]]:
+    def command(_: Checkpoint, folder: Path, out: Path, __: Path) -> list[str]:
+        return ["-m", "mobius", "build", "--model", str(folder), *options, str(out)]
+
+    return command
+
+
+EXPORTERS = {
+    one.name: one
+    for one in (
+        Exporter("onnxfn", None, _onnxfn()),
+        Exporter("onnxfn unchecked", None, _onnxfn("--no-check")),
+        Exporter("onnxfn templates", None, _onnxfn("--no-check", "--templates", "{lasting}/templates"), twice=True),
+        Exporter("onnxfn fused", None, _onnxfn("--fuse", "onnxruntime"), kinds=("decoder",)),
+        Exporter("onnxfn opset 23", None, _onnxfn("--opset", "23"), kinds=("decoder",)),
+        Exporter("optimum", "optimum", _optimum, folder=older),
+        Exporter("transformers.exporters", "exporters", _exporters),
+        Exporter("genai builder", "genai", _genai, kinds=("decoder", "speech to text")),
+        Exporter("mobius", "mobius", _mobius()),
+        Exporter("mobius cpu", "mobius", _mobius("--ep", "cpu"), kinds=("decoder",)),
+    )
+}
