@@ -14,6 +14,7 @@ from onnxfn.capture import LIMITS, capture
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
+from onnxfn.graphs.fusing import fused
 from onnxfn.graphs.merging import filled
 from onnxfn.graphs.naming import named, stamped, stripped
 from onnxfn.graphs.simplify import converted, shared, simplified
@@ -124,7 +125,7 @@ def _plain_graph(model: Any, part: Part, timed: Any) -> Any:
     with timed("capture", part.name):
         graph = capture(model, part)
     with timed("passes", part.name):
-        graph = converted(simplified(shared(graph)), part.spec.opset or 0)
+        graph = fused(converted(simplified(shared(graph)), part.spec.opset or 0))
         facts = {
             "task": part.spec.task,
             "model": type(model).__name__,
