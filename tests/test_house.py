@@ -41,6 +41,7 @@ LAYERS = (
     "lowering",
     "translations",
     "patches",
+    "expectations",
     "capture",
     "graphs",
     "weights",
