@@ -14,7 +14,7 @@ from onnxfn.capture import LIMITS, capture
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
-from onnxfn.graphs.fusing import fused
+from onnxfn.graphs.fusing import STANDARD, fusable, fused, fusions
 from onnxfn.graphs.merging import filled
 from onnxfn.graphs.naming import named, stamped, stripped
 from onnxfn.graphs.simplify import converted, shared, simplified
@@ -43,6 +43,7 @@ def export(
     config: Any = None,
     merge: bool = True,
     keep_parts: bool = False,
+    fuse: str = STANDARD,
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
     tell: Tell = silent,
@@ -52,8 +53,8 @@ def export(
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
     processor files of the checkpoint's folder `beside`. Weights of more than `threshold` bytes go to a file of their
     own, named with `sidecar`. `config` is the configuration of a model that carries none, or a dict of what the spec
-    reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. `tell`
-    hears of every step.
+    reads. One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone.
+    `fuse="onnxruntime"` lets operators in that only ONNX Runtime has. `tell` hears of every step.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, OutputExists when
     the place is taken and `force` is false, CaptureFailed when the model cannot be traced as planned, CheckFailed when
@@ -65,8 +66,9 @@ def export(
         with timed("plan", ""):
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
+            fusable(made.parts[0].spec.opset or 0, fuse)
         with workshop(_folder(place)) as bench:
-            graphs = [(part, _graph(model, part, timed)) for part in made.parts]
+            graphs = [(part, _graph(model, part, timed, fuse)) for part in made.parts]
             files: list[Path] = []
             for part, graph in graphs:
                 with timed("write", part.name):
@@ -78,7 +80,7 @@ def export(
             _without_old(made, _folder(place), sidecar, places)
     first = made.parts[0].spec
     limits = dict.fromkeys(limit for _, graph in graphs for limit in graph.meta[LIMITS])
-    return Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits)
+    return Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits, _fusions(graphs))
 
 
 def validate(
@@ -112,26 +114,31 @@ def _without_old(made: Plan, folder: Path, sidecar: str, places: tuple[Path, ...
         old.unlink(missing_ok=True)
 
 
-def _graph(model: Any, part: Part, timed: Any) -> Any:
+def _graph(model: Any, part: Part, timed: Any, fuse: str) -> Any:
     """The graph of a part, with its filler inside."""
-    graph = _plain_graph(model, part, timed)
+    graph = _plain_graph(model, part, timed, fuse)
     for filler in part.filler:
         fills = {one.given: one.name for one in part.spec.carries}
-        graph = shared(filled(graph, _plain_graph(model, filler, timed), fills))
+        graph = shared(filled(graph, _plain_graph(model, filler, timed, fuse), fills))
     return graph
 
 
-def _plain_graph(model: Any, part: Part, timed: Any) -> Any:
+def _plain_graph(model: Any, part: Part, timed: Any, fuse: str) -> Any:
     with timed("capture", part.name):
         graph = capture(model, part)
     with timed("passes", part.name):
-        graph = fused(converted(simplified(shared(graph)), part.spec.opset or 0))
+        graph = fused(converted(simplified(shared(graph)), part.spec.opset or 0), fuse)
+        fusions(graph)
         facts = {
             "task": part.spec.task,
             "model": type(model).__name__,
             "limits": ", ".join(map(str, graph.meta[LIMITS])),
         }
         return stamped(stripped(named(graph, part)), {name: fact for name, fact in facts.items() if fact})
+
+
+def _fusions(graphs: list[tuple[Part, Any]]) -> tuple[Any, ...]:
+    return tuple((part.name, fusions(graph)) for part, graph in graphs)
 
 
 def _proven(model: Any, made: Plan, folder: Path, timed: Any) -> Report:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.graphs.walking import (
     attribute,
     beside,
-    constant,
     dims,
     filled_with,
+    laid,
     made,
     maker,
     number,
@@ -98,7 +98,7 @@ def _added(value: Any) -> Scores | None:
     for inner, mask in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
         found = _added(inner) if len(dims(inner)) == RANK else None
         if found is not None:
-            return Scores(found.query, found.key, found.scale, found.softcap, (*found.masks, mask))
+            return evolve(found, masks=(*found.masks, mask))
     return None
 
 
@@ -108,8 +108,8 @@ def _capped(value: Any) -> Scores | None:
     tanh = maker(inner, "Tanh")
     if tanh is None:
         return _multiplied(value, 0.0)
-    inner, inverse = _scaled(tanh.inputs[0])
-    return _multiplied(inner, cap) if abs(cap * inverse - 1.0) < 1e-6 else None  # noqa: PLR2004
+    found = _multiplied(tanh.inputs[0], cap)
+    return None if found is None else evolve(found, scale=found.scale * cap)
 
 
 def _multiplied(value: Any, cap: float) -> Scores | None:
@@ -282,17 +282,7 @@ def _flattened(last: Any, value: Any) -> Any:
     """`[batch, heads, length, size]` as `[batch, length, heads * size]`."""
     rotary = maker(value, "RotaryEmbedding")
     if rotary is None:
-        return _laid(last, permuted(value, SWAPPED))
-    flat = _laid(last, permuted(rotary.inputs[0], SWAPPED))
+        return laid(last, permuted(value, SWAPPED))
+    flat = laid(last, permuted(rotary.inputs[0], SWAPPED))
     told = {name: one.value for name, one in rotary.attributes.items()} | {"num_heads": dims(value)[1]}
     return made(last, "RotaryEmbedding", [flat, *rotary.inputs[1:]], [(flat, flat.shape)], **told).outputs[0]
-
-
-def _laid(last: Any, value: Any) -> Any:
-    """`[batch, length, heads, size]` as `[batch, length, heads * size]`: what it was made of, or a Reshape."""
-    batch, length, heads, size = dims(value)
-    node = maker(value, "Reshape")
-    if node is not None and dims(node.inputs[0]) == (batch, length, heads * size):
-        return node.inputs[0]
-    sizes = whole(last.graph, 0, 0, heads * size)
-    return made(last, "Reshape", [value, sizes], [(value, (batch, length, heads * size))]).outputs[0]

@@ -14,6 +14,7 @@ from onnxfn.graphs.walking import (
     maker,
     number,
     has_size,
+    laid,
     reader,
     size_of,
     sliced,
@@ -23,8 +24,7 @@ from onnxfn.graphs.walking import (
 PLAIN = frozenset({"Cos", "Sin", "Cast", "Unsqueeze", "Squeeze", "Identity"})
 """What keeps a table that says everything twice one that does so."""
 
-HEADS, LENGTH = 1, 2
-"""The axes of `[batch, heads, length, size]`."""
+RANK = 4
 
 
 @frozen(eq=False)
@@ -36,17 +36,18 @@ class Rotation:
     sines: Any
     size: int
     paired: bool
+    heads: int
     given: Any
 
 
 def rotated(model: Any) -> Any:
     """Before: a graph of opset 23 or later. After: `x * cos + rotated(x) * sin` is one RotaryEmbedding.
 
-    `x` is `[batch, heads, length, size]`; a part of its last axis may be left as it is. Cosines and sines say each
+    `x` is `[batch, heads, length, size]` or `[batch, length, heads, size]`; a part of its last axis may be left as it is. Cosines and sines say each
     angle twice, as two halves or as pairs, which is followed back to where that is done; the halves that the operator
     reads are cut once for all layers.
     """
-    cuts: dict[tuple[int, bool], Any] = {}
+    cuts: dict[tuple[Any, bool], Any] = {}
     for node in list(model.graph):
         found = _rotation(node) if node.op_type == "Neg" else None
         if found is not None:
@@ -66,10 +67,11 @@ def _rotation(negated: Any) -> Rotation | None:
     if by_cosine is None or not any(one is taken for one in by_cosine.inputs):
         return None
     cosines, sines = beside(by_cosine, taken), beside(by_sine, given)
-    if len(dims(taken)) != 4 or not all(_shaped(one, taken, size) and _twice(one, paired) for one in (cosines, sines)):  # noqa: PLR2004
+    heads = _heads(cosines, taken, size)
+    if heads is None or _heads(sines, taken, size) != heads or not all(_twice(one, paired) for one in (cosines, sines)):
         return None
-    whole_of_it = _partial(taken, size, total.outputs[0])
-    return Rotation(whole_of_it[0], cosines, sines, size, paired, whole_of_it[1])
+    taken, given = _partial(taken, size, total.outputs[0])
+    return Rotation(taken, cosines, sines, size, paired, heads, given)
 
 
 def _halves(negated: Any) -> tuple[Any, int, Any, bool] | None:
@@ -104,14 +106,16 @@ def _pairs(negated: Any) -> tuple[Any, int, Any, bool] | None:
     return (even[0], size, flat.outputs[0], True) if fits else None
 
 
-def _shaped(angles: Any, taken: Any, size: int) -> bool:
-    """Whether angles are `[batch or 1, 1, length, size]` or `[length, size]`."""
-    sizes, (batch, _, length, _) = dims(angles), dims(taken)
-    if len(sizes) not in (2, 4) or None in (*sizes, batch):
-        return False
-    first, *heads = sizes[:-2] or (1,)
-    known = first == batch or (first == 1 and has_size(taken.producer().graph, batch))
-    return known and heads in ([], [1]) and sizes[-2:] == (length, size)
+def _heads(angles: Any, taken: Any, size: int) -> int | None:
+    """Which axis of `x` is its heads: the angles, `[batch or 1, 1, length, size]` or `[length, size]`, are 1 there."""
+    sizes, full = dims(angles), dims(taken)
+    if len(full) != RANK or len(sizes) not in (2, RANK) or None in (*sizes, *full):
+        return None
+    first, *others = sizes[:-1] if len(sizes) == RANK else (1, 1, sizes[0])
+    if first != full[0] and (first != 1 or not has_size(taken.producer().graph, full[0])):
+        return None
+    fitting = (axis for axis in (1, 2) if others[axis - 1] == 1 and others[2 - axis] == full[3 - axis])
+    return next((axis for axis in fitting if sizes[-1] == size and isinstance(full[axis], int)), None)
 
 
 def _twice(angles: Any, paired: bool) -> bool:  # noqa: FBT001
@@ -168,19 +172,27 @@ def _partial(taken: Any, size: int, given: Any) -> tuple[Any, Any]:
     return (turned[0], joined.outputs[0]) if fits else (taken, given)
 
 
-def _replace(found: Rotation, cuts: dict[tuple[int, bool], Any]) -> None:
+def _replace(found: Rotation, cuts: dict[tuple[Any, bool], Any]) -> None:
     last = found.given.producer()
     tables = [_cut(last, one, found, cuts) for one in (found.cosines, found.sines)]
     told = {"interleaved": int(found.paired)}
     if dims(found.taken)[-1] != found.size:
         told["rotary_embedding_dim"] = found.size
-    node = made(last, "RotaryEmbedding", [found.taken, *tables], [(found.given, found.given.shape)], **told)
-    found.given.replace_all_uses_with(node.outputs[0], replace_graph_outputs=True)
+    like = [(found.given, found.given.shape)]
+    if found.heads == 1:
+        new = made(last, "RotaryEmbedding", [found.taken, *tables], like, **told).outputs[0]
+    else:
+        batch, length, heads, size = dims(found.taken)
+        flat = laid(last, found.taken)
+        node = made(last, "RotaryEmbedding", [flat, *tables], [(flat, flat.shape)], num_heads=heads, **told)
+        sizes = whole(last.graph, 0, 0, heads, size)
+        new = made(last, "Reshape", [node.outputs[0], sizes], like).outputs[0]
+    found.given.replace_all_uses_with(new, replace_graph_outputs=True)
 
 
-def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[int, bool], Any]) -> Any:
+def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[Any, bool], Any]) -> Any:
     """Each angle once, as `[batch, length, size / 2]`; made once."""
-    key = (id(angles), found.paired)
+    key = (angles, found.paired)
     if key not in cuts:
         cuts[key] = _over_batch(last, _half(last, _in_three(last, angles, found), found), found)
     return cuts[key]
@@ -188,9 +200,8 @@ def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[int, bool], A
 
 def _in_three(last: Any, angles: Any, found: Rotation) -> Any:
     """Angles as `[batch or 1, length, size]`."""
-    (_, _, length, _), rank = dims(found.taken), len(dims(angles))
-    kind, axis = ("Squeeze", HEADS) if rank == 4 else ("Unsqueeze", 0)  # noqa: PLR2004
-    sizes = (dims(angles)[0] if axis else 1, length, found.size)
+    kind, axis = ("Squeeze", found.heads) if len(dims(angles)) == RANK else ("Unsqueeze", 0)
+    sizes = (dims(angles)[0] if axis else 1, dims(found.taken)[3 - found.heads], found.size)
     return made(last, kind, [angles, whole(last.graph, axis)], [(angles, sizes)]).outputs[0]
 
 

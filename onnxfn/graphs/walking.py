@@ -162,3 +162,13 @@ def size_of(before: Any, size: Any) -> Any:
 
 def _measured(graph: Any, size: Any) -> tuple[Any, int] | None:
     return next(((value, dims(value).index(size)) for value in graph.inputs if size in dims(value)), None)
+
+
+def laid(before: Any, value: Any) -> Any:
+    """`[batch, length, heads, size]` as `[batch, length, heads * size]`: what it was made of, or a Reshape."""
+    batch, length, heads, size = dims(value)
+    node = maker(value, "Reshape")
+    if node is not None and dims(node.inputs[0]) == (batch, length, heads * size):
+        return node.inputs[0]
+    sizes = whole(before.graph, 0, 0, heads * size)
+    return made(before, "Reshape", [value, sizes], [(value, (batch, length, heads * size))]).outputs[0]
