@@ -32,7 +32,7 @@ Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float1
 Sizes = Annotated[list[str] | None, typer.Option("--size", help="A size of the traced sample: sequence_length=32.")]
 Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
-Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: also operators that only it has (from opset 23).")]
+Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: operators that only it has, too (opset 23).")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
 
 
@@ -46,8 +46,7 @@ def export(
     rtol: Rtol = None,
     dtype: Dtype = "float32",
     size: Sizes = None,
-    sidecar: Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: also operators that only it has (from opset 23).")]
-Sidecar = ".onnx_data",
+    sidecar: Sidecar = ".onnx_data",
     merge: Merge = True,
     keep_parts: Keep = False,
     fuse: Fuse = "standard",

@@ -80,7 +80,8 @@ def export(
             _without_old(made, _folder(place), sidecar, places)
     first = made.parts[0].spec
     limits = dict.fromkeys(limit for _, graph in graphs for limit in graph.meta[LIMITS])
-    return Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits, _fusions(graphs))
+    done = Exported(str(place), map(str, places), made, first.opset or 0, seconds.items(), report, limits)
+    return evolve(done, fusions=tuple((part.name, fusions(graph)) for part, graph in graphs))
 
 
 def validate(
@@ -135,10 +136,6 @@ def _plain_graph(model: Any, part: Part, timed: Any, fuse: str) -> Any:
             "limits": ", ".join(map(str, graph.meta[LIMITS])),
         }
         return stamped(stripped(named(graph, part)), {name: fact for name, fact in facts.items() if fact})
-
-
-def _fusions(graphs: list[tuple[Part, Any]]) -> tuple[Any, ...]:
-    return tuple((part.name, fusions(graph)) for part, graph in graphs)
 
 
 def _proven(model: Any, made: Plan, folder: Path, timed: Any) -> Report:

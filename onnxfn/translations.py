@@ -91,5 +91,6 @@ def _repeated(states: Any, heads: int) -> Any:
     _, groups, _, size = states.shape
     if groups == heads:
         return states
-    spread = op.Expand(op.Unsqueeze(states, op.Constant(value_ints=[2])), op.Constant(value_ints=[1, 1, heads // groups, 1, 1]))
+    lifted = op.Unsqueeze(states, op.Constant(value_ints=[2]))
+    spread = op.Expand(lifted, op.Constant(value_ints=[1, 1, heads // groups, 1, 1]))
     return op.Reshape(spread, op.Constant(value_ints=[0, heads, -1, size]))

@@ -184,8 +184,8 @@ def _trimmed(inputs: list[Any]) -> list[Any]:
 def _once(repeated: Any, heads: int) -> Any:
     """Keys or values before each of their heads is repeated for a group of queries."""
     joined = maker(repeated, "Reshape")
-    spread = maker(joined.inputs[0], "Expand") if joined is not None else None
-    lifted = maker(spread.inputs[0], "Unsqueeze") if spread is not None else None
+    spread: Any = maker(joined.inputs[0], "Expand") if joined is not None else None
+    lifted: Any = maker(spread.inputs[0], "Unsqueeze") if spread is not None else None
     if lifted is None or numbers(lifted.inputs[1]) != (2,) or not _headed(lifted.inputs[0]):
         return repeated
     groups, sizes = dims(lifted.inputs[0])[1], dims(spread.outputs[0])

@@ -7,18 +7,22 @@ several tokens of several texts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from onnxfn.graphs.walking import attribute, dims, made, maker, reader
 
 DOMAIN = "com.microsoft"
 
-SKIPPING = {"RMSNormalization": "SkipSimplifiedLayerNormalization", "LayerNormalization": "SkipLayerNormalization"}
+SKIPPING: Mapping[str, str] = MappingProxyType(
+    {"RMSNormalization": "SkipSimplifiedLayerNormalization", "LayerNormalization": "SkipLayerNormalization"}
+)
 """A norm -> the operator that adds what goes in to what came out of a layer, gives the sum, and its norm."""
 
 
 def skipped(model: Any) -> Any:
-    """Before: a fused graph. After: a sum that is normalized, of `[batch, length, size]`, is one operator with its norm."""
+    """Before: a fused graph. After: the norm of a sum, `[batch, length, size]`, is one operator with it."""
     import onnx_ir
 
     for node in list(model.graph):

@@ -65,9 +65,9 @@ def fusable(opset: int, fuse: str) -> None:
 
 
 def _passes(opset: int, fuse: str) -> tuple[Callable[[Any], Any], ...]:
-    modern = (normalized, rotated, attended) if opset >= SINCE["Attention"] else ()
+    modern = (rotated, attended) if opset >= MODERN else ()
     gelus = (activated,) if opset >= SINCE["Gelu"] else ()
-    return (*modern, *gelus, *((skipped, biased, _imported) if fuse == ONNXRUNTIME else ()))
+    return (normalized, *modern, *gelus, *((skipped, biased, _imported) if fuse == ONNXRUNTIME else ()))
 
 
 def _imported(model: Any) -> Any:

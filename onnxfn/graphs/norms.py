@@ -1,4 +1,4 @@
-"""The pass that finds the norm by the root of the mean square, which is said in six nodes below opset 23."""
+"""The pass that finds norms: by the root of the mean square, and the same of what its mean is taken from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.graphs.walking import attribute, beside, dims, filled_with, made, maker, number, numbers, reader
+
+SQUARE = 2
+"""The power of a square; its root is the power of one part in so many."""
+
+
+MODERN = 23
+"""The opset that brings RMSNormalization."""
 
 
 @frozen(eq=False)
@@ -20,17 +27,27 @@ class Norm:
 
 
 def normalized(model: Any) -> Any:
-    """Before: a graph of opset 23 or later. After: `x / sqrt(mean(x * x) + epsilon) * w` is one RMSNormalization.
+    """Before: a converted graph. After: a norm is one operator, where the opset has it.
 
-    The weight stays the tensor it was; where it is computed of the model's own (`1 + w`), so is it still. A norm in
-    another type than float32 is left as it is when nothing casts what it takes to float32 first, as its sum would be
-    of another type.
+    `x / sqrt(mean(x * x) + epsilon) * w` is an RMSNormalization, from opset 23 on; where `x` is `y - mean(y)` it is a
+    LayerNormalization of `y`. The weight stays the tensor it was; where it is computed of the model's own (`1 + w`), so
+    is it still. A norm in another type than float32 is left as it is when nothing casts what it takes to float32
+    first, as its sum would be of another type.
     """
+    modern = model.opset_imports.get("", 0) >= MODERN
     for node in list(model.graph):
         found = _norm(node) if node.op_type == "ReduceMean" else None
-        if found is not None:
-            _replace(found)
+        centred = _centred(found.taken) if found is not None else None
+        if found is not None and (modern or centred is not None):
+            _replace(found, centred)
     return model
+
+
+def _centred(taken: Any) -> Any:
+    """y, of `y - mean(y)`."""
+    node = maker(taken, "Sub")
+    mean = maker(node.inputs[1], "ReduceMean") if node is not None else None
+    return mean.inputs[0] if mean is not None and mean.inputs[0] is node.inputs[0] and _over_last(mean) else None
 
 
 def _norm(mean: Any) -> Norm | None:
@@ -48,7 +65,7 @@ def _squared(value: Any) -> Any:
     if node is None:
         return None
     if node.op_type == "Pow":
-        return node.inputs[0] if number(node.inputs[1]) == 2.0 else None
+        return node.inputs[0] if number(node.inputs[1]) == SQUARE else None
     return node.inputs[0] if node.inputs[0] is node.inputs[1] else None
 
 
@@ -67,7 +84,7 @@ def _root(mean: Any) -> tuple[float, Any] | None:
         return None
     rooted = root.outputs[0]
     if root.op_type == "Pow":
-        scaled = reader(rooted, "Mul") if number(root.inputs[1]) == -0.5 else None  # noqa: PLR2004
+        scaled = reader(rooted, "Mul") if number(root.inputs[1]) == -1 / SQUARE else None
     else:
         scaled = reader(rooted, "Div") or _inverse(reader(rooted, "Reciprocal"))
     divides = scaled is not None and (scaled.op_type != "Div" or scaled.inputs[1] is rooted)
@@ -89,22 +106,16 @@ def _weighted(taken: Any, epsilon: float, given: Any) -> Norm | None:
         taken, given = widened.inputs[0], narrowed.outputs[0]
     size = dims(taken)[-1]
     weighted = reader(given, "Mul")
-    weight = beside(weighted, given) if weighted is not None else None
+    weight: Any = beside(weighted, given) if weighted is not None else None
     if weighted is not None and dims(weight) == (size,) and weight.dtype == taken.dtype:
         return Norm(taken, weight, epsilon, weighted.outputs[0])
     return Norm(taken, None, epsilon, given) if isinstance(size, int) else None
 
 
-def _replace(found: Norm) -> None:
+def _replace(found: Norm, centred: Any) -> None:
     last = found.given.producer()
     size = dims(found.taken)[-1]
     scale = filled_with(last.graph, 1.0, [size], found.taken.dtype) if found.scale is None else found.scale
-    node = made(
-        last,
-        "RMSNormalization",
-        [found.taken, scale],
-        [(found.given, found.given.shape)],
-        axis=-1,
-        epsilon=found.epsilon,
-    )
+    kind, taken = ("RMSNormalization", found.taken) if centred is None else ("LayerNormalization", centred)
+    node = made(last, kind, [taken, scale], [(found.given, found.given.shape)], axis=-1, epsilon=found.epsilon)
     found.given.replace_all_uses_with(node.outputs[0], replace_graph_outputs=True)

@@ -10,11 +10,11 @@ from onnxfn.graphs.walking import (
     attribute,
     beside,
     dims,
+    has_size,
+    laid,
     made,
     maker,
     number,
-    has_size,
-    laid,
     reader,
     size_of,
     sliced,
@@ -41,11 +41,11 @@ class Rotation:
 
 
 def rotated(model: Any) -> Any:
-    """Before: a graph of opset 23 or later. After: `x * cos + rotated(x) * sin` is one RotaryEmbedding.
+    """Before: a graph of opset 23 or later. After: what is `x * cos + turned * sin` is one RotaryEmbedding.
 
-    `x` is `[batch, heads, length, size]` or `[batch, length, heads, size]`; a part of its last axis may be left as it is. Cosines and sines say each
-    angle twice, as two halves or as pairs, which is followed back to where that is done; the halves that the operator
-    reads are cut once for all layers.
+    `x` is `[batch, heads, length, size]` or `[batch, length, heads, size]`; a part of its last axis may be left as it
+    is. Cosines and sines say each angle twice, as two halves or as pairs, which is followed back to where that is
+    done; the halves that the operator reads are cut once for all layers.
     """
     cuts: dict[tuple[Any, bool], Any] = {}
     for node in list(model.graph):
@@ -62,8 +62,8 @@ def _rotation(negated: Any) -> Rotation | None:
         return None
     taken, size, given, paired = turned
     by_sine = reader(given, "Mul")
-    total = reader(by_sine.outputs[0], "Add") if by_sine is not None else None
-    by_cosine = maker(beside(total, by_sine.outputs[0]), "Mul") if total is not None else None
+    total: Any = reader(by_sine.outputs[0], "Add") if by_sine is not None else None
+    by_cosine: Any = maker(beside(total, by_sine.outputs[0]), "Mul") if total is not None else None
     if by_cosine is None or not any(one is taken for one in by_cosine.inputs):
         return None
     cosines, sines = beside(by_cosine, taken), beside(by_sine, given)
@@ -92,8 +92,8 @@ def _halves(negated: Any) -> tuple[Any, int, Any, bool] | None:
 def _pairs(negated: Any) -> tuple[Any, int, Any, bool] | None:
     """`stack(-x[1::2], x[::2])` with its last two axes made one."""
     lifted = reader(negated.outputs[0], "Unsqueeze")
-    joined = reader(lifted.outputs[0], "Concat") if lifted is not None else None
-    flat = reader(joined.outputs[0], "Reshape") if joined is not None else None
+    joined: Any = reader(lifted.outputs[0], "Concat") if lifted is not None else None
+    flat: Any = reader(joined.outputs[0], "Reshape") if joined is not None else None
     if flat is None or len(joined.inputs) != 2 or joined.inputs[0] is not lifted.outputs[0]:  # noqa: PLR2004
         return None
     size, other = dims(flat.outputs[0])[-1] if dims(flat.outputs[0]) else None, maker(joined.inputs[1], "Unsqueeze")
@@ -149,7 +149,7 @@ def _repeated(node: Any) -> bool:
     if node.op_type != "Reshape":
         return False
     spread = maker(node.inputs[0], "Expand", "Concat", "Tile")
-    lifted = maker(spread.inputs[0], "Unsqueeze") if spread is not None else None
+    lifted: Any = maker(spread.inputs[0], "Unsqueeze") if spread is not None else None
     if lifted is None or dims(spread.outputs[0])[-1:] != (2,):
         return False
     joined = spread.op_type != "Concat" or all(one is spread.inputs[0] for one in spread.inputs)
@@ -182,7 +182,7 @@ def _replace(found: Rotation, cuts: dict[tuple[Any, bool], Any]) -> None:
     if found.heads == 1:
         new = made(last, "RotaryEmbedding", [found.taken, *tables], like, **told).outputs[0]
     else:
-        batch, length, heads, size = dims(found.taken)
+        heads, size = dims(found.taken)[2:]
         flat = laid(last, found.taken)
         node = made(last, "RotaryEmbedding", [flat, *tables], [(flat, flat.shape)], num_heads=heads, **told)
         sizes = whole(last.graph, 0, 0, heads, size)
@@ -213,8 +213,8 @@ def _half(last: Any, angles: Any, found: Rotation) -> Any:
 
 def _over_batch(last: Any, angles: Any, found: Rotation) -> Any:
     """Angles that are the same for every row of a batch, once a row: the operator does not broadcast."""
-    batch = dims(found.taken)[0]
+    graph, batch = last.graph, dims(found.taken)[0]
     if dims(angles)[0] == batch:
         return angles
-    sizes = made(last, "Concat", [size_of(last, batch), whole(last.graph, 1, 1)], [(whole(last.graph, 0), (3,))], axis=0)
+    sizes = made(last, "Concat", [size_of(last, batch), whole(graph, 1, 1)], [(whole(graph, 0), (3,))], axis=0)
     return made(last, "Expand", [angles, sizes.outputs[0]], [(angles, (batch, *dims(angles)[1:]))]).outputs[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,12 +40,14 @@ def beside(node: Any, value: Any) -> Any:
 
 
 def reader(value: Any, *kinds: str) -> Any:
-    """The only node that reads a value, when it is of one of these kinds and the value is no output; else None."""
-    uses = list(value.uses())
-    if len(uses) != 1 or value.is_graph_output():
+    """The only node that reads a value, when it is of one of these kinds and the value is no output; else None.
+
+    One that asks for its shape alone is not counted.
+    """
+    nodes = [use.node for use in value.uses() if use.node.op_type != "Shape"]
+    if len(nodes) != 1 or value.is_graph_output():
         return None
-    node = uses[0].node
-    return node if node.op_type in kinds and node.domain == "" else None
+    return nodes[0] if nodes[0].op_type in kinds and nodes[0].domain == "" else None
 
 
 def attribute(node: Any, name: str, default: Any = None) -> Any:
@@ -83,8 +85,8 @@ def sliced(value: Any, size: int) -> tuple[Any, int, int, int] | None:
     rank = len(dims(node.inputs[0]))
     if node.op_type == "Split":
         return _part(node, value, rank)
-    starts, ends, axes = (numbers(one) for one in node.inputs[1:4])
-    steps = numbers(node.inputs[4]) if len(node.inputs) > 4 else (1,)
+    starts, ends, axes, *stepping = (numbers(one) for one in node.inputs[1:])
+    steps = stepping[0] if stepping else (1,)
     if axes not in ((-1,), (rank - 1,)) or not starts or not ends or not steps:
         return None
     start, end, step = slice(starts[0], ends[0], steps[0]).indices(size)
@@ -92,8 +94,8 @@ def sliced(value: Any, size: int) -> tuple[Any, int, int, int] | None:
 
 
 def _part(node: Any, value: Any, rank: int) -> tuple[Any, int, int, int] | None:
-    widths = [dims(one)[-1] if dims(one) else None for one in node.outputs]
-    if attribute(node, "axis", 0) not in (-1, rank - 1) or not all(isinstance(one, int) for one in widths):
+    widths = [one for given in node.outputs for one in dims(given)[-1:] if isinstance(one, int)]
+    if attribute(node, "axis", 0) not in (-1, rank - 1) or len(widths) < len(node.outputs):
         return None
     at = next(place for place, one in enumerate(node.outputs) if one is value)
     start = sum(widths[:at])
@@ -143,7 +145,7 @@ def _kept(graph: Any, name: str, tensor: Callable[[], Any]) -> Any:
 
 def has_size(graph: Any, size: Any) -> bool:
     """Whether a size is a number, or one of an input's."""
-    return isinstance(size, int) or _measured(graph, size) is not None
+    return isinstance(size, int) or any(True for _ in _measured(graph, size))
 
 
 def size_of(before: Any, size: Any) -> Any:
@@ -151,7 +153,7 @@ def size_of(before: Any, size: Any) -> Any:
     graph = before.graph
     if isinstance(size, int):
         return whole(graph, size)
-    value, axis = _measured(graph, size)
+    value, axis = next(_measured(graph, size))
     for use in value.uses():
         ends = (attribute(use.node, "start", 0), attribute(use.node, "end"))
         if use.node.op_type == "Shape" and ends == (axis, axis + 1):
@@ -160,8 +162,9 @@ def size_of(before: Any, size: Any) -> Any:
     return made(before, "Shape", [value], [(like, (1,))], start=axis, end=axis + 1).outputs[0]
 
 
-def _measured(graph: Any, size: Any) -> tuple[Any, int] | None:
-    return next(((value, dims(value).index(size)) for value in graph.inputs if size in dims(value)), None)
+def _measured(graph: Any, size: Any) -> Iterator[tuple[Any, int]]:
+    """The inputs that have a size, and where."""
+    return ((value, dims(value).index(size)) for value in graph.inputs if size in dims(value))
 
 
 def laid(before: Any, value: Any) -> Any:
