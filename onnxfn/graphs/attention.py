@@ -118,18 +118,21 @@ def _multiplied(value: Any, cap: float) -> Scores | None:
     if node is None:
         return None
     (query, of_query), (key, of_key) = _scaled(node.inputs[0]), _scaled(node.inputs[1])
-    turned = permuted(key, (0, 1, 3, 2))
-    if turned is None and permuted(key, (0, 2, 3, 1)) is not None:
-        turned = _swapped_key(key)
     scale *= of_query * of_key
-    return None if turned is None or scale <= 0 else Scores(query, turned, scale, cap)
+    turned = maker(key, "Transpose")
+    if turned is None or scale <= 0 or len(dims(key)) != RANK:
+        return None
+    return Scores(query, _upright(turned), scale, cap)
 
 
-def _swapped_key(turned: Any) -> Any:
-    """Keys with heads before length, of a value that puts the length last in one step."""
-    node = turned.producer()
-    batch, heads, size, length = dims(turned)
-    return made(node, "Transpose", [node.inputs[0]], [(turned, (batch, heads, length, size))], perm=SWAPPED).outputs[0]
+def _upright(turned: Any) -> Any:
+    """What the last two axes are swapped of, in one step with others or not."""
+    *first, size, length = attribute(turned, "perm", ())
+    perm, (batch, heads, last, long) = (*first, length, size), dims(turned.outputs[0])
+    if perm == (0, 1, 2, 3):
+        return turned.inputs[0]
+    like = [(turned.outputs[0], (batch, heads, long, last))]
+    return made(turned, "Transpose", [turned.inputs[0]], like, perm=perm).outputs[0]
 
 
 def _scaled(value: Any) -> tuple[Any, float]:

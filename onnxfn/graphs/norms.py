@@ -77,9 +77,9 @@ def _over_last(mean: Any) -> bool:
 
 def _root(mean: Any) -> tuple[float, Any] | None:
     """The epsilon, and the node that divides by the root of what is the mean and it."""
-    added = reader(mean, "Add")
-    epsilon = None if added is None else number(beside(added, mean))
-    root = None if epsilon is None else reader(added.outputs[0], "Sqrt", "Pow")
+    added: Any = reader(mean, "Add")
+    epsilon = 0.0 if added is None else number(beside(added, mean))
+    root = reader(mean if added is None else added.outputs[0], "Sqrt", "Pow")
     if root is None or epsilon is None:
         return None
     rooted = root.outputs[0]

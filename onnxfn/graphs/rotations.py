@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
@@ -25,17 +26,21 @@ PLAIN = frozenset({"Cos", "Sin", "Cast", "Unsqueeze", "Squeeze", "Identity"})
 """What keeps a table that says everything twice one that does so."""
 
 RANK = 4
+HALVES, PAIRS, ONCE = "halves", "pairs", "once"
 
 
 @frozen(eq=False)
 class Rotation:
-    """A rotary embedding that was found: of what, by which angles, in which layout, and the value that it makes."""
+    """A rotary embedding that was found: of what, by which angles, and the value that it makes.
+
+    `said` is how the angles are: `halves` and `pairs` say each twice, `once` does not.
+    """
 
     taken: Any
     cosines: Any
     sines: Any
     size: int
-    paired: bool
+    said: str
     heads: int
     given: Any
 
@@ -44,12 +49,12 @@ def rotated(model: Any) -> Any:
     """Before: a graph of opset 23 or later. After: what is `x * cos + turned * sin` is one RotaryEmbedding.
 
     `x` is `[batch, heads, length, size]` or `[batch, length, heads, size]`; a part of its last axis may be left as it
-    is. Cosines and sines say each angle twice, as two halves or as pairs, which is followed back to where that is
+    is. Cosines and sines may say each angle twice, as two halves or as pairs, which is followed back to where that is
     done; the halves that the operator reads are cut once for all layers.
     """
-    cuts: dict[tuple[Any, bool], Any] = {}
+    cuts: dict[tuple[Any, str], Any] = {}
     for node in list(model.graph):
-        found = _rotation(node) if node.op_type == "Neg" else None
+        found = _rotation(node) if node.op_type == "Neg" else _crossing(node) if node.op_type == "Sub" else None
         if found is not None:
             _replace(found, cuts)
     return model
@@ -60,21 +65,58 @@ def _rotation(negated: Any) -> Rotation | None:
     turned = _halves(negated) or _pairs(negated)
     if turned is None:
         return None
-    taken, size, given, paired = turned
+    taken, size, given, said = turned
     by_sine = reader(given, "Mul")
     total: Any = reader(by_sine.outputs[0], "Add") if by_sine is not None else None
     by_cosine: Any = maker(beside(total, by_sine.outputs[0]), "Mul") if total is not None else None
     if by_cosine is None or not any(one is taken for one in by_cosine.inputs):
         return None
     cosines, sines = beside(by_cosine, taken), beside(by_sine, given)
-    heads = _heads(cosines, taken, size)
-    if heads is None or _heads(sines, taken, size) != heads or not all(_twice(one, paired) for one in (cosines, sines)):
+    heads = _heads((cosines, sines), taken, size)
+    if heads is None or not all(_twice(one, said) for one in (cosines, sines)):
         return None
     taken, given = _partial(taken, size, total.outputs[0])
-    return Rotation(taken, cosines, sines, size, paired, heads, given)
+    return Rotation(taken, cosines, sines, size, said, heads, given)
 
 
-def _halves(negated: Any) -> tuple[Any, int, Any, bool] | None:
+def _crossing(difference: Any) -> Rotation | None:
+    """A rotation from its one difference: `concat(a * cos - b * sin, b * cos + a * sin)`."""
+    joined = reader(difference.outputs[0], "Concat")
+    if joined is None or len(joined.inputs) != 2 or joined.inputs[0] is not difference.outputs[0]:  # noqa: PLR2004
+        return None
+    total, size = maker(joined.inputs[1], "Add"), dims(joined.outputs[0])[-1]
+    products = [maker(one, "Mul") for node in (difference, total) if node is not None for one in node.inputs]
+    last = attribute(joined, "axis") in (-1, len(dims(joined.outputs[0])) - 1)
+    if len(products) != 4 or None in products or not last or not isinstance(size, int):  # noqa: PLR2004
+        return None
+    left, right, *crossed = (set(one.inputs) for one in products)
+    for a, cosines, b, sines in _orders(products[0], products[1]):
+        fits = (
+            {a, cosines} == left and {b, sines} == right and all(one in crossed for one in ({b, cosines}, {a, sines}))
+        )
+        heads = _heads((cosines, sines), a, size // 2) if fits else None
+        if heads is not None and dims(a) == dims(b):
+            taken, given = _partial(_joined(joined, a, b, size), size, joined.outputs[0])
+            return Rotation(taken, cosines, sines, size, ONCE, heads, given)
+    return None
+
+
+def _orders(one: Any, other: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    for a, cosines in (one.inputs, one.inputs[::-1]):
+        for b, sines in (other.inputs, other.inputs[::-1]):
+            yield a, cosines, b, sines
+
+
+def _joined(before: Any, a: Any, b: Any, size: int) -> Any:
+    """The tensor that two are the halves of, made where there is none."""
+    left, right = sliced(a, size), sliced(b, size)
+    halves = left is not None and right is not None and left[0] is right[0]
+    if halves and left[1:] == (0, size // 2, 1) and right[1:] == (size // 2, size, 1):  # type: ignore[index]
+        return left[0]  # type: ignore[index]
+    return made(before, "Concat", [a, b], [(a, (*dims(a)[:-1], size))], axis=-1).outputs[0]
+
+
+def _halves(negated: Any) -> tuple[Any, int, Any, str] | None:
     """`concat(-x[half:], x[:half])`: x, its last size, and what is made."""
     joined = reader(negated.outputs[0], "Concat")
     if joined is None or len(joined.inputs) != 2 or joined.inputs[0] is not negated.outputs[0]:  # noqa: PLR2004
@@ -86,10 +128,10 @@ def _halves(negated: Any) -> tuple[Any, int, Any, bool] | None:
     if right is None or left is None or right[0] is not left[0]:
         return None
     fits = right[1:] == (size // 2, size, 1) and left[1:] == (0, size // 2, 1)
-    return (left[0], size, joined.outputs[0], False) if fits else None
+    return (left[0], size, joined.outputs[0], HALVES) if fits else None
 
 
-def _pairs(negated: Any) -> tuple[Any, int, Any, bool] | None:
+def _pairs(negated: Any) -> tuple[Any, int, Any, str] | None:
     """`stack(-x[1::2], x[::2])` with its last two axes made one."""
     lifted = reader(negated.outputs[0], "Unsqueeze")
     joined: Any = reader(lifted.outputs[0], "Concat") if lifted is not None else None
@@ -103,28 +145,28 @@ def _pairs(negated: Any) -> tuple[Any, int, Any, bool] | None:
     if odd is None or even is None or odd[0] is not even[0]:
         return None
     fits = odd[1:] == (1, size, 2) and even[1:] == (0, size, 2)
-    return (even[0], size, flat.outputs[0], True) if fits else None
+    return (even[0], size, flat.outputs[0], PAIRS) if fits else None
 
 
-def _heads(angles: Any, taken: Any, size: int) -> int | None:
-    """Which axis of `x` is its heads: the angles, `[batch or 1, 1, length, size]` or `[length, size]`, are 1 there."""
-    sizes, full = dims(angles), dims(taken)
-    if len(full) != RANK or len(sizes) not in (2, RANK) or None in (*sizes, *full):
+def _heads(angles: tuple[Any, Any], taken: Any, width: int) -> int | None:
+    """Which axis of `x` is its heads: angles, `[batch or 1, 1, length, width]` or `[length, width]`, are 1 there."""
+    sizes, full = dims(angles[0]), dims(taken)
+    if len(full) != RANK or len(sizes) not in (2, RANK) or None in (*sizes, *full) or dims(angles[1]) != sizes:
         return None
     first, *others = sizes[:-1] if len(sizes) == RANK else (1, 1, sizes[0])
     if first != full[0] and (first != 1 or not has_size(taken.producer().graph, full[0])):
         return None
     fitting = (axis for axis in (1, 2) if others[axis - 1] == 1 and others[2 - axis] == full[3 - axis])
-    return next((axis for axis in fitting if sizes[-1] == size and isinstance(full[axis], int)), None)
+    return next((axis for axis in fitting if sizes[-1] == width and isinstance(full[axis], int)), None)
 
 
-def _twice(angles: Any, paired: bool) -> bool:  # noqa: FBT001
+def _twice(angles: Any, said: str) -> bool:
     """Whether a table says each angle twice: as two equal halves, or each beside itself."""
     node = angles.producer()
     while node is not None and _keeps(node):
         angles = next(one for one in node.inputs if one is not None and number(one) is None)
         node = angles.producer()
-    return node is not None and (_repeated(node) if paired else _doubled(node))
+    return node is not None and (_repeated(node) if said == PAIRS else _doubled(node))
 
 
 def _keeps(node: Any) -> bool:
@@ -172,10 +214,10 @@ def _partial(taken: Any, size: int, given: Any) -> tuple[Any, Any]:
     return (turned[0], joined.outputs[0]) if fits else (taken, given)
 
 
-def _replace(found: Rotation, cuts: dict[tuple[Any, bool], Any]) -> None:
+def _replace(found: Rotation, cuts: dict[tuple[Any, str], Any]) -> None:
     last = found.given.producer()
     tables = [_cut(last, one, found, cuts) for one in (found.cosines, found.sines)]
-    told = {"interleaved": int(found.paired)}
+    told = {"interleaved": int(found.said == PAIRS)}
     if dims(found.taken)[-1] != found.size:
         told["rotary_embedding_dim"] = found.size
     like = [(found.given, found.given.shape)]
@@ -190,9 +232,9 @@ def _replace(found: Rotation, cuts: dict[tuple[Any, bool], Any]) -> None:
     found.given.replace_all_uses_with(new, replace_graph_outputs=True)
 
 
-def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[Any, bool], Any]) -> Any:
+def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[Any, str], Any]) -> Any:
     """Each angle once, as `[batch, length, size / 2]`; made once."""
-    key = (angles, found.paired)
+    key = (angles, found.said)
     if key not in cuts:
         cuts[key] = _over_batch(last, _half(last, _in_three(last, angles, found), found), found)
     return cuts[key]
@@ -201,12 +243,14 @@ def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[Any, bool], A
 def _in_three(last: Any, angles: Any, found: Rotation) -> Any:
     """Angles as `[batch or 1, length, size]`."""
     kind, axis = ("Squeeze", found.heads) if len(dims(angles)) == RANK else ("Unsqueeze", 0)
-    sizes = (dims(angles)[0] if axis else 1, dims(found.taken)[3 - found.heads], found.size)
+    sizes = (dims(angles)[0] if axis else 1, dims(found.taken)[3 - found.heads], dims(angles)[-1])
     return made(last, kind, [angles, whole(last.graph, axis)], [(angles, sizes)]).outputs[0]
 
 
 def _half(last: Any, angles: Any, found: Rotation) -> Any:
-    end, step = (found.size, 2) if found.paired else (found.size // 2, 1)
+    if found.said == ONCE:
+        return angles
+    end, step = (found.size, 2) if found.said == PAIRS else (found.size // 2, 1)
     cut = [whole(last.graph, one) for one in (0, end, 2, step)]
     return made(last, "Slice", [angles, *cut], [(angles, (*dims(angles)[:2], found.size // 2))]).outputs[0]
 
