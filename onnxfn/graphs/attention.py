@@ -78,10 +78,19 @@ def _attention(softmax: Any) -> Found | None:
     value, given = total.inputs[1], total.outputs[0]
     if scores is None or not all(_headed(one) for one in (scores.query, scores.key, value, given)):
         return None
+    if not _kernel_takes(scores.masks):
+        return None
     zeroed = _zeroed(scores.masks, given)
     if zeroed is not None:
         return Found(scores, value, *zeroed)
     return Found(scores, value, scores.masks, given)
+
+
+def _kernel_takes(masks: tuple[Any, ...]) -> bool:
+    """Whether masks are all of two axes or all of four, each with a number a key, which is not broadcast."""
+    return len({len(dims(one)) for one in masks} - {2, RANK}) == 0 and all(
+        len(dims(one)) == len(dims(masks[0])) and dims(one)[-1] not in (1, None) for one in masks
+    )
 
 
 def _headed(value: Any) -> bool:
@@ -248,11 +257,11 @@ def _bounded(last: Any, mask: Any) -> Any:
 def _spread(last: Any, mask: Any, found: Found, masks: dict[Any, Any]) -> Any:
     """A mask that is the same for every query, once a query: the kernel does not broadcast there."""
     length = dims(found.scores.query)[2]
-    if len(dims(mask)) < 2 or dims(mask)[-2] == length:  # noqa: PLR2004
+    if length is not None and dims(mask)[-2] == length:
         return mask
-    key = (mask, length)
+    key = (mask, found.scores.query if length is None else length)
     if key not in masks:
-        size = size_of(last, length)
+        size = size_of(last, length, (found.scores.query, 2))
         like = whole(last.graph, 0)
         ones = [whole(last.graph, 1)] * (len(dims(mask)) - 2)
         sizes = made(last, "Concat", [*ones, size, ones[0]], [(like, (len(dims(mask)),))], axis=0).outputs[0]

@@ -164,8 +164,8 @@ def _twice(angles: Any, said: str) -> bool:
     """Whether a table says each angle twice: as two equal halves, or each beside itself."""
     node = angles.producer()
     while node is not None and _keeps(node):
-        angles = next(one for one in node.inputs if one is not None and number(one) is None)
-        node = angles.producer()
+        angles = next((one for one in node.inputs if one is not None and number(one) is None), None)
+        node = angles.producer() if angles is not None else None
     return node is not None and (_repeated(node) if said == PAIRS else _doubled(node))
 
 

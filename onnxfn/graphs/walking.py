@@ -148,12 +148,12 @@ def has_size(graph: Any, size: Any) -> bool:
     return isinstance(size, int) or any(True for _ in _measured(graph, size))
 
 
-def size_of(before: Any, size: Any) -> Any:
-    """A size as a tensor of one whole number; one that moves is read off an input, once."""
+def size_of(before: Any, size: Any, having: Any = None) -> Any:
+    """A size as a tensor of one whole number; one that moves is read off an input, or off the first that has it."""
     graph = before.graph
     if isinstance(size, int):
         return whole(graph, size)
-    value, axis = next(_measured(graph, size))
+    value, axis = next(_measured(graph, size), having)
     for use in value.uses():
         ends = (attribute(use.node, "start", 0), attribute(use.node, "end"))
         if use.node.op_type == "Shape" and ends == (axis, axis + 1):
