@@ -58,17 +58,19 @@ def _attention(
     """Scaled dot product attention, zero where a query may look at nothing.
 
     torch's kernels answer zero there; torch's ONNX table answers the mean of all values, as `-inf` is spelt as the
-    smallest float. It shows in every left-padded batch of a model with a sliding window (modernbert). A causal mask
-    goes to torch's table, and so does a head whose size moves.
+    smallest float. It shows in every left-padded batch of a model with a sliding window (modernbert). A head whose size
+    moves goes to torch's table.
     """
     import onnx_ir
     from onnxscript import opset18 as op
     from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention as from_table
 
-    if is_causal or not all(isinstance(one.shape[3], int) for one in (query, key, value)):
+    if not all(isinstance(one.shape[3], int) for one in (query, key, value)):
         return from_table(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if enable_gqa:
         key, value = (_repeated(one, query.shape[1]) for one in (key, value))
+    if is_causal:
+        attn_mask = _causal(query, key)
     dtype = query.dtype
     factor = query.shape[3] ** -0.5 if scale is None else scale
     scaled = op.Mul(query, op.Constant(value=onnx_ir.tensor(factor, dtype=dtype)))
@@ -82,6 +84,19 @@ def _attention(
     # Alike in every layer that shares the mask, so one copy is left after common subexpressions are shared.
     sees = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), op.Constant(value_ints=[-1]), keepdims=1)
     return op.Mul(op.MatMul(weights, value), sees)
+
+
+def _causal(query: Any, key: Any) -> Any:
+    """The mask `[queries, keys]` under which a query looks at keys up to its own place."""
+    import onnx_ir
+    from onnxscript import opset18 as op
+
+    zero, one = (op.Constant(value=onnx_ir.tensor(number, dtype=onnx_ir.DataType.INT64)) for number in (0, 1))
+    first = op.Constant(value_ints=[0])
+    rows, columns = (op.Range(zero, op.Squeeze(op.Shape(each, start=2, end=3), first), one) for each in (query, key))
+    mask = op.LessOrEqual(op.Unsqueeze(columns, first), op.Unsqueeze(rows, op.Constant(value_ints=[1])))
+    mask.shape, mask.type = onnx_ir.Shape([query.shape[2], key.shape[2]]), onnx_ir.TensorType(onnx_ir.DataType.BOOL)
+    return mask
 
 
 def _repeated(states: Any, heads: int) -> Any:

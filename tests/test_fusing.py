@@ -10,6 +10,7 @@ import onnx_ir
 import onnxruntime
 import pytest
 import tiny
+import torch
 from agreement import agreeing
 from onnx import parser
 
@@ -36,7 +37,7 @@ DECODERS = {
 }
 ENCODERS = {
     "bert": {"Attention": 2, "Gelu": 2, "LayerNormalization": 5},
-    "modernbert": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 3, "LayerNormalization": 5},
+    "modernbert": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 2, "LayerNormalization": 5},
 }
 
 
@@ -126,6 +127,34 @@ def test_a_way_to_fuse_is_known_and_fits_the_opset(tmp_path):
         onnxfn.export(spec, model, tmp_path, fuse="onnxrutime")
     with pytest.raises(InvalidSpec, match=r"opset 23 and the spec says 18; use with_opset\(spec, 23\)"):
         onnxfn.export(spec, model, tmp_path, fuse="onnxruntime")
+
+
+def attends(**told):
+    """A model that is one attention of torch's, of 4 heads on as many or on 2."""
+    module, heads = torch.nn.Module(), 2 if "enable_gqa" in told else 4
+    module.inner = torch.nn.Linear(8, 4 * heads)
+
+    def forward(q, k):
+        query, key = (one.unflatten(-1, (-1, 4)).transpose(1, 2) for one in (q, module.inner(k)))
+        return {"y": torch.nn.functional.scaled_dot_product_attention(query, key, key * 2, **told)}
+
+    module.forward = forward
+    return module.eval()
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("told", [{}, {"is_causal": True}, {"enable_gqa": True, "is_causal": True, "scale": 0.2}])
+def test_attention_is_translated_in_every_case(told, opset, tmp_path):
+    spec = onnxfn.compose(
+        onnxfn.takes("q", "batch_size queries 16", "numbers", kind="float"),
+        onnxfn.takes("k", "batch_size keys 8", "numbers", kind="float"),
+        onnxfn.generates("numbers", "uniform"),
+        onnxfn.sized(batch_size=2, queries=6, keys=9),
+        onnxfn.gives("y", "batch_size 4 queries 4"),
+    )
+    result = onnxfn.export(with_opset(spec, opset), attends(**told), tmp_path / "model.onnx")
+    assert result.report.passed
+    assert found(result) == ({"Attention": 1} if opset == 23 else {})
 
 
 # Graphs written by hand
