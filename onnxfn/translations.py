@@ -67,10 +67,10 @@ def _attention(
 
     if not all(isinstance(one.shape[3], int) for one in (query, key, value)):
         return from_table(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if enable_gqa:
-        key, value = (_repeated(one, query.shape[1]) for one in (key, value))
     if is_causal:
         attn_mask = _causal(query, key)
+    if enable_gqa:
+        key, value = (_repeated(one, query.shape[1]) for one in (key, value))
     dtype = query.dtype
     factor = query.shape[3] ** -0.5 if scale is None else scale
     scaled = op.Mul(query, op.Constant(value=onnx_ir.tensor(factor, dtype=dtype)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isclose, pi, sqrt
+from types import MappingProxyType
 from typing import Any
 
 from onnxfn.graphs.walking import beside, made, maker, number, reader
 
-CLOSE = 1e-4
-"""How near a constant is to the one it stands for, of its size."""
+CLOSE: Mapping[str, float] = MappingProxyType({"FLOAT": 1e-6, "FLOAT16": 1e-3, "BFLOAT16": 8e-3})
+"""How near a constant of a type is to the one it stands for, of its size."""
 
 
 def activated(model: Any) -> Any:
@@ -25,20 +27,25 @@ def activated(model: Any) -> Any:
 def _of_erf(node: Any) -> Any:
     """x, where the node is `erf(x / sqrt(2))`."""
     taken, factor = _times(node.inputs[0])
-    return taken if isclose(factor, sqrt(0.5), rel_tol=CLOSE) else None
+    return taken if _near(factor, sqrt(0.5), taken) else None
 
 
 def _of_tanh(node: Any) -> Any:
     """x, where the node is `tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))`."""
     inner, factor = _times(node.inputs[0])
-    total = maker(inner, "Add") if isclose(factor, sqrt(2 / pi), rel_tol=CLOSE) else None
+    total = maker(inner, "Add") if _near(factor, sqrt(2 / pi), inner) else None
     if total is None:
         return None
     for taken in total.inputs:
         cube, share = _times(beside(total, taken))
-        if isclose(share, 0.044715, rel_tol=CLOSE) and _cube(cube, taken):
+        if _near(share, 0.044715, taken) and _cube(cube, taken):
             return taken
     return None
+
+
+def _near(told: float, wanted: float, like: Any) -> bool:
+    """Whether a constant is another, as near as the type of a value can say it."""
+    return isclose(told, wanted, rel_tol=CLOSE.get(like.dtype.name, 1e-9))
 
 
 def _cube(value: Any, taken: Any) -> bool:
@@ -58,7 +65,7 @@ def _halved(value: Any, taken: Any) -> Any:
     if node is None or number(beside(node, value)) != 1.0:
         return None
     share, done = 1.0, False
-    while not (done and isclose(share, 0.5, rel_tol=CLOSE)):
+    while not (done and _near(share, 0.5, taken)):
         value = node.outputs[0]
         node = reader(value, "Mul")
         if node is None:
