@@ -11,8 +11,10 @@ from attrs import evolve, frozen
 
 from onnxfn.capture import LIMITS, LOCK, capture, in_dtype, parameter_names
 from onnxfn.errors import CaptureFailed, Unlike
+from onnxfn.expectations import EXPECTED, repeated
 from onnxfn.fingerprints import fingerprint
 from onnxfn.graphs.deepening import deepened, ordered, rows_of
+from onnxfn.graphs.fusing import STANDARD, fused, fusions
 from onnxfn.graphs.merging import filled
 from onnxfn.graphs.naming import named, stamped, stripped
 from onnxfn.graphs.simplify import converted, simplified
@@ -48,12 +50,14 @@ def traced_whole(_: Any) -> tuple[Stack, ...]:
 class Making:
     """How graphs are made: which layers are told by a few, and where graphs are kept for the next model, if at all.
 
-    `turns` says whether weights that a graph transposes are stored so, or as they stand in the model.
+    `turns` says whether weights that a graph transposes are stored so, or as they stand in the model, `fuse` which
+    operators may stand for many.
     """
 
     repeats: Repeats = traced_whole
     templates: Path | None = None
     turns: bool = True
+    fuse: str = STANDARD
 
 
 def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
@@ -64,7 +68,7 @@ def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     with LOCK:
         ready = in_dtype(model, part.spec.float_dtype)
         with timed("template", part.name):
-            name = fingerprint(ready, part, making.turns) if making.templates is not None else None
+            name = fingerprint(ready, part, making.turns, making.fuse) if making.templates is not None else None
             graph = kept(making.templates, name)
         if graph is None:
             graph = _assembled(ready, part, timed, making)
@@ -116,6 +120,7 @@ def _deep(model: Any, part: Part, timed: Timed, making: Making, found: Sequence[
         for stack in found:
             own = stack is keeping
             graph = deepened(graph, stack, rows_of(few) if own else {}, rows_of(part) if own else {})
+            graph.meta[EXPECTED] = repeated(graph.meta[EXPECTED], stack)
         graph = ordered(graph, part)
     graph.meta[FEW] = True
     graph.meta[DEPTH] = ", ".join(f"{one.layers} layers of {one.path} from {one.traced}" for one in found)
@@ -145,7 +150,8 @@ def _plain(model: Any, part: Part, timed: Timed, making: Making) -> Any:
         graph = capture(model, part)
     with timed("passes", part.name), quiet():
         graph = read_once(slotted(graph, parameter_names(model)), part)
-        graph = converted(simplified(graph), part.spec.opset or 0)
+        graph = fused(converted(simplified(graph), part.spec.opset or 0), making.fuse)
+        fusions(graph)
         if making.turns:
             graph = turned(graph)
         facts = {

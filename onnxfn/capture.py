@@ -16,6 +16,7 @@ from onnxfn.axes import terms, value
 from onnxfn.callables import callable_of
 from onnxfn.containers import BUILDERS
 from onnxfn.errors import CaptureFailed, OnnxfnError, UnknownName
+from onnxfn.expectations import EXPECTED, expected
 from onnxfn.generators import Array, dummies
 from onnxfn.lowering import lowered, promoted
 from onnxfn.paths import at, nested
@@ -53,7 +54,9 @@ def capture(model: Any, part: Part) -> Any:
 
     with LOCK, quiet(), still(model), replaced(part.spec.patches):
         program = _program(model, part)
+        told = expected(program)
         graph = _translated(program)
+    graph.meta[EXPECTED] = told
     graph.meta[LIMITS] = _limits(program, part)
     return graph
 

@@ -32,6 +32,7 @@ Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float1
 Sizes = Annotated[list[str] | None, typer.Option("--size", help="A size of the traced sample: sequence_length=32.")]
 Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
+Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: operators that only it has, too (opset 23).")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
 Weights = Annotated[str, typer.Option(help="copy, link (to the checkpoint's safetensors files) or none (the graph).")]
 Templates = Annotated[
@@ -56,6 +57,7 @@ def export(
     whole: Whole = False,
     merge: Merge = True,
     keep_parts: Keep = False,
+    fuse: Fuse = "standard",
     check: Check = True,
     force: Force = False,
 ) -> None:
@@ -99,6 +101,7 @@ def export(
                 repeats=traced_whole if whole else stacks,
                 merge=merge,
                 keep_parts=keep_parts,
+                fuse=fuse,
                 tell=tell,
             )
 

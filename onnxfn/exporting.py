@@ -10,11 +10,12 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, traced
+from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, traced, traced_whole
 from onnxfn.capture import LIMITS
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
+from onnxfn.graphs.fusing import STANDARD, fusable, fusions
 from onnxfn.layouts import configured, copied
 from onnxfn.lookup import fitting
 from onnxfn.planning import plan
@@ -44,6 +45,7 @@ def export(
     config: Any = None,
     merge: bool = True,
     keep_parts: bool = False,
+    fuse: str = STANDARD,
     sidecar: str = SIDECAR,
     threshold: int = LARGEST_MESSAGE,
     weights: str = "copy",
@@ -64,7 +66,7 @@ def export(
 
     Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
     none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs
-    in values alone.
+    in values alone. `fuse="onnxruntime"` lets operators in that only ONNX Runtime has.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
     told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
@@ -73,12 +75,13 @@ def export(
     """
     fitted = fitting(spec, model)
     place = target(Path(path), force=force)
-    making = Making(repeats, templates, turns=weights != "link")
+    making = Making(repeats, templates, turns=weights != "link", fuse=fuse)
     storing = Storing(weights, threshold, sidecar, linkable(weights, beside, _folder(place), force=force))
     with _timed(tell) as (timed, seconds):
         with timed("plan", ""):
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
+            fusable(made.parts[0].spec.opset or 0, fuse)
         with workshop(_folder(place)) as bench:
             done = _proven(model, made, bench, making, storing, timed, check=check)
             files = list(done.files)
@@ -87,8 +90,9 @@ def export(
             there = moved(tuple(dict.fromkeys(files)), _folder(place))
             _without_old(made, _folder(place), sidecar, there)
     limits = dict.fromkeys(limit for graph in done.graphs for limit in graph.meta[LIMITS])
-    opset = made.parts[0].spec.opset or 0
-    return Exported(str(place), map(str, there), made, opset, seconds.items(), done.report, limits, done.depths)
+    operators = tuple((part.name, fusions(graph)) for part, graph in zip(made.parts, done.graphs, strict=True))
+    opset, times = made.parts[0].spec.opset or 0, seconds.items()
+    return Exported(str(place), map(str, there), made, opset, times, done.report, limits, done.depths, operators)
 
 
 def validate(
@@ -146,7 +150,7 @@ def _proven(
     done = attempt(making)
     if done.convicted and not all(map(traced, done.graphs)):
         forgotten(making, done.graphs)
-        done = evolve(attempt(Making(turns=making.turns)), depths=(CONVICTED,))
+        done = evolve(attempt(evolve(making, repeats=traced_whole, templates=None)), depths=(CONVICTED,))
     if done.report is not None and done.convicted:
         raise failed(done.report)
     return done

@@ -34,6 +34,18 @@ class Limit:
 
 
 @frozen
+class Fusion:
+    """An operator that stands for many: how often the traced model calls what it says, how often it is in the graph."""
+
+    operator: str
+    expected: int
+    found: int
+
+    def __str__(self) -> str:
+        return f"{self.operator} {self.found}" + (f" of {self.expected}" if self.expected else "")
+
+
+@frozen
 class Difference:
     """How far one output is from PyTorch's, over every case tried; `worst` names the case, with its sizes."""
 
@@ -71,6 +83,7 @@ class Exported:
     """What an export left behind: paths of every file, the plan, the report of the check, seconds per stage.
 
     `depths` tells which layers were traced for which, or why all were.
+    `fusions` says of each part which operators stand for many, how many were expected and how many are there.
     """
 
     path: str
@@ -81,6 +94,7 @@ class Exported:
     report: Report | None = None
     limits: tuple[Limit, ...] = field(default=(), converter=many)
     depths: tuple[str, ...] = field(default=(), converter=many)
+    fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=many)
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:

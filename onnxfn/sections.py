@@ -47,6 +47,9 @@ def exported_sections(exported: Any) -> show.Sections:
         sections.append(("limits of the model", [(str(limit),) for limit in exported.limits]))
     if exported.depths:
         sections.append(("layers", [(told,) for told in exported.depths]))
+    if exported.fusions:
+        rows = [(f"{part}.onnx", str(one)) for part, fusions in exported.fusions for one in fusions]
+        sections.append(("operators that stand for many", rows))
     sections.append(("seconds", [(stage, f"{spent:.2f}") for stage, spent in exported.seconds]))
     if exported.report is not None:
         sections.extend(report_sections(exported.report))

@@ -14,7 +14,7 @@ from onnxfn.capture import LIMITS
 from onnxfn.graphs.slots import SLOT, Slot, slot
 from onnxfn.results import Limit
 
-KEPT = ("onnxfn.depth", "onnxfn.few")
+KEPT = ("onnxfn.depth", "onnxfn.few", "onnxfn.expected")
 """What a graph's `meta` says in plain words, and is kept with it."""
 
 NOTE = "onnxfn.template"

@@ -55,26 +55,57 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,  # noqa: FBT001, FBT002
 ) -> Any:
-    """Scaled dot product attention under a boolean mask, zero where a query may look at nothing.
+    """Scaled dot product attention, zero where a query may look at nothing.
 
     torch's kernels answer zero there; torch's ONNX table answers the mean of all values, as `-inf` is spelt as the
-    smallest float. It shows in every left-padded batch of a model with a sliding window (modernbert). Everything but
-    a boolean mask goes to torch's table.
+    smallest float. It shows in every left-padded batch of a model with a sliding window (modernbert). A head whose size
+    moves goes to torch's table.
     """
     import onnx_ir
     from onnxscript import opset18 as op
     from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention as from_table
 
-    grouped = enable_gqa and query.shape[1] != key.shape[1]
-    if attn_mask is None or attn_mask.dtype != onnx_ir.DataType.BOOL or grouped or not isinstance(query.shape[3], int):
+    if not all(isinstance(one.shape[3], int) for one in (query, key, value)):
         return from_table(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if is_causal:
+        attn_mask = _causal(query, key)
+    if enable_gqa:
+        key, value = (_repeated(one, query.shape[1]) for one in (key, value))
     dtype = query.dtype
     factor = query.shape[3] ** -0.5 if scale is None else scale
-    zero = op.Constant(value=onnx_ir.tensor(0.0, dtype=dtype))
-    lowest = op.Constant(value=onnx_ir.tensor(dtype.min, dtype=dtype))
     scaled = op.Mul(query, op.Constant(value=onnx_ir.tensor(factor, dtype=dtype)))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[0, 1, 3, 2]))
+    if attn_mask is None or attn_mask.dtype != onnx_ir.DataType.BOOL:
+        summed = scores if attn_mask is None else op.Add(scores, attn_mask)
+        return op.MatMul(op.Softmax(summed, axis=-1), value)
+    zero = op.Constant(value=onnx_ir.tensor(0.0, dtype=dtype))
+    lowest = op.Constant(value=onnx_ir.tensor(dtype.min, dtype=dtype))
     weights = op.Softmax(op.Add(scores, op.Where(attn_mask, zero, lowest)), axis=-1)
     # Alike in every layer that shares the mask, so one copy is left after common subexpressions are shared.
     sees = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), op.Constant(value_ints=[-1]), keepdims=1)
     return op.Mul(op.MatMul(weights, value), sees)
+
+
+def _causal(query: Any, key: Any) -> Any:
+    """The mask `[queries, keys]` under which a query looks at keys up to its own place."""
+    import onnx_ir
+    from onnxscript import opset18 as op
+
+    zero, one = (op.Constant(value=onnx_ir.tensor(number, dtype=onnx_ir.DataType.INT64)) for number in (0, 1))
+    first = op.Constant(value_ints=[0])
+    rows, columns = (op.Range(zero, op.Squeeze(op.Shape(each, start=2, end=3), first), one) for each in (query, key))
+    mask = op.LessOrEqual(op.Unsqueeze(columns, first), op.Unsqueeze(rows, op.Constant(value_ints=[1])))
+    mask.shape, mask.type = onnx_ir.Shape([query.shape[2], key.shape[2]]), onnx_ir.TensorType(onnx_ir.DataType.BOOL)
+    return mask
+
+
+def _repeated(states: Any, heads: int) -> Any:
+    """Keys or values `[batch, groups, length, size]` with each group once a head."""
+    from onnxscript import opset18 as op
+
+    _, groups, _, size = states.shape
+    if groups == heads:
+        return states
+    lifted = op.Unsqueeze(states, op.Constant(value_ints=[2]))
+    spread = op.Expand(lifted, op.Constant(value_ints=[1, 1, heads // groups, 1, 1]))
+    return op.Reshape(spread, op.Constant(value_ints=[0, heads, -1, size]))

@@ -44,6 +44,7 @@ LAYERS = (
     "lowering",
     "translations",
     "patches",
+    "expectations",
     "capture",
     "graphs",
     "fingerprints",

@@ -45,10 +45,17 @@ def simplified(model: Any) -> Any:
 
 
 def _rules() -> list[Any]:
-    """The rules of onnxscript but those with several outputs, for which it tries each pair of nodes of the graph."""
-    from onnxscript import rewriter
+    """The rules of onnxscript but two kinds.
 
-    return [rule for rule in rewriter._DEFAULT_REWRITE_RULES if rule._target_pattern.has_single_output_node]
+    Those with several outputs, for which it tries each pair of nodes of the graph; and those that drop `+ 0` and `* 1`,
+    for which it takes `+ 1e-8` too: the epsilon of a norm (helium).
+    """
+    from onnxscript import rewriter
+    from onnxscript.rewriter.rules.common import _no_op
+
+    near = {id(rule) for rule in _no_op.rules}
+    single = (rule for rule in rewriter._DEFAULT_REWRITE_RULES if rule._target_pattern.has_single_output_node)
+    return [rule for rule in single if id(rule) not in near]
 
 
 def converted(model: Any, opset: int) -> Any:

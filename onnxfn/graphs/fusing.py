@@ -1,0 +1,111 @@
+"""Passes that say in one operator what a graph says in many, where the opset has one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.errors import CaptureFailed, InvalidSpec, unknown
+from onnxfn.expectations import EXPECTED
+from onnxfn.graphs.attention import attended
+from onnxfn.graphs.contrib import DOMAIN, biased, skipped
+from onnxfn.graphs.gelus import activated
+from onnxfn.graphs.norms import normalized
+from onnxfn.graphs.rotations import rotated
+from onnxfn.graphs.walking import dims
+from onnxfn.results import Fusion
+
+STANDARD, ONNXRUNTIME = "standard", "onnxruntime"
+MODERN = 23
+"""The opset that brings RMSNormalization, RotaryEmbedding and Attention."""
+
+SINCE: Mapping[str, int] = MappingProxyType(
+    {"Attention": MODERN, "RMSNormalization": MODERN, "RotaryEmbedding": MODERN, "Gelu": 20, "LayerNormalization": 17}
+)
+"""An operator that stands for many -> the opset that brings it."""
+
+STANDS_FOR: Mapping[str, str] = MappingProxyType(
+    {
+        "SkipSimplifiedLayerNormalization": "RMSNormalization",
+        "SkipLayerNormalization": "LayerNormalization",
+        "BiasGelu": "Gelu",
+        "FastGelu": "Gelu",
+    }
+)
+"""An operator of ONNX Runtime's own -> the standard one that it does the work of."""
+
+
+def fused(model: Any, fuse: str = STANDARD) -> Any:
+    """Before: a simplified graph, converted to its opset. After: the same function in the largest operators it has.
+
+    With `fuse="onnxruntime"` that includes operators which nothing else understands; it needs opset 23, InvalidSpec
+    below. No value of a weight is read.
+    """
+    from onnx_ir.passes import common
+
+    opset = model.opset_imports.get("", 0)
+    fusable(opset, fuse)
+    unused = common.RemoveUnusedNodesPass()
+    for one in (unshaped, *_passes(opset, fuse)):
+        unused(one(model))  # what nobody reads any more would still count as a reader of what it reads
+    model.graph.sort()
+    return model
+
+
+def fusable(opset: int, fuse: str) -> None:
+    """Raise UnknownName for a way to fuse that there is not, InvalidSpec for one that the opset does not have."""
+    if fuse not in (STANDARD, ONNXRUNTIME):
+        raise unknown("way to fuse", fuse, (STANDARD, ONNXRUNTIME))
+    if fuse == ONNXRUNTIME and opset < MODERN:
+        raise InvalidSpec(
+            f"fuse={fuse!r} builds on opset {MODERN} and the spec says {opset}; use with_opset(spec, {MODERN})"
+        )
+
+
+def _passes(opset: int, fuse: str) -> tuple[Callable[[Any], Any], ...]:
+    modern = (rotated, attended) if opset >= MODERN else ()
+    gelus = (activated,) if opset >= SINCE["Gelu"] else ()
+    return (normalized, *modern, *gelus, *((skipped, biased, _imported) if fuse == ONNXRUNTIME else ()))
+
+
+def _imported(model: Any) -> Any:
+    """After: the graph says that it has operators of ONNX Runtime's own, if it has."""
+    if any(node.domain == DOMAIN for node in model.graph):
+        model.opset_imports[DOMAIN] = 1
+    return model
+
+
+def unshaped(model: Any) -> Any:
+    """After: no `Reshape` gives a tensor the shape that it has."""
+    for node in list(model.graph):
+        if node.op_type == "Reshape" and None not in dims(node.inputs[0]) and dims(node.inputs[0]):
+            given, taken = node.outputs[0], node.inputs[0]
+            if dims(given) == dims(taken) and not given.is_graph_output():
+                given.replace_all_uses_with(taken)
+    return model
+
+
+def counted(model: Any) -> Mapping[str, int]:
+    """How often each operator that stands for many is in a graph, in what it holds too."""
+    kinds = (STANDS_FOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
+    return Counter(kind for kind in kinds if kind in SINCE)
+
+
+def fusions(model: Any) -> tuple[Fusion, ...]:
+    """What was expected of a graph and what is found in it, for each operator that its opset has.
+
+    CaptureFailed when there is none of one that was expected.
+    """
+    found, opset = counted(model), model.opset_imports.get("", 0)
+    told = Counter(kind for kind, _ in model.meta.get(EXPECTED, ()))
+    made = tuple(
+        Fusion(kind, told.get(kind, 0), found.get(kind, 0))
+        for kind, since in SINCE.items()
+        if opset >= since and (told.get(kind) or found.get(kind))
+    )
+    missing = [f"{one.operator} ({one.expected} expected)" for one in made if one.expected and not one.found]
+    if missing:
+        raise CaptureFailed(f"found none of: {', '.join(missing)}; choose an opset that lacks it, such as 18")
+    return made

@@ -1,0 +1,264 @@
+"""The pass that finds rotary embeddings, which are said in some ten nodes below opset 23."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.graphs.walking import (
+    attribute,
+    beside,
+    dims,
+    has_size,
+    laid,
+    made,
+    maker,
+    number,
+    reader,
+    size_of,
+    sliced,
+    whole,
+)
+
+PLAIN = frozenset({"Cos", "Sin", "Cast", "Unsqueeze", "Squeeze", "Identity"})
+"""What keeps a table that says everything twice one that does so."""
+
+RANK = 4
+HALVES, PAIRS, ONCE = "halves", "pairs", "once"
+
+
+@frozen(eq=False)
+class Rotation:
+    """A rotary embedding that was found: of what, by which angles, and the value that it makes.
+
+    `said` is how the angles are: `halves` and `pairs` say each twice, `once` does not.
+    """
+
+    taken: Any
+    cosines: Any
+    sines: Any
+    size: int
+    said: str
+    heads: int
+    given: Any
+
+
+def rotated(model: Any) -> Any:
+    """Before: a graph of opset 23 or later. After: what is `x * cos + turned * sin` is one RotaryEmbedding.
+
+    `x` is `[batch, heads, length, size]` or `[batch, length, heads, size]`; a part of its last axis may be left as it
+    is. Cosines and sines may say each angle twice, as two halves or as pairs, which is followed back to where that is
+    done; the halves that the operator reads are cut once for all layers.
+    """
+    cuts: dict[tuple[Any, str], Any] = {}
+    for node in list(model.graph):
+        found = _rotation(node) if node.op_type == "Neg" else _crossing(node) if node.op_type == "Sub" else None
+        if found is not None:
+            _replace(found, cuts)
+    return model
+
+
+def _rotation(negated: Any) -> Rotation | None:
+    """A rotation from its one negation: `concat(-x[half:], x[:half])`, or the same of each pair."""
+    turned = _halves(negated) or _pairs(negated)
+    if turned is None:
+        return None
+    taken, size, given, said = turned
+    by_sine = reader(given, "Mul")
+    total: Any = reader(by_sine.outputs[0], "Add") if by_sine is not None else None
+    by_cosine: Any = maker(beside(total, by_sine.outputs[0]), "Mul") if total is not None else None
+    if by_cosine is None or not any(one is taken for one in by_cosine.inputs):
+        return None
+    cosines, sines = beside(by_cosine, taken), beside(by_sine, given)
+    heads = _heads((cosines, sines), taken, size)
+    if heads is None or not all(_twice(one, said) for one in (cosines, sines)):
+        return None
+    taken, given = _partial(taken, size, total.outputs[0])
+    return Rotation(taken, cosines, sines, size, said, heads, given)
+
+
+def _crossing(difference: Any) -> Rotation | None:
+    """A rotation from its one difference: `concat(a * cos - b * sin, b * cos + a * sin)`."""
+    joined = reader(difference.outputs[0], "Concat")
+    if joined is None or len(joined.inputs) != 2 or joined.inputs[0] is not difference.outputs[0]:  # noqa: PLR2004
+        return None
+    total, size = maker(joined.inputs[1], "Add"), dims(joined.outputs[0])[-1]
+    products = [maker(one, "Mul") for node in (difference, total) if node is not None for one in node.inputs]
+    last = attribute(joined, "axis") in (-1, len(dims(joined.outputs[0])) - 1)
+    if len(products) != 4 or None in products or not last or not isinstance(size, int):  # noqa: PLR2004
+        return None
+    left, right, *crossed = (set(one.inputs) for one in products)
+    for a, cosines, b, sines in _orders(products[0], products[1]):
+        fits = (
+            {a, cosines} == left and {b, sines} == right and all(one in crossed for one in ({b, cosines}, {a, sines}))
+        )
+        heads = _heads((cosines, sines), a, size // 2) if fits else None
+        if heads is not None and dims(a) == dims(b):
+            taken, given = _partial(_joined(joined, a, b, size), size, joined.outputs[0])
+            return Rotation(taken, cosines, sines, size, ONCE, heads, given)
+    return None
+
+
+def _orders(one: Any, other: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    for a, cosines in (one.inputs, one.inputs[::-1]):
+        for b, sines in (other.inputs, other.inputs[::-1]):
+            yield a, cosines, b, sines
+
+
+def _joined(before: Any, a: Any, b: Any, size: int) -> Any:
+    """The tensor that two are the halves of, made where there is none."""
+    left, right = sliced(a, size), sliced(b, size)
+    halves = left is not None and right is not None and left[0] is right[0]
+    if halves and left[1:] == (0, size // 2, 1) and right[1:] == (size // 2, size, 1):  # type: ignore[index]
+        return left[0]  # type: ignore[index]
+    return made(before, "Concat", [a, b], [(a, (*dims(a)[:-1], size))], axis=-1).outputs[0]
+
+
+def _halves(negated: Any) -> tuple[Any, int, Any, str] | None:
+    """`concat(-x[half:], x[:half])`: x, its last size, and what is made."""
+    joined = reader(negated.outputs[0], "Concat")
+    if joined is None or len(joined.inputs) != 2 or joined.inputs[0] is not negated.outputs[0]:  # noqa: PLR2004
+        return None
+    size = dims(joined.outputs[0])[-1]
+    if not isinstance(size, int) or attribute(joined, "axis") not in (-1, len(dims(joined.outputs[0])) - 1):
+        return None
+    right, left = sliced(negated.inputs[0], size), sliced(joined.inputs[1], size)
+    if right is None or left is None or right[0] is not left[0]:
+        return None
+    fits = right[1:] == (size // 2, size, 1) and left[1:] == (0, size // 2, 1)
+    return (left[0], size, joined.outputs[0], HALVES) if fits else None
+
+
+def _pairs(negated: Any) -> tuple[Any, int, Any, str] | None:
+    """`stack(-x[1::2], x[::2])` with its last two axes made one."""
+    lifted = reader(negated.outputs[0], "Unsqueeze")
+    joined: Any = reader(lifted.outputs[0], "Concat") if lifted is not None else None
+    flat: Any = reader(joined.outputs[0], "Reshape") if joined is not None else None
+    if flat is None or len(joined.inputs) != 2 or joined.inputs[0] is not lifted.outputs[0]:  # noqa: PLR2004
+        return None
+    size, other = dims(flat.outputs[0])[-1] if dims(flat.outputs[0]) else None, maker(joined.inputs[1], "Unsqueeze")
+    if not isinstance(size, int) or other is None or dims(joined.outputs[0])[-2:] != (size // 2, 2):
+        return None
+    odd, even = sliced(negated.inputs[0], size), sliced(other.inputs[0], size)
+    if odd is None or even is None or odd[0] is not even[0]:
+        return None
+    fits = odd[1:] == (1, size, 2) and even[1:] == (0, size, 2)
+    return (even[0], size, flat.outputs[0], PAIRS) if fits else None
+
+
+def _heads(angles: tuple[Any, Any], taken: Any, width: int) -> int | None:
+    """Which axis of `x` is its heads: angles, `[batch or 1, 1, length, width]` or `[length, width]`, are 1 there."""
+    sizes, full = dims(angles[0]), dims(taken)
+    if len(full) != RANK or len(sizes) not in (2, RANK) or None in (*sizes, *full) or dims(angles[1]) != sizes:
+        return None
+    first, *others = sizes[:-1] if len(sizes) == RANK else (1, 1, sizes[0])
+    if first != full[0] and (first != 1 or not has_size(taken.producer().graph, full[0])):
+        return None
+    fitting = (axis for axis in (1, 2) if others[axis - 1] == 1 and others[2 - axis] == full[3 - axis])
+    return next((axis for axis in fitting if sizes[-1] == width and isinstance(full[axis], int)), None)
+
+
+def _twice(angles: Any, said: str) -> bool:
+    """Whether a table says each angle twice: as two equal halves, or each beside itself."""
+    node = angles.producer()
+    while node is not None and _keeps(node):
+        angles = next((one for one in node.inputs if one is not None and number(one) is None), None)
+        node = angles.producer() if angles is not None else None
+    return node is not None and (_repeated(node) if said == PAIRS else _doubled(node))
+
+
+def _keeps(node: Any) -> bool:
+    scales = node.op_type in ("Mul", "Div") and any(number(one) is not None for one in node.inputs)
+    return node.domain == "" and (node.op_type in PLAIN or scales) and not _on_last(node)
+
+
+def _on_last(node: Any) -> bool:
+    """Whether an axis is put in, or taken out, behind the last."""
+    if node.op_type not in ("Unsqueeze", "Squeeze"):
+        return False
+    return dims(node.inputs[0])[-1:] != dims(node.outputs[0])[-1:]
+
+
+def _doubled(node: Any) -> bool:
+    last = attribute(node, "axis") in (-1, len(dims(node.outputs[0])) - 1)
+    return node.op_type == "Concat" and last and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]  # noqa: PLR2004
+
+
+def _repeated(node: Any) -> bool:
+    """`x[..., None]` expanded to two and its last two axes made one."""
+    if node.op_type != "Reshape":
+        return False
+    spread = maker(node.inputs[0], "Expand", "Concat", "Tile")
+    lifted: Any = maker(spread.inputs[0], "Unsqueeze") if spread is not None else None
+    if lifted is None or dims(spread.outputs[0])[-1:] != (2,):
+        return False
+    joined = spread.op_type != "Concat" or all(one is spread.inputs[0] for one in spread.inputs)
+    return joined and dims(spread.outputs[0])[-2] == dims(lifted.inputs[0])[-1]
+
+
+def _partial(taken: Any, size: int, given: Any) -> tuple[Any, Any]:
+    """The whole tensor and what is made of it, where only the first `size` of its last axis are turned."""
+    joined = reader(given, "Concat")
+    cut = maker(taken, "Slice", "Split")
+    if joined is None or cut is None or len(joined.inputs) != 2 or joined.inputs[0] is not given:  # noqa: PLR2004
+        return taken, given
+    full = dims(cut.inputs[0])[-1]
+    if not isinstance(full, int) or dims(joined.outputs[0]) != dims(cut.inputs[0]):
+        return taken, given
+    turned, left = sliced(taken, full), sliced(joined.inputs[1], full)
+    if turned is None or left is None or turned[0] is not left[0]:
+        return taken, given
+    fits = turned[1:] == (0, size, 1) and left[1:] == (size, full, 1)
+    return (turned[0], joined.outputs[0]) if fits else (taken, given)
+
+
+def _replace(found: Rotation, cuts: dict[tuple[Any, str], Any]) -> None:
+    last = found.given.producer()
+    tables = [_cut(last, one, found, cuts) for one in (found.cosines, found.sines)]
+    told = {"interleaved": int(found.said == PAIRS)}
+    if dims(found.taken)[-1] != found.size:
+        told["rotary_embedding_dim"] = found.size
+    like = [(found.given, found.given.shape)]
+    if found.heads == 1:
+        new = made(last, "RotaryEmbedding", [found.taken, *tables], like, **told).outputs[0]
+    else:
+        heads, size = dims(found.taken)[2:]
+        flat = laid(last, found.taken)
+        node = made(last, "RotaryEmbedding", [flat, *tables], [(flat, flat.shape)], num_heads=heads, **told)
+        sizes = whole(last.graph, 0, 0, heads, size)
+        new = made(last, "Reshape", [node.outputs[0], sizes], like).outputs[0]
+    found.given.replace_all_uses_with(new, replace_graph_outputs=True)
+
+
+def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[Any, str], Any]) -> Any:
+    """Each angle once, as `[batch, length, size / 2]`; made once."""
+    key = (angles, found.said)
+    if key not in cuts:
+        cuts[key] = _over_batch(last, _half(last, _in_three(last, angles, found), found), found)
+    return cuts[key]
+
+
+def _in_three(last: Any, angles: Any, found: Rotation) -> Any:
+    """Angles as `[batch or 1, length, size]`."""
+    kind, axis = ("Squeeze", found.heads) if len(dims(angles)) == RANK else ("Unsqueeze", 0)
+    sizes = (dims(angles)[0] if axis else 1, dims(found.taken)[3 - found.heads], dims(angles)[-1])
+    return made(last, kind, [angles, whole(last.graph, axis)], [(angles, sizes)]).outputs[0]
+
+
+def _half(last: Any, angles: Any, found: Rotation) -> Any:
+    if found.said == ONCE:
+        return angles
+    end, step = (found.size, 2) if found.said == PAIRS else (found.size // 2, 1)
+    cut = [whole(last.graph, one) for one in (0, end, 2, step)]
+    return made(last, "Slice", [angles, *cut], [(angles, (*dims(angles)[:2], found.size // 2))]).outputs[0]
+
+
+def _over_batch(last: Any, angles: Any, found: Rotation) -> Any:
+    """Angles that are the same for every row of a batch, once a row: the operator does not broadcast."""
+    graph, batch = last.graph, dims(found.taken)[0]
+    if dims(angles)[0] == batch:
+        return angles
+    sizes = made(last, "Concat", [size_of(last, batch), whole(graph, 1, 1)], [(whole(graph, 0), (3,))], axis=0)
+    return made(last, "Expand", [angles, sizes.outputs[0]], [(angles, (batch, *dims(angles)[1:]))]).outputs[0]
