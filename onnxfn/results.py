@@ -35,14 +35,17 @@ class Limit:
 
 @frozen
 class Fusion:
-    """An operator that stands for many: how often the traced model calls what it says, how often it is in the graph."""
+    """An operator that stands for many: how often it is in the graph, and how often it is expected there.
+
+    Expected are calls of torch's own functions and modules of a kind; a table of angles counts once, whoever reads it.
+    """
 
     operator: str
     expected: int
     found: int
 
     def __str__(self) -> str:
-        return f"{self.operator} {self.found}" + (f" of {self.expected}" if self.expected else "")
+        return f"{self.operator}: {self.found}" + (f", at least {self.expected} expected" if self.expected else "")
 
 
 @frozen
