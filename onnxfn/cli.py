@@ -62,28 +62,20 @@ def export(
     force: Force = False,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    from onnxfn.algebra import compose
     from onnxfn.building import traced_whole
-    from onnxfn.edits import with_dtypes, with_opset, with_tolerance
     from onnxfn.exporting import target
-    from onnxfn.generators import known_sizes, sized
     from onnxfn.loading import checkpoint, configuration, loaded_model
-    from onnxfn.lookup import checkpoint_task, spec_for
     from onnxfn.planning import plan
     from onnxfn.stacks import stacks
     from onnxfn.templates import template_folder
 
+    files = {"merge": merge, "keep_parts": keep_parts}
     with _refusals():
         target(out, force=force)
         folder = checkpoint(model)
         config = configuration(folder)
-        spec = spec_for(config, task or checkpoint_task(config))
-        spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
-        spec = with_dtypes(spec, float=dtype)
-        sizes = _sizes(size or [])
-        known_sizes(plan(spec, config).parts[0].spec, sizes)
-        spec = compose(spec, sized(**sizes))
-        made = plan(spec, config, merge=merge, keep_parts=keep_parts)
+        spec = _asked(config, task, size, opset=opset, dtype=dtype, atol=atol, rtol=rtol)
+        made = plan(spec, config, **files)
         typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
         with _progress() as tell:
             tell(Event("load", model))
@@ -99,10 +91,9 @@ def export(
                 weights=weights,
                 templates=template_folder() if templates else None,
                 repeats=traced_whole if whole else stacks,
-                merge=merge,
-                keep_parts=keep_parts,
                 fuse=fuse,
                 tell=tell,
+                **files,
             )
 
 
@@ -186,6 +177,31 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
     if version:
         typer.echo(VERSION)
         raise typer.Exit
+
+
+def _asked(
+    config: Any,
+    task: str | None,
+    size: list[str] | None,
+    *,
+    opset: int | None,
+    dtype: str,
+    atol: float | None,
+    rtol: float | None,
+) -> Any:
+    """The spec that flags ask for, of a model with this configuration."""
+    from onnxfn.algebra import compose
+    from onnxfn.edits import with_dtypes, with_opset, with_tolerance
+    from onnxfn.generators import known_sizes, sized
+    from onnxfn.lookup import checkpoint_task, spec_for
+    from onnxfn.planning import plan
+
+    spec = spec_for(config, task or checkpoint_task(config))
+    spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
+    spec = with_dtypes(spec, float=dtype)
+    sizes = _sizes(size or [])
+    known_sizes(plan(spec, config).parts[0].spec, sizes)
+    return compose(spec, sized(**sizes))
 
 
 def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> Any:

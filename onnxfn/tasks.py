@@ -34,6 +34,8 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         "automatic-speech-recognition": compose(loaded("AutoModelForSpeechSeq2Seq"), gives("logits", f"{TARGET} _")),
         "image-to-text": compose(loaded("AutoModelForImageTextToText"), gives("logits", f"{TARGET} _")),
         "audio-classification": compose(loaded("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
+        "image-classification": compose(loaded("AutoModelForImageClassification"), gives("logits", "batch_size _")),
+        "masked-im": compose(loaded("AutoModelForMaskedImageModeling"), gives("reconstruction", "batch_size _ _ _")),
         "multiple-choice": compose(loaded("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
     }
 )

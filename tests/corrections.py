@@ -129,13 +129,14 @@ CORRECTIONS = (
     ),
     *(
         Correction(
-            model_type="vision-encoder-decoder",
+            model_type=model_type,
             tensors=("pixel_values",),
             axis=axis,
             optimum=optimum,
             ours=None,
             why="the encoder has places for the patches of one size of image, and weights for its channels",
         )
+        for model_type in ("vision-encoder-decoder", "vit")
         for axis, optimum in ((1, "num_channels"), (2, "height"), (3, "width"))
     ),
     Correction(

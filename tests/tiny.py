@@ -331,6 +331,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "shape_embed_dim": 16,
         },
         "roformer": {"embedding_size": 16},
+        "vit": {"image_size": 24, "patch_size": 8, "encoder_stride": 8},
         "squeezebert": {"embedding_size": 32},
         "speech_to_text": {
             **BART,

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.architectures import decoders, seq2seq, text
+from onnxfn.architectures import decoders, seq2seq, text, vision
 from onnxfn.records import ExportSpec
 
 ARCHITECTURES: Mapping[str, ExportSpec] = MappingProxyType(
     {
         name: compose(row, ExportSpec(name=name))
-        for table in (text.ROWS, decoders.ROWS, seq2seq.ROWS)
+        for table in (text.ROWS, decoders.ROWS, seq2seq.ROWS, vision.ROWS)
         for name, row in table.items()
     }
 )

@@ -22,6 +22,7 @@ from onnxfn.families import (
     encoded,
     encoded_mask,
     four_entries,
+    pixels,
     seq2seq,
     source,
     speech_seq2seq,
@@ -333,10 +334,6 @@ encoder_decoder = compose(
     tasked("text2text-generation-with-past", spec=halves_with_past()),
 )
 
-image = compose(
-    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
-    generates("pixels", "normal"),
-)
 vision_encoder_decoder = compose(
     seq2seq,
     joint_reads,
@@ -345,8 +342,8 @@ vision_encoder_decoder = compose(
         image_height=either(entry("encoder.image_size", 0), "encoder.image_size"),
         image_width=either(entry("encoder.image_size", 1), "encoder.image_size"),
     ),
-    behaves("monolith", image, written, joint_cache("decoder_input_ids")),
-    behaves("encoder", image, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size _ _")),
+    behaves("monolith", pixels, written, joint_cache("decoder_input_ids")),
+    behaves("encoder", pixels, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size _ _")),
     behaves("decoder", encoded, new_tokens),
     tasked("image-to-text", spec=halves()),
     tasked("image-to-text-with-past", spec=halves_with_past()),
