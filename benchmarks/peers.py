@@ -121,10 +121,10 @@ def _mobius(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]
 EXPORTERS = {
     one.name: one
     for one in (
-        Exporter("onnxfn", None, _onnxfn()),
-        Exporter("onnxfn unchecked", None, _onnxfn("--no-check")),
+        Exporter("onnxfn", None, _onnxfn("--no-templates")),
+        Exporter("onnxfn unchecked", None, _onnxfn("--no-check", "--no-templates")),
         Exporter("onnxfn templates", None, _onnxfn("--no-check", "--templates", "{lasting}/templates"), twice=True),
-        Exporter("onnxfn fused", None, _onnxfn("--fuse", "onnxruntime"), kinds=("decoder",)),
+        Exporter("onnxfn fused", None, _onnxfn("--fuse", "onnxruntime", "--opset", "23"), kinds=("decoder",)),
         Exporter("onnxfn opset 23", None, _onnxfn("--opset", "23"), kinds=("decoder",)),
         Exporter("optimum", "optimum", _optimum, folder=older),
         Exporter("transformers.exporters", "exporters", _exporters),

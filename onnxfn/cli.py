@@ -36,8 +36,9 @@ Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: operators tha
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
 Weights = Annotated[str, typer.Option(help="copy, link (to the checkpoint's safetensors files) or none (the graph).")]
 Templates = Annotated[
-    bool, typer.Option("--templates/--no-templates", help="Keep the graph without weights for the next such model.")
+    Path | None, typer.Option(help="Where graphs without weights are kept for the next such model; the user's cache.")
 ]
+Afresh = Annotated[bool, typer.Option("--no-templates", help="Neither keep a graph nor take one that was kept.")]
 Whole = Annotated[bool, typer.Option("--whole", help="Trace every layer, not a few that tell the others.")]
 
 
@@ -53,7 +54,8 @@ def export(
     size: Sizes = None,
     sidecar: Sidecar = ".onnx_data",
     weights: Weights = "copy",
-    templates: Templates = True,
+    templates: Templates = None,
+    afresh: Afresh = False,
     whole: Whole = False,
     merge: Merge = True,
     keep_parts: Keep = False,
@@ -89,7 +91,7 @@ def export(
                 force=force,
                 sidecar=sidecar,
                 weights=weights,
-                templates=template_folder() if templates else None,
+                templates=None if afresh else templates or template_folder(),
                 repeats=traced_whole if whole else stacks,
                 fuse=fuse,
                 tell=tell,
