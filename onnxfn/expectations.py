@@ -27,6 +27,9 @@ OPERATORS: Mapping[str, str] = MappingProxyType(
 MODULES: Mapping[str, str] = MappingProxyType({"RMSNorm": "RMSNormalization", "RotaryEmbedding": "RotaryEmbedding"})
 """How the class of a module ends -> the operator of ONNX that it, or what reads what it gives, comes to."""
 
+CALLED_IN: Mapping[str, tuple[str, ...]] = MappingProxyType({"RotaryEmbedding": ("aten::cos",)})
+"""What a module of a kind calls when it is said as the operator says it: not all have cosines."""
+
 
 def expected(program: Any) -> Expected:
     """What is expected of a graph: calls of torch's own, and modules of a kind; as the program was traced."""
@@ -66,12 +69,13 @@ def _alive(graph: Any) -> list[Any]:
 
 def _modules(node: Any) -> Iterator[tuple[str, str]]:
     """The modules of a kind that a node was called in; a norm that is one call of torch's own is counted as that."""
-    if _name(node).partition(".")[0] in OPERATORS:
+    call = _name(node).partition(".")[0]
+    if call in OPERATORS:
         return
     for path, called in (node.meta.get("nn_module_stack") or {}).values():
         name = called if isinstance(called, str) else called.__name__
         kind = next((kind for ending, kind in MODULES.items() if name.endswith(ending)), None)
-        if kind is not None:
+        if kind is not None and call in CALLED_IN.get(kind, (call,)):
             yield _inside(path), kind
 
 

@@ -31,10 +31,11 @@ RANK = 4
 
 @frozen(eq=False)
 class Scores:
-    """Where the scores before a softmax come from: `[batch, heads, length, size]` both, and what is done to them."""
+    """Where the scores before a softmax come from: queries, keys, the node that turns them, what is done then."""
 
     query: Any
     key: Any
+    turned: Any
     scale: float
     softcap: float
     masks: tuple[Any, ...] = ()
@@ -63,17 +64,23 @@ def attended(model: Any) -> Any:
     order = {node: place for place, node in enumerate(model.graph)}
     masks: dict[Any, Any] = {}
     for node in list(order):
-        found = _attention(node) if node.op_type == "Softmax" else None
-        if found is not None:
-            _replace(found, masks, order)
+        for total in _totals(node) if node.op_type == "Softmax" else ():
+            found = _attention(node, total)
+            if found is not None:
+                _replace(found, masks, order)
     return model
 
 
-def _attention(softmax: Any) -> Found | None:
+def _totals(softmax: Any) -> list[Any]:
+    """The products of a softmax with values: one, or several where attentions differ in their values alone."""
     weights = softmax.outputs[0]
-    total = reader(weights, "MatMul")
-    if total is None or total.inputs[0] is not weights or attribute(softmax, "axis", -1) not in (-1, RANK - 1):
-        return None
+    nodes = [use.node for use in weights.uses()]
+    alone = not weights.is_graph_output() and attribute(softmax, "axis", -1) in (-1, RANK - 1)
+    products = all(node.op_type == "MatMul" and node.inputs[0] is weights for node in nodes)
+    return nodes if alone and products else []
+
+
+def _attention(softmax: Any, total: Any) -> Found | None:
     scores = _added(softmax.inputs[0])
     value, given = total.inputs[1], total.outputs[0]
     if scores is None or not all(_headed(one) for one in (scores.query, scores.key, value, given)):
@@ -131,7 +138,7 @@ def _multiplied(value: Any, cap: float) -> Scores | None:
     turned = maker(key, "Transpose")
     if turned is None or scale <= 0 or len(dims(key)) != RANK:
         return None
-    return Scores(query, _upright(turned), scale, cap)
+    return Scores(query, _upright(turned), turned, scale, cap)
 
 
 def _upright(turned: Any) -> Any:
@@ -171,8 +178,8 @@ def _zeroed(masks: tuple[Any, ...], given: Any) -> tuple[Any, Any] | None:
 def _replace(found: Found, masks: dict[Any, Any], order: Mapping[Any, int]) -> None:
     last = found.given.producer()
     heads = dims(found.scores.query)[1]
-    key, value = _once(found.scores.key, heads), _once(found.value, heads)
-    past = _past(key, value, found, order)
+    (key, lifted_key), (value, lifted_value) = _once(found.scores.key, heads), _once(found.value, heads)
+    past = _past(key, value, order, {last, found.scores.turned, lifted_key, lifted_value})
     new_key, new_value = (past[1], past[3]) if past else (key, value)
     mask = _mask(last, found, masks)
     flat = _flat(last, found.scores.query, new_key, new_value, found.given)
@@ -193,36 +200,31 @@ def _trimmed(inputs: list[Any]) -> list[Any]:
     return inputs if inputs[-1] is not None else _trimmed(inputs[:-1])
 
 
-def _once(repeated: Any, heads: int) -> Any:
-    """Keys or values before each of their heads is repeated for a group of queries."""
+def _once(repeated: Any, heads: int) -> tuple[Any, Any]:
+    """Keys or values before each of their heads is repeated for a group of queries, and the node that begins it."""
     joined = maker(repeated, "Reshape")
     spread: Any = maker(joined.inputs[0], "Expand") if joined is not None else None
     lifted: Any = maker(spread.inputs[0], "Unsqueeze") if spread is not None else None
     if lifted is None or numbers(lifted.inputs[1]) != (2,) or not _headed(lifted.inputs[0]):
-        return repeated
+        return repeated, None
     groups, sizes = dims(lifted.inputs[0])[1], dims(spread.outputs[0])
     fits = len(sizes) == RANK + 1 and sizes[1:3] == (groups, heads // groups) and dims(repeated)[1] == heads
-    return lifted.inputs[0] if fits else repeated
+    return (lifted.inputs[0], lifted) if fits else (repeated, None)
 
 
-def _past(key: Any, value: Any, found: Found, order: Mapping[Any, int]) -> tuple[Any, Any, Any, Any] | None:
+def _past(key: Any, value: Any, order: Mapping[Any, int], own: set[Any]) -> tuple[Any, Any, Any, Any] | None:
     """Past and new keys, past and new values, where they are joined for this attention.
 
-    Nothing may read what is joined before the attention gives it.
+    Nothing but its own nodes may read what is joined before the attention gives it (doge's mask is made of values).
     """
     pairs = [maker(one, "Concat") for one in (key, value)]
     if any(one is None or len(one.inputs) != 2 or attribute(one, "axis") not in (-2, 2) for one in pairs):  # noqa: PLR2004
         return None
     (past_key, new_key), (past_value, new_value) = (one.inputs for one in pairs)
     same = dims(past_key)[2] == dims(past_value)[2] and dims(new_key)[2] == dims(new_value)[2]
-    here = order.get(found.given.producer(), -1)
-    early = [
-        use.node
-        for one in (key, value)
-        for use in one.uses()
-        if order.get(use.node, here) < here and use.node.op_type not in ("Transpose", "MatMul", "Unsqueeze")
-    ]
-    return (past_key, new_key, past_value, new_value) if same and not early else None
+    here = max(order.get(node, -1) for node in own)
+    early = (use.node for one in (key, value) for use in one.uses() if order.get(use.node, here) < here)
+    return (past_key, new_key, past_value, new_value) if same and own.issuperset(early) else None
 
 
 def _mask(last: Any, found: Found, masks: dict[Any, Any]) -> Any:
