@@ -299,7 +299,7 @@ def test_the_weight_of_a_norm_is_never_read():
 
 
 def test_a_norm_means_the_same():
-    assert counted(alike(NORM, x=noise(2, 3, 8))) == (("RMSNormalization", "a"),)
+    assert counted(alike(NORM, x=noise(2, 3, 8))) == {"RMSNormalization": 1}
     assert counted(alike(NORM, opset=22, x=noise(2, 3, 8))) == {}
 
 
