@@ -18,7 +18,7 @@ from typing import Any
 from export_tiny import by_peer, checked, llama
 from figures import RESULTS, Required, median, published, ratio
 
-GRAPH = ("capture", "passes")
+GRAPH = ("template", "capture", "passes")
 NARROW, SHALLOW = 64, 4
 FLAT = (8, 64, 1.3)
 """From which depth to which the time of the graph grows at most by how much."""

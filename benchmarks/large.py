@@ -29,7 +29,7 @@ from processes import Process, ran
 TOLD = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
 """What the command line of onnxfn says of each stage."""
 
-GRAPH = ("capture", "passes")
+GRAPH = ("template", "capture", "passes")
 
 RECORD = """
 import atexit, runpy, sys

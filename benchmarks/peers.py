@@ -50,7 +50,7 @@ def exported(how: Exporter, one: Checkpoint, out: Path, cache: Path = CACHE) -> 
     """A checkpoint exported by a whole process."""
     lasting = out.parent / "lasting"
     command = how.command(one, how.folder(one, cache), out, lasting)
-    return ran([str(python(how.peer, cache)), *command], environment(how.peer))
+    return ran([str(python(how.peer, cache)), *command], environment(how.peer) | {"XDG_CACHE_HOME": str(lasting)})
 
 
 def environment(peer: str | None) -> dict[str, str]:
@@ -87,11 +87,10 @@ def chosen(names: str | None, without: list[str], *, peers_only: bool = False) -
 
 
 def _onnxfn(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]]:
-    """onnxfn's own command line; `{lasting}` in an option is the folder that outlasts a run."""
+    """onnxfn's own command line; its templates are kept in the user's cache, which here is the folder that lasts."""
 
-    def command(one: Checkpoint, folder: Path, out: Path, lasting: Path) -> list[str]:
-        told = [option.format(lasting=lasting) for option in options]
-        return ["-m", "onnxfn", "export", str(folder), str(out), "--task", one.task, *told]
+    def command(one: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
+        return ["-m", "onnxfn", "export", str(folder), str(out), "--task", one.task, *options]
 
     return command
 
@@ -123,9 +122,14 @@ EXPORTERS = {
     for one in (
         Exporter("onnxfn", None, _onnxfn("--no-templates")),
         Exporter("onnxfn unchecked", None, _onnxfn("--no-check", "--no-templates")),
-        Exporter("onnxfn templates", None, _onnxfn("--no-check", "--templates", "{lasting}/templates"), twice=True),
-        Exporter("onnxfn fused", None, _onnxfn("--fuse", "onnxruntime", "--opset", "23"), kinds=("decoder",)),
-        Exporter("onnxfn opset 23", None, _onnxfn("--opset", "23"), kinds=("decoder",)),
+        Exporter("onnxfn templates", None, _onnxfn("--no-check"), twice=True),
+        Exporter(
+            "onnxfn fused",
+            None,
+            _onnxfn("--no-templates", "--opset", "23", "--fuse", "onnxruntime"),
+            kinds=("decoder",),
+        ),
+        Exporter("onnxfn opset 23", None, _onnxfn("--no-templates", "--opset", "23"), kinds=("decoder",)),
         Exporter("optimum", "optimum", _optimum, folder=older),
         Exporter("transformers.exporters", "exporters", _exporters),
         Exporter("genai builder", "genai", _genai, kinds=("decoder", "speech to text")),
