@@ -34,7 +34,10 @@ Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder wit
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
 Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: operators that only it has, too (opset 23).")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
-Weights = Annotated[str, typer.Option(help="copy, link (to the checkpoint's safetensors files) or none (the graph).")]
+Weights = Annotated[
+    str,
+    typer.Option(help="copy; share, once for several files; link, to the checkpoint; none."),
+]
 Templates = Annotated[
     Path | None, typer.Option(help="Where graphs without weights are kept for the next such model; the user's cache.")
 ]

@@ -60,9 +60,10 @@ def export(
     a dict of what the spec reads. One file stands for several where it can: `keep_parts` writes those too,
     `merge=False` those alone. `tell` hears of every step.
 
-    Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="link"` leaves what
-    lies unchanged in the checkpoint's safetensors files there, with hard links to them beside the ONNX file, and
-    `"none"` writes the graph alone: all that they do not place otherwise belongs in that file.
+    Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="share"`
+    stores what several ONNX files read once, in a file beside them. `"link"` leaves what lies unchanged in the
+    checkpoint's safetensors files there, with hard links to them beside the ONNX file, and `"none"` writes the graph
+    alone: all that they do not place otherwise belongs in that file.
 
     Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
     none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs

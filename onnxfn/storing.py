@@ -13,10 +13,13 @@ from onnxfn.building import Timed
 from onnxfn.checkpoints import Entry, entries
 from onnxfn.errors import InvalidSpec, OutputExists, unknown
 from onnxfn.records import Plan
-from onnxfn.weights import Place, layout, store, write
+from onnxfn.weights import NOTHING, Place, common, layout, store, store_common, write
 
-WEIGHTS = ("copy", "link", "none")
-"""Where weights may be: in files of the export, in those of the checkpoint, or nowhere yet."""
+WEIGHTS = ("copy", "share", "link", "none")
+"""Where weights may be: each graph's by it, what several read once, in files of the checkpoint, or nowhere yet."""
+
+SHARED = "shared"
+"""The stem of the file that holds what several graphs read."""
 
 
 @frozen
@@ -36,13 +39,22 @@ def stored(
 
     A check needs the weights, also of an export that is to have none.
     """
-    threshold = storing.threshold if storing.weights == "copy" else 0
-    files: list[Path] = []
+    threshold = storing.threshold if storing.weights in ("copy", "share") else 0
+    shared = common(graphs, f"{SHARED}{storing.sidecar}") if storing.weights == "share" else NOTHING
+    with timed("write", SHARED):
+        files = list(store_common(shared, folder))
     for part, graph in zip(made.parts, graphs, strict=True):
         with timed("write", part.name):
-            places = layout(graph, part.name, threshold=threshold, sidecar=storing.sidecar, entries=storing.entries)
+            places = layout(
+                graph,
+                part.name,
+                threshold=threshold,
+                sidecar=storing.sidecar,
+                entries=storing.entries,
+                common=shared,
+            )
             files.append(write(graph, folder / f"{part.name}.onnx", places))
-            there = store(graph, folder, places) if check or storing.weights != "none" else ()
+            there = store(graph, folder, places, shared) if check or storing.weights != "none" else ()
         files.extend((*(there if storing.weights != "none" else ()), *_linked(places.values(), folder, timed)))
     return tuple(files)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
@@ -40,6 +42,12 @@ class Place:
     source: Path | None = None
 
 
+Common = Mapping[Any, tuple[Place, Any]]
+"""Weights that several graphs read: the memory that they look at -> where they lie, and the tensor."""
+
+NOTHING: Common = MappingProxyType({})
+
+
 @contextmanager
 def workshop(beside: Path) -> Iterator[Path]:
     """A fresh folder beside the place that is written to, on its file system; gone on leaving, whatever happens."""
@@ -52,12 +60,19 @@ def workshop(beside: Path) -> Iterator[Path]:
 
 
 def layout(
-    model: Any, stem: str, *, threshold: int = LARGEST_MESSAGE, sidecar: str = SIDECAR, entries: Sequence[Entry] = ()
+    model: Any,
+    stem: str,
+    *,
+    threshold: int = LARGEST_MESSAGE,
+    sidecar: str = SIDECAR,
+    entries: Sequence[Entry] = (),
+    common: Common = NOTHING,
 ) -> dict[str, Place]:
     """Where each weight that is not small goes: into a file of the checkpoint that holds it, or with all the others.
 
-    Those stand in the ONNX file if all weights are at most `threshold` bytes, else in one file, named stem + `sidecar`,
-    a tensor once. The places depend on nothing but the sizes of the weights and on which of them are one.
+    What is `common` to several graphs has its place already. The others stand in the ONNX file if all weights are at
+    most `threshold` bytes, else in one file, named stem + `sidecar`, a tensor once. The places depend on nothing but
+    the sizes of the weights and on which of them are one.
     """
     if f"{stem}{sidecar}" in {one.file.name for one in entries}:
         raise InvalidSpec(f"{stem}{sidecar} is a file of the checkpoint; name the sidecar otherwise than {sidecar!r}")
@@ -65,6 +80,8 @@ def layout(
     linked = {
         name: Place(one.file.name, one.offset, one.length, one.file) for name, one in found(large, entries).items()
     }
+    placed = {name: common[key][0] for name, tensor in large.items() if (key := memory(tensor)) in common}
+    linked |= {name: one for name, one in placed.items() if name not in linked}
     rest = {name: tensor for name, tensor in large.items() if name not in linked}
     inside = weight_bytes(model) <= min(threshold, LARGEST_MESSAGE)
     return linked | (_inside(rest) if inside else _in_sidecar(rest, f"{stem}{sidecar}"))
@@ -85,15 +102,41 @@ def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
     return path
 
 
-def store(model: Any, folder: Path, places: Mapping[str, Place]) -> tuple[Path, ...]:
-    """Write the sidecar that a layout speaks of, if it does."""
-    large = _large(model)
+def common(models: Sequence[Any], file: str) -> Common:
+    """The large weights that several graphs read, and their places in one file, by the memory that they look at."""
+    tensors = [{memory(tensor): tensor for tensor in _large(model).values() if _is_large(tensor)} for model in models]
+    often = Counter(key for one in tensors for key in one if key is not None)
+    several = {key: tensor for one in tensors for key, tensor in one.items() if often[key] > 1}
+    places = _in_sidecar({str(index): tensor for index, tensor in enumerate(several.values())}, file)
+    return {key: (places[str(index)], tensor) for index, (key, tensor) in enumerate(several.items())}
+
+
+def store_common(shared: Common, folder: Path) -> tuple[Path, ...]:
+    """Write the file of what several graphs read, if they do."""
+    named = {str(index): found for index, found in enumerate(shared.values())}
+    tensors = {name: tensor for name, (_, tensor) in named.items()}
+    return _stored(tensors, folder, {name: place for name, (place, _) in named.items()})
+
+
+def store(model: Any, folder: Path, places: Mapping[str, Place], shared: Common = NOTHING) -> tuple[Path, ...]:
+    """Write the sidecar that a layout speaks of, if it does; what is common to several graphs is written apart."""
+    apart = {place.file for place, _ in shared.values()}
+    return _stored(_large(model), folder, {name: one for name, one in places.items() if one.file not in apart})
+
+
+def _is_large(tensor: Any) -> bool:
+    return bool(tensor.nbytes >= LARGE)
+
+
+def _stored(large: Mapping[str, Any], folder: Path, places: Mapping[str, Place]) -> tuple[Path, ...]:
     stored = {(one.file, one.offset): name for name, one in places.items() if one.file and one.source is None}
     files = tuple(folder / file for file in dict.fromkeys(file for file, _ in stored))
     for path in files:
         path.unlink(missing_ok=True)  # never into a file that is linked to
         with path.open("wb") as file:
-            for (_, offset), name in stored.items():
+            for (where, offset), name in stored.items():
+                if where != path.name:
+                    continue
                 file.seek(offset)
                 file.writelines(chunks(large[name]))
     return files

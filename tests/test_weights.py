@@ -268,7 +268,7 @@ def test_links_need_a_checkpoint_and_its_safetensors(bert, tmp_path):
         NoModel, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", beside=tmp_path
     )
     told = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", weights="lnk")
-    assert told == "no weights 'lnk'; known: copy, link, none; did you mean 'link'?"
+    assert told == "no weights 'lnk'; known: copy, share, link, none; did you mean 'link'?"
     assert names(tmp_path) == []
 
 
@@ -280,3 +280,15 @@ def test_a_layout_finds_what_a_checkpoint_holds(tmp_path):
     places = layout(graph(weights({"w": raw, "turned": raw.t()})), "model", threshold=0, entries=entries(tmp_path))
     assert places["w"].source == tmp_path / "model.safetensors"
     assert (places["turned"].file, places["turned"].source) == ("model.onnx_data", None)
+
+
+def test_what_several_files_read_is_stored_once(tmp_path):
+    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+    model = tiny.model("t5", spec.loader, vocab_size=9000)
+    shared = onnxfn.export(spec, model, tmp_path / "shared", weights="share")
+    apart = onnxfn.export(spec, model, tmp_path / "apart", check=False)
+    assert shared.report.passed
+    assert names(tmp_path / "shared").count("shared.onnx_data") == 1
+    saved = sum(os.path.getsize(file) for file in apart.files) - sum(os.path.getsize(file) for file in shared.files)
+    assert abs(saved - model.shared.weight.nbytes) < PAGE
+    assert {at["location"] for file in shared.files[1:3] for at in locations(file).values()} == {"shared.onnx_data"}

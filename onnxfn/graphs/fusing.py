@@ -51,7 +51,7 @@ def fused(model: Any, fuse: str = STANDARD) -> Any:
     for one in (unshaped, *_passes(opset, fuse)):
         unused(one(model))  # what nobody reads any more would still count as a reader of what it reads
     model.graph.sort()
-    return model
+    return common.NameFixPass()(model).model
 
 
 def fusable(opset: int, fuse: str) -> None:
