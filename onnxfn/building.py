@@ -67,14 +67,19 @@ def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     """
     with LOCK:
         ready = in_dtype(model, part.spec.float_dtype)
-        with timed("template", part.name):
-            name = fingerprint(ready, part, making.turns, making.fuse) if making.templates is not None else None
-            graph = kept(making.templates, name)
+        name, graph = _kept(ready, part, timed, making) if making.templates is not None else (None, None)
         if graph is None:
             graph = _assembled(ready, part, timed, making)
             keep(making.templates, name, graph)
         graph.meta[TEMPLATE] = name
         return bound(graph, ready.state_dict(keep_vars=True).__getitem__)
+
+
+def _kept(model: Any, part: Part, timed: Timed, making: Making) -> tuple[str | None, Any]:
+    """The name under which the graph is kept, and the graph if it is."""
+    with timed("template", part.name):
+        name = fingerprint(model, part, making.turns, making.fuse)
+        return name, kept(making.templates, name)
 
 
 def forgotten(making: Making, graphs: Iterable[Any]) -> None:

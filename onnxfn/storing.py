@@ -40,9 +40,12 @@ def stored(
     A check needs the weights, also of an export that is to have none.
     """
     threshold = storing.threshold if storing.weights in ("copy", "share") else 0
-    shared = common(graphs, f"{SHARED}{storing.sidecar}") if storing.weights == "share" else NOTHING
-    with timed("write", SHARED):
-        files = list(store_common(shared, folder))
+    files: list[Path] = []
+    shared = NOTHING
+    if storing.weights == "share":
+        with timed("write", SHARED):
+            shared = common(graphs, f"{SHARED}{storing.sidecar}")
+            files.extend(store_common(shared, folder))
     for part, graph in zip(made.parts, graphs, strict=True):
         with timed("write", part.name):
             places = layout(
