@@ -58,6 +58,7 @@ def export(
     from onnxfn.edits import with_dtypes, with_opset, with_tolerance
     from onnxfn.exporting import target
     from onnxfn.generators import known_sizes, sized
+    from onnxfn.graphs.fusing import MODERN, ONNXRUNTIME
     from onnxfn.loading import checkpoint, configuration, loaded_model
     from onnxfn.lookup import checkpoint_task, spec_for
     from onnxfn.planning import plan
@@ -67,6 +68,7 @@ def export(
         folder = checkpoint(model)
         config = configuration(folder)
         spec = spec_for(config, task or checkpoint_task(config))
+        opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
         spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
         spec = with_dtypes(spec, float=dtype)
         sizes = _sizes(size or [])

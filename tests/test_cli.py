@@ -67,6 +67,13 @@ def test_a_flag_chooses_opset_and_type(checkpoint, tmp_path):
     assert [one.type for one in session.get_outputs()] == ["tensor(float16)"]
 
 
+def test_a_flag_lets_operators_of_onnx_runtime_in(checkpoint, tmp_path):
+    done = ran("export", checkpoint, tmp_path / "out", "--fuse", "onnxruntime")
+    assert done.exit_code == 0, done.output
+    assert "opset 23" in done.stdout
+    assert "Attention: 2, at least 2 expected" in done.stdout
+
+
 def test_a_checkpoint_that_writes_is_exported_with_its_past(tmp_path):
     tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
     done = ran("export", tmp_path / "llama", tmp_path / "out")

@@ -12,6 +12,7 @@ from onnxfn.graphs.walking import (
     beside,
     dims,
     has_size,
+    instead,
     laid,
     made,
     maker,
@@ -261,7 +262,7 @@ def _replace(found: Rotation, cuts: dict[tuple[Any, str], Any]) -> None:
         node = made(last, "RotaryEmbedding", [flat, *tables], [(flat, flat.shape)], num_heads=heads, **told)
         sizes = whole(last.graph, 0, 0, heads, size)
         new = made(last, "Reshape", [node.outputs[0], sizes], like).outputs[0]
-    found.given.replace_all_uses_with(new, replace_graph_outputs=True)
+    instead(found.given, new)
 
 
 def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[Any, str], Any]) -> Any:
