@@ -69,6 +69,7 @@ def export(
     """Export a checkpoint, with its configuration and tokenizer files."""
     from onnxfn.building import traced_whole
     from onnxfn.exporting import target
+    from onnxfn.graphs.fusing import MODERN, ONNXRUNTIME
     from onnxfn.loading import checkpoint, configuration, loaded_model
     from onnxfn.planning import plan
     from onnxfn.stacks import stacks
@@ -79,6 +80,7 @@ def export(
         target(out, force=force)
         folder = checkpoint(model)
         config = configuration(folder)
+        opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
         spec = _asked(config, task, size, opset=opset, dtype=dtype, atol=atol, rtol=rtol)
         made = plan(spec, config, **files)
         typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")

@@ -75,6 +75,13 @@ def test_the_next_export_of_a_kind_is_not_traced_unless_that_is_asked_for(checkp
     assert all("check passed" in one for one in told)
 
 
+def test_a_flag_lets_operators_of_onnx_runtime_in(checkpoint, tmp_path):
+    done = ran("export", checkpoint, tmp_path / "out", "--fuse", "onnxruntime")
+    assert done.exit_code == 0, done.output
+    assert "opset 23" in done.stdout
+    assert "Attention: 2, at least 2 expected" in done.stdout
+
+
 def test_a_checkpoint_that_writes_is_exported_with_its_past(tmp_path):
     tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
     done = ran("export", tmp_path / "llama", tmp_path / "out")

@@ -12,6 +12,7 @@ from onnxfn.graphs.walking import (
     beside,
     dims,
     filled_with,
+    instead,
     laid,
     made,
     maker,
@@ -193,7 +194,7 @@ def _replace(found: Found, masks: dict[Any, Any], order: Mapping[Any, int]) -> N
     outputs = [given, *((key, value) if past else ())]
     node = made(last, "Attention", _trimmed(inputs), [(one, one.shape) for one in outputs], **told)
     for old, new in zip(outputs, node.outputs, strict=True):
-        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        instead(old, new)
 
 
 def _trimmed(inputs: list[Any]) -> list[Any]:

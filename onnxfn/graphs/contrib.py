@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.walking import attribute, dims, made, maker, reader
+from onnxfn.graphs.walking import attribute, dims, instead, made, maker, reader
 
 DOMAIN = "com.microsoft"
 
@@ -44,8 +44,8 @@ def _skip(node: Any, total: Any) -> None:
     new = made(node, kind, inputs, like, epsilon=attribute(node, "epsilon", 1e-5))
     for unused in new.outputs[1:3]:
         unused.name = ""
-    normed.replace_all_uses_with(new.outputs[0], replace_graph_outputs=True)
-    summed.replace_all_uses_with(new.outputs[3], replace_graph_outputs=True)
+    instead(normed, new.outputs[0])
+    instead(summed, new.outputs[3])
 
 
 def biased(model: Any) -> Any:
@@ -60,7 +60,7 @@ def biased(model: Any) -> Any:
         if pair is not None:
             kind = "FastGelu" if attribute(node, "approximate", "none") == "tanh" else "BiasGelu"
             new = made(node, f"{DOMAIN}::{kind}", pair, [(node.outputs[0], node.outputs[0].shape)])
-            node.outputs[0].replace_all_uses_with(new.outputs[0], replace_graph_outputs=True)
+            instead(node.outputs[0], new.outputs[0])
     return model
 
 

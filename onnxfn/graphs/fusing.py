@@ -14,7 +14,7 @@ from onnxfn.graphs.contrib import DOMAIN, biased, skipped
 from onnxfn.graphs.gelus import activated
 from onnxfn.graphs.norms import normalized
 from onnxfn.graphs.rotations import rotated
-from onnxfn.graphs.walking import dims
+from onnxfn.graphs.walking import dims, number
 from onnxfn.results import Fusion
 
 STANDARD, ONNXRUNTIME = "standard", "onnxruntime"
@@ -36,6 +36,9 @@ STANDS_FOR: Mapping[str, str] = MappingProxyType(
 )
 """An operator of ONNX Runtime's own -> the standard one that it does the work of."""
 
+IDLE: Mapping[str, float | None] = MappingProxyType({"Reshape": None, "Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})
+"""An operator -> the number by which it changes nothing, or None when that is for its shape to say."""
+
 
 def fused(model: Any, fuse: str = STANDARD) -> Any:
     """Before: a simplified graph, converted to its opset. After: the same function in the largest operators it has.
@@ -48,7 +51,7 @@ def fused(model: Any, fuse: str = STANDARD) -> Any:
     opset = model.opset_imports.get("", 0)
     fusable(opset, fuse)
     unused = common.RemoveUnusedNodesPass()
-    for one in (unshaped, *_passes(opset, fuse)):
+    for one in (without_idle, *_passes(opset, fuse)):
         unused(one(model))  # what nobody reads any more would still count as a reader of what it reads
     model.graph.sort()
     return common.NameFixPass()(model).model
@@ -77,14 +80,25 @@ def _imported(model: Any) -> Any:
     return model
 
 
-def unshaped(model: Any) -> Any:
-    """After: no `Reshape` gives a tensor the shape that it has."""
+def without_idle(model: Any) -> Any:
+    """After: no node gives a tensor the shape that it has, adds nothing to it, or multiplies it by exactly one."""
     for node in list(model.graph):
-        if node.op_type == "Reshape" and None not in dims(node.inputs[0]) and dims(node.inputs[0]):
-            given, taken = node.outputs[0], node.inputs[0]
-            if dims(given) == dims(taken) and not given.is_graph_output():
-                given.replace_all_uses_with(taken)
+        taken = _unchanged(node)
+        if taken is not None and taken.dtype == node.outputs[0].dtype and not node.outputs[0].is_graph_output():
+            sizes = dims(taken)
+            if sizes and None not in sizes and sizes == dims(node.outputs[0]):
+                node.outputs[0].replace_all_uses_with(taken)
     return model
+
+
+def _unchanged(node: Any) -> Any:
+    """What a node passes through, its shape aside."""
+    if node.op_type not in IDLE or node.domain:
+        return None
+    neutral = IDLE[node.op_type]
+    if neutral is None or number(node.inputs[1]) == neutral:
+        return node.inputs[0]
+    return node.inputs[1] if node.op_type in ("Add", "Mul") and number(node.inputs[0]) == neutral else None
 
 
 def counted(model: Any) -> Mapping[str, int]:

@@ -7,7 +7,7 @@ from math import isclose, pi, sqrt
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.walking import beside, made, maker, number, reader
+from onnxfn.graphs.walking import beside, instead, made, maker, number, reader
 
 CLOSE: Mapping[str, float] = MappingProxyType({"FLOAT": 1e-6, "FLOAT16": 1e-3, "BFLOAT16": 8e-3})
 """How near a constant of a type is to the one it stands for, of its size."""
@@ -95,4 +95,4 @@ def _times(value: Any) -> tuple[Any, float]:
 def _replace(node: Any, taken: Any, given: Any) -> None:
     kind = "none" if node.op_type == "Erf" else "tanh"
     new = made(given.producer(), "Gelu", [taken], [(given, given.shape)], approximate=kind)
-    given.replace_all_uses_with(new.outputs[0], replace_graph_outputs=True)
+    instead(given, new.outputs[0])

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.walking import attribute, beside, dims, filled_with, made, maker, number, numbers, reader
+from onnxfn.graphs.walking import attribute, beside, dims, filled_with, instead, made, maker, number, numbers, reader
 
 SQUARE = 2
 """The power of a square; its root is the power of one part in so many."""
@@ -118,4 +118,4 @@ def _replace(found: Norm, centred: Any) -> None:
     scale = filled_with(last.graph, 1.0, [size], found.taken.dtype) if found.scale is None else found.scale
     kind, taken = ("RMSNormalization", found.taken) if centred is None else ("LayerNormalization", centred)
     node = made(last, kind, [taken, scale], [(found.given, found.given.shape)], axis=-1, epsilon=found.epsilon)
-    found.given.replace_all_uses_with(node.outputs[0], replace_graph_outputs=True)
+    instead(found.given, node.outputs[0])

@@ -12,6 +12,7 @@ from onnxfn.graphs.walking import (
     beside,
     dims,
     has_size,
+    instead,
     laid,
     made,
     maker,
@@ -26,14 +27,15 @@ PLAIN = frozenset({"Cos", "Sin", "Cast", "Unsqueeze", "Squeeze", "Identity"})
 """What keeps a table that says everything twice one that does so."""
 
 RANK = 4
-HALVES, PAIRS, ONCE = "halves", "pairs", "once"
+HALVES, BACKWARDS, PAIRS, ONCE = "halves", "backwards", "pairs", "once"
 
 
 @frozen(eq=False)
 class Rotation:
     """A rotary embedding that was found: of what, by which angles, and the value that it makes.
 
-    `said` is how the angles are: `halves` and `pairs` say each twice, `once` does not.
+    `said` is how the angles are: `halves` and `pairs` say each twice, `once` does not; `backwards` are halves of the
+    other sign.
     """
 
     taken: Any
@@ -41,6 +43,7 @@ class Rotation:
     sines: Any
     size: int
     said: str
+    paired: bool
     heads: int
     given: Any
 
@@ -62,7 +65,7 @@ def rotated(model: Any) -> Any:
 
 def _rotation(negated: Any) -> Rotation | None:
     """A rotation from its one negation: `concat(-x[half:], x[:half])`, or the same of each pair."""
-    turned = _halves(negated) or _pairs(negated)
+    turned = _halves(negated, 0) or _halves(negated, 1) or _pairs(negated)
     if turned is None:
         return None
     taken, size, given, said = turned
@@ -76,29 +79,55 @@ def _rotation(negated: Any) -> Rotation | None:
     if heads is None or not all(_twice(one, said) for one in (cosines, sines)):
         return None
     taken, given = _partial(taken, size, total.outputs[0])
-    return Rotation(taken, cosines, sines, size, said, heads, given)
+    return Rotation(taken, cosines, sines, size, said, said == PAIRS, heads, given)
 
 
 def _crossing(difference: Any) -> Rotation | None:
-    """A rotation from its one difference: `concat(a * cos - b * sin, b * cos + a * sin)`."""
-    joined = reader(difference.outputs[0], "Concat")
-    if joined is None or len(joined.inputs) != 2 or joined.inputs[0] is not difference.outputs[0]:  # noqa: PLR2004
-        return None
-    total, size = maker(joined.inputs[1], "Add"), dims(joined.outputs[0])[-1]
+    """A rotation from its one difference: `a * cos - b * sin`, joined with `b * cos + a * sin` or stacked with it."""
+    met = _met(difference)
+    total = maker(met[0], "Add") if met is not None else None
     products = [maker(one, "Mul") for node in (difference, total) if node is not None for one in node.inputs]
-    last = attribute(joined, "axis") in (-1, len(dims(joined.outputs[0])) - 1)
-    if len(products) != 4 or None in products or not last or not isinstance(size, int):  # noqa: PLR2004
+    if met is None or len(products) != 4 or None in products or not isinstance(dims(met[1])[-1], int):  # noqa: PLR2004
         return None
+    (_, given, paired), size = met, dims(met[1])[-1]
     left, right, *crossed = (set(one.inputs) for one in products)
     for a, cosines, b, sines in _orders(products[0], products[1]):
-        fits = (
-            {a, cosines} == left and {b, sines} == right and all(one in crossed for one in ({b, cosines}, {a, sines}))
-        )
-        heads = _heads((cosines, sines), a, size // 2) if fits else None
-        if heads is not None and dims(a) == dims(b):
-            taken, given = _partial(_joined(joined, a, b, size), size, joined.outputs[0])
-            return Rotation(taken, cosines, sines, size, ONCE, heads, given)
+        straight = {a, cosines} == left and {b, sines} == right
+        fits = straight and all(one in crossed for one in ({b, cosines}, {a, sines}))
+        heads = _heads((cosines, sines), a, size // 2) if fits and dims(a) == dims(b) else None
+        taken = None if heads is None else _stacked(a, b) if paired else _joined(difference, a, b, size)
+        if taken is not None and heads is not None:
+            taken, given = _partial(taken, size, given)
+            return Rotation(taken, cosines, sines, size, ONCE, paired, heads, given)
     return None
+
+
+def _met(difference: Any) -> tuple[Any, Any, bool] | None:
+    """What a difference is joined with along the last axis, what is made of both, and whether by pairs."""
+    lifted = reader(difference.outputs[0], "Unsqueeze")
+    first = difference.outputs[0] if lifted is None else lifted.outputs[0]
+    joined = reader(first, "Concat")
+    if joined is None or len(joined.inputs) != 2 or joined.inputs[0] is not first:  # noqa: PLR2004
+        return None
+    if attribute(joined, "axis") not in (-1, len(dims(joined.outputs[0])) - 1):
+        return None
+    if lifted is None:
+        return joined.inputs[1], joined.outputs[0], False
+    other, flat = maker(joined.inputs[1], "Unsqueeze"), reader(joined.outputs[0], "Reshape")
+    pairs = other is not None and flat is not None and dims(joined.outputs[0])[-1:] == (2,)
+    merged = pairs and dims(flat.outputs[0])[:-1] == dims(difference.outputs[0])[:-1]
+    return (other.inputs[0], flat.outputs[0], True) if merged else None
+
+
+def _stacked(a: Any, b: Any) -> Any:
+    """The tensor whose last axis holds the pairs that two make, when they were taken out of one."""
+    cuts = [sliced(part.inputs[0], 2) for part in (maker(one, "Squeeze") for one in (a, b)) if part is not None]
+    found = [(id(one[0]), *one[1:]) for one in cuts if one is not None]
+    if not cuts or cuts[0] is None or found != [(id(cuts[0][0]), 0, 1, 1), (id(cuts[0][0]), 1, 2, 1)]:
+        return None
+    node = maker(cuts[0][0], "Reshape")
+    whole_of_it = (*dims(a)[:-1], dims(a)[-1] * 2)
+    return node.inputs[0] if node is not None and dims(node.inputs[0]) == whole_of_it else None
 
 
 def _orders(one: Any, other: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
@@ -116,19 +145,21 @@ def _joined(before: Any, a: Any, b: Any, size: int) -> Any:
     return made(before, "Concat", [a, b], [(a, (*dims(a)[:-1], size))], axis=-1).outputs[0]
 
 
-def _halves(negated: Any) -> tuple[Any, int, Any, str] | None:
-    """`concat(-x[half:], x[:half])`: x, its last size, and what is made."""
+def _halves(negated: Any, at: int) -> tuple[Any, int, Any, str] | None:
+    """`concat(-x[half:], x[:half])`, or backwards `concat(x[half:], -x[:half])`: x, its last size, and what is made."""
     joined = reader(negated.outputs[0], "Concat")
-    if joined is None or len(joined.inputs) != 2 or joined.inputs[0] is not negated.outputs[0]:  # noqa: PLR2004
+    if joined is None or len(joined.inputs) != 2 or joined.inputs[at] is not negated.outputs[0]:  # noqa: PLR2004
         return None
     size = dims(joined.outputs[0])[-1]
     if not isinstance(size, int) or attribute(joined, "axis") not in (-1, len(dims(joined.outputs[0])) - 1):
         return None
-    right, left = sliced(negated.inputs[0], size), sliced(joined.inputs[1], size)
-    if right is None or left is None or right[0] is not left[0]:
+    parts = list(joined.inputs)
+    parts[at] = negated.inputs[0]
+    first, second = (sliced(one, size) for one in parts)
+    if first is None or second is None or first[0] is not second[0]:
         return None
-    fits = right[1:] == (size // 2, size, 1) and left[1:] == (0, size // 2, 1)
-    return (left[0], size, joined.outputs[0], HALVES) if fits else None
+    fits = first[1:] == (size // 2, size, 1) and second[1:] == (0, size // 2, 1)
+    return (first[0], size, joined.outputs[0], (HALVES, BACKWARDS)[at]) if fits else None
 
 
 def _pairs(negated: Any) -> tuple[Any, int, Any, str] | None:
@@ -217,7 +248,9 @@ def _partial(taken: Any, size: int, given: Any) -> tuple[Any, Any]:
 def _replace(found: Rotation, cuts: dict[tuple[Any, str], Any]) -> None:
     last = found.given.producer()
     tables = [_cut(last, one, found, cuts) for one in (found.cosines, found.sines)]
-    told = {"interleaved": int(found.said == PAIRS)}
+    if found.said == BACKWARDS:
+        tables[1] = _negated(last, tables[1], cuts)
+    told = {"interleaved": int(found.paired)}
     if dims(found.taken)[-1] != found.size:
         told["rotary_embedding_dim"] = found.size
     like = [(found.given, found.given.shape)]
@@ -229,7 +262,7 @@ def _replace(found: Rotation, cuts: dict[tuple[Any, str], Any]) -> None:
         node = made(last, "RotaryEmbedding", [flat, *tables], [(flat, flat.shape)], num_heads=heads, **told)
         sizes = whole(last.graph, 0, 0, heads, size)
         new = made(last, "Reshape", [node.outputs[0], sizes], like).outputs[0]
-    found.given.replace_all_uses_with(new, replace_graph_outputs=True)
+    instead(found.given, new)
 
 
 def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[Any, str], Any]) -> Any:
@@ -237,6 +270,13 @@ def _cut(last: Any, angles: Any, found: Rotation, cuts: dict[tuple[Any, str], An
     key = (angles, found.said)
     if key not in cuts:
         cuts[key] = _over_batch(last, _half(last, _in_three(last, angles, found), found), found)
+    return cuts[key]
+
+
+def _negated(last: Any, sines: Any, cuts: dict[tuple[Any, str], Any]) -> Any:
+    key = (sines, "negated")
+    if key not in cuts:
+        cuts[key] = made(last, "Neg", [sines], [(sines, sines.shape)]).outputs[0]
     return cuts[key]
 
 

@@ -116,6 +116,14 @@ def made(
     return node
 
 
+def instead(old: Any, new: Any) -> None:
+    """What read a value reads another; an output of the graph keeps its name."""
+    if old.is_graph_output():
+        name, old.name = old.name, None
+        new.name = name
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+
+
 def whole(graph: Any, *given: int) -> Any:
     """Whole numbers as a constant of the graph."""
     import onnx_ir
