@@ -107,9 +107,10 @@ def required(all_found: Mapping[str, Mapping[str, Found]], parameters: Mapping[s
         if model in all_found
     ]
     small = [
-        Required(f"{model}: bytes on disk / bytes of parameters", found["onnxfn"].disk / parameters[model], SMALL)
+        Required(f"{model}, {name}: bytes on disk / bytes of parameters", here.disk / parameters[model], SMALL)
         for model, found in all_found.items()
-        if "onnxfn" in found and not found["onnxfn"].problem
+        for name in ("onnxfn", "onnxfn share")
+        if (here := found.get(name)) is not None and not here.problem
     ]
     return [*faster, *small]
 

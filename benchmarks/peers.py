@@ -123,6 +123,7 @@ EXPORTERS = {
         Exporter("onnxfn", None, _onnxfn("--no-templates")),
         Exporter("onnxfn unchecked", None, _onnxfn("--no-check", "--no-templates")),
         Exporter("onnxfn templates", None, _onnxfn("--no-check"), twice=True),
+        Exporter("onnxfn share", None, _onnxfn("--no-templates", "--weights", "share"), kinds=("text to text",)),
         Exporter(
             "onnxfn fused",
             None,
