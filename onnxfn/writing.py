@@ -21,6 +21,9 @@ PROMPT, STEPS = 6, 16
 """Tokens of the prompts, and tokens written after them, when a decoder is checked by what it writes."""
 
 
+TEXT = ("input_ids", "attention_mask", "position_ids")
+"""What a text itself says."""
+
 CHOICES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
     {"greedy": likeliest, "greedy, no token twice": likeliest_new}
 )
@@ -31,7 +34,7 @@ def written(model: Any, part: Part, made: Plan, folder: Path) -> list[Trial]:
     """What a part writes, in a trial for each of the ways to write; in none where it writes nothing by itself.
 
     PyTorch keeps no cache here, so a wrong cache shows. What other parts hand over comes from their files for the one,
-    from PyTorch for the other.
+    from PyTorch for the other; what nobody hands over is a dummy for both.
     """
     if not _writes(part, made):
         return []
@@ -41,11 +44,13 @@ def written(model: Any, part: Part, made: Plan, folder: Path) -> list[Trial]:
     read, truly_read = _handed(model, part, made, folder)
     prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
     mask = prompts.get("attention_mask", np.ones_like(prompts["input_ids"]))
+    given = {*TEXT, *read, *(one.name for one in spec.carries)}
+    alone = {name: array for name, array in prompts.items() if name not in given}
     session = opened(folder / f"{part.name}.onnx")
     trials = []
     for way, choose in CHOICES.items():
-        texts = greedy(session, prompts["input_ids"], mask, steps=STEPS, beside=read, choose=choose)
-        logits = _whole(model, part, texts, mask, truly_read, {**sizes, now: texts.shape[1]})
+        texts = greedy(session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose)
+        logits = _whole(model, part, texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
         case = f"{way} ({STEPS} tokens after two left-padded prompts)"
         trials.append(_judged(spec, case, texts, logits, choose))
     return trials
