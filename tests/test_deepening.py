@@ -128,7 +128,7 @@ class Scaled(nn.Module):
 
     def forward(self, x):
         for index, layer in enumerate(self.layers):
-            x = torch.tanh(layer(x)) * (1 + index * index)
+            x = torch.tanh(layer(x)) * (1 + 0.01 * index * index)
         return {"y": x}
 
 

@@ -238,7 +238,7 @@ def test_an_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path):
 def test_long_t5_whose_tokens_all_see_every_block_reads_texts_shorter_than_one(tmp_path):
     told = {"encoder_attention_type": "transient-global", "global_block_size": 8}
     _, result = agrees("longt5", "feature-extraction", tmp_path / "out", **told)
-    assert not result.limits
+    assert any("encoder_sequence_length=7," in case for case in result.report.cases)
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE_WRITERS)
