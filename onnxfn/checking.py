@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,25 @@ from onnxfn.generators import Array, dummies
 from onnxfn.records import ExportSpec, InputSpec, OutputSpec, Overlay, Part, Plan, Size
 from onnxfn.results import Difference, Report
 from onnxfn.trials import Trial, trial
-from onnxfn.writing import past_lengths, written
+from onnxfn.writing import Opens, past_lengths, written
 
 
 def check(
-    model: Any, part: Part, file: Path, made: Plan | None = None, *, tell: Callable[[str], None] = lambda _: None
+    model: Any,
+    part: Part,
+    file: Path,
+    made: Plan | None = None,
+    *,
+    opens: Opens | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """How far an ONNX file is from PyTorch in every case of the part; the caller judges by `report.passed`.
 
-    `made` is the plan that the part is of, whose other files stand beside this one.
+    `made` is the plan that the part is of, whose other files stand beside this one; `opens` opens files as `session`
+    does, and need not open one twice.
     """
-    session = _session(file)
+    opens = opens or cache(session)
+    running = opens(file)
     trials: list[Trial] = []
     told: list[str] = []
     for overlay in cases(part.spec):
@@ -34,13 +43,13 @@ def check(
         label = _label(part.spec, overlay, arrays)
         tell(label)
         expected = reference(model, part, arrays)
-        answers = _ran(session, file, [one.name for one in part.spec.outputs], arrays, label)
+        answers = _ran(running, file, [one.name for one in part.spec.outputs], arrays, label)
         told.append(label)
         trials.extend(
             trial(part.spec, one.name, label, answer, truth, _judged(part.spec, one, arrays))
             for one, answer, truth in zip(part.spec.outputs, answers, expected, strict=True)
         )
-    texts = written(model, part, made or Plan((part,)), file.parent)
+    texts = written(model, part, made or Plan((part,)), file.parent, opens)
     trials.extend(texts)
     told.extend(one.case for one in texts)
     return Report(
@@ -119,7 +128,8 @@ def failed(report: Report) -> CheckFailed:
     return problem
 
 
-def _session(file: Path) -> Any:
+def session(file: Path) -> Any:
+    """A session of ONNX Runtime on one file; CheckFailed when it cannot load it."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

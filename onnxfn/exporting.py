@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,7 +14,7 @@ from attrs import evolve, frozen
 from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, traced, traced_whole
 from onnxfn.capture import LIMITS
 from onnxfn.checking import check as checked
-from onnxfn.checking import failed
+from onnxfn.checking import failed, session
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
 from onnxfn.graphs.fusing import STANDARD, fusable, fusions
 from onnxfn.layouts import configured, copied
@@ -165,6 +166,7 @@ def _without_old(made: Plan, folder: Path, sidecar: str, there: tuple[Path, ...]
 
 def _checked(model: Any, made: Plan, folder: Path, timed: Timed) -> Report:
     reports = []
+    opens = cache(session)
     for part in made.parts:
         file = folder / f"{part.name}.onnx"
         if not file.is_file():
@@ -172,7 +174,7 @@ def _checked(model: Any, made: Plan, folder: Path, timed: Timed) -> Report:
                 f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
             )
         with timed("check", part.name):
-            reports.append(checked(model, part, file, made))
+            reports.append(checked(model, part, file, made, opens=opens))
     return Report(
         tuple(one for report in reports for one in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),

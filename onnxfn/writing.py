@@ -12,7 +12,7 @@ import numpy as np
 from onnxfn.algebra import compose
 from onnxfn.axes import symbols, terms
 from onnxfn.capture import reference
-from onnxfn.generation import greedy, likeliest, likeliest_new, opened
+from onnxfn.generation import greedy, likeliest, likeliest_new
 from onnxfn.generators import Array, dummies, padded
 from onnxfn.records import ExportSpec, Part, Plan
 from onnxfn.trials import ENORMOUS, ROUNDING, Trial, scale_of
@@ -27,11 +27,17 @@ TEXT = ("input_ids", "attention_mask", "position_ids")
 CHOICES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
     {"greedy": likeliest, "greedy, no token twice": likeliest_new}
 )
-"""How a text is written. A model may repeat one token for ever, and then hardly looks at what it keeps."""
+"""How a text is written: the next way where the one before was monotonous.
+
+A model may repeat one token for ever, and then hardly looks at what it keeps.
+"""
+
+Opens = Callable[[Path], Any]
+"""From an ONNX file to a session of ONNX Runtime."""
 
 
-def written(model: Any, part: Part, made: Plan, folder: Path) -> list[Trial]:
-    """What a part writes, in a trial for each of the ways to write; in none where it writes nothing by itself.
+def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> list[Trial]:
+    """What a part writes, in a trial for each way to write that is needed; in none where it writes nothing by itself.
 
     PyTorch keeps no cache here, so a wrong cache shows. What other parts hand over comes from their files for the one,
     from PyTorch for the other; what nobody hands over is a dummy for both.
@@ -41,19 +47,26 @@ def written(model: Any, part: Part, made: Plan, folder: Path) -> list[Trial]:
     spec = part.spec
     now = part.inputs["input_ids"][1]
     sizes = {"batch_size": 2, **dict.fromkeys(past_lengths(spec), 0)}
-    read, truly_read = _handed(model, part, made, folder)
+    read, truly_read = _handed(model, part, made, folder, opens)
     prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
     mask = prompts.get("attention_mask", np.ones_like(prompts["input_ids"]))
     given = {*TEXT, *read, *(one.name for one in spec.carries)}
     alone = {name: array for name, array in prompts.items() if name not in given}
-    session = opened(folder / f"{part.name}.onnx")
+    session = opens(folder / f"{part.name}.onnx")
     trials = []
     for way, choose in CHOICES.items():
         texts = greedy(session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose)
         logits = _whole(model, part, texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
         case = f"{way} ({STEPS} tokens after two left-padded prompts)"
         trials.append(_judged(spec, case, texts, logits, choose))
+        if _varied(texts[:, PROMPT:]):
+            break
     return trials
+
+
+def _varied(texts: Array) -> bool:
+    """Whether half of the tokens of each text are others than those before: then it was written of all that is kept."""
+    return all(2 * len(set(text)) >= len(text) for text in texts.tolist())
 
 
 def _judged(spec: ExportSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]) -> Trial:
@@ -98,13 +111,15 @@ def _givers(part: Part) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.part for one in part.spec.handovers))
 
 
-def _handed(model: Any, part: Part, made: Plan, folder: Path) -> tuple[dict[str, Array], dict[str, Array]]:
+def _handed(
+    model: Any, part: Part, made: Plan, folder: Path, opens: Opens
+) -> tuple[dict[str, Array], dict[str, Array]]:
     """What the parts before this one hand to it: by their files, and by PyTorch."""
     by_files: dict[str, Array] = {}
     by_pytorch: dict[str, Array] = {}
     for giver in (one for one in made.parts if one.name in _givers(part)):
         read = dummies(compose(giver.spec, padded("right")), {"batch_size": 2})
-        answers = opened(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
+        answers = opens(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
         truth = reference(model, giver, read)
         for answered, told in ((answers, by_files), (truth, by_pytorch)):
             known = {**read, **dict(zip(giver.outputs, answered, strict=True))}
