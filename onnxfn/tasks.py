@@ -36,6 +36,35 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         "audio-classification": compose(loaded("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
         "image-classification": compose(loaded("AutoModelForImageClassification"), gives("logits", "batch_size _")),
         "masked-im": compose(loaded("AutoModelForMaskedImageModeling"), gives("reconstruction", "batch_size _ _ _")),
+        "audio-frame-classification": compose(
+            loaded("AutoModelForAudioFrameClassification"), gives("logits", "batch_size _ _")
+        ),
+        "audio-xvector": compose(
+            loaded("AutoModelForAudioXVector"), gives("logits", "batch_size _"), gives("embeddings", "batch_size _")
+        ),
+        "depth-estimation": compose(loaded("AutoModelForDepthEstimation"), gives("predicted_depth", "batch_size _ _")),
+        "image-segmentation": loaded("AutoModelForImageSegmentation"),
+        "image-to-image": compose(loaded("AutoModelForImageToImage"), gives("reconstruction", "batch_size _ _ _")),
+        "keypoint-detection": loaded("AutoModelForKeypointDetection"),
+        "object-detection": compose(
+            loaded("AutoModelForObjectDetection"),
+            gives("logits", "batch_size _ _"),
+            gives("pred_boxes", "batch_size _ _"),
+        ),
+        "semantic-segmentation": compose(
+            loaded("AutoModelForSemanticSegmentation"), gives("logits", "batch_size _ _ _")
+        ),
+        "text-to-audio": loaded("AutoModelForTextToWaveform"),
+        "time-series-forecasting": loaded("AutoModelForTimeSeriesPrediction"),
+        "reinforcement-learning": loaded("AutoModel"),
+        "visual-question-answering": compose(
+            loaded("AutoModelForVisualQuestionAnswering"), gives("logits", "batch_size _")
+        ),
+        "document-question-answering": compose(
+            loaded("AutoModelForDocumentQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
+        ),
+        "zero-shot-image-classification": loaded("AutoModelForZeroShotImageClassification"),
+        "zero-shot-object-detection": loaded("AutoModelForZeroShotObjectDetection"),
         "multiple-choice": compose(loaded("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
     }
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import onnx
 
 
-def agreeing(result, part, folder):
-    """The result, when its one file does what the plan says and PyTorch computes."""
+def agreeing(result, made, folder):
+    """The result, when its files do what the plan says and PyTorch computes."""
     assert result.report.passed
     assert all(one.max_abs < 1e-4 for one in result.report.differences)
-    graph = onnx.load(folder / "model.onnx").graph
-    assert list(in_file(graph.input).items()) == list(part.inputs.items())
-    assert list(in_file(graph.output).items()) == list(part.outputs.items())
+    for part in made.parts:
+        graph = onnx.load(folder / f"{part.name}.onnx").graph
+        assert list(in_file(graph.input).items()) == list(part.inputs.items())
+        assert list(in_file(graph.output).items()) == list(part.outputs.items())
     return result
 
 

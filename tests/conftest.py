@@ -10,3 +10,7 @@ settings.load_profile("laws")
 def _own_cache(monkeypatch, tmp_path_factory):
     """No test finds what the command line kept for another, or for the user."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--left", action="store_true", help="of a sweep, those that the repository has no result of")

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from corrected import audio, detection, libraries, multimodal, series, vision
+from corrected.records import Added, Correction, Excess, Moved, NeverMade, Resized
 
-
-@frozen
-class Correction:
-    """One difference: an axis of these tensors, wherever Optimum calls it so; None is an axis that does not move."""
-
-    model_type: str
-    tensors: tuple[str, ...]
-    axis: int
-    optimum: str | None
-    ours: str | None
-    why: str
+FAMILIES = (vision, detection, multimodal, audio, series, libraries)
 
 
 FOUR = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")
 
 CORRECTIONS = (
+    *(one for family in FAMILIES for one in family.CORRECTIONS),
     Correction(
         model_type="markuplm",
         tensors=("xpath_subs_seq", "xpath_tags_seq"),
@@ -156,32 +148,14 @@ CORRECTIONS = (
 )
 
 
-@frozen
-class NeverMade:
-    """Tasks of a model type that Optimum declares files of, and that no class of transformers has a model for."""
-
-    model_type: str
-    tasks: tuple[str, ...]
-    why: str
-
-
 NEVER_MADE = (
+    *(one for family in FAMILIES for one in family.NEVER_MADE),
     NeverMade(
         model_type="trocr",
         tasks=("feature-extraction", "feature-extraction-with-past"),
         why="what is declared reads a text with an encoder; TrOCR is a decoder alone, for text-generation here",
     ),
 )
-
-
-@frozen
-class Moved:
-    """An axis that Optimum fixes in the decoder that takes a past, and that moves here: its name, its dummy's size."""
-
-    optimum: str
-    ours: str
-    size: int
-    why: str
 
 
 ONE_TOKEN = Moved(
@@ -192,18 +166,8 @@ ONE_TOKEN = Moved(
 )
 
 
-@frozen
-class Added:
-    """An input that Optimum leaves out, last in order, in these tasks of these model types."""
-
-    name: str
-    model_types: tuple[str, ...]
-    tasks: tuple[str, ...]
-    axes: tuple[str, ...]
-    why: str
-
-
 INPUTS_ADDED = (
+    *(one for family in FAMILIES for one in family.INPUTS_ADDED),
     Added(
         name="position_ids",
         model_types=("gemma", "gemma2", "gemma3", "gemma3_text", "gpt_oss", "nemotron"),
@@ -219,17 +183,8 @@ INPUTS_ADDED = (
 )
 
 
-@frozen
-class Excess:
-    """Tensors that Optimum declares of a preset, by what their names start with, and that no model has."""
-
-    model_type: str
-    preset: str
-    starts: tuple[str, ...]
-    why: str
-
-
 TENSORS_DROPPED = (
+    *(one for family in FAMILIES for one in family.TENSORS_DROPPED),
     Excess(
         model_type="moonshine",
         preset="asymmetric",
@@ -239,19 +194,6 @@ TENSORS_DROPPED = (
 )
 
 
-@frozen
-class Resized:
-    """An axis that does not move and that Optimum gives another size, in the cache of a preset of a model type."""
-
-    model_type: str
-    preset: str
-    endings: tuple[str, ...]
-    axis: int
-    optimum: int
-    ours: int
-    why: str
-
-
 BOTH = (".key", ".value")
 LATENT = "transformers 5 keeps the latent that keys and values are made of, and the rotated part that all heads share"
 
@@ -259,6 +201,7 @@ OF_THE_DECODER = (".encoder.key", ".encoder.value", ".0.key", ".0.value", ".1.ke
 HEADS = "the decoder's cross-attention, and a decoder alone, has the decoder's heads and not the encoder's"
 
 SIZES_CORRECTED = (
+    *(one for family in FAMILIES for one in family.SIZES_CORRECTED),
     Resized("deepseek_v3", "default", BOTH, axis=1, optimum=128, ours=1, why=LATENT),
     Resized("deepseek_v3", "default", (".key",), axis=3, optimum=192, ours=512, why=LATENT),
     Resized("deepseek_v3", "default", (".value",), axis=3, optimum=128, ours=64, why=LATENT),

@@ -1,6 +1,7 @@
 """Tasks."""
 
 import pytest
+import transformers
 from refusals import refusal
 
 from onnxfn.algebra import compose
@@ -25,11 +26,10 @@ def test_tasks_are_known_in_the_order_in_which_they_were_said():
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_task_of_the_table_says_what_loads_its_model_and_what_it_gives(task):
+def test_a_task_of_the_table_says_what_loads_its_model_and_what_all_models_of_it_give(task):
     made = for_task(tasked(task), task)
     assert (made.task, made.loader, made.outputs) == (task, TASKS[task].loader, TASKS[task].outputs)
-    assert made.loader.startswith("AutoModel")
-    assert len(made.outputs) >= 1
+    assert hasattr(transformers, made.loader)
 
 
 def test_a_question_is_answered_by_a_start_and_an_end():

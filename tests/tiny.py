@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from sizes import audio, detection, libraries, multimodal, series, vision
+
 SIZES: Mapping[str, Any] = MappingProxyType(
     {
         "hidden_size": 32,
@@ -77,6 +79,12 @@ LATENT: Mapping[str, Any] = MappingProxyType({"head_dim": 4, "num_key_value_head
 # What an architecture calls otherwise, or needs besides; windows are so small that 16 tokens reach past their ends.
 SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
+        **vision.SPECIAL,
+        **detection.SPECIAL,
+        **multimodal.SPECIAL,
+        **audio.SPECIAL,
+        **series.SPECIAL,
+        **libraries.SPECIAL,
         "axk1": LATENT,
         "esmc": {"num_key_value_heads": 4},
         "gemma3n_text": {
@@ -331,7 +339,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "shape_embed_dim": 16,
         },
         "roformer": {"embedding_size": 16},
-        "vit": {"image_size": 24, "patch_size": 8, "encoder_stride": 8},
         "squeezebert": {"embedding_size": 32},
         "speech_to_text": {
             **BART,
@@ -406,7 +413,8 @@ def model(
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        found = getattr(transformers, loader).from_config(made(config(model_type, **overrides))).eval()
+        kind = getattr(transformers, loader)
+        found = getattr(kind, "from_config", kind)(made(config(model_type, **overrides))).eval()
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
         _disturb(found)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.architectures import decoders, seq2seq, text, vision
+from onnxfn.architectures import audio, decoders, detection, libraries, multimodal, seq2seq, series, text, vision
 from onnxfn.records import ExportSpec
 
 ARCHITECTURES: Mapping[str, ExportSpec] = MappingProxyType(
     {
         name: compose(row, ExportSpec(name=name))
-        for table in (text.ROWS, decoders.ROWS, seq2seq.ROWS, vision.ROWS)
-        for name, row in table.items()
+        for table in (text, decoders, seq2seq, vision, detection, multimodal, audio, series, libraries)
+        for name, row in table.ROWS.items()
     }
 )

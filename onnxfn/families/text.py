@@ -1,4 +1,4 @@
-"""Families: what architectures of one kind share. An architecture says only how it differs."""
+"""Models that read and write texts, and those that hear speech and write what was said."""
 
 from __future__ import annotations
 
@@ -200,10 +200,3 @@ speech_seq2seq = compose(
     tasked("automatic-speech-recognition-with-past", spec=halves_with_past()),
 )
 """Models that hear speech and write a text: Whisper and those like it. What they hear is the row's to say."""
-
-pixels = compose(
-    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
-    generates("pixels", "normal"),
-    sized(batch_size=2),
-)
-"""Images of the one size that a model has places for, with as many channels as it has weights for."""

@@ -1,0 +1,21 @@
+"""Families: what architectures of one kind share. An architecture says only how it differs."""
+
+from __future__ import annotations
+
+from onnxfn.families.text import DEFAULTS as DEFAULTS
+from onnxfn.families.text import bert_inputs as bert_inputs
+from onnxfn.families.text import decoder_alone as decoder_alone
+from onnxfn.families.text import encoded as encoded
+from onnxfn.families.text import encoded_mask as encoded_mask
+from onnxfn.families.text import four_entries as four_entries
+from onnxfn.families.text import positions as positions
+from onnxfn.families.text import seq2seq as seq2seq
+from onnxfn.families.text import source as source
+from onnxfn.families.text import speech_seq2seq as speech_seq2seq
+from onnxfn.families.text import text_decoder as text_decoder
+from onnxfn.families.text import text_encoder as text_encoder
+from onnxfn.families.text import text_inputs as text_inputs
+from onnxfn.families.text import text_seq2seq as text_seq2seq
+from onnxfn.families.text import to_continue as to_continue
+from onnxfn.families.text import written as written
+from onnxfn.families.vision import pixels as pixels

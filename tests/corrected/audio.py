@@ -1,0 +1,11 @@
+"""Where a plan differs from Optimum's on purpose: models that hear and speak."""
+
+from __future__ import annotations
+
+from corrected.records import Added, Correction, Excess, NeverMade, Resized
+
+CORRECTIONS: tuple[Correction, ...] = ()
+NEVER_MADE: tuple[NeverMade, ...] = ()
+INPUTS_ADDED: tuple[Added, ...] = ()
+TENSORS_DROPPED: tuple[Excess, ...] = ()
+SIZES_CORRECTED: tuple[Resized, ...] = ()

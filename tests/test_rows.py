@@ -1,0 +1,91 @@
+"""A tiny random model of each row goes to ONNX and agrees with PyTorch where it was not traced.
+
+The sweep takes every task of every row of these families and writes `tests/sweeps/<family>.json`, a line a task as soon
+as it is known: `python -m pytest -m sweep tests/test_rows.py`; after an interruption `--left` takes those without one.
+Models that write token by token have sweeps of their own: test_decoders.py, test_seq2seq.py.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+from agreement import agreeing
+
+import onnxfn
+from onnxfn.architectures import audio, detection, multimodal, series, text, vision
+from onnxfn.tasks import task_names
+
+FAMILIES = {"text": text, "vision": vision, "detection": detection, "multimodal": multimodal, "audio": audio}
+FAMILIES |= {"series": series}
+SWEEPS = Path(__file__).parent / "sweeps"
+PAIRS = [
+    pytest.param(family, model_type, task, id=f"{family}-{model_type}-{task}")
+    for family, table in FAMILIES.items()
+    for model_type, row in table.ROWS.items()
+    for task in task_names(row)
+]
+
+# Every row once; every task of the first of each family; and what is special to one.
+SPECIAL = [
+    ("deberta-v2", "multiple-choice"),
+    ("longformer", "multiple-choice"),
+    ("markuplm", "question-answering"),
+    ("modernbert", "token-classification"),
+    ("splinter", "question-answering"),
+    ("xlm", "fill-mask"),
+    ("xlm", "question-answering"),
+]
+SAMPLE = [
+    *((model_type, task_names(row)[0]) for table in FAMILIES.values() for model_type, row in table.ROWS.items()),
+    *(
+        (name, task)
+        for table in FAMILIES.values()
+        for name, row in [*table.ROWS.items()][:1]
+        for task in task_names(row)[1:]
+    ),
+    *SPECIAL,
+]
+
+
+def agrees(model_type, task, folder, **overrides):
+    spec = onnxfn.spec_for(model_type, task)
+    model = tiny.model(model_type, spec.loader, **overrides)
+    return agreeing(onnxfn.export(spec, model, folder), onnxfn.plan(spec, model), folder)
+
+
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+def test_a_model_agrees_with_pytorch(model_type, task, tmp_path):
+    agrees(model_type, task, tmp_path / "out")
+
+
+def test_segments_are_taken_by_a_deberta_that_has_them(tmp_path):
+    agrees("deberta", "feature-extraction", tmp_path / "out", type_vocab_size=2)
+
+
+def swept(family):
+    """The last sweep of a family: {model type: {task: what was seen}}."""
+    path = SWEEPS / f"{family}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("family", "model_type", "task"), PAIRS)
+def test_every_task_of_every_row_agrees_with_pytorch(family, model_type, task, tmp_path, request):
+    known = swept(family)
+    if request.config.getoption("--left") and task in known.get(model_type, {}):
+        pytest.skip("the repository holds the result of this one, and only those left were asked for")
+    result = agrees(model_type, task, tmp_path / "out")
+    limits = "".join(f", {limit}" for limit in result.limits)
+    worst = max(one.max_abs for one in result.report.differences)
+    known.setdefault(model_type, {})[task] = f"max abs diff {worst:.0e}{limits}"
+    (SWEEPS / f"{family}.json").write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_last_sweep_in_the_repository_is_of_this_table(family):
+    """A row that was added or lost a task since then has not been swept."""
+    pairs = {(model_type, task) for model_type, tasks in swept(family).items() for task in tasks}
+    assert pairs == {tuple(one.values[1:]) for one in PAIRS if one.values[0] == family}
