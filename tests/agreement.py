@@ -5,11 +5,11 @@ from __future__ import annotations
 import onnx
 
 
-def agreeing(result, made, folder):
+def agreeing(result, folder):
     """The result, when its files do what the plan says and PyTorch computes."""
     assert result.report.passed
     assert all(one.max_abs < 1e-4 for one in result.report.differences)
-    for part in made.parts:
+    for part in result.plan.parts:
         graph = onnx.load(folder / f"{part.name}.onnx").graph
         assert list(in_file(graph.input).items()) == list(part.inputs.items())
         assert list(in_file(graph.output).items()) == list(part.outputs.items())

@@ -1,4 +1,5 @@
 import pytest
+import swept
 from hypothesis import HealthCheck, settings
 
 # A busy machine is slow and says nothing about the laws, so neither the clock of an example nor of its making judges.
@@ -14,3 +15,20 @@ def _own_cache(monkeypatch, tmp_path_factory):
 
 def pytest_addoption(parser):
     parser.addoption("--left", action="store_true", help="of a sweep, those that the repository has no result of")
+
+
+@pytest.fixture
+def only_left(request):
+    """Skips what the repository has a result of, where a sweep goes on after an interruption."""
+
+    def skips(family, model_type, task):
+        if request.config.getoption("--left") and (model_type, task) in swept.pairs(family):
+            pytest.skip("the repository holds the result of this one, and only those left were asked for")
+
+    return skips
+
+
+def pytest_sessionfinish(session):
+    """After a sweep README tells what is covered."""
+    if session.config.getoption("markexpr") == "sweep":
+        swept.write()

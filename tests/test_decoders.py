@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
+import swept
 import tiny
 import torch
 from agreement import agreeing
@@ -22,8 +22,7 @@ import onnxfn
 from onnxfn.architectures import decoders
 from onnxfn.tasks import TASKS, task_names
 
-SWEPT = Path(__file__).parent / "sweeps" / "decoders.json"
-DECODED = SWEPT.with_name("decoding.json")
+DECODED = swept.SWEEPS / "decoding.json"
 PLANNED_ALONE = ("internlm2",)
 """What transformers 5 has no model of."""
 PAIRS = [
@@ -74,12 +73,11 @@ DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past"
 def exported(model_type, task, folder, **overrides):
     model = tiny.model(model_type, TASKS[task.removesuffix("-with-past")].loader, **overrides)
     spec = onnxfn.spec_for(model_type, task)
-    return model, onnxfn.export(spec, model, folder), onnxfn.plan(spec, model).parts[0]
+    return model, onnxfn.export(spec, model, folder)
 
 
 def agrees(model_type, task, folder, **overrides):
-    _, result, part = exported(model_type, task, folder, **overrides)
-    return agreeing(result, part, folder)
+    return agreeing(exported(model_type, task, folder, **overrides)[1], folder)
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
@@ -125,10 +123,10 @@ def stepwise(path, part, ids, starts=STARTS):
 
 def decodes(model_type, folder):
     """How far a file that decodes step by step is from PyTorch's whole text at once, and whether a window tells."""
-    model, result, part = exported(model_type, "text-generation-with-past", folder)
+    model, result = exported(model_type, "text-generation-with-past", folder)
     ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
     truth = cached(model, ids, STARTS) if model_type in BOUNDED else uncached(model, ids)
-    answer = stepwise(folder / result.files[0], part, ids)
+    answer = stepwise(folder / result.files[0], result.plan.parts[0], ids)
     np.testing.assert_allclose(answer, truth, atol=2e-5, rtol=1e-4)
     wide = uncached(tiny.model(model_type, "AutoModelForCausalLM", made=unwindowed), ids)
     return float(np.abs(answer - truth).max()), bool(np.abs(wide - truth).max() > 1e-3)
@@ -189,7 +187,8 @@ def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path):
     worst, windowed = decodes(model_type, tmp_path / "out")
     told = json.loads(DECODED.read_text()) if DECODED.exists() else {}
     told[model_type] = f"max abs diff {worst:.0e}{', past a window' if windowed else ''}"
-    write(DECODED, {name: one for name, one in told.items() if name in DECODERS})
+    kept = {name: one for name, one in told.items() if name in DECODERS}
+    DECODED.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
 def test_what_was_decoded_is_of_this_table_and_went_past_every_window():
@@ -200,28 +199,14 @@ def test_what_was_decoded_is_of_this_table_and_went_past_every_window():
         assert "window" in told[name] or not {"sliding_attention", "chunked_attention", "hybrid_sliding"} & {*kinds}
 
 
-def write(file, told):
-    file.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
-
-
-def swept():
-    """What the repository holds of earlier sweeps: (model type, task) -> the largest difference."""
-    told = json.loads(SWEPT.read_text()) if SWEPT.exists() else {}
-    return {(name, task): difference for name, tasks in told.items() for task, difference in tasks.items()}
-
-
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
-def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path):
+def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left):
+    only_left("decoders", model_type, task)
     result = agrees(model_type, task, tmp_path / "out")
-    limits = "".join(f", {limit}" for limit in result.limits)
-    worst = max(one.max_abs for one in result.report.differences)
-    told = swept() | {(model_type, task): f"max abs diff {worst:.0e}{limits}"}
-    every = {pair: one for pair, one in told.items() if pair in PAIRS}
-    tasks = {name: {task: one for (row, task), one in every.items() if row == name} for name, _ in every}
-    write(SWEPT, tasks)
+    swept.record("decoders", model_type, task, swept.line(result), set(PAIRS))
 
 
 def test_the_last_sweep_in_the_repository_is_of_this_table():
     """A row that was added or lost a task since then has not been swept."""
-    assert set(swept()) == set(PAIRS)
+    assert swept.pairs("decoders") == set(PAIRS)

@@ -19,7 +19,6 @@ from onnxfn.edits import with_opset
 from onnxfn.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.expectations import EXPECTED
 from onnxfn.graphs.fusing import counted, fused, fusions
-from onnxfn.planning import plan
 from onnxfn.results import Fusion
 
 PAST = "text-generation-with-past"
@@ -49,8 +48,7 @@ def kinds(folder, name="model"):
 def exported(model_type, task, loader, folder, **options):
     model = tiny.model(model_type, loader)
     spec = with_opset(onnxfn.spec_for(model_type, task), 23)
-    part = plan(spec, model).parts[0]
-    return agreeing(onnxfn.export(spec, model, folder, **options), part, folder)
+    return agreeing(onnxfn.export(spec, model, folder, **options), folder)
 
 
 def found(result, part="model"):

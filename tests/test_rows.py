@@ -7,10 +7,8 @@ Models that write token by token have sweeps of their own: test_decoders.py, tes
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
+import swept
 import tiny
 from agreement import agreeing
 
@@ -20,7 +18,6 @@ from onnxfn.tasks import task_names
 
 FAMILIES = {"text": text, "vision": vision, "detection": detection, "multimodal": multimodal, "audio": audio}
 FAMILIES |= {"series": series}
-SWEEPS = Path(__file__).parent / "sweeps"
 PAIRS = [
     pytest.param(family, model_type, task, id=f"{family}-{model_type}-{task}")
     for family, table in FAMILIES.items()
@@ -53,7 +50,7 @@ SAMPLE = [
 def agrees(model_type, task, folder, **overrides):
     spec = onnxfn.spec_for(model_type, task)
     model = tiny.model(model_type, spec.loader, **overrides)
-    return agreeing(onnxfn.export(spec, model, folder), onnxfn.plan(spec, model), folder)
+    return agreeing(onnxfn.export(spec, model, folder), folder)
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
@@ -65,27 +62,18 @@ def test_segments_are_taken_by_a_deberta_that_has_them(tmp_path):
     agrees("deberta", "feature-extraction", tmp_path / "out", type_vocab_size=2)
 
 
-def swept(family):
-    """The last sweep of a family: {model type: {task: what was seen}}."""
-    path = SWEEPS / f"{family}.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+TABLES = {family: {one.values[1:] for one in PAIRS if one.values[0] == family} for family in FAMILIES}
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("family", "model_type", "task"), PAIRS)
-def test_every_task_of_every_row_agrees_with_pytorch(family, model_type, task, tmp_path, request):
-    known = swept(family)
-    if request.config.getoption("--left") and task in known.get(model_type, {}):
-        pytest.skip("the repository holds the result of this one, and only those left were asked for")
+def test_every_task_of_every_row_agrees_with_pytorch(family, model_type, task, tmp_path, only_left):
+    only_left(family, model_type, task)
     result = agrees(model_type, task, tmp_path / "out")
-    limits = "".join(f", {limit}" for limit in result.limits)
-    worst = max(one.max_abs for one in result.report.differences)
-    known.setdefault(model_type, {})[task] = f"max abs diff {worst:.0e}{limits}"
-    (SWEEPS / f"{family}.json").write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    swept.record(family, model_type, task, swept.line(result), TABLES[family])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_last_sweep_in_the_repository_is_of_this_table(family):
     """A row that was added or lost a task since then has not been swept."""
-    pairs = {(model_type, task) for model_type, tasks in swept(family).items() for task in tasks}
-    assert pairs == {tuple(one.values[1:]) for one in PAIRS if one.values[0] == family}
+    assert swept.pairs(family) == TABLES[family]

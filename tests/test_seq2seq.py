@@ -7,13 +7,14 @@ The sweep takes every task of every row and writes `tests/sweeps/seq2seq.json`:
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+import swept
 import tiny
 import torch
+from agreement import agreeing
 from refusals import refusal
 
 import onnxfn
@@ -23,7 +24,6 @@ from onnxfn.generation import likeliest_new, opened
 from onnxfn.generators import dummies
 from onnxfn.tasks import task_names
 
-SWEPT = Path(__file__).parent / "sweeps" / "seq2seq.json"
 PAIRS = [(model_type, task) for model_type, row in seq2seq.ROWS.items() for task in task_names(row)]
 STEPS = 8
 WRITES = ("text2text-generation-with-past", "automatic-speech-recognition-with-past", "image-to-text-with-past")
@@ -44,26 +44,11 @@ SAMPLE = [
 SAMPLE_WRITERS = [("marian", "text2text-generation-with-past"), ("whisper", "automatic-speech-recognition-with-past")]
 
 
-def in_file(values):
-    """`{name: {axis: symbol}}` of what an ONNX file says moves."""
-    return {
-        value.name: {i: dim.dim_param for i, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
-        for value in values
-    }
-
-
 def agrees(model_type, task, folder, *, keep_parts=False, **overrides):
     """An export that passed its check, whose files say what the plan says."""
     spec = onnxfn.spec_for(model_type, task)
     model = tiny.model(model_type, spec.loader, **overrides)
-    result = onnxfn.export(spec, model, folder, keep_parts=keep_parts)
-    assert result.report.passed
-    assert all(one.max_abs < 1e-4 for one in result.report.differences)
-    for part in result.plan.parts:
-        graph = onnx.load(folder / f"{part.name}.onnx").graph
-        assert list(in_file(graph.input).items()) == list(part.inputs.items())
-        assert list(in_file(graph.output).items()) == list(part.outputs.items())
-    return model, result
+    return model, agreeing(onnxfn.export(spec, model, folder, keep_parts=keep_parts), folder)
 
 
 # Two models in one
@@ -298,31 +283,17 @@ def test_a_merged_decoder_in_half_precision_computes_what_comes_empty(model_type
 # The sweep
 
 
-@pytest.fixture(scope="module")
-def results():
-    """The largest difference of each task of each row; what is swept again takes the place of what was found."""
-    found: dict[str, dict[str, str]] = {}
-    yield found
-    kept = json.loads(SWEPT.read_text()) if SWEPT.is_file() else {}
-    told = {row: {**kept.get(row, {}), **found.get(row, {})} for row, _ in PAIRS}
-    here = {row: {task: text for task, text in tasks.items() if (row, task) in PAIRS} for row, tasks in told.items()}
-    if found:
-        SWEPT.write_text(json.dumps({row: one for row, one in here.items() if one}, indent=1, sort_keys=True) + "\n")
-
-
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
-def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path, results):
+def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left):
+    only_left("seq2seq", model_type, task)
     model, result = agrees(model_type, task, tmp_path / "out", keep_parts=True)
     if (model_type, task) in WRITERS:
         writes_alike(model, result, tmp_path / "out")
-    limits = "".join(f", {limit}" for limit in result.limits)
-    worst = max(one.max_abs for one in result.report.differences)
-    tokens = f", {STEPS} greedy tokens equal" if (model_type, task) in WRITERS else ""
-    results.setdefault(model_type, {})[task] = f"max abs diff {worst:.0e}{tokens}{limits}"
+    tokens = (f"{STEPS} greedy tokens equal",) if (model_type, task) in WRITERS else ()
+    swept.record("seq2seq", model_type, task, swept.line(result, *tokens), set(PAIRS))
 
 
 def test_the_last_sweep_in_the_repository_is_of_this_table():
     """A row that was added or lost a task since then has not been swept."""
-    swept = json.loads(SWEPT.read_text())
-    assert {(model_type, task) for model_type, tasks in swept.items() for task in tasks} == set(PAIRS)
+    assert swept.pairs("seq2seq") == set(PAIRS)
