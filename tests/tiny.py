@@ -114,6 +114,13 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "layer_types": ["linear_attention", "full_attention"],
             "mlp_layer_types": ["dense", "sparse"],
         },
+        "bailing_hybrid": {**LATENT, "head_dim": 8, "layer_types": ["linear_attention", "full_attention"]},
+        "gemma4_unified_text": {
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "global_head_dim": 16,
+        },
+        "lfm3": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "sliding_attention"]},
         "longcat_flash": {**LATENT, "num_layers": 1},
         "nemotron_h": {"moe_shared_expert_intermediate_size": 24},
         "youtu": LATENT,
@@ -231,7 +238,9 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "bos_token_id": 32,
             },
         },
+        "mvp": {**BART, "use_prompt": True, "prompt_length": 4, "prompt_mid_dim": 12},
         "pegasus": BART,
+        "pegasus_x": {**BART, "block_size": 4, "num_global_tokens": 3},
         "pix2struct": {
             "text_config": {
                 "vocab_size": 128,
@@ -284,6 +293,17 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             },
         },
         "plbart": BART,
+        "prophetnet": {
+            "num_encoder_layers": 3,
+            "num_decoder_layers": 2,
+            "num_encoder_attention_heads": 4,
+            "num_decoder_attention_heads": 2,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 40,
+            "init_std": 0.15,
+            "num_buckets": 8,
+            "relative_max_distance": 9,
+        },
         "switch_transformers": {**T5, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1},
         "trocr": {
             "d_model": 32,

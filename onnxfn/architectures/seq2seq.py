@@ -16,7 +16,7 @@ from onnxfn.behaviors import (
     halves_with_past,
     own_cache,
 )
-from onnxfn.edits import SOURCE, TARGET, case, gives, patched, takes
+from onnxfn.edits import SOURCE, TARGET, case, gives, only_tasks, patched, takes
 from onnxfn.families import (
     decoder_alone,
     encoded,
@@ -103,6 +103,17 @@ led = compose(
     ),
 )
 
+# With a cache, its decoder reads no more than one token at once (modeling_prophetnet.ProphetNetDecoder.forward).
+prophetnet = compose(
+    only_tasks(text_seq2seq, "feature-extraction", "text2text-generation"),
+    reads(
+        hidden_size="hidden_size",
+        decoder_num_layers="num_decoder_layers",
+        decoder_num_attention_heads="num_decoder_attention_heads",
+    ),
+)
+# Traced at a length that is no multiple of a block's, the graph pads to one, whole blocks too.
+pegasus_x = compose(text_seq2seq, sized(encoder_sequence_length=15))
 t5gemma = compose(
     text_seq2seq,
     reads(
@@ -530,9 +541,12 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "moonshine": moonshine,
         "mt5": t5,
         "musicgen": musicgen,
+        "mvp": marian,
         "pegasus": marian,
+        "pegasus_x": pegasus_x,
         "pix2struct": pix2struct,
         "plbart": plbart,
+        "prophetnet": prophetnet,
         "speech_to_text": speech_to_text,
         "speecht5": speecht5,
         "switch_transformers": switch_transformers,
