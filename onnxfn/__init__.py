@@ -8,6 +8,7 @@ from onnxfn.architectures import ARCHITECTURES as ARCHITECTURES
 from onnxfn.axes import AxisMap as AxisMap
 from onnxfn.axes import axis_map as axis_map
 from onnxfn.behaviors import behaves as behaves
+from onnxfn.behaviors import split as split
 from onnxfn.behaviors import with_behavior as with_behavior
 from onnxfn.caches import keeps as keeps
 from onnxfn.caches import kv_cache as kv_cache
@@ -38,6 +39,7 @@ from onnxfn.exporting import validate as validate
 from onnxfn.families import bert_inputs as bert_inputs
 from onnxfn.families import positions as positions
 from onnxfn.families import speech_seq2seq as speech_seq2seq
+from onnxfn.families import text_and_vision as text_and_vision
 from onnxfn.families import text_decoder as text_decoder
 from onnxfn.families import text_encoder as text_encoder
 from onnxfn.families import text_inputs as text_inputs

@@ -28,7 +28,10 @@ MERGED = "decoder_model_merged"
 
 
 def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec that has one behavior: what it takes and, where it `runs` another callable than the model, gives."""
+    """A spec that has one behavior: what it takes and, where it `runs` another callable than the model, gives.
+
+    Where it does, what the whole model takes and gives is not its own.
+    """
     if behavior not in BEHAVIORS:
         raise unknown("behavior", behavior, BEHAVIORS)
     return ExportSpec(behaviors=(Overlay(behavior, compose(*specs)),))
@@ -55,6 +58,24 @@ def with_behavior(
     if not use_past_in_inputs:
         return _past(view, "outputs", given=lambda row: behavior == "decoder" or _grows(row))
     return evolve(_past(view, "both", given=_grows), files=(File(RESUMED if behavior == "decoder" else "model"),))
+
+
+def split(spec: ExportSpec, *parts: str) -> ExportSpec:
+    """The spec written as a file for each of these parts of the model, or for each but the whole when none is named.
+
+    UnknownName for a part that it has not; InvalidSpec for a spec that has none, or is for no task.
+
+    >>> from onnxfn import plan, spec_for
+    >>> plan(split(spec_for("clip", "feature-extraction")), {"text_config": {"vocab_size": 99, "eos_token_id": 98},
+    ...     "vision_config": {"image_size": 32}}).files
+    ('vision_model.onnx', 'text_model.onnx')
+    """
+    chosen = parts or tuple(one.name for one in spec.behaviors if one.name != "monolith")
+    if not chosen:
+        raise InvalidSpec(f"{spec.name or 'this spec'} is of one part, so there is nothing to split")
+    for part in chosen:
+        _view(spec, part)
+    return compose(evolve(spec, files=()), *(beside(STEMS.get(part, part), part) for part in chosen))
 
 
 def merged_decoder(spec: ExportSpec) -> ExportSpec:
@@ -188,10 +209,8 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
     if spec.task is None and spec.tasks:
         raise InvalidSpec(f"say the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
     told = known[behavior]
-    own = evolve(
-        spec, behaviors=(), files=(File(STEMS.get(behavior, behavior)),), outputs=() if told.runs else spec.outputs
-    )
-    return compose(own, told)
+    own = evolve(spec, behaviors=(), files=(File(STEMS.get(behavior, behavior)),))
+    return compose(evolve(own, inputs=(), outputs=()) if told.runs else own, told)
 
 
 def _past(view: ExportSpec, direction: str, *, given: Callable[[State], bool]) -> ExportSpec:

@@ -32,6 +32,9 @@ Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float1
 Sizes = Annotated[list[str] | None, typer.Option("--size", help="A size of the traced sample: sequence_length=32.")]
 Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
+Split = Annotated[
+    bool, typer.Option("--split", help="A file for each part of a model: text_model.onnx, vision_model.onnx.")
+]
 Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: operators that only it has, too (opset 23).")]
 Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
 Weights = Annotated[
@@ -62,6 +65,7 @@ def export(
     whole: Whole = False,
     merge: Merge = True,
     keep_parts: Keep = False,
+    split: Split = False,
     fuse: Fuse = "standard",
     check: Check = True,
     force: Force = False,
@@ -81,7 +85,7 @@ def export(
         folder = checkpoint(model)
         config = configuration(folder)
         opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
-        spec = _asked(config, task, size, opset=opset, dtype=dtype, atol=atol, rtol=rtol)
+        spec = _asked(config, task, size, opset=opset, dtype=dtype, atol=atol, rtol=rtol, apart=split)
         made = plan(spec, config, **files)
         typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
         with _progress() as tell:
@@ -195,17 +199,19 @@ def _asked(
     dtype: str,
     atol: float | None,
     rtol: float | None,
+    apart: bool,
 ) -> Any:
     """The spec that flags ask for, of a model with this configuration."""
     from onnxfn.algebra import compose
+    from onnxfn.behaviors import split
     from onnxfn.edits import with_dtypes, with_opset, with_tolerance
     from onnxfn.generators import known_sizes, sized
     from onnxfn.lookup import checkpoint_task, spec_for
-    from onnxfn.planning import plan
+    from onnxfn.planning import for_some_task, plan
 
     spec = spec_for(config, task or checkpoint_task(config))
     spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
-    spec = with_dtypes(spec, float=dtype)
+    spec = with_dtypes(split(for_some_task(spec)) if apart else spec, float=dtype)
     sizes = _sizes(size or [])
     known_sizes(plan(spec, config).parts[0].spec, sizes)
     return compose(spec, sized(**sizes))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from onnxfn.axes import names, shape
 from onnxfn.errors import InvalidSpec, UnknownName, unknown
-from onnxfn.records import ExportSpec, Generator, InputSpec, Made, Size
+from onnxfn.records import ExportSpec, Generator, Getter, InputSpec, Made, Size
 
 Array = NDArray[Any]
 Fill = Callable[..., Array]
@@ -26,8 +26,8 @@ def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
     return ExportSpec(generators=(Generator(name, function, arguments),))
 
 
-def sized(**sizes: int) -> ExportSpec:
-    """A spec that says the sizes of dummies: `sized(batch_size=2)`."""
+def sized(**sizes: int | Getter) -> ExportSpec:
+    """A spec that says the sizes of dummies: `sized(batch_size=2)`, or how a configuration tells them."""
     return ExportSpec(sizes=tuple(Size(name, value) for name, value in sizes.items()))
 
 
@@ -78,6 +78,16 @@ def ended(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Arr
     made = random.integers(0, high - 1, shape)
     made += made >= end
     made[..., -1:] = end
+    return made
+
+
+def illustrated(random: Random, shape: tuple[int, ...], *, high: int, image: int, count: int) -> Array:
+    """Whole numbers below `high`, of which the first `count` of each row, and no others, are the mark of an image."""
+    if shape[-1] < count:
+        raise ValueError(f"an image stands for {count} tokens")
+    made = integers(random, shape, high=high - 1)
+    made += made >= image
+    made[..., :count] = image
     return made
 
 
@@ -149,7 +159,10 @@ def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
 
 
 FILLS: Mapping[str, Fill] = MappingProxyType(
-    {made.__name__: made for made in (integers, ended, rounded, uniform, normal, filled, positions, mask, first, boxes)}
+    {
+        made.__name__: made
+        for made in (integers, ended, illustrated, rounded, uniform, normal, filled, positions, mask, first, boxes)
+    }
 )
 
 

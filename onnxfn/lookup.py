@@ -40,6 +40,7 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForSegmentation": "image-segmentation",
         "ForUniversalSegmentation": "image-segmentation",
         "ForPoseEstimation": "keypoint-detection",
+        "ForRetrieval": "feature-extraction",
         "ForPrediction": "time-series-forecasting",
         "ForTextToSpeech": "text-to-audio",
         "MarianMTModel": "text2text-generation",
@@ -50,8 +51,14 @@ HEADS: Mapping[str, str] = MappingProxyType(
 
 # What else classes of that name serve: those that hear speech, those that read an image, and some of these are decoders
 # of text to a text alone.
+# Bare models of two towers compare, and detectors that read a text detect what it says.
 ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio")}
+    {
+        "feature-extraction": ("zero-shot-image-classification",),
+        "object-detection": ("zero-shot-object-detection",),
+        "question-answering": ("document-question-answering", "visual-question-answering"),
+        "text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
+    }
 )
 
 

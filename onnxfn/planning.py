@@ -27,6 +27,7 @@ from onnxfn.records import (
     Overlay,
     Part,
     Plan,
+    Size,
     Source,
     State,
 )
@@ -113,7 +114,8 @@ def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
             _tensor(chosen, config, one) for one in chosen.outputs if holds(chosen.normalizer, config, one.when)
         ),
         generators=tuple(_settled(chosen, config, made) for made in chosen.generators if made.name in used),
-        cases=tuple(_case(chosen, config, one, used) for one in chosen.cases),
+        sizes=_sizes(chosen, config, chosen.sizes, taken),
+        cases=tuple(_case(chosen, config, one, used, taken) for one in chosen.cases),
         handovers=tuple(one for one in chosen.handovers if one.name in {made.name for made in taken}),
         tasks=(),
         behaviors=(),
@@ -238,12 +240,28 @@ def _settled(spec: ExportSpec, config: Snapshot, made: Generator) -> Generator:
     return evolve(made, arguments={name: settled_argument(name, given) for name, given in made.arguments})
 
 
-def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str]) -> Overlay:
+def _sizes(
+    spec: ExportSpec, config: Snapshot, sizes: tuple[Size, ...], taken: tuple[InputSpec, ...]
+) -> tuple[Size, ...]:
+    """The sizes as numbers; those that the configuration tells only where an input has such an axis."""
+    axes = {name for one in taken for name in names(one.axes)}
+    return tuple(
+        evolve(one, value=int(_told(spec, config, one.value, f"size {one.name!r}")))
+        if isinstance(one.value, Getter)
+        else one
+        for one in sizes
+        if not isinstance(one.value, Getter) or one.name in axes
+    )
+
+
+def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], own: tuple[InputSpec, ...]) -> Overlay:
     """The case with the configuration's facts; the rows of the cache that it says otherwise, as inputs."""
     made = tuple(_settled(spec, config, one) for one in overlay.spec.generators if one.name in used)
     rows = state_inputs(compose(spec, overlay.spec), config) if overlay.spec.states else ()
     taken = tuple(_tensor(spec, config, one) for one in rows)
-    return evolve(overlay, spec=evolve(overlay.spec, generators=made, inputs=(*overlay.spec.inputs, *taken), states=()))
+    sizes = _sizes(spec, config, overlay.spec.sizes, (*own, *taken))
+    changed = evolve(overlay.spec, generators=made, sizes=sizes, inputs=(*overlay.spec.inputs, *taken), states=())
+    return evolve(overlay, spec=changed)
 
 
 def _told(spec: ExportSpec, config: Snapshot, source: Source, where: str) -> Any:

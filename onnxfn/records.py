@@ -136,10 +136,10 @@ class OutputSpec:
 
 @frozen
 class Size:
-    """The size that an axis has in a dummy tensor when nobody says another."""
+    """The size that an axis has in a dummy tensor when nobody says another: a number, or a getter that tells it."""
 
     name: str
-    value: int
+    value: Any
 
 
 @frozen

@@ -158,6 +158,12 @@ NEVER_MADE = (
 )
 
 
+VARIANTS = multimodal.VARIANTS
+
+# Optimum declares SAM whole as one of its halves, and MetaCLIP 2 for classification as two that its class has not.
+NEVER_ASKED = {("sam", "feature-extraction@monolith"), ("metaclip_2", "image-classification@split")}
+
+
 ONE_TOKEN = Moved(
     optimum="1",
     ours="decoder_sequence_length",

@@ -8,7 +8,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from corrections import CORRECTIONS, INPUTS_ADDED, NEVER_MADE, ONE_TOKEN, SIZES_CORRECTED, TENSORS_DROPPED
+from corrections import (
+    CORRECTIONS,
+    INPUTS_ADDED,
+    NEVER_ASKED,
+    NEVER_MADE,
+    ONE_TOKEN,
+    SIZES_CORRECTED,
+    TENSORS_DROPPED,
+    VARIANTS,
+)
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.generators import dummies
@@ -27,7 +36,8 @@ def contract():
 def exports(model_type, preset):
     """What Optimum exports: our name of the task -> (its own, the files that it writes, as (file, case)).
 
-    A task that it has in variants, with past and without, is two tasks here.
+    A task that it has in variants, with past and without, is two tasks here; another variant than its own choice, which
+    must be asked for, is `task@variant`.
     """
     made = {}
     for task, told in contract()[model_type]["configs"][preset]["tasks"].items():
@@ -35,13 +45,27 @@ def exports(model_type, preset):
             if plan_name.startswith("default") and "error" not in written:
                 variant = told["cases"][written[0][1]]["state"].get("variant", "")
                 past = "-with-past" if variant.endswith("with-past") else ""
-                made[f"{task}{past}"] = task, written
+                asked = "" if past or variant == "without-past" else asked_variant(plan_name)
+                made[f"{task}{past}{asked}"] = task, written
     return made
+
+
+def asked_variant(plan_name):
+    """`@split` of "default, variant split", and nothing of the variant that is Optimum's own choice."""
+    variant = plan_name.partition("variant ")[2]
+    return f"@{variant}" if variant and not variant.endswith("(the default)") else ""
+
+
+def asked_for(model_type, task):
+    """The spec of a task, or of a variant of it."""
+    task, _, variant = task.partition("@")
+    spec = for_task(ARCHITECTURES[model_type], task)
+    return VARIANTS[model_type, variant](spec) if variant else spec
 
 
 def pairs():
     """Every (model type, preset, task) of Optimum's table that it exports, and whose model type has a row here."""
-    never = {(one.model_type, task) for one in NEVER_MADE for task in one.tasks}
+    never = {(one.model_type, task) for one in NEVER_MADE for task in one.tasks} | NEVER_ASKED
     return [
         pytest.param(model_type, preset, task, id=f"{model_type}-{preset}-{task}")
         for model_type in contract()
@@ -65,7 +89,7 @@ def declared(axes) -> Axes:
 def corrected(model_type, task, axes: Axes, added) -> Axes:
     """Optimum's tensors with our corrections."""
     made = {name: dict(one) for name, one in axes.items()}
-    for correction in (one for one in CORRECTIONS if one.model_type == model_type):
+    for correction in (one for one in CORRECTIONS if one.model_type == model_type and one.task in (None, task)):
         for name in (name for name in correction.tensors if name in made):
             if made[name].get(correction.axis) == correction.optimum:
                 made[name].pop(correction.axis, None)
@@ -130,7 +154,7 @@ def told_tensors(model_type, preset, task, case, side, added) -> Axes:
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
 def test_a_plan_has_optimums_files_names_order_and_axes(model_type, preset, task):
-    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset), merge=False)
+    made = plan(asked_for(model_type, task), configuration(model_type, preset), merge=False)
     told = files(model_type, preset, task)
     assert list(made.files) == [file for file, _ in told]
     for part, (_, case) in zip(made.parts, told, strict=True):
@@ -142,7 +166,7 @@ def test_a_plan_has_optimums_files_names_order_and_axes(model_type, preset, task
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
 def test_dummy_inputs_have_optimums_shapes(model_type, preset, task):
-    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset), merge=False)
+    made = plan(asked_for(model_type, task), configuration(model_type, preset), merge=False)
     for part, (_, case) in zip(made.parts, files(model_type, preset, task), strict=True):
         shapes = longer(part.inputs, resized(model_type, preset, called(case, "input", case["dummy_shapes"])))
         arrays = dummies(part.spec, {})
@@ -161,7 +185,7 @@ def merged_pairs():
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), merged_pairs())
 def test_a_merged_decoder_takes_and_gives_what_optimums_does(model_type, preset, task):
-    made = plan(for_task(ARCHITECTURES[model_type], task), configuration(model_type, preset))
+    made = plan(asked_for(model_type, task), configuration(model_type, preset))
     told = told_task(model_type, preset, task)
     merged = told["merged"]["default"]
     assert made.files == ("encoder_model.onnx", merged["file"])

@@ -417,7 +417,7 @@ def config(model_type: str, **overrides: Any) -> Any:
     """A small configuration of this model type; `overrides` are its own arguments."""
     from transformers import AutoConfig
 
-    default = AutoConfig.for_model(model_type)
+    default = AutoConfig.for_model(multimodal.CALLED.get(model_type, model_type))
     told = default.to_dict()
     sizes = {name: value for name, value in SIZES.items() if name in told or name in default.attribute_map}
     chosen = {**sizes, **_layer_types(told), **SPECIAL.get(model_type, {}), **overrides}

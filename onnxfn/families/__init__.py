@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxfn.families.multimodal import text_and_vision as text_and_vision
 from onnxfn.families.text import DEFAULTS as DEFAULTS
 from onnxfn.families.text import bert_inputs as bert_inputs
 from onnxfn.families.text import decoder_alone as decoder_alone
