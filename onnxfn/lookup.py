@@ -48,10 +48,14 @@ HEADS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# What else classes of that name serve: those that hear speech, those that read an image, and some of these are decoders
-# of text to a text alone.
+# What else classes of that name serve: those that hear speech, those that read an image, those that decide or speak,
+# and some of these are decoders of text to a text alone.
 ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio")}
+    {
+        "text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
+        "text-classification": ("audio-classification",),
+        "feature-extraction": ("reinforcement-learning", "text-to-audio"),
+    }
 )
 
 

@@ -7,7 +7,10 @@ from attrs import frozen
 
 @frozen
 class Correction:
-    """One difference: an axis of these tensors, wherever Optimum calls it so; None is an axis that does not move."""
+    """One difference: an axis of these tensors, wherever Optimum calls it so; None is an axis that does not move.
+
+    It holds for one preset of the model type, or for all.
+    """
 
     model_type: str
     tensors: tuple[str, ...]
@@ -15,6 +18,7 @@ class Correction:
     optimum: str | None
     ours: str | None
     why: str
+    preset: str | None = None
 
 
 @frozen
