@@ -117,13 +117,15 @@ def value(symbol: str, sizes: Mapping[str, int]) -> int:
     return _evaluated(ast.parse(symbol, mode="eval").body, sizes, symbol)
 
 
-def numbered(axes: AxisMap, numbers: Mapping[str, int]) -> AxisMap:
-    """The same axes with these names replaced by numbers in those that move and are made of several names.
+def numbered(axes: AxisMap, told: Mapping[str, int | str]) -> AxisMap:
+    """The same axes with names replaced, in those that move: by numbers where there are several names, or by formulas.
 
     >>> pattern(numbered(axis_map("frames//stride"), {"stride": 4}))
     'frames//4'
+    >>> pattern(numbered(axis_map("frames 8"), {"frames": "samples//320"}))
+    'samples//320 8'
     """
-    return AxisMap(tuple(_numbered(one, numbers) if one.kind == "dynamic" else one for one in axes.axes))
+    return AxisMap(tuple(_numbered(one, told) if one.kind == "dynamic" else one for one in axes.axes))
 
 
 def settled(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
@@ -146,9 +148,16 @@ def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
     return AxisMap((*axes.axes[:at], axis(word), *axes.axes[at:]))
 
 
-def _numbered(one: Axis, numbers: Mapping[str, int]) -> Axis:
-    known = [name for name in terms(one.symbol) if name in numbers and name != one.symbol]
-    return evolve(one, symbol=" ".join(str(numbers[word]) if word in known else word for word in one.symbol.split()))
+def _numbered(one: Axis, told: Mapping[str, int | str]) -> Axis:
+    if isinstance(told.get(one.symbol), str):
+        return axis(str(told[one.symbol]).replace(" ", ""))
+    known = [name for name in terms(one.symbol) if name in told and name != one.symbol]
+    return evolve(one, symbol=" ".join(_inner(told[word]) if word in known else word for word in one.symbol.split()))
+
+
+def _inner(told: int | str) -> str:
+    """A number or a formula as it stands inside another formula."""
+    return f"( {_canonical(told, told)} )" if isinstance(told, str) else str(told)
 
 
 def _word(one: Axis) -> str:

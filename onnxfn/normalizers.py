@@ -112,6 +112,19 @@ def of_any(source: Source, key: str) -> Getter:
     return Getter("of_any", (source, key))
 
 
+def repeated(source: Source, times: Source) -> Getter:
+    """One number, as a list in which it stands as often as another says."""
+    return Getter("repeated", (source, times))
+
+
+def convolved(length: Source, kernels: Source, strides: Source) -> Getter:
+    """The formula of a length after convolutions one after the other, each with its kernel and its stride.
+
+    `length` is the symbol of an axis, or a getter of such a formula. Padding makes a kernel smaller, at both ends.
+    """
+    return Getter("convolved", (length, kernels, strides))
+
+
 def look(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
     """What a configuration holds under a name that specs use, a dotted path, or a getter.
 
@@ -285,6 +298,17 @@ def _of_any(look: Look, source: Source, key: str) -> Any:
     return found[0]
 
 
+def _repeated(look: Look, source: Source, times: Source) -> tuple[Any, ...]:
+    return tuple(look(source) for _ in range(look(times)))
+
+
+def _convolved(look: Look, length: Source, kernels: Source, strides: Source) -> str:
+    made = look(length) if isinstance(length, Getter) else length
+    for kernel, stride in zip(look(kernels), look(strides), strict=True):
+        made = f"( {made} - {kernel} ) // {stride} + 1"
+    return made
+
+
 GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "from_config": _from_config,
@@ -306,5 +330,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "difference": _difference,
         "below": _below,
         "of_any": _of_any,
+        "repeated": _repeated,
+        "convolved": _convolved,
     }
 )

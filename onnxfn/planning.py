@@ -226,11 +226,11 @@ def _default_task(spec: ExportSpec) -> str:
 
 
 def _tensor(spec: ExportSpec, config: Snapshot, one: Any) -> Any:
-    def size(symbol: str) -> int:
-        return int(_told(spec, config, symbol, f"axis {symbol!r} of {one.name!r}"))
+    def found(symbol: str) -> Any:
+        return _told(spec, config, symbol, f"axis {symbol!r} of {one.name!r}")
 
-    numbers = {read.name for read in spec.normalizer.reads} & set(names(one.axes))
-    return evolve(one, axes=settled(numbered(one.axes, {name: size(name) for name in numbers}), size), when=None)
+    told = {name: found(name) for name in {read.name for read in spec.normalizer.reads} & set(names(one.axes))}
+    return evolve(one, axes=settled(numbered(one.axes, told), lambda symbol: int(found(symbol))), when=None)
 
 
 def _settled(spec: ExportSpec, config: Snapshot, made: Generator) -> Generator:

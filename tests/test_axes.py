@@ -8,7 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
-from onnxfn.axes import Axis, AxisMap, axis, axis_map, inserted, names, pattern, settled, shape, symbols, terms, value
+from onnxfn.axes import (
+    Axis,
+    AxisMap,
+    axis,
+    axis_map,
+    inserted,
+    names,
+    numbered,
+    pattern,
+    settled,
+    shape,
+    symbols,
+    terms,
+    value,
+)
 from onnxfn.errors import InvalidSpec, UnknownName
 
 FORMS = {
@@ -149,3 +163,17 @@ def test_an_inserted_axis_stands_where_it_was_put_and_moves_no_other(axes, at):
     place = min(at, len(axes.axes))
     assert made[place] == Axis("num_choices", "dynamic")
     assert made[:place] + made[place + 1 :] == axes.axes
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "made"),
+    [
+        ("frames _", {"frames": "(samples-10)//5+1"}, "(samples-10)//5+1 _"),
+        ("frames*2", {"frames": "samples//5+1"}, "(samples//5+1)*2"),
+        ("frames//stride", {"stride": 4, "frames": "a+b"}, "(a+b)//4"),
+        ("frames", {"frames": 4}, "frames"),
+        ("frames=", {"frames": "samples//5"}, "frames="),
+    ],
+)
+def test_a_name_that_is_told_as_a_formula_is_that_formula(said, told, made):
+    assert pattern(numbered(axis_map(said), told)) == made

@@ -86,10 +86,11 @@ def declared(axes) -> Axes:
     return {name: {int(index): symbol for index, symbol in one.items()} for name, one in axes.items()}
 
 
-def corrected(model_type, task, axes: Axes, added) -> Axes:
+def corrected(model_type, preset, task, axes: Axes, added) -> Axes:
     """Optimum's tensors with our corrections."""
     made = {name: dict(one) for name, one in axes.items()}
-    for correction in (one for one in CORRECTIONS if one.model_type == model_type and one.task in (None, task)):
+    told = (one for one in CORRECTIONS if one.model_type == model_type)
+    for correction in (one for one in told if one.task in (None, task) and one.preset in (None, preset)):
         for name in (name for name in correction.tensors if name in made):
             if made[name].get(correction.axis) == correction.optimum:
                 made[name].pop(correction.axis, None)
@@ -149,7 +150,7 @@ def called(case, side, axes):
 def told_tensors(model_type, preset, task, case, side, added) -> Axes:
     """What goes in or comes out, as Optimum declares it with our corrections."""
     axes = existing(model_type, preset, declared(moving(called(case, side, case[f"{side}s"]))))
-    return corrected(model_type, task, axes, added)
+    return corrected(model_type, preset, task, axes, added)
 
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())

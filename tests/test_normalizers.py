@@ -11,6 +11,7 @@ from onnxfn.normalizers import (
     at_least,
     below,
     constant,
+    convolved,
     count,
     difference,
     either,
@@ -28,6 +29,7 @@ from onnxfn.normalizers import (
     product,
     quotient,
     reads,
+    repeated,
     snapshot,
     total,
     whether,
@@ -43,6 +45,7 @@ CONFIG = {
     "tie": False,
     "layers": ["full", "full", "sliding"],
     "some": [1, 3],
+    "no": [],
     "overrides": {"3": {"heads": 2}, "7": {"heads": 4, "head_dim": 32}},
     "vision_config": {"image_size": 224, "hidden_size": 32, "empty": None},
 }
@@ -86,6 +89,10 @@ FOUND = [
     (difference("hidden_size", "n_head"), 60),
     (below(places("layers", "full", "sliding"), constant(2)), (0, 1)),
     (of_any("overrides", "head_dim"), 32),
+    (repeated("n_head", constant(2)), (4, 4)),
+    (repeated("nowhere", constant(0)), ()),
+    (convolved("samples", "some", "some"), "( ( samples - 1 ) // 1 + 1 - 3 ) // 3 + 1"),
+    (convolved(convolved("samples", "some", "some"), "no", "no"), "( ( samples - 1 ) // 1 + 1 - 3 ) // 3 + 1"),
 ]
 
 

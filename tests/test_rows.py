@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import swept
 import tiny
-from agreement import agreeing
+from agreement import agreeing, truly_long
 
 import onnxfn
 from onnxfn.architectures import audio, detection, multimodal, series, text, vision
@@ -50,7 +50,7 @@ SAMPLE = [
 def agrees(model_type, task, folder, **overrides):
     spec = onnxfn.spec_for(model_type, task)
     model = tiny.model(model_type, spec.loader, **overrides)
-    return agreeing(onnxfn.export(spec, model, folder), folder)
+    return truly_long(agreeing(onnxfn.export(spec, model, folder), folder))
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)

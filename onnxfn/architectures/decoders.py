@@ -299,6 +299,8 @@ recurrent_gemma = compose(
     ),
 )
 
+lfm3 = compose(lfm2, kv_cache(layers=places("layer_types", "full_attention", "sliding_attention")))
+
 # Layers with a window have twice the heads, and values have a size of their own (modeling_mimo_v2_flash).
 mimo_v2_flash = compose(
     mixtral,
@@ -361,7 +363,15 @@ def _without_past(spec: ExportSpec, *heads: str) -> ExportSpec:
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "afmoe": _row(mixtral),
+        "bailing_hybrid": _row(channelwise("bailing_hybrid")),
+        "beam": _row(mixtral),
+        "flint": _row(mixtral),
+        "gemma4_unified_text": _row(gemma4),
+        "hrm_text": _row(mixtral),
+        "kolibri1": _row(mixtral),
+        "lfm3": _row(lfm3),
         "minimax": _row(minimax, SEQUENCES, TAGS, ANSWERS),
+        "minimax_m3_vl_text": _row(mixtral),
         "recurrent_gemma": _without_past(recurrent_gemma),
         "apertus": _row(llama, TAGS),
         "arcee": _row(llama),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from onnxfn.families.audio import FRAMES as FRAMES
+from onnxfn.families.audio import audio as audio
+from onnxfn.families.audio import audio_of_voices as audio_of_voices
+from onnxfn.families.audio import convolved_frames as convolved_frames
 from onnxfn.families.multimodal import text_and_vision as text_and_vision
+from onnxfn.families.series import time_series as time_series
 from onnxfn.families.text import DEFAULTS as DEFAULTS
 from onnxfn.families.text import bert_inputs as bert_inputs
 from onnxfn.families.text import decoder_alone as decoder_alone

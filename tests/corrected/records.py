@@ -9,7 +9,7 @@ from attrs import frozen
 class Correction:
     """One difference: an axis of these tensors, wherever Optimum calls it so; None is an axis that does not move.
 
-    It is of one task where that is said, else of all.
+    It is of one task, and of one preset of the model type, where these are said, else of all.
     """
 
     model_type: str
@@ -19,6 +19,7 @@ class Correction:
     ours: str | None
     why: str
     task: str | None = None
+    preset: str | None = None
 
 
 @frozen
