@@ -49,9 +49,9 @@ HEADS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# What else classes of that name serve: those that hear speech, those that read an image, those that decide or speak, and
-# some of these are decoders of text to a text alone. Bare models of two towers compare, and detectors that read a text
-# detect what it says.
+# What else classes of that name serve: those that hear speech, those that read an image, those that decide or speak,
+# and some of these are decoders of text to a text alone. Bare models of two towers compare, and detectors that read a
+# text detect what it says.
 ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
