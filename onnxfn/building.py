@@ -78,8 +78,13 @@ def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
 def _kept(model: Any, part: Part, timed: Timed, making: Making) -> tuple[str | None, Any]:
     """The name under which the graph is kept, and the graph if it is."""
     with timed("template", part.name):
-        name = fingerprint(model, part, making.turns, making.fuse)
+        name = template_name(model, part, making)
         return name, kept(making.templates, name)
+
+
+def template_name(model: Any, part: Part, making: Making) -> str | None:
+    """The name under which the graph of a part is kept; None when nobody can tell what it depends on."""
+    return fingerprint(model, part, making.turns, making.fuse)
 
 
 def forgotten(making: Making, graphs: Iterable[Any]) -> None:

@@ -39,13 +39,14 @@ TYPES = MappingProxyType(
 
 @frozen
 class Entry:
-    """A tensor of a checkpoint: its name and ONNX type, and where in which file its bytes lie."""
+    """A tensor of a checkpoint: its name, ONNX type and shape, and where in which file its bytes lie."""
 
     name: str
     type: str
     file: Path
     offset: int
     length: int
+    shape: tuple[int, ...] = ()
 
 
 def entries(folder: Path) -> tuple[Entry, ...]:
@@ -58,14 +59,14 @@ def entries(folder: Path) -> tuple[Entry, ...]:
 
 
 def _read(file: Path) -> Iterator[Entry]:
-    header, start = _header(file)
+    header, start = heading(file)
     for name, fact in header.items():
         if fact.get("dtype") in TYPES:
             first, end = fact["data_offsets"]
-            yield Entry(name, TYPES[fact["dtype"]], file, start + first, end - first)
+            yield Entry(name, TYPES[fact["dtype"]], file, start + first, end - first, tuple(fact["shape"]))
 
 
-def _header(file: Path) -> tuple[dict[str, Any], int]:
+def heading(file: Path) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file, and where its data begins: 8 bytes that say its length, JSON, data."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")

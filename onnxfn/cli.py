@@ -71,41 +71,62 @@ def export(
     force: Force = False,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    from onnxfn.building import traced_whole
     from onnxfn.exporting import target
-    from onnxfn.graphs.fusing import MODERN, ONNXRUNTIME
-    from onnxfn.loading import checkpoint, configuration, loaded_model
-    from onnxfn.planning import plan
-    from onnxfn.stacks import stacks
+    from onnxfn.loading import checkpoint
+    from onnxfn.recipes import kind, recalled
     from onnxfn.templates import template_folder
 
-    files = {"merge": merge, "keep_parts": keep_parts}
+    shape = {"task": task, "size": size, "opset": opset, "dtype": dtype, "atol": atol, "rtol": rtol, "split": split}
+    how = {"merge": merge, "keep_parts": keep_parts, "fuse": fuse, "sidecar": sidecar, "weights": weights}
     with _refusals():
         target(out, force=force)
         folder = checkpoint(model)
-        config = configuration(folder)
-        opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
-        spec = _asked(config, task, size, opset=opset, dtype=dtype, atol=atol, rtol=rtol, apart=split)
-        made = plan(spec, config, **files)
-        typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
-        with _progress() as tell:
-            tell(Event("load", model))
-            loaded = loaded_model(model, config, made.parts[0].spec)
-            _export(
-                spec,
-                loaded,
-                out,
-                folder,
-                check=check,
-                force=force,
-                sidecar=sidecar,
-                weights=weights,
-                templates=None if afresh else templates or template_folder(),
-                repeats=traced_whole if whole else stacks,
-                fuse=fuse,
-                tell=tell,
-                **files,
-            )
+        place = None if afresh else templates or template_folder()
+        asked = {**shape, **how, "whole": whole, "file": out.name if out.suffix == ".onnx" else None}
+        name = kind(folder, asked) if place and folder == Path(model) and weights != "link" else None
+        if check or not _again(recalled(place, name), place, folder, out, task, force=force, **how):
+            _anew(model, folder, out, shape, whole=whole, templates=place, check=check, force=force, name=name, **how)
+
+
+def _again(recipe: Any, templates: Path | None, folder: Path, out: Path, task: str | None, **options: Any) -> bool:
+    """Whether an export of this kind was done before, and now again, without the model."""
+    from onnxfn.exporting import repeat
+
+    if recipe is None or templates is None:
+        return False
+    chosen = {name: options[name] for name in ("force", "sidecar", "weights")}
+    with _progress() as tell:
+        done = repeat(recipe, folder, out, templates=templates, tell=tell, **chosen)
+    if done is not None:
+        _tell_plan(done.plan, task)
+        typer.echo(done)
+    return done is not None
+
+
+def _anew(
+    model: str, folder: Path, out: Path, shape: dict[str, Any], *, whole: bool, name: str | None, **options: Any
+) -> None:
+    """Export a checkpoint by its model, and keep what the next of its kind needs."""
+    from onnxfn.building import Making, traced_whole
+    from onnxfn.loading import configuration, loaded_model
+    from onnxfn.planning import plan
+    from onnxfn.recipes import recalled, remember
+    from onnxfn.stacks import stacks
+
+    config = configuration(folder)
+    spec = _asked(config, fuse=options["fuse"], **shape)
+    made = plan(spec, config, merge=options["merge"], keep_parts=options["keep_parts"])
+    _tell_plan(made, shape["task"])
+    with _progress() as tell:
+        tell(Event("load", model))
+        loaded = loaded_model(model, config, made.parts[0].spec)
+        done = _export(spec, loaded, out, folder, repeats=traced_whole if whole else stacks, tell=tell, **options)
+    if name is not None and (not options["check"] or recalled(options["templates"], name) is None):
+        remember(options["templates"], name, loaded, done.plan, folder, out, Making(fuse=options["fuse"]))
+
+
+def _tell_plan(made: Any, task: str | None) -> None:
+    typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
 
 
 @app.command()
@@ -199,19 +220,22 @@ def _asked(
     dtype: str,
     atol: float | None,
     rtol: float | None,
-    apart: bool,
+    fuse: str,
+    split: bool,
 ) -> Any:
     """The spec that flags ask for, of a model with this configuration."""
     from onnxfn.algebra import compose
-    from onnxfn.behaviors import split
+    from onnxfn.behaviors import split as apart
     from onnxfn.edits import with_dtypes, with_opset, with_tolerance
     from onnxfn.generators import known_sizes, sized
+    from onnxfn.graphs.fusing import MODERN, ONNXRUNTIME
     from onnxfn.lookup import checkpoint_task, spec_for
     from onnxfn.planning import for_some_task, plan
 
     spec = spec_for(config, task or checkpoint_task(config))
+    opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
     spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
-    spec = with_dtypes(split(for_some_task(spec)) if apart else spec, float=dtype)
+    spec = with_dtypes(apart(for_some_task(spec)) if split else spec, float=dtype)
     sizes = _sizes(size or [])
     known_sizes(plan(spec, config).parts[0].spec, sizes)
     return compose(spec, sized(**sizes))

@@ -17,9 +17,10 @@ from onnxfn.checking import check as checked
 from onnxfn.checking import failed, session
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
 from onnxfn.graphs.fusing import STANDARD, fusable, fusions
-from onnxfn.layouts import configured, copied
+from onnxfn.layouts import configured, copied, said
 from onnxfn.lookup import fitting
 from onnxfn.planning import plan
+from onnxfn.recipes import Recipe, graphs_of
 from onnxfn.records import ExportSpec, Plan
 from onnxfn.results import Event, Exported, Report
 from onnxfn.stacks import stacks
@@ -89,8 +90,50 @@ def export(
             files = list(done.files)
             if place.suffix != ".onnx":
                 files.extend((*configured(model, bench), *(copied(beside, bench) if beside else ())))
-            there = moved(tuple(dict.fromkeys(files)), _folder(place))
-            _without_old(made, _folder(place), sidecar, there)
+            there = _placed(files, made, place, sidecar)
+    return _outcome(place, there, made, done, seconds)
+
+
+def repeat(
+    recipe: Recipe,
+    beside: Path,
+    path: str | Path,
+    *,
+    templates: Path,
+    force: bool = False,
+    sidecar: str = SIDECAR,
+    threshold: int = LARGEST_MESSAGE,
+    weights: str = "copy",
+    tell: Tell = silent,
+) -> Exported | None:
+    """Write a checkpoint's folder `beside` as `export` would, unchecked and without its model; what was written.
+
+    None, and nothing written, when a template of the recipe is not kept any more. `weights` cannot be `"link"`.
+    """
+    place, made = target(Path(path), force=force), recipe.plan
+    storing = Storing(weights, threshold, sidecar)
+    with _timed(tell) as (timed, seconds):
+        with timed("template", ""):
+            graphs = graphs_of(recipe, templates, beside)
+        if graphs is None:
+            return None
+        with workshop(_folder(place)) as bench:
+            files = list(stored(made, graphs, bench, storing, timed, check=False))
+            if place.suffix != ".onnx":
+                files.extend((*said(recipe.beside, bench), *copied(beside, bench)))
+            there = _placed(files, made, place, sidecar)
+    return _outcome(place, there, made, Attempt(graphs, there, None, _depths(graphs)), seconds)
+
+
+def _placed(files: list[Path], made: Plan, place: Path, sidecar: str) -> tuple[Path, ...]:
+    """Put finished files in their place; weights of an earlier, larger export do not stay beside what reads others."""
+    there = moved(tuple(dict.fromkeys(files)), _folder(place))
+    for old in {_folder(place) / f"{part.name}{sidecar}" for part in made.parts} - set(there):
+        old.unlink(missing_ok=True)
+    return there
+
+
+def _outcome(place: Path, there: tuple[Path, ...], made: Plan, done: Attempt, seconds: dict[str, float]) -> Exported:
     limits = dict.fromkeys(limit for graph in done.graphs for limit in graph.meta[LIMITS])
     operators = tuple((part.name, fusions(graph)) for part, graph in zip(made.parts, done.graphs, strict=True))
     opset, times = made.parts[0].spec.opset or 0, seconds.items()
@@ -146,8 +189,7 @@ def _proven(
         graphs = tuple(built(model, part, timed, making) for part in made.parts)
         files = stored(made, graphs, bench, storing, timed, check=check)
         report = _checked(model, made, bench, timed) if check else None
-        depths = dict.fromkeys(graph.meta[DEPTH] for graph in graphs if graph.meta[DEPTH])
-        return Attempt(graphs, files, report, tuple(depths))
+        return Attempt(graphs, files, report, _depths(graphs))
 
     done = attempt(making)
     if done.convicted and not all(map(traced, done.graphs)):
@@ -158,10 +200,8 @@ def _proven(
     return done
 
 
-def _without_old(made: Plan, folder: Path, sidecar: str, there: tuple[Path, ...]) -> None:
-    """Weights of an earlier, larger export do not stay beside a file that does not read them."""
-    for old in {folder / f"{part.name}{sidecar}" for part in made.parts} - set(there):
-        old.unlink(missing_ok=True)
+def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(graph.meta[DEPTH] for graph in graphs if graph.meta[DEPTH]))
 
 
 def _checked(model: Any, made: Plan, folder: Path, timed: Timed) -> Report:

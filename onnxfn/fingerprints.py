@@ -34,7 +34,7 @@ def fingerprint(model: Any, *beside: Any) -> str | None:
     of a model that others hook into, or that holds functions made at run time.
     """
     try:
-        told = [*map(repr, beside), *_versions(), _config(model), *_modules(model)]
+        told = [*map(repr, beside), *versions(), _config(model), *_modules(model)]
     except Untold:
         return None
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
@@ -166,7 +166,8 @@ def _without(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _versions() -> list[str]:
+def versions() -> list[str]:
+    """The versions of what makes graphs, and of Python."""
     return [f"{name} {version(name)}" for name in PINNED] + [f"python {sys.version}", _own_source()]
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+CONFIGURED = MappingProxyType({"config": "config.json", "generation_config": "generation_config.json"})
+"""What a model says of itself -> the file that transformers keeps it in."""
 
 # What a checkpoint's folder holds beside its weights.
 BESIDE = ("*.json", "*.txt", "*.model", "*.jinja", "*.py")
@@ -23,12 +28,14 @@ def copied(folder: Path, to: Path) -> tuple[Path, ...]:
     return tuple(Path(shutil.copy2(file, to / file.name)) for file in side_files(folder))
 
 
+def said(texts: Collection[tuple[str, str]], to: Path) -> tuple[Path, ...]:
+    """Write files of these names and texts."""
+    for file, text in texts:
+        (to / file).write_text(text)
+    return tuple(to / file for file, _ in texts)
+
+
 def configured(model: Any, to: Path) -> tuple[Path, ...]:
     """Write a model's configuration, and its defaults of generation, as transformers would; nothing for others."""
-    written = []
-    for name, file in (("config", "config.json"), ("generation_config", "generation_config.json")):
-        config: Any = getattr(model, name, None)
-        if hasattr(config, "to_json_string"):
-            (to / file).write_text(config.to_json_string())
-            written.append(to / file)
-    return tuple(written)
+    told: list[tuple[str, Any]] = [(file, getattr(model, name, None)) for name, file in CONFIGURED.items()]
+    return said([(file, one.to_json_string()) for file, one in told if hasattr(one, "to_json_string")], to)

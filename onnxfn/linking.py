@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,7 @@ def found(tensors: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Ent
     A name decides only between several that do. What is transposed, converted or computed is in no file.
     """
     known = tuple(entries)
-    pages = {file: np.memmap(file, np.uint8, "r") for file in dict.fromkeys(one.file for one in known)}
-    places = {one: pages[one.file][one.offset : one.offset + one.length] for one in known}
+    places = pages(known)
     alike: dict[Any, list[Entry]] = {}
     for one, bytes_ in places.items():
         alike.setdefault((one.type, one.length, bytes(bytes_[:FIRST])), []).append(one)
@@ -33,6 +33,46 @@ def found(tensors: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Ent
     return {name: one for name, one in every.items() if one is not None}
 
 
+def named(tensors: Mapping[str, Sequence[str]], bound: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Entry]:
+    """Which tensor of a checkpoint each tensor here was read from, where that is beyond doubt.
+
+    `tensors` tells by what names a tensor goes. One tensor of the checkpoint, and no more, is called so, with or
+    without the prefix of a headed model; it has this shape, this type, every byte, and no other tensor is read from it.
+    """
+    known = tuple(entries)
+    called = {
+        name: [one for one in known if any(_is_called(one, own) for own in names)] for name, names in tensors.items()
+    }
+    read = {name: found[0] for name, found in called.items() if len(found) == 1 and _lies(bound[name], found[0])}
+    often = Counter(read.values())
+    return {name: one for name, one in read.items() if often[one] == 1}
+
+
+def _is_called(one: Entry, name: str) -> bool:
+    return f".{name}".endswith(f".{one.name}") or one.name.endswith(f".{name}")
+
+
+def _lies(tensor: Any, one: Entry) -> bool:
+    raw = torch_tensor(tensor)
+    if raw is None or not raw.is_contiguous() or (tensor.dtype.name, tuple(raw.shape)) != (one.type, one.shape):
+        return False
+    return _same(tensor, pages((one,))[one])
+
+
+def pages(entries: Iterable[Entry]) -> dict[Entry, Any]:
+    """The bytes of tensors of a checkpoint where they lie, as arrays of uint8."""
+    known = tuple(entries)
+    files = {file: np.asarray(np.memmap(file, np.uint8, "r")) for file in dict.fromkeys(one.file for one in known)}
+    return {one: files[one.file][one.offset : one.offset + one.length] for one in known}
+
+
+def arrays(entries: Iterable[Entry]) -> dict[str, Any]:
+    """The tensors of a checkpoint by name, as arrays that look at the bytes where they lie."""
+    from onnx_ir import DataType
+
+    return {one.name: page.view(DataType[one.type].numpy()).reshape(one.shape) for one, page in pages(entries).items()}
+
+
 def _key(tensor: Any) -> Any:
     raw = torch_tensor(tensor)
     if raw is None or not raw.is_contiguous():
@@ -42,9 +82,7 @@ def _key(tensor: Any) -> Any:
 
 def _by_name(name: str, entries: Iterable[Entry]) -> list[Entry]:
     """Those first that are called so, with or without the prefix of a headed model."""
-    return sorted(
-        entries, key=lambda one: not f".{name}".endswith(f".{one.name}") and not one.name.endswith(f".{name}")
-    )
+    return sorted(entries, key=lambda one: not _is_called(one, name))
 
 
 def _same(tensor: Any, page: Any) -> bool:

@@ -25,14 +25,14 @@ WORKERS = 2
 def chunks(tensor: Any, most: int = CHUNK) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in the order of ONNX, as arrays of uint8; views where they lie so already.
 
-    A torch tensor may be any view of its memory; what is no torch tensor comes in one piece.
+    A tensor of torch or numpy may be any view of its memory; what is neither comes in one piece.
     """
-    raw = torch_tensor(tensor)
+    raw = _array(tensor)
     if raw is None:
         yield np.frombuffer(tensor.tobytes(), np.uint8)
     else:
         for part in _contiguous(raw, most):
-            yield _bytes(part)
+            yield part.reshape(-1).view(np.uint8)
 
 
 def torch_tensor(tensor: Any) -> Any:
@@ -45,27 +45,46 @@ def torch_tensor(tensor: Any) -> Any:
 
 def memory(tensor: Any) -> Any:
     """What tells whether two tensors hold the same bytes because they look at the same memory; None if nothing does."""
-    raw = torch_tensor(tensor)
-    if raw is None or not raw.numel():
+    raw = _array(tensor)
+    if raw is None or not raw.size:
         return None
-    if raw.is_contiguous():
-        return raw.data_ptr(), tensor.nbytes
-    return raw.data_ptr(), tuple(raw.shape), tuple(raw.stride()), raw.element_size()
+    start = raw.__array_interface__["data"][0]
+    if raw.flags.c_contiguous:
+        return start, raw.nbytes
+    return start, raw.shape, raw.strides, raw.itemsize
+
+
+def _array(tensor: Any) -> Any:
+    """The array that an `onnx_ir` tensor looks at, of any type with elements so long; None where it looks at none."""
+    raw = torch_tensor(tensor)
+    if raw is not None:
+        return _seen(raw)
+    raw = getattr(tensor, "raw", None)
+    whole = isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize
+    return raw if whole else None
+
+
+def _seen(raw: Any) -> Any:
+    """A torch tensor as an array: of whole numbers, since numpy lacks some of torch's types, but for the longest."""
+    import torch
+
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(raw.element_size(), raw.dtype)
+    return raw.view(whole).numpy()
 
 
 def _contiguous(raw: Any, most: int) -> Iterator[Any]:
-    """A tensor as contiguous tensors that follow each other, each of about so many bytes."""
-    if raw.is_contiguous():
-        yield from _split(_flat(raw), most // raw.element_size())
+    """An array as contiguous arrays that follow each other, each of about so many bytes."""
+    if raw.flags.c_contiguous:
+        yield from _split(raw.reshape(-1), most // raw.itemsize)
     elif raw.nbytes <= most:
-        yield raw.contiguous()
+        yield np.ascontiguousarray(raw)
     elif _transposed(raw):
-        yield from _ahead(_untransposed, _split(raw, min(TILE, MOST // (len(raw[0]) * raw.element_size()))))
+        yield from _ahead(_untransposed, _split(raw, min(TILE, MOST // raw[0].nbytes)))
     elif raw.ndim > 1 and raw[0].nbytes > most:
         for part in raw:
             yield from _contiguous(part, most)
     else:
-        yield from (part.contiguous() for part in _split(raw, most // max(1, raw[0].nbytes)))
+        yield from (np.ascontiguousarray(part) for part in _split(raw, most // max(1, raw[0].nbytes)))
 
 
 def _ahead(made: Callable[[Any], Any], parts: Iterable[Any]) -> Iterator[Any]:
@@ -81,34 +100,18 @@ def _ahead(made: Callable[[Any], Any], parts: Iterable[Any]) -> Iterator[Any]:
 
 
 def _split(raw: Any, rows: int) -> Iterator[Any]:
-    """A tensor in pieces along its first axis, each made when it is asked for."""
+    """An array in pieces along its first axis, each made when it is asked for."""
     step = max(1, rows)
     return (raw[start : start + step] for start in range(0, len(raw), step))
 
 
 def _transposed(raw: Any) -> bool:
-    match raw.stride():
-        case (row, column):
-            return bool(row < column)
-    return False
+    return raw.ndim == 2 and bool(raw.strides[0] < raw.strides[1])  # noqa: PLR2004 - rows and columns
 
 
 def _untransposed(rows: Any) -> Any:
     """Rows of a transposed matrix one after the other, tile by tile: along its columns they lie a whole row apart."""
-    import torch
-
-    made = torch.empty(rows.shape, dtype=rows.dtype)
-    for tile, place in zip(rows.split(TILE, dim=1), made.split(TILE, dim=1), strict=True):
-        place.copy_(tile.t().contiguous().t().contiguous())
+    made = np.empty(rows.shape, rows.dtype)
+    for start in range(0, rows.shape[1], TILE):
+        made[:, start : start + TILE] = np.ascontiguousarray(rows[:, start : start + TILE].T).T
     return made
-
-
-def _flat(raw: Any) -> Any:
-    """A contiguous tensor as one row; `view` would keep the stride of a single element, which says nothing."""
-    return raw.as_strided((raw.numel(),), (1,))
-
-
-def _bytes(part: Any) -> Any:
-    import torch
-
-    return _flat(part).view(torch.uint8).numpy()

@@ -45,11 +45,16 @@ def keep(folder: Path | None, name: str | None, graph: Any) -> None:
         if slot(value):
             value.const_value = None
     proto.metadata_props.add(key=NOTE, value=json.dumps(note))
+    put(_place(folder, name), proto.SerializeToString())
+
+
+def put(place: Path, content: bytes) -> None:
+    """Write a file that appears whole or not at all; a full disk is no error."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(proto.SerializeToString())
-        Path(file.name).replace(_place(folder, name))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
+            file.write(content)
+        Path(file.name).replace(place)
     except OSError:
         return
 

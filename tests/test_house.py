@@ -62,6 +62,7 @@ LAYERS = (
     "checking",
     "layouts",
     "loading",
+    "recipes",
     "exporting",
     "demo",
     "cli",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from onnxfn.checkpoints import entries
-from onnxfn.linking import found
+from onnxfn.linking import arrays, found, named
 
 
 def weight(raw):
@@ -71,3 +71,39 @@ def test_what_is_found_has_the_bytes_that_were_asked_for(tmp_path_factory, tenso
     assert all(
         content[one.offset : one.offset + one.length] == raws[name].numpy().tobytes() for name, one in places.items()
     )
+
+
+def read_from(tmp_path, stored, asked, names=None):
+    save_file(stored, tmp_path / "model.safetensors")
+    bound = {name: weight(raw) for name, raw in asked.items()}
+    found = named({name: (name,) for name in asked} | (names or {}), bound, entries(tmp_path))
+    return {name: one.name for name, one in found.items()}
+
+
+def test_a_tensor_was_read_from_the_one_of_its_name_that_equals_it(tmp_path):
+    raw = torch.randn(40, 30)
+    stored = {"bert.layer.weight": raw, "other": raw.clone(), "changed": raw + 1, "flat": raw.reshape(-1).clone()}
+    asked = dict.fromkeys(("layer.weight", "head.other", "changed", "flat", "nameless"), raw)
+    assert read_from(tmp_path, stored, asked) == {"layer.weight": "bert.layer.weight", "head.other": "other"}
+
+
+def test_of_two_that_are_called_alike_none_is_sure(tmp_path):
+    raw = torch.ones(300)
+    assert read_from(tmp_path, {"encoder.norm": raw, "decoder.norm": raw.clone()}, {"norm": raw}) == {}
+    assert read_from(tmp_path, {"norm": raw}, {"encoder.norm": raw, "decoder.norm": raw}) == {}
+    assert read_from(tmp_path, {"embed": raw, "head": raw.clone()}, {"embed": raw}, {"embed": ("embed", "head")}) == {}
+
+
+def test_what_was_converted_or_turned_was_read_from_nothing(tmp_path):
+    raw = torch.randn(30, 30)
+    assert read_from(tmp_path, {"a": raw, "b": raw.clone()}, {"a": raw.half(), "b": raw.t()}) == {}
+
+
+def test_arrays_look_at_what_is_stored(tmp_path):
+    stored = {"a": torch.randn(4, 3), "b": torch.arange(5), "c": torch.tensor(True), "d": torch.zeros(0, 2)}
+    save_file(stored, tmp_path / "model.safetensors")
+    made = arrays(entries(tmp_path))
+    assert all(
+        np.array_equal(made[name], raw.numpy()) and made[name].shape == raw.shape for name, raw in stored.items()
+    )
+    assert not any(array.flags.owndata for array in made.values())

@@ -86,9 +86,21 @@ def test_a_conjugated_view_is_written_as_what_it_stands_for():
     assert joined(weight(raw)) == raw.resolve_conj().numpy().tobytes()
 
 
+@given(views().filter(lambda raw: raw.dtype in (torch.float32, torch.int8, torch.bool)), st.integers(1, 64))
+def test_an_array_comes_as_a_tensor_of_torch_does(raw, most):
+    assert joined(ir.Tensor(raw.numpy()), most) == joined(weight(raw), most)
+
+
+@pytest.mark.parametrize("shape", [(TILE * 3 + 1, TILE * 2 - 1), (700, 999)])
+def test_a_large_transposed_array_is_turned_tile_by_tile(shape):
+    raw = filled(shape, torch.float32).t()
+    assert joined(ir.Tensor(raw.numpy()), 1000) == weight(raw).tobytes()
+
+
 @pytest.mark.parametrize(
     "made",
     [
+        ir.tensor([-1], dtype=ir.DataType.INT4),
         ir.tensor(np.arange(6, dtype=np.float32).reshape(2, 3).T),
         ir.tensor([1, -2, 3], dtype=ir.DataType.INT4),
         ir.tensor(7.0),
@@ -116,9 +128,10 @@ def test_two_tensors_are_one_when_they_look_at_the_same_bytes():
     assert memory(weight(raw)) == memory(weight(raw.view(3, 4)))
     assert memory(weight(raw)) != memory(weight(raw.clone()))
     assert memory(weight(raw)) != memory(weight(raw[:6]))
+    assert memory(weight(raw)) == memory(ir.Tensor(raw.numpy()))
     assert memory(weight(raw.view(3, 4).t())) == memory(weight(raw.view(3, 4).t()))
     assert memory(weight(raw.view(3, 4).t())) not in {memory(weight(raw)), memory(weight(raw.view(4, 3).t()))}
-    assert memory(ir.tensor([1.0])) is None
+    assert memory(ir.tensor([1, -2, 3], dtype=ir.DataType.INT4)) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells anonymous memory from a file's pages")

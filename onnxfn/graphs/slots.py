@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.errors import CaptureFailed
@@ -83,7 +84,8 @@ def merged_slots(model: Any) -> Any:
 def bound(model: Any, tensors: Callable[[str], Any]) -> Any:
     """Before: parameters are slots. After: each looks at the tensor of its parameter, turned and not copied.
 
-    CaptureFailed when a tensor has not the shape or the type that the graph reads.
+    The tensors are torch's, or arrays of numpy. CaptureFailed when one has not the shape or the type that the graph
+    reads.
     """
     for value in model.graph.initializers.values():
         known = slot(value)
@@ -93,9 +95,14 @@ def bound(model: Any, tensors: Callable[[str], Any]) -> Any:
 
 
 def _seen(value: Any, known: Slot, tensor: Any) -> Any:
-    from onnx_ir.tensor_adapters import TorchTensor
+    import onnx_ir
 
-    seen = TorchTensor(tensor.permute(known.turned) if known.turned else tensor, name=value.name)
+    if isinstance(tensor, np.ndarray):
+        seen: Any = onnx_ir.Tensor(tensor.transpose(known.turned) if known.turned else tensor, name=value.name)
+    else:
+        seen = onnx_ir.tensor_adapters.TorchTensor(
+            tensor.permute(known.turned) if known.turned else tensor, name=value.name
+        )
     if tuple(seen.shape) != tuple(value.shape) or seen.dtype != value.dtype:
         raise CaptureFailed(
             f"{known.parameter} is {seen.dtype.name}{list(seen.shape)} where the graph reads "
