@@ -139,6 +139,15 @@ def settled(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
     )
 
 
+def pinned(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
+    """The same axes with each that is called by one of these names fixed at its size.
+
+    >>> pattern(pinned(axis_map("batch_size height width"), {"height": 224}))
+    'batch_size 224 width'
+    """
+    return AxisMap(tuple(Axis(str(sizes[one.symbol]), "literal") if one.symbol in sizes else one for one in axes.axes))
+
+
 def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
     """The same axes with one more at index `at`.
 

@@ -13,7 +13,7 @@ from onnxfn.algebra import compose
 from onnxfn.axes import names, symbols, terms
 from onnxfn.capture import reference
 from onnxfn.errors import CheckFailed
-from onnxfn.generators import Array, dummies
+from onnxfn.generators import Array, dummies, numbers
 from onnxfn.records import ExportSpec, InputSpec, OutputSpec, Overlay, Part, Plan, Size
 from onnxfn.results import Difference, Report
 from onnxfn.trials import Trial, trial
@@ -71,7 +71,7 @@ def feeds(model: Any, part: Part, spec: ExportSpec) -> dict[str, Array]:
     lengths = past_lengths(spec)
     if not any(arrays[one.name].shape[axis] for one in spec.inputs for axis in _axes_of(one, lengths)):
         return arrays
-    sizes = {one.name: one.value for one in spec.sizes}
+    sizes = numbers(spec, lengths)
     prompt = dummies(spec, {**dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}})
     kept = dict(zip((one.name for one in spec.outputs), reference(model, part, prompt), strict=True))
     return arrays | {one.name: kept[one.given].astype(arrays[one.name].dtype) for one in spec.carries}
@@ -107,7 +107,7 @@ def cases(spec: ExportSpec) -> tuple[Overlay, ...]:
     if spec.cases:
         return spec.cases
     used = dict.fromkeys(name for one in spec.inputs for name in names(one.axes))
-    traced = {one.name: one.value for one in spec.sizes if one.name in used}
+    traced = numbers(spec, used)
     single = {name: 1 if name == "batch_size" else size + 3 for name, size in traced.items()}
     several = {name: 3 if name == "batch_size" else size + 5 for name, size in traced.items()}
     return tuple(

@@ -11,7 +11,7 @@ from onnxfn.algebra import compose
 from onnxfn.axes import AxisMap, axis_map, inserted
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.paths import Path
-from onnxfn.records import Constant, ExportSpec, InputSpec, Kind, OutputSpec, Overlay, Patch, Plain, Source
+from onnxfn.records import Constant, ExportSpec, InputSpec, Kind, OutputSpec, Overlay, Patch, Pin, Plain, Source
 
 TOKENS = "batch_size sequence_length"
 """The axes of a batch of texts."""
@@ -52,6 +52,11 @@ def always(**arguments: Plain) -> ExportSpec:
 def patched(target: str, *, by: str, why: str) -> ExportSpec:
     """A spec of one function that is replaced while the model is traced; both are `package.module:Class.method`."""
     return ExportSpec(patches=(Patch(target, by, why),))
+
+
+def pins(name: str, value: Source, *, when: Source | None = None) -> ExportSpec:
+    """A spec of an axis that models of some configurations fix: `pins("height", "image_size", when="fixed")`."""
+    return ExportSpec(pins=(Pin(name, value, when),))
 
 
 def without(spec: ExportSpec, *names: str) -> ExportSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +27,7 @@ def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
 
 
 def sized(**sizes: int | Getter) -> ExportSpec:
-    """A spec that says the sizes of dummies: `sized(batch_size=2)`, or how a configuration tells them."""
+    """A spec that says the sizes of dummies: `sized(batch_size=2, height=from_config("sample_size"))`."""
     return ExportSpec(sizes=tuple(Size(name, value) for name, value in sizes.items()))
 
 
@@ -65,7 +65,12 @@ def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
             raise unknown("size", name, used, of=spec.name or "this spec")
         if size < 0:
             raise InvalidSpec(f"size {name!r} is {size}; a size is 0 or more")
-    return {one.name: one.value for one in spec.sizes if one.name in used} | dict(sizes)
+    return numbers(spec, used) | dict(sizes)
+
+
+def numbers(spec: ExportSpec, used: Iterable[str]) -> dict[str, int]:
+    """The sizes among these that a planned spec says."""
+    return {one.name: one.value for one in spec.sizes if one.name in used and isinstance(one.value, int)}
 
 
 def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:

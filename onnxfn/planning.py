@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.algebra import compose
-from onnxfn.axes import names, numbered, settled, symbols
+from onnxfn.axes import names, numbered, pinned, settled, symbols
 from onnxfn.caches import LAYER
 from onnxfn.errors import InvalidSpec, MissingValue, unknown
 from onnxfn.families import DEFAULTS
@@ -26,6 +26,7 @@ from onnxfn.records import (
     OutputSpec,
     Overlay,
     Part,
+    Pin,
     Plan,
     Size,
     Source,
@@ -104,7 +105,7 @@ def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
 
 def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     """The spec with the configuration's facts in place of their names, and the conditions decided."""
-    chosen = with_states(compose(DEFAULTS, for_some_task(spec)), config)
+    chosen = with_pins(with_states(compose(DEFAULTS, for_some_task(spec)), config), config)
     taken = tuple(_tensor(chosen, config, one) for one in chosen.inputs if holds(chosen.normalizer, config, one.when))
     used = _generators(chosen, {one.generator for one in taken})
     return evolve(
@@ -121,6 +122,20 @@ def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
         behaviors=(),
         files=(),
     )
+
+
+def with_pins(spec: ExportSpec, config: Snapshot) -> ExportSpec:
+    """The spec with the axes fixed that a model of this configuration fixes."""
+    sizes = {one.name: int(look(spec.normalizer, config, one.value)) for one in _pins(spec, config)}
+
+    def fixed(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(evolve(one, axes=pinned(one.axes, sizes)) for one in tensors)
+
+    return evolve(spec, inputs=fixed(spec.inputs), outputs=fixed(spec.outputs), pins=())
+
+
+def _pins(spec: ExportSpec, config: Snapshot) -> list[Pin]:
+    return [one for one in spec.pins if holds(spec.normalizer, config, one.when)]
 
 
 def past_key_values(spec: ExportSpec, config: Any, *, direction: str) -> dict[str, dict[int, str]]:

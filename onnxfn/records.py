@@ -136,10 +136,19 @@ class OutputSpec:
 
 @frozen
 class Size:
-    """The size that an axis has in a dummy tensor when nobody says another: a number, or a getter that tells it."""
+    """The size that an axis has in a dummy tensor when nobody says another: a number, or a getter of one."""
 
     name: str
-    value: Any
+    value: int | Getter
+
+
+@frozen
+class Pin:
+    """A size that a model of some configurations has at this number alone, so that the axis does not move."""
+
+    name: str
+    value: Source
+    when: Source | None = None
 
 
 @frozen
@@ -250,6 +259,7 @@ class ExportSpec:
     files: tuple[File, ...] = said("named")
     runs: str | None = said("later")
     sizes: tuple[Size, ...] = said("named")
+    pins: tuple[Pin, ...] = said("named")
     constants: tuple[Constant, ...] = said("named")
     states: tuple[State, ...] = said("named")
     builds: tuple[Build, ...] = said("named")

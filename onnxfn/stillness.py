@@ -30,7 +30,9 @@ def replaced(patches: tuple[Patch, ...]) -> Iterator[None]:
     with ExitStack() as undo:
         for patch in patches:
             owner, name = _owner(patch.name)
-            undo.callback(setattr, owner, name, vars(owner)[name])
+            undo.callback(
+                *((setattr, owner, name, vars(owner)[name]) if name in vars(owner) else (delattr, owner, name))
+            )
             setattr(owner, name, _found(patch.by))
         yield
 
@@ -42,8 +44,8 @@ def _owners(model: Any) -> list[Any]:
 
 
 def _contents(owner: Any) -> dict[str, Any]:
-    """The attributes, with the dicts among them (parameters, buffers, modules) copied one level down."""
-    return {name: (value, dict(value) if type(value) is dict else None) for name, value in vars(owner).items()}
+    """The attributes, with the dicts among them (parameters, buffers, modules, hooks) copied one level down."""
+    return {name: (value, dict(value) if isinstance(value, dict) else None) for name, value in vars(owner).items()}
 
 
 def _restore(attributes: dict[str, Any], contents: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from corrected.records import Added, Correction, Excess, Moved, NeverMade, Resiz
 
 FAMILIES = (vision, detection, multimodal, audio, series, libraries)
 
+PRESETS_LEFT = libraries.PRESETS_LEFT
 
 FOUR = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")
 

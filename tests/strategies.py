@@ -25,6 +25,7 @@ from onnxfn.records import (
     OutputSpec,
     Overlay,
     Patch,
+    Pin,
     Read,
     Size,
     State,
@@ -125,7 +126,8 @@ inputs = st.builds(
     st.none() | sources,
 )
 outputs = st.builds(OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.none() | sources)
-sizes = st.builds(Size, st.sampled_from(AXES), st.integers(0, 8))
+sizes = st.builds(Size, st.sampled_from(AXES), st.integers(0, 8) | getters)
+pins = st.builds(Pin, st.sampled_from(AXES), sources, st.none() | sources)
 constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
 patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
 states = st.builds(
@@ -211,6 +213,7 @@ specs = st.builds(
     files=by_name(files),
     runs=unless_unsaid(st.sampled_from(("encoder", "p:f"))),
     sizes=by_name(sizes),
+    pins=by_name(pins),
     constants=by_name(constants, most=2),
     patches=by_name(patches),
     states=by_name(states),
@@ -235,6 +238,7 @@ records = st.one_of(
     normalizers,
     getters,
     sizes,
+    pins,
     constants,
     patches,
     states,

@@ -40,6 +40,13 @@ def test_what_a_forward_leaves_behind_is_gone_also_after_an_error():
     assert (list(vars(held)), dict(held._buffers), list(held[0]._parameters)) == before
 
 
+def test_a_hook_that_a_forward_leaves_behind_is_gone():
+    held = model()
+    with still(held):
+        held[0].register_forward_hook(lambda *_: None)
+    assert not held[0]._forward_hooks
+
+
 PLACE = Patch("textwrap:TextWrapper.wrap", by="textwrap:dedent", why="a test")
 
 
@@ -59,6 +66,14 @@ def test_a_module_level_function_can_be_replaced():
     with replaced((Patch("textwrap:shorten", by="textwrap:dedent", why="a test"),)):
         assert textwrap.shorten is textwrap.dedent
     assert textwrap.shorten is not textwrap.dedent
+
+
+def test_what_a_class_does_not_say_itself_is_said_for_a_while():
+    import textwrap
+
+    with replaced((Patch("textwrap:TextWrapper.no_such", by="textwrap:dedent", why="a test"),)):
+        assert textwrap.TextWrapper.no_such is textwrap.dedent
+    assert not hasattr(textwrap.TextWrapper, "no_such")
 
 
 def test_a_replacement_that_does_not_exist_is_refused_and_nothing_stays_replaced():

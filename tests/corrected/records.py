@@ -73,3 +73,13 @@ class Resized:
     optimum: int
     ours: int
     why: str
+
+
+@frozen
+class Left:
+    """A preset of a model type that is not planned, whose configuration is that of another."""
+
+    model_type: str
+    preset: str
+    same_as: str
+    why: str
