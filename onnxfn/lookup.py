@@ -32,6 +32,10 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForXVector": "audio-xvector",
         "ForCTC": "automatic-speech-recognition",
         "ForImageClassification": "image-classification",
+        "ForVideoClassification": "video-classification",
+        "ForTextRecognition": "text-recognition",
+        "ForImageSuperResolution": "image-to-image",
+        "Backbone": "feature-extraction",
         "ForMaskedImageModeling": "masked-im",
         "ForDepthEstimation": "depth-estimation",
         "ForObjectDetection": "object-detection",
@@ -59,6 +63,7 @@ ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "question-answering": ("document-question-answering", "visual-question-answering"),
         "text-classification": ("audio-classification",),
         "text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
+        "semantic-segmentation": ("image-segmentation",),
     }
 )
 

@@ -437,6 +437,8 @@ def model(
         found = getattr(kind, "from_config", kind)(made(config(model_type, **overrides))).eval()
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
+        if model_type in vision.NORMED:
+            _norm(found, vision.NORMED[model_type])
         _disturb(found)
     return found
 
@@ -454,6 +456,19 @@ def _layer_types(told: Mapping[str, Any]) -> dict[str, list[str]]:
     return {"layer_types": (kinds * 2)[:2]} if kinds else {}
 
 
+def _norm(model: Any, shape: tuple[int, ...]) -> None:
+    """Norms over batches get the statistics of noise of this shape: without, what a deep net says is a constant."""
+    import torch
+
+    norms = [one for one in model.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
+    for one in norms:
+        one.train().momentum = 1.0
+    with torch.no_grad():
+        model(torch.randn(shape))
+    for one in norms:
+        one.eval()
+
+
 def _disturb(model: Any) -> None:
     """Norms of all ones, biases of all zeros and fresh statistics hide a fault: each becomes uneven."""
     import torch
@@ -463,5 +478,5 @@ def _disturb(model: Any) -> None:
             if weights.is_floating_point() and weights.numel() > 1 and bool((weights == weights.flatten()[0]).all()):
                 weights.add_(torch.randn_like(weights) * 0.1)
         for name, statistics in model.named_buffers():
-            if name.endswith(("running_mean", "running_var")):
+            if name.endswith(("running_mean", "running_var")) and bool((statistics == statistics.flatten()[0]).all()):
                 statistics.add_(torch.rand_like(statistics) * 0.5)

@@ -6,25 +6,207 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.edits import always, gives
-from onnxfn.families import pixels
-from onnxfn.normalizers import either, entry, reads
-from onnxfn.records import ExportSpec
-from onnxfn.tasks import tasked
+from onnxfn.edits import TOKENS, always, gives, only_tasks, patched, takes, without
+from onnxfn.families import any_images, images, lines, text_encoder, text_inputs, video
+from onnxfn.generators import generates
+from onnxfn.normalizers import at_least, constant, count, product, quotient, reads
+from onnxfn.records import ExportSpec, Made
+from onnxfn.tasks import loaded, tasked
 
 SEEN = "batch_size _ _"
+PLACES = "batch_size sequence_length _"
+MAP = "batch_size _ feature_height feature_width"
+MODELING = "transformers.models"
 
-vit = compose(
-    pixels,
-    reads(
-        num_channels="num_channels",
-        image_height=either(entry("image_size", 0), "image_size"),
-        image_width=either(entry("image_size", 1), "image_size"),
+
+def sees(axes: str) -> ExportSpec:
+    """A spec that knows one task, to give the states of an image, with these axes."""
+    return tasked("feature-extraction", spec=gives("last_hidden_state", axes))
+
+
+classifies = tasked("image-classification")
+masks = tasked("masked-im")
+
+patches = compose(images, sees(SEEN), classifies)
+"""Vision transformers, with a place for each patch of images of one size: ViT and those like it."""
+
+windows = compose(patches, masks)
+"""Windows that shift over images of one size, to which they are clamped: Swin and those like it."""
+
+maps = compose(any_images, sees(MAP), classifies)
+"""Convolutions all the way, so images of any size: ResNet and those like it."""
+
+places = compose(any_images, sees(PLACES), classifies)
+"""Patches in a row, of images of any size."""
+
+
+def padding_as_tensorflow(module: str) -> ExportSpec:
+    """A spec whose padding is worked out for every size of an image."""
+    return patched(
+        f"{MODELING}.{module}.modeling_{module}:apply_tf_padding",
+        by="onnxfn.patches.sized:padded_as_tensorflow",
+        why="it asks whether a stride divides the size, and a trace keeps one answer",
+    )
+
+
+def placing(module: str, owner: str) -> ExportSpec:
+    """A spec whose places are spread over every size of an image."""
+    return patched(
+        f"{MODELING}.{module}.modeling_{module}:{owner}.interpolate_pos_encoding",
+        by="onnxfn.patches.sized:placed",
+        why="it leaves places as they are at the size that they are of, and a trace keeps that answer",
+    )
+
+
+mobilevit = compose(
+    maps,
+    tasked("image-segmentation", spec=compose(loaded("AutoModelForSemanticSegmentation"), gives("logits", MAP))),
+    patched(
+        f"{MODELING}.mobilevit.modeling_mobilevit:MobileViTLayer.unfolding",
+        by="onnxfn.patches.sized:unfolded",
+        why="it asks whether patches divide the size, and a trace keeps one answer",
     ),
-    always(return_dict=True),
-    tasked("feature-extraction", spec=gives("last_hidden_state", SEEN)),
-    tasked("image-classification"),
-    tasked("masked-im"),
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType({"vit": vit})
+mgp_str = without(
+    compose(
+        images,
+        tasked(
+            "feature-extraction",
+            spec=compose(
+                *(
+                    gives(f"{kind}_logits", SEEN, path=("logits", place))
+                    for place, kind in enumerate(("char", "bpe", "wp"))
+                )
+            ),
+        ),
+    ),
+    "last_hidden_state",
+)
+
+# What is kept of an image is chosen by noise; it is an input, so that an answer depends on what goes in and no more.
+vit_mae = compose(
+    images,
+    sees(SEEN),
+    takes("noise", "batch_size num_patches=", "noise", kind="float"),
+    generates("noise", "uniform", low=0.0, high=1.0),
+    reads(num_patches=product(quotient("image_height", "patch_size"), quotient("image_width", "patch_size"))),
+)
+
+imagegpt = compose(
+    only_tasks(text_encoder, "feature-extraction"),
+    text_inputs,
+    generates("token_positions", "positions", mask=Made("padding_mask", TOKENS)),
+    tasked("feature-extraction", spec=takes("position_ids", TOKENS, "token_positions")),
+    classifies,
+    always(use_cache=False),
+    ExportSpec(judged_by="attention_mask"),
+)
+
+
+perceiver = compose(
+    only_tasks(text_encoder, "fill-mask", "text-classification"),
+    tasked("fill-mask", spec=compose(text_inputs, gives("logits", SEEN))),
+    tasked("text-classification", spec=text_inputs),
+    tasked("image-classification", spec=compose(images, reads(num_channels=constant(3)))),
+)
+
+swin2sr = compose(
+    any_images,
+    sees(MAP),
+    reads(upscale="upscale"),
+    tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
+)
+
+films = tasked("video-classification")
+
+# How many maps a backbone gives, its configuration says; each is smaller than the one before.
+_maps = (
+    gives(
+        f"feature_maps.{place}",
+        f"batch_size _ feature_height_{place} feature_width_{place}",
+        path=("feature_maps", place),
+        when=at_least(count("out_features"), place + 1),
+    )
+    for place in range(8)
+)
+backbone = without(
+    compose(any_images, tasked("feature-extraction", spec=compose(loaded("AutoBackbone"), *_maps))), "last_hidden_state"
+)
+
+# A line of text is as high as those that the model was made for, and as wide as it is long.
+reads_lines = compose(lines, tasked("text-recognition"))
+
+ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+    {
+        "vit": windows,
+        "beit": patches,
+        "convnext": maps,
+        "convnextv2": maps,
+        "cvt": maps,
+        "data2vec-vision": patches,
+        "deit": windows,
+        "dinov2": compose(places, placing("dinov2", "Dinov2Embeddings")),
+        "donut-swin": only_tasks(patches, "feature-extraction"),
+        "efficientnet": maps,
+        "hiera": patches,
+        "imagegpt": imagegpt,
+        "levit": patches,
+        "mgp-str": mgp_str,
+        "mobilenet_v1": compose(maps, padding_as_tensorflow("mobilenet_v1")),
+        "mobilenet_v2": compose(maps, padding_as_tensorflow("mobilenet_v2")),
+        "mobilevit": mobilevit,
+        "perceiver": perceiver,
+        "poolformer": maps,
+        "pvt": patches,
+        "regnet": maps,
+        "resnet": maps,
+        "swin": windows,
+        "swinv2": windows,
+        "swin2sr": swin2sr,
+        "vit_mae": vit_mae,
+        "vit_msn": patches,
+        "bit": maps,
+        "dinov2_with_registers": patches,
+        "dinov3_convnext": compose(any_images, sees(PLACES)),
+        "dinov3_vit": compose(any_images, sees(PLACES)),
+        "focalnet": compose(
+            places,
+            masks,
+            patched(
+                f"{MODELING}.focalnet.modeling_focalnet:FocalNetPatchEmbeddings.maybe_pad",
+                by="onnxfn.patches.sized:filled",
+                why="it asks whether patches divide the size, and a trace keeps one answer",
+            ),
+        ),
+        "hgnet_v2": compose(any_images, classifies),
+        "ijepa": patches,
+        "mlcd_vision_model": only_tasks(patches, "feature-extraction"),
+        "mobilevitv2": maps,
+        "pixio": compose(any_images, sees(PLACES), placing("pixio", "PixioEmbeddings")),
+        "pp_lcnet": compose(
+            any_images,
+            tasked("image-classification", spec=gives("logits", "batch_size _", path=("last_hidden_state",))),
+        ),
+        "pvt_v2": maps,
+        "swiftformer": maps,
+        "textnet": maps,
+        "timesformer": compose(video(), sees(SEEN), films),
+        "videomae": compose(video(), sees(SEEN), films),
+        "vivit": compose(video(), sees(SEEN), films),
+        "vjepa2": compose(video("pixel_values_videos"), sees(SEEN), films),
+        "videoprism_vision_model": compose(video("pixel_values_videos"), sees(SEEN), films),
+        "vitdet": compose(images, sees("batch_size _ _ _")),
+        "radio": compose(images, sees(SEEN)),
+        "aimv2_vision_model": compose(images, sees(SEEN)),
+        "tipsv2_vision_model": compose(images, sees(SEEN)),
+        "rt_detr_resnet": backbone,
+        "pp_lcnet_v3": backbone,
+        "pp_lcnet_v4": backbone,
+        "uvdoc_backbone": backbone,
+        "pp_ocrv5_mobile_rec": reads_lines,
+        "pp_ocrv5_server_rec": reads_lines,
+        "pp_ocrv6_small_rec": reads_lines,
+        "pp_ocrv6_tiny_rec": reads_lines,
+    }
+)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from onnxfn.algebra import compose
-from onnxfn.edits import takes
+from onnxfn.edits import always, case, takes
 from onnxfn.generators import generates, sized
+from onnxfn.normalizers import constant, either, entry, from_config, reads
+from onnxfn.records import ExportSpec
 
 pixels = compose(
     takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
@@ -12,3 +14,51 @@ pixels = compose(
     sized(batch_size=2),
 )
 """Images of the one size that a model has places for, with as many channels as it has weights for."""
+
+# A configuration lists a height and a width, or says one number for both.
+_image = compose(
+    reads(
+        num_channels=either("num_channels", "in_chans", constant(3)),
+        image_height=either(entry("image_size", 0), "image_size", "crop_size"),
+        image_width=either(entry("image_size", 1), "image_size", "crop_size"),
+    ),
+    always(return_dict=True),
+)
+"""Where the configuration of a model that sees keeps the size of an image."""
+
+images = compose(_image, pixels)
+"""Images of one size, which the configuration tells."""
+
+# Neither size that is checked is a multiple of a stride, nor are a height and a width alike.
+any_images = compose(
+    images,
+    reads(
+        image_height=either(entry("image_size", 0), "image_size", constant(64)),
+        image_width=either(entry("image_size", 1), "image_size", constant(64)),
+    ),
+    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
+    sized(height=from_config("image_height"), width=from_config("image_width")),
+    case("one", sized(batch_size=1, height=97, width=150)),
+    case("several", sized(batch_size=3, height=75, width=66)),
+)
+"""Images of any size, traced at the one that the configuration tells, or at 64 by 64."""
+
+lines = compose(
+    any_images,
+    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
+    sized(width=160),
+    case("one", sized(width=97)),
+    case("several", sized(width=75)),
+)
+"""Lines of text, 48 pixels high and of any width."""
+
+
+def video(name: str = "pixel_values") -> ExportSpec:
+    """Videos of the one length and size that a model has places for, under this name."""
+    return compose(
+        _image,
+        reads(num_frames=either("num_frames", "frames_per_clip")),
+        generates("pixels", "normal"),
+        sized(batch_size=2),
+        takes(name, "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"),
+    )

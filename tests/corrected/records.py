@@ -54,12 +54,16 @@ class Added:
 
 @frozen
 class Excess:
-    """Tensors that Optimum declares of a preset, by what their names start with, and that no model has."""
+    """Tensors that Optimum declares of a preset, by what their names start with, and that no model has.
+
+    `tasks` are those of which it is so; all when there are none.
+    """
 
     model_type: str
     preset: str
     starts: tuple[str, ...]
     why: str
+    tasks: tuple[str, ...] = ()
 
 
 @frozen

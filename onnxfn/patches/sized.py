@@ -1,0 +1,78 @@
+"""Branches on the size of an image, which a trace would take one way, as arithmetic that holds for every size.
+
+The originals are in transformers 5.23: modeling_mobilenet_v1, modeling_mobilenet_v2, modeling_mobilevit,
+modeling_mobilevitv2, modeling_dinov2 and those made after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def padded_as_tensorflow(features: Tensor, convolution: Any) -> Tensor:
+    """For `apply_tf_padding`, which asks whether a stride divides the size: up to the last step that begins inside."""
+    import torch
+
+    pads: list[int] = []
+    for size, kernel, stride, dilation in zip(
+        features.shape[:1:-1],
+        convolution.kernel_size[::-1],
+        convolution.stride[::-1],
+        convolution.dilation[::-1],
+        strict=True,
+    ):
+        missing = (size - 1) // stride * stride + kernel - size
+        before = missing // 2
+        pads += [before * dilation, (missing - before) * dilation]
+    return torch.nn.functional.pad(features, pads)
+
+
+def unfolded(self: Any, features: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    """For `unfolding` of MobileViT, which resizes an image that patches do not divide: here always, to what fits."""
+    import torch
+
+    batch, channels, height, width = features.shape
+    rows = (height + self.patch_height - 1) // self.patch_height
+    columns = (width + self.patch_width - 1) // self.patch_width
+    area = self.patch_height * self.patch_width
+    whole = torch.nn.functional.interpolate(
+        features, size=(rows * self.patch_height, columns * self.patch_width), mode="bilinear", align_corners=False
+    )
+    cut = whole.reshape(batch * channels * rows, self.patch_height, columns, self.patch_width).transpose(1, 2)
+    patches = cut.reshape(batch, channels, rows * columns, area).transpose(1, 3)
+    return patches.reshape(batch * area, rows * columns, channels), {
+        "orig_size": (height, width),
+        "batch_size": batch,
+        "channels": channels,
+        "interpolate": True,
+        "num_patches": rows * columns,
+        "num_patches_width": columns,
+        "num_patches_height": rows,
+    }
+
+
+def filled(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
+    """For `maybe_pad` of FocalNet, which pads an image that patches do not divide: here always, by what is missing."""
+    import torch
+
+    rows, columns = self.patch_size
+    return torch.nn.functional.pad(pixel_values, (0, -width % columns, 0, -height % rows))
+
+
+def placed(self: Any, _: Tensor, height: int, width: int) -> Tensor:
+    """For `interpolate_pos_encoding` of DINOv2, which does nothing at the size that the places are of."""
+    import torch
+
+    rows, columns = self.patch_embeddings.projection.stride
+    before = getattr(self, "n_cls_tokens", 1)
+    first, places = self.position_embeddings[:, :before], self.position_embeddings[:, before:]
+    side = int(places.shape[1] ** 0.5)
+    grid = places.reshape(1, side, side, -1).permute(0, 3, 1, 2)
+    sized = torch.nn.functional.interpolate(
+        grid.float(), size=(height // rows, width // columns), mode="bicubic", align_corners=False
+    )
+    spread = sized.to(places.dtype).permute(0, 2, 3, 1).reshape(1, -1, places.shape[-1])
+    return torch.cat((first, spread), dim=1)
