@@ -41,9 +41,14 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForObjectDetection": "object-detection",
         "ForSemanticSegmentation": "semantic-segmentation",
         "ForInstanceSegmentation": "image-segmentation",
+        "ForImageSegmentation": "image-segmentation",
         "ForSegmentation": "image-segmentation",
         "ForUniversalSegmentation": "image-segmentation",
         "ForPoseEstimation": "keypoint-detection",
+        "ForKeypointDetection": "keypoint-detection",
+        "ForImageMatting": "image-matting",
+        "ForNormalEstimation": "normal-estimation",
+        "ForTextRecognition": "text-recognition",
         "ForRetrieval": "feature-extraction",
         "ForPrediction": "time-series-forecasting",
         "ForTextToSpeech": "text-to-audio",
@@ -54,8 +59,8 @@ HEADS: Mapping[str, str] = MappingProxyType(
 )
 
 # What else classes of that name serve: those that hear speech, those that read an image, those that decide or speak,
-# and some of these are decoders of text to a text alone. Bare models of two towers compare, and detectors that read a
-# text detect what it says.
+# and some of these are decoders of text to a text alone. Bare models of two towers compare, detectors that read a text
+# detect what it says, and a segmentation by what is there is one of an image.
 ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),

@@ -44,7 +44,11 @@ def _owners(model: Any) -> list[Any]:
 
 
 def _contents(owner: Any) -> dict[str, Any]:
-    """The attributes, with the dicts among them (parameters, buffers, modules, hooks) copied one level down."""
+    """The attributes, with the dicts among them (parameters, buffers, modules, hooks) copied one level down.
+
+    transformers hooks into modules what collects hidden states, and notes in an attribute that it did: one that is put
+    back without the other makes each call collect once more.
+    """
     return {name: (value, dict(value) if isinstance(value, dict) else None) for name, value in vars(owner).items()}
 
 

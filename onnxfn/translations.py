@@ -11,6 +11,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
     import torch
 
     return {
+        torch.ops.aten.repeat_interleave.self_int: _each_repeated,
         torch.ops.aten.reshape_as.default: _reshaped,
         torch.ops.aten.rsub.Scalar: _subtracted,
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
@@ -22,6 +23,27 @@ def _reshaped(tensor: Any, other: Any) -> Any:
     from onnxscript import opset18 as op
 
     return op.Reshape(tensor, op.Shape(other))
+
+
+def _each_repeated(tensor: Any, repeats: Any, dim: int, output_size: Any = None) -> Any:  # noqa: ARG001
+    """Each of a tensor's slices several times, one after the other.
+
+    torch's table repeats along the axis before, where a size that moves says how often (SAM's points of an image).
+    """
+    import onnx_ir
+    from onnxscript import opset18 as op
+
+    rank = len(tensor.shape)
+    axis = dim % rank
+    moves = isinstance(repeats, onnx_ir.Value)
+    times = op.Reshape(repeats, op.Constant(value_ints=[1])) if moves else op.Constant(value_ints=[repeats])
+    lifted = op.Unsqueeze(tensor, op.Constant(value_ints=[axis + 1]))
+    ones = [op.Constant(value_ints=[1] * many) for many in (rank - axis - 1,) if many]
+    spread = op.Expand(lifted, op.Concat(times, *ones, axis=0))
+    kept = op.Shape(tensor, start=axis + 1, end=rank)
+    return op.Reshape(
+        spread, op.Concat(op.Shape(tensor, start=0, end=axis), op.Constant(value_ints=[-1]), kept, axis=0)
+    )
 
 
 def _subtracted(tensor: Any, other: Any, alpha: float = 1) -> Any:

@@ -114,6 +114,16 @@ def shaped_as(x, n):
     return x.t().reshape_as(n) + x
 
 
+def each_repeated(x, _):
+    return (
+        x.repeat_interleave(x.shape[0], dim=0)[:: x.shape[0]] + x.repeat_interleave(x.shape[1], dim=1)[:, : x.shape[1]]
+    )
+
+
+def each_repeated_thrice(x, _):
+    return x.repeat_interleave(3, dim=-1)[:, ::3] * 2
+
+
 FAST = [
     written,
     seen_before,
@@ -131,6 +141,8 @@ FAST = [
     least,
     reversed_difference,
     shaped_as,
+    each_repeated,
+    each_repeated_thrice,
 ]
 SLOW = [written_through_a_view, seen_through_a_view]
 

@@ -40,10 +40,10 @@ def test_what_a_forward_leaves_behind_is_gone_also_after_an_error():
     assert (list(vars(held)), dict(held._buffers), list(held[0]._parameters)) == before
 
 
-def test_a_hook_that_a_forward_leaves_behind_is_gone():
+def test_hooks_that_a_forward_leaves_behind_are_gone():
     held = model()
     with still(held):
-        held[0].register_forward_hook(lambda *_: None)
+        held[0].register_forward_hook(print)
     assert not held[0]._forward_hooks
 
 

@@ -5,6 +5,390 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.algebra import compose
+from onnxfn.behaviors import apart
+from onnxfn.edits import case, gives, patched, takes, without
+from onnxfn.families import (
+    image_cases,
+    images,
+    images_of_any_size,
+    masks_at_points,
+    masks_given,
+    pixels,
+    points_in_images,
+    queried,
+    segmented,
+)
+from onnxfn.generators import generates, sized
+from onnxfn.normalizers import constant, count, either, entry, from_config, power, quotient, reads
 from onnxfn.records import ExportSpec
+from onnxfn.tasks import loaded, tasked
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType({})
+FOURTH = "(height+3)//4 (width+3)//4"
+PATCHES = "(height//patch_size)*(width//patch_size)"
+PATCHED = "height//patch_size*patch_size width//patch_size*patch_size"
+ENLARGED = "height//patch_size*enlarged width//patch_size*enlarged"
+DOUBLED = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
+"""The sides of what is computed on half as many places as there are patches, or one more, and then doubled."""
+
+# Queries find boxes.
+table_transformer = compose(images_of_any_size, tasked("feature-extraction", spec=queried), tasked("object-detection"))
+
+detr = compose(
+    table_transformer,
+    tasked(
+        "image-segmentation",
+        spec=compose(gives("logits", "batch_size _ _"), gives("pred_masks", f"batch_size _ {FOURTH}")),
+    ),
+)
+
+lw_detr = compose(images, image_cases((96, 64), (64, 128)), tasked("object-detection"))
+
+rf_detr = compose(
+    lw_detr,
+    tasked(
+        "image-segmentation",
+        spec=compose(
+            loaded("AutoModelForInstanceSegmentation"),
+            gives("logits", "batch_size _ _"),
+            gives("pred_boxes", "batch_size _ _"),
+            gives("pred_masks", f"batch_size _ {FOURTH}"),
+        ),
+    ),
+)
+
+yolos = compose(
+    images_of_any_size,
+    reads(patch_size="patch_size", num_detection_tokens="num_detection_tokens"),
+    sized(height=512, width=864),
+    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {PATCHES}+num_detection_tokens+1 _")),
+    tasked("object-detection"),
+)
+
+
+def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
+    """RT-DETR, or one of those after it: where its module is, what its classes are called after, what else it gives."""
+    return compose(
+        images,
+        sized(height=320, width=320),
+        image_cases((96, 128), (160, 96)),
+        tasked("object-detection", spec=compose(*outputs)),
+        patched(
+            "torch:Tensor.__len__",
+            by="onnxfn.patches.rt_detr:unasked",
+            why="asks how long a batch is, in Python, and needs it for queries that are learned alone",
+        ),
+        patched(
+            f"transformers.models.{module}.modeling_{module}:{prefix}SinePositionEmbedding.forward",
+            by="onnxfn.patches.rt_detr:placed",
+            why="makes a number of each side of the image, in Python",
+        ),
+    )
+
+
+ordered = gives("order_logits", "batch_size _ _")
+outlined = compose(ordered, gives("out_masks", f"batch_size _ {FOURTH}"))
+succeeding = compose(
+    gives("relative_order_logits", "batch_size _ _"), gives("successor_order_logits", "batch_size _ _")
+)
+
+# Each place of an image has a depth, a class, a direction.
+dpt = compose(
+    images,
+    reads(patch_size="patch_size"),
+    sized(height=368, width=368),  # an odd number of patches: stages differ in size, and the trace resizes
+    image_cases((96, 96), (80, 80)),
+    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {PATCHES}+1 _")),
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(32)}")),
+    segmented(f"batch_size _ {DOUBLED.format(32)}"),
+    *(
+        patched(
+            f"transformers.models.dpt.modeling_dpt:{head}.forward",
+            by=f"onnxfn.patches.dpt:{by}",
+            why="takes the square root of the number of patches, in Python, for the sides of an image",
+        )
+        for head, by in (("DPTForDepthEstimation", "depth"), ("DPTForSemanticSegmentation", "segmentation"))
+    ),
+)
+
+glpn = compose(
+    images,
+    image_cases((96, 64), (64, 128)),
+    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
+    tasked("depth-estimation", spec=gives("predicted_depth", "batch_size height width")),
+)
+
+segformer = compose(
+    images_of_any_size,
+    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
+    tasked("image-classification"),
+    segmented(f"batch_size _ {FOURTH}"),
+)
+
+upernet = compose(
+    images_of_any_size, tasked("semantic-segmentation", spec=gives("logits", "batch_size _ height width"))
+)
+
+depth_anything = compose(
+    images,
+    reads(patch_size=either("backbone_config.patch_size", "patch_size")),
+    sized(height=70, width=98),
+    image_cases((84, 70), (61, 83)),
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {PATCHED}")),
+)
+
+prompt_depth_anything = compose(
+    depth_anything,
+    takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
+    generates("depths", "uniform", low=0.5, high=8.0),
+    sized(prompt_height=19, prompt_width=25),
+    case("one", sized(prompt_height=12, prompt_width=16)),
+    case("several", sized(prompt_height=31, prompt_width=9)),
+)
+
+# Patches of 16, along each side an odd number where it is traced.
+chmv2 = compose(
+    depth_anything,
+    sized(height=80, width=112),
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(32)}")),
+)
+
+tipsv2_dpt = compose(
+    depth_anything,
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(16)}")),
+    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {DOUBLED.format(16)}")),
+    tasked(
+        "normal-estimation",
+        spec=compose(loaded("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {DOUBLED.format(16)}")),
+    ),
+)
+
+vitmatte = compose(
+    images,
+    image_cases((96, 64), (64, 128)),
+    tasked(
+        "image-matting", spec=compose(loaded("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
+    ),
+)
+
+sapiens2 = compose(
+    images,
+    reads(patch_size="patch_size", enlarged=power(constant(2), count("head_config.upsample_out_channels"))),
+    image_cases((96, 64), (61, 83)),
+    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {ENLARGED}")),
+    tasked(
+        "keypoint-detection",
+        spec=compose(loaded("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {ENLARGED}")),
+    ),
+    tasked(
+        "normal-estimation",
+        spec=compose(loaded("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {ENLARGED}")),
+    ),
+    tasked(
+        "image-matting",
+        spec=compose(
+            loaded("AutoModelForImageMatting"),
+            gives("alphas", f"batch_size _ {ENLARGED}"),
+            gives("foregrounds", f"batch_size 3 {ENLARGED}"),
+        ),
+    ),
+)
+
+uvdoc = compose(
+    images,
+    image_cases((96, 64), (64, 128)),
+    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
+)
+
+# Queries find masks.
+masked = compose(
+    gives("class_queries_logits", "batch_size _ _"), gives("masks_queries_logits", f"batch_size _ {FOURTH}")
+)
+
+maskformer = compose(
+    images_of_any_size,
+    tasked(
+        "feature-extraction",
+        spec=gives("last_hidden_state", "batch_size _ _", path=("transformer_decoder_last_hidden_state",)),
+    ),
+    tasked("image-segmentation", spec=compose(loaded("AutoModelForInstanceSegmentation"), masked)),
+)
+
+universal = compose(loaded("AutoModelForUniversalSegmentation"), masked)
+mask2former = compose(maskformer, tasked("image-segmentation", spec=universal))
+
+oneformer = compose(
+    images_of_any_size,
+    reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
+    takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
+    generates("task_tokens", "rounded", high=from_config("text_encoder_vocab_size")),
+    tasked("image-segmentation", spec=universal),
+)
+
+eomt = compose(
+    pixels,
+    reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
+    ExportSpec(runs="onnxfn.parts.eomt:decided"),
+    tasked("image-segmentation", spec=compose(universal, gives("masks_queries_logits", "batch_size _ _ _"))),
+)
+
+# An image is shown with its mask, and then another without.
+seggpt = compose(
+    reads(
+        num_channels="num_channels",
+        half=quotient(entry("image_size", 0), constant(2)),
+        image_width=entry("image_size", 1),
+    ),
+    *(
+        takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
+        for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
+    ),
+    generates("pixels", "normal"),
+    sized(batch_size=2),
+    tasked(
+        "image-segmentation",
+        spec=compose(loaded("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
+    ),
+)
+
+vitpose = compose(
+    pixels,
+    reads(
+        num_channels="backbone_config.num_channels",
+        image_height=entry("backbone_config.image_size", 0),
+        image_width=entry("backbone_config.image_size", 1),
+    ),
+    tasked(
+        "keypoint-detection", spec=compose(loaded("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _"))
+    ),
+)
+
+# SAM and those after it: an image is looked at once, and asked about points of it as often as one likes.
+PLACES = "batch_size channels= places= places="
+sam_reads = reads(
+    num_channels="vision_config.num_channels",
+    image_height="vision_config.image_size",
+    image_width="vision_config.image_size",
+    image_size="vision_config.image_size",
+    channels="prompt_encoder_config.hidden_size",
+    places="prompt_encoder_config.image_embedding_size",
+)
+
+sam = compose(
+    sam_reads,
+    masks_at_points,
+    apart(
+        "vision_encoder",
+        pixels,
+        ExportSpec(runs="onnxfn.parts.sam:vision_encoder"),
+        gives("image_embeddings", "batch_size _ _ _"),
+        gives("image_positional_embeddings", "batch_size _ _ _"),
+    ),
+    apart(
+        "prompt_encoder_mask_decoder",
+        takes("image_positional_embeddings", PLACES, "embeddings", kind="float"),
+        takes("image_embeddings", PLACES, "embeddings", kind="float"),
+        points_in_images,
+        ExportSpec(runs="onnxfn.parts.sam:prompt_encoder_mask_decoder"),
+        masks_given,
+    ),
+)
+
+# What the first layer that sees a whole image made also goes in.
+sam_hq = compose(
+    sam_reads,
+    reads(vision_size="vision_config.hidden_size"),
+    masks_at_points,
+    apart(
+        "vision_encoder",
+        pixels,
+        ExportSpec(runs="onnxfn.parts.sam:layered"),
+        gives("image_embeddings", "batch_size _ _ _"),
+        gives("intermediate_embeddings.0", "batch_size _ _ _", path=("intermediate_embeddings", 0)),
+    ),
+    apart(
+        "prompt_encoder_mask_decoder",
+        points_in_images,
+        takes("image_embeddings", PLACES, "embeddings", kind="float"),
+        takes(
+            "intermediate_embeddings.0",
+            "batch_size places= places= vision_size=",
+            "embeddings",
+            kind="float",
+            path=("intermediate_embeddings", 0),
+        ),
+        ExportSpec(runs="onnxfn.parts.sam:itself"),
+        masks_given,
+    ),
+)
+
+# Three sizes of embeddings, the finest first.
+LEVELS = (0, 1, 2)
+BACKBONE_SIZE = "vision_config.backbone_config.image_size"
+sam2 = compose(
+    reads(
+        num_channels="vision_config.backbone_config.num_channels",
+        image_height=either(entry(BACKBONE_SIZE, 0), BACKBONE_SIZE),
+        image_width=either(entry(BACKBONE_SIZE, 1), BACKBONE_SIZE),
+        image_size="prompt_encoder_config.image_size",
+        channels_0=quotient("mask_decoder_config.hidden_size", constant(8)),
+        channels_1=quotient("mask_decoder_config.hidden_size", constant(4)),
+        channels_2="mask_decoder_config.hidden_size",
+        **{f"places_{level}": entry(entry("vision_config.backbone_feature_sizes", level), 0) for level in LEVELS},
+    ),
+    masks_at_points,
+    apart(
+        "vision_encoder",
+        pixels,
+        ExportSpec(runs="onnxfn.parts.sam:pyramid"),
+        *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=("image_embeddings", level)) for level in LEVELS),
+    ),
+    apart(
+        "prompt_encoder_mask_decoder",
+        points_in_images,
+        *(
+            takes(
+                f"image_embeddings.{level}",
+                f"batch_size channels_{level}= places_{level}= places_{level}=",
+                "embeddings",
+                kind="float",
+                path=("image_embeddings", level),
+            )
+            for level in LEVELS
+        ),
+        ExportSpec(runs="onnxfn.parts.sam:itself"),
+        masks_given,
+        gives("object_score_logits", "batch_size point_batch_size _"),
+    ),
+)
+
+# Lines of text are found in an image, and each is then read in one of its own, as its processor makes it.
+text_found = compose(
+    images,
+    image_cases((96, 64), (64, 128)),
+    without(
+        tasked("object-detection", spec=gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
+    ),
+)
+
+text_read = compose(
+    images,
+    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
+    case("long", sized(batch_size=1, width=320)),
+    case("short", sized(batch_size=3, width=61)),
+    tasked(
+        "text-recognition",
+        spec=compose(loaded("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size (width+3)//4//2 _")),
+    ),
+)
+
+ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+    {
+        "detr": detr,
+        "sam": sam,
+        "seggpt": seggpt,
+        "table-transformer": table_transformer,
+        "vitpose": vitpose,
+        "yolos": yolos,
+    }
+)
