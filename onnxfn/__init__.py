@@ -50,6 +50,7 @@ from onnxfn.generation import generate as generate
 from onnxfn.generators import generates as generates
 from onnxfn.generators import padded as padded
 from onnxfn.generators import sized as sized
+from onnxfn.lookup import derived as derived
 from onnxfn.lookup import spec_for as spec_for
 from onnxfn.lookup import task_of as task_of
 from onnxfn.lookup import tasks_for as tasks_for

@@ -85,7 +85,7 @@ def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, 
     import torch
 
     with LOCK, quiet(), still(model), torch.no_grad():
-        answers = flat_forward(model, part.spec)(_tensors(model, arrays))
+        answers = flat_forward(model, part.spec)(tensors_for(model, arrays))
     return tuple(
         answer.detach().float().numpy() if answer.is_floating_point() else answer.numpy() for answer in answers
     )
@@ -93,13 +93,10 @@ def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, 
 
 def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """`forward` on flat tensors: the planned inputs go to their places, the planned outputs come from theirs."""
-    called = callable_of(model, spec.runs)
-    constants = {one.name: one.value for one in spec.constants if _takes(called, one.name)}
+    answer = answering(model, spec)
 
     def forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
-        arguments = nested((one.place, tensor) for one, tensor in zip(spec.inputs, tensors, strict=True))
-        built = {one.name: BUILDERS[one.by](model, arguments.get(one.name, {})) for one in spec.builds}
-        result = called(**{**constants, **arguments, **built})
+        result = answer(tensors)
         try:
             return tuple(at(one.place, result) for one in spec.outputs)
         except UnknownName as problem:
@@ -108,11 +105,27 @@ def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tupl
     return forward
 
 
+def answering(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], Any]:
+    """`forward` on flat tensors with all that it gives; a tensor that it gives alone is the first of one."""
+    import torch
+
+    called = callable_of(model, spec.runs)
+    constants = {one.name: one.value for one in spec.constants if _takes(called, one.name)}
+
+    def answer(tensors: Sequence[Any]) -> Any:
+        arguments = nested((one.place, tensor) for one, tensor in zip(spec.inputs, tensors, strict=True))
+        built = {one.name: BUILDERS[one.by](model, arguments.get(one.name, {})) for one in spec.builds}
+        result = called(**{**constants, **arguments, **built})
+        return (result,) if isinstance(result, torch.Tensor) else result
+
+    return answer
+
+
 def _program(model: Any, part: Part) -> Any:
     import torch
 
     spec = part.spec
-    sample = _tensors(model, dummies(spec, {}))
+    sample = tensors_for(model, dummies(spec, {}))
     moving = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in part.inputs.values())
     forward = flat_forward(model, spec)
 
@@ -133,12 +146,13 @@ def _program(model: Any, part: Part) -> Any:
         raise CaptureFailed(_fixed(model, part, problem) or _told(model, part, problem)) from problem
 
 
-def _tensors(model: Any, arrays: Mapping[str, Array]) -> tuple[Any, ...]:
-    """Arrays as tensors, real numbers in the type of the model's own."""
+def tensors_for(model: Any, arrays: Mapping[str, Array]) -> tuple[Any, ...]:
+    """Arrays as tensors where the model's own are, real numbers in their type."""
     import torch
 
     dtype = _float_dtype(model)
-    made = (torch.from_numpy(array) for array in arrays.values())
+    device = next((one.device for one in model.parameters()), torch.device("cpu"))
+    made = (torch.from_numpy(array).to(device) for array in arrays.values())
     return tuple(one.to(dtype) if one.is_floating_point() else one for one in made)
 
 

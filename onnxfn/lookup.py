@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
+from onnxfn.deriving import DEFAULT, classes_tasks, derivation, foreseen, sampled
 from onnxfn.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.normalizers import snapshot
 from onnxfn.records import ExportSpec
@@ -82,29 +83,46 @@ def spec_for(
 ) -> ExportSpec:
     """The spec of a model type, a configuration or a model; for a task when one is given, or when a model has one.
 
-    Raises UnknownName for a model type that has no row, and for a task that the row does not know.
+    A model, or a configuration, that no row speaks of has a spec derived from it, which says so (`spec.derived`).
+    Raises UnknownName for the bare name of a model type that has no row, and for a task that the row does not know.
 
     >>> spec_for("bert", task="fill-mask").task
     'fill-mask'
     """
-    model_type = it if isinstance(it, str) else _model_type(it)
-    if model_type not in architectures:
-        raise unknown("model type", model_type, architectures)
-    spec = architectures[model_type]
+    if not _has_row(it, architectures):
+        return derived(it, task)
+    spec = _row(it, architectures)
     chosen = task or (None if isinstance(it, str) else _known_task(spec, it))
     return spec if chosen is None else for_task(spec, chosen)
 
 
+def derived(
+    it: Any, task: str | None = None, *, sample: Mapping[str, Any] | None = None, axes: Mapping[str, str] | None = None
+) -> ExportSpec:
+    """The spec of a model, or of a configuration, from itself: what it takes, gives and keeps; `spec.derived` says it.
+
+    Any `nn.Module` has one when `sample` holds a tensor for each argument of its `forward`. `axes` says which of their
+    axes move (`{"x": "batch_size _ width"}`, `_` being as in the sample); of the others only the first, `batch_size`.
+    The model is run on dummies. InvalidSpec when it answers to nothing that is known.
+
+    >>> import torch
+    >>> derived(torch.nn.Linear(4, 2), sample={"input": torch.ones(3, 4)}).outputs[0].name
+    'output'
+    """
+    if sample is not None:
+        return sampled(it, sample, axes or {}, task)
+    own = task_of(it)
+    asked = task or _written(own, it) or own or DEFAULT
+    return derivation(it, asked) if hasattr(it, "forward") else foreseen(it, asked)
+
+
 def tasks_for(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
-    """The tasks of a model type, a configuration or a model.
+    """The tasks of a model type, a configuration or a model; of one without a row, those of its classes.
 
     >>> tasks_for("splinter")
     ('feature-extraction', 'question-answering')
     """
-    model_type = it if isinstance(it, str) else _model_type(it)
-    if model_type not in architectures:
-        raise unknown("model type", model_type, architectures)
-    return task_names(architectures[model_type])
+    return task_names(_row(it, architectures)) if _has_row(it, architectures) else classes_tasks(it)
 
 
 def checkpoint_task(config: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str | None:
@@ -157,6 +175,26 @@ def _known_task(spec: ExportSpec, it: Any) -> str | None:
 def served(own: str | None) -> tuple[str, ...]:
     """The tasks that a class is for whose name tells one: `ForConditionalGeneration` is for several."""
     return () if own is None else (own, *ALSO.get(own, ()))
+
+
+def _has_row(it: Any, architectures: Mapping[str, ExportSpec]) -> bool:
+    return isinstance(it, str) or _model_type(it) in architectures
+
+
+def _row(it: Any, architectures: Mapping[str, ExportSpec]) -> ExportSpec:
+    model_type = it if isinstance(it, str) else _model_type(it)
+    if model_type not in architectures:
+        raise UnknownName(f"{unknown('model type', model_type, architectures)}; {DERIVABLE}")
+    return architectures[model_type]
+
+
+DERIVABLE = "a spec is derived from a model or its configuration, not from a name: spec_for(model)"
+
+
+def _written(own: str | None, it: Any) -> str | None:
+    """The task of a class for several that is no encoder-decoder: what it writes goes on from what it read."""
+    generates = own in ALSO and not snapshot(it).get("is_encoder_decoder")
+    return "text-generation" if generates else None
 
 
 def _class_name(it: Any) -> str | None:

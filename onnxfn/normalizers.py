@@ -57,8 +57,8 @@ def count(source: Source) -> Getter:
     return Getter("count", (source,))
 
 
-def constant(value: float) -> Getter:
-    """A number that no configuration holds."""
+def constant(value: float | tuple[int, ...]) -> Getter:
+    """A number, or several, that no configuration holds."""
     return Getter("constant", (value,))
 
 
@@ -245,7 +245,7 @@ def _count(look: Look, source: Source) -> int:
     return len(look(source))
 
 
-def _constant(_: Look, value: float) -> float:
+def _constant(_: Look, value: float | tuple[int, ...]) -> float | tuple[int, ...]:
     return value
 
 

@@ -249,6 +249,7 @@ class ExportSpec:
 
     name: str | None = said("later")
     task: str | None = said("later")
+    derived: str | None = said("later")
     inputs: tuple[InputSpec, ...] = said("named")
     outputs: tuple[OutputSpec, ...] = said("named")
     generators: tuple[Generator, ...] = said("named")

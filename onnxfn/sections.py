@@ -11,7 +11,8 @@ def spec_sections(spec: Any) -> show.Sections:
     """A spec as the rows of a table."""
     inputs = [(one.name, f"{_dtype(spec, one.kind)}{one.axes}", _filled(spec, one), _where(one)) for one in spec.inputs]
     outputs = [(one.name, str(one.axes), "", _where(one)) for one in spec.outputs]
-    sections: list[tuple[str, show.Rows]] = [("inputs", inputs)]
+    sections: list[tuple[str, show.Rows]] = [("derived from", [(spec.derived,)])] if spec.derived else []
+    sections.append(("inputs", inputs))
     if outputs:
         sections.append(("outputs", outputs))
     if spec.files and not spec.inputs:

@@ -41,7 +41,20 @@ BY_NAME = (
     "files",
 )
 OVERLAID = ("tasks", "cases", "behaviors")
-SCALARS = ("judged_by", "name", "task", "past", "runs", "loader", "opset", "atol", "rtol", "int_dtype", "float_dtype")
+SCALARS = (
+    "derived",
+    "judged_by",
+    "name",
+    "task",
+    "past",
+    "runs",
+    "loader",
+    "opset",
+    "atol",
+    "rtol",
+    "int_dtype",
+    "float_dtype",
+)
 
 TASKED = [(model_type, task) for model_type, spec in ARCHITECTURES.items() for task in task_names(spec)]
 

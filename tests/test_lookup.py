@@ -76,7 +76,8 @@ def test_a_longer_table_has_a_row_more():
 def test_an_unknown_model_type_is_refused_with_the_closest(find):
     rows = {"bert": BERT, "roberta": BERT}
     assert refusal(UnknownName, find, "robert", architectures=rows) == (
-        "no model type 'robert'; known: bert, roberta; did you mean 'roberta'?"
+        "no model type 'robert'; known: bert, roberta; did you mean 'roberta'?; "
+        "a spec is derived from a model or its configuration, not from a name: spec_for(model)"
     )
 
 
