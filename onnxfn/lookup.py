@@ -49,7 +49,6 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForKeypointDetection": "keypoint-detection",
         "ForImageMatting": "image-matting",
         "ForNormalEstimation": "normal-estimation",
-        "ForTextRecognition": "text-recognition",
         "ForRetrieval": "feature-extraction",
         "ForPrediction": "time-series-forecasting",
         "ForTextToSpeech": "text-to-audio",

@@ -98,7 +98,7 @@ def called(path: Path) -> str:
 
 
 def _sizes(spec: ExportSpec) -> dict[str, int]:
-    told = {one.name: one.value for one in spec.sizes}
+    told = {one.name: one.value for one in spec.sizes if isinstance(one.value, int)}
     moving = (one.symbol for made in spec.inputs for one in made.axes.axes if one.kind == "dynamic")
     return {symbol: value(symbol, told) for symbol in moving}
 

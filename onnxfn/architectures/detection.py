@@ -10,10 +10,10 @@ from onnxfn.behaviors import apart
 from onnxfn.edits import case, gives, patched, takes, without
 from onnxfn.families import (
     image_cases,
-    images,
     images_of_any_size,
     masks_at_points,
     masks_given,
+    moving_images,
     pixels,
     points_in_images,
     queried,
@@ -42,7 +42,7 @@ detr = compose(
     ),
 )
 
-lw_detr = compose(images, image_cases((96, 64), (64, 128)), tasked("object-detection"))
+lw_detr = compose(moving_images, image_cases((96, 64), (64, 128)), tasked("object-detection"))
 
 rf_detr = compose(
     lw_detr,
@@ -69,7 +69,7 @@ yolos = compose(
 def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
     """RT-DETR, or one of those after it: where its module is, what its classes are called after, what else it gives."""
     return compose(
-        images,
+        moving_images,
         sized(height=320, width=320),
         image_cases((96, 128), (160, 96)),
         tasked("object-detection", spec=compose(*outputs)),
@@ -94,7 +94,7 @@ succeeding = compose(
 
 # Each place of an image has a depth, a class, a direction.
 dpt = compose(
-    images,
+    moving_images,
     reads(patch_size="patch_size"),
     sized(height=368, width=368),  # an odd number of patches: stages differ in size, and the trace resizes
     image_cases((96, 96), (80, 80)),
@@ -112,7 +112,7 @@ dpt = compose(
 )
 
 glpn = compose(
-    images,
+    moving_images,
     image_cases((96, 64), (64, 128)),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
     tasked("depth-estimation", spec=gives("predicted_depth", "batch_size height width")),
@@ -130,7 +130,7 @@ upernet = compose(
 )
 
 depth_anything = compose(
-    images,
+    moving_images,
     reads(patch_size=either("backbone_config.patch_size", "patch_size")),
     sized(height=70, width=98),
     image_cases((84, 70), (61, 83)),
@@ -164,7 +164,7 @@ tipsv2_dpt = compose(
 )
 
 vitmatte = compose(
-    images,
+    moving_images,
     image_cases((96, 64), (64, 128)),
     tasked(
         "image-matting", spec=compose(loaded("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
@@ -172,7 +172,7 @@ vitmatte = compose(
 )
 
 sapiens2 = compose(
-    images,
+    moving_images,
     reads(patch_size="patch_size", enlarged=power(constant(2), count("head_config.upsample_out_channels"))),
     image_cases((96, 64), (61, 83)),
     tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {ENLARGED}")),
@@ -195,7 +195,7 @@ sapiens2 = compose(
 )
 
 uvdoc = compose(
-    images,
+    moving_images,
     image_cases((96, 64), (64, 128)),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
 )
@@ -364,7 +364,7 @@ sam2 = compose(
 
 # Lines of text are found in an image, and each is then read in one of its own, as its processor makes it.
 text_found = compose(
-    images,
+    moving_images,
     image_cases((96, 64), (64, 128)),
     without(
         tasked("object-detection", spec=gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
@@ -372,7 +372,7 @@ text_found = compose(
 )
 
 text_read = compose(
-    images,
+    moving_images,
     takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
     case("long", sized(batch_size=1, width=320)),
     case("short", sized(batch_size=3, width=61)),

@@ -7,10 +7,10 @@ from onnxfn.families.audio import audio as audio
 from onnxfn.families.audio import audio_of_voices as audio_of_voices
 from onnxfn.families.audio import convolved_frames as convolved_frames
 from onnxfn.families.detection import image_cases as image_cases
-from onnxfn.families.detection import images as images
 from onnxfn.families.detection import images_of_any_size as images_of_any_size
 from onnxfn.families.detection import masks_at_points as masks_at_points
 from onnxfn.families.detection import masks_given as masks_given
+from onnxfn.families.detection import moving_images as moving_images
 from onnxfn.families.detection import points_in_images as points_in_images
 from onnxfn.families.detection import queried as queried
 from onnxfn.families.detection import segmented as segmented

@@ -29,7 +29,7 @@ def image_cases(*sizes: tuple[int, int]) -> ExportSpec:
     )
 
 
-images = compose(
+moving_images = compose(
     takes("pixel_values", IMAGE, "pixels", kind="float"),
     generates("pixels", "normal"),
     reads(num_channels=either("num_channels", "backbone_config.num_channels", constant(3))),
@@ -38,7 +38,7 @@ images = compose(
 )
 """Images of a size that moves, with as many channels as the model has weights for."""
 
-images_of_any_size = compose(images, image_cases((96, 64), (61, 83)))
+images_of_any_size = compose(moving_images, image_cases((96, 64), (61, 83)))
 """Images whose sides need not be multiples of anything."""
 
 queried = gives("last_hidden_state", "batch_size _ _")
