@@ -157,6 +157,19 @@ def first(_: Random, shape: tuple[int, ...]) -> Array:
     return made
 
 
+def grids(_: Random, shape: tuple[int, ...], *, mask: Array) -> Array:
+    """Rows and columns of grids, each of as many places as a row of the mask keeps; the last axis is of size 2.
+
+    >>> grids(np.random.default_rng(0), (2, 2), mask=np.array([[1] * 12, [1] * 10 + [0] * 2])).tolist()
+    [[3, 4], [2, 5]]
+    """
+    made = np.ones(shape, dtype=np.int64)
+    for row, places in enumerate(mask.sum(axis=-1).tolist()):
+        height = max(one for one in range(1, int(places**0.5) + 1) if places % one == 0)
+        made[row] = height, places // height
+    return made
+
+
 def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
     """Left, top, right and bottom of boxes, whole numbers below `high`; the last axis is of size 4."""
     corners = random.integers(0, high, (*shape[:-1], 2, 2))
@@ -166,7 +179,20 @@ def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
 FILLS: Mapping[str, Fill] = MappingProxyType(
     {
         made.__name__: made
-        for made in (integers, ended, illustrated, rounded, uniform, normal, filled, positions, mask, first, boxes)
+        for made in (
+            integers,
+            ended,
+            illustrated,
+            rounded,
+            uniform,
+            normal,
+            filled,
+            positions,
+            mask,
+            first,
+            grids,
+            boxes,
+        )
     }
 )
 

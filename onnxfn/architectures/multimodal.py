@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from onnxfn.algebra import compose
 from onnxfn.behaviors import apart, beside
-from onnxfn.edits import TOKENS, always, case, gives, takes
+from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes
 from onnxfn.families.multimodal import (
     AUDIO_MODEL,
     TEXT_MODEL,
@@ -18,6 +18,7 @@ from onnxfn.families.multimodal import (
     ended,
     featured,
     hidden_states,
+    illustrated,
     image_reads,
     images,
     pooled,
@@ -48,7 +49,7 @@ from onnxfn.normalizers import (
     total,
     whether,
 )
-from onnxfn.records import ExportSpec
+from onnxfn.records import ExportSpec, Made
 from onnxfn.tasks import loaded, tasked
 
 clip = compose(text_and_vision, ended, tasked("image-classification", spec=images()))
@@ -57,15 +58,65 @@ chinese_clip = text_and_vision
 # SigLIP reads texts that are padded to one length and has no use for a mask; it calls the axis of images their own.
 OF_IMAGES = "image_batch_size"
 unmasked = takes("input_ids", TEXTS, "token_ids")
-siglip = compose(
-    two_models,
+several_images = compose(
     sized(image_batch_size=2),
     case("one", sized(image_batch_size=1)),
     case("right-padded", sized(image_batch_size=3)),
     case("left-padded", sized(image_batch_size=4)),
+)
+siglip = compose(
+    two_models,
+    several_images,
     apart(VISION_MODEL, images(), vision_part, vector("pooler_output", "batch_size")),
     apart(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
     compared(unmasked, images(OF_IMAGES), batch=OF_IMAGES),
+)
+
+
+# SigLIP 2 takes the patches of images of any shape, which spatial_shapes tells: as many places as the mask keeps.
+def patched_images(batch: str) -> ExportSpec:
+    """A spec of images as their patches, `batch` of them."""
+    return compose(
+        takes("pixel_values", f"{batch} max_num_patches patch_values=", "pixels", kind="float"),
+        takes("pixel_attention_mask", f"{batch} max_num_patches", "patch_mask"),
+        takes("spatial_shapes", f"{batch} 2", "shapes"),
+        generates("shapes", "grids", mask=Made("patch_mask", f"{batch} max_num_patches")),
+    )
+
+
+def patch_values(at: str = "vision_config.") -> ExportSpec:
+    """A spec of how patches are read and made, where a configuration keeps their size below `at`."""
+    return compose(
+        reads(patch_values=product(f"{at}num_channels", f"{at}patch_size", f"{at}patch_size")),
+        generates("pixels", "normal"),
+        generates("patch_mask", "mask", padding="right"),
+        sized(max_num_patches=16),
+        patched(
+            "transformers.models.siglip2.modeling_siglip2:Siglip2VisionEmbeddings.resize_positional_embeddings",
+            by="onnxfn.patches.siglip2:resized",
+            why="loops over images, whose shapes are numbers in tensors",
+        ),
+    )
+
+
+siglip2 = compose(
+    two_models,
+    patch_values(),
+    case("one", sized(max_num_patches=12)),
+    case("right-padded", sized(max_num_patches=21)),
+    case("left-padded", sized(max_num_patches=35)),
+    several_images,
+    apart(VISION_MODEL, patched_images("batch_size"), vision_part, vector("pooler_output", "batch_size")),
+    apart(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
+    compared(unmasked, patched_images(OF_IMAGES), batch=OF_IMAGES),
+)
+siglip2_vision_model = compose(
+    patch_values(""),
+    sized(batch_size=2),
+    always(return_dict=True),
+    patched_images("batch_size"),
+    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size max_num_patches _")),
+    pooled(when=negated(equals("vision_use_head", value=False))),
 )
 
 # The parts as models of their own.
@@ -138,15 +189,18 @@ layoutlmv3 = compose(
 
 # Regions of an image, as another model saw them, stand after the words.
 REGIONS = "batch_size visual_seq_length"
+several_regions = compose(
+    sized(visual_seq_length=16),
+    case("one", sized(visual_seq_length=5)),
+    case("right-padded", sized(visual_seq_length=20)),
+    case("left-padded", sized(visual_seq_length=9)),
+)
 visual_bert = compose(
     text_dummies,
     text_cases,
     reads(vocab_size="vocab_size", type_vocab_size="type_vocab_size", visual_embedding_dim="visual_embedding_dim"),
     generates("regions", "normal"),
-    sized(visual_seq_length=16),
-    case("one", sized(visual_seq_length=5)),
-    case("right-padded", sized(visual_seq_length=20)),
-    case("left-padded", sized(visual_seq_length=9)),
+    several_regions,
     always(return_dict=True),
     text_inputs,
     takes("visual_embeds", f"{REGIONS} visual_embedding_dim=", "regions", kind="float"),
@@ -197,14 +251,14 @@ colpali = compose(
     apart(
         TEXT_MODEL,
         text_inputs,
-        ExportSpec(runs="onnxfn.parts.towers:itself"),
+        ExportSpec(runs="onnxfn.parts.towers:prefixed"),
         gives("embeddings", f"{TOKENS} _"),
     ),
     apart(
         VISION_MODEL,
         text_inputs,
         images(),
-        ExportSpec(runs="onnxfn.parts.towers:itself"),
+        ExportSpec(runs="onnxfn.parts.towers:prefixed"),
         gives("embeddings", f"{TOKENS} _"),
         generates(
             "token_ids",
@@ -221,24 +275,211 @@ colpali = compose(
     featured(loaded("ColPaliForRetrieval"), beside("model", VISION_MODEL)),
 )
 
+segments = takes("token_type_ids", TEXTS, "segment_ids")
+segmented = compose(
+    text_and_vision,
+    reads(type_vocab_size="text_config.type_vocab_size"),
+    apart(TEXT_MODEL, segments),
+    compared(images(), texts, segments),
+)
+clipseg = compose(
+    text_and_vision,
+    ended,
+    tasked(
+        "image-segmentation",
+        spec=compose(
+            loaded("CLIPSegForImageSegmentation"),
+            text_inputs,
+            images(),
+            gives("logits", "batch_size _ _"),
+            patched(
+                "transformers.models.clipseg.modeling_clipseg:CLIPSegForImageSegmentation.get_conditional_embeddings",
+                by="onnxfn.patches.clipseg:conditioned",
+                why="counts texts and images in Python",
+            ),
+        ),
+    ),
+)
+itm = "image-text-retrieval"
+"""Whether a text is of an image: two logits for each pair."""
+blip = compose(
+    text_and_vision,
+    tasked(
+        itm,
+        spec=compose(loaded("BlipForImageTextRetrieval"), text_inputs, images(), gives("itm_score", "batch_size _")),
+    ),
+)
+
+# Clips in place of images.
+clips = takes("pixel_values", "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float")
+xclip = compose(
+    two_models,
+    ended,
+    reads(num_frames="vision_config.num_frames"),
+    featured(
+        clips,
+        texts,
+        gives("logits_per_video", "batch_size text_batch_size"),
+        gives("logits_per_text", "text_batch_size batch_size"),
+        gives("text_embeds", "batch_size text_batch_size _"),
+        gives("video_embeds", "batch_size _"),
+    ),
+)
+filmed = takes(
+    "pixel_values_videos",
+    "batch_size num_frames= num_channels= image_height= image_width=",
+    "pixels",
+    kind="float",
+)
+videoprism = compose(
+    two_models,
+    reads(num_frames="vision_config.num_frames"),
+    apart(
+        "video_model", filmed, ExportSpec(runs="onnxfn.parts.towers:video_model"), vector("video_embeds", "batch_size")
+    ),
+    apart(TEXT_MODEL, texts, text_part),
+    compared(filmed, texts, other="video"),
+)
+
+# One text for each image, in one encoder.
+flava = compose(
+    illustrated,
+    image_reads("image_config."),
+    reads(
+        vocab_size="text_config.vocab_size",
+        type_vocab_size="text_config.type_vocab_size",
+        num_joined=total(
+            power(quotient("image_height", "image_config.patch_size"), constant(2)),
+            constant(1),
+            whether("multimodal_config.use_cls_token", constant(1), constant(0)),
+        ),
+    ),
+    takes("token_type_ids", TOKENS, "segment_ids"),
+    featured(
+        gives("image_embeddings", "batch_size _ _"),
+        gives("text_embeddings", f"{TOKENS} _"),
+        gives("multimodal_embeddings", f"{TOKENS}+num_joined _"),
+    ),
+)
+bridgetower = compose(
+    illustrated,
+    image_reads(),
+    reads(vocab_size="text_config.vocab_size"),
+    featured(
+        gives("text_features", f"{TOKENS} _"),
+        gives("image_features", "batch_size _ _"),
+        gives("pooler_output", "batch_size _"),
+    ),
+    tasked("fill-mask", spec=loaded("BridgeTowerForMaskedLM")),
+    tasked(itm, spec=compose(loaded("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
+)
+
+# Regions of an image and where they are, as another model saw them, beside the words.
+lxmert = compose(
+    text_dummies,
+    text_cases,
+    reads(
+        vocab_size="vocab_size",
+        type_vocab_size="type_vocab_size",
+        visual_feat_dim="visual_feat_dim",
+        visual_pos_dim="visual_pos_dim",
+    ),
+    generates("regions", "normal"),
+    generates("places", "uniform", low=0.0, high=1.0),
+    several_regions,
+    always(return_dict=True),
+    text_inputs,
+    takes("visual_feats", f"{REGIONS} visual_feat_dim=", "regions", kind="float"),
+    takes("visual_pos", f"{REGIONS} visual_pos_dim=", "places", kind="float"),
+    takes("visual_attention_mask", REGIONS, "padding_mask"),
+    takes("token_type_ids", TOKENS, "segment_ids"),
+    featured(
+        gives("language_output", f"{TOKENS} _"),
+        gives("vision_output", f"{REGIONS} _"),
+        gives("pooled_output", "batch_size _"),
+    ),
+    tasked(
+        "visual-question-answering",
+        spec=compose(
+            loaded("LxmertForQuestionAnswering"), gives("logits", "batch_size _", path=("question_answering_score",))
+        ),
+    ),
+)
+
+
+def tower(row: ExportSpec, loader: str) -> ExportSpec:
+    """A part as a model of its own that no class of AutoModel loads."""
+    return compose(row, pooled(loader=loader))
+
+
+masked = compose(read, text_inputs)
+masked_ended = compose(masked, ended)
+TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
+    {
+        "align_text_model": tower(compose(masked, takes("token_type_ids", TOKENS, "segment_ids")), "AlignTextModel"),
+        "blip_text_model": tower(compose(masked, always(is_decoder=False)), "BlipTextModel"),
+        "bridgetower_text_model": tower(masked, "BridgeTowerTextModel"),
+        "chinese_clip_text_model": tower(masked, "ChineseCLIPTextModel"),
+        "clap_text_model": tower(masked, "ClapTextModel"),
+        "clipseg_text_model": tower(masked_ended, "CLIPSegTextModel"),
+        "flava_text_model": tower(masked, "FlavaTextModel"),
+        "groupvit_text_model": tower(masked_ended, "GroupViTTextModel"),
+        "metaclip_2_text_model": tower(masked_ended, "MetaClip2TextModel"),
+        "owlv2_text_model": tower(masked, "Owlv2TextModel"),
+        "owlvit_text_model": tower(masked, "OwlViTTextModel"),
+        "siglip2_text_model": tower(masked, "Siglip2TextModel"),
+        "xclip_text_model": tower(masked_ended, "XCLIPTextModel"),
+        "altclip_vision_model": tower(seen, "AltCLIPVisionModel"),
+        "blip_2_vision_model": tower(seen, "Blip2VisionModel"),
+        "blip_vision_model": tower(seen, "BlipVisionModel"),
+        "clipseg_vision_model": tower(seen, "CLIPSegVisionModel"),
+        "flava_image_model": tower(seen, "FlavaImageModel"),
+        "groupvit_vision_model": tower(seen, "GroupViTVisionModel"),
+        "instructblip_vision_model": tower(seen, "InstructBlipVisionModel"),
+        "metaclip_2_vision_model": tower(seen, "MetaClip2VisionModel"),
+        "mlcd_vision_model": compose(seen, pooled()),
+        "owlv2_vision_model": tower(seen, "Owlv2VisionModel"),
+        "owlvit_vision_model": tower(seen, "OwlViTVisionModel"),
+        "xclip_vision_model": tower(seen, "XCLIPVisionModel"),
+    }
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
+        **TOWERS,
+        "aimv2_vision_model": compose(seen, pooled(when=negated(equals("use_head", value=False)))),
+        "align": segmented,
+        "altclip": text_and_vision,
+        "blip": blip,
+        "bridgetower": bridgetower,
         "chinese_clip": chinese_clip,
+        "chinese_clip_vision_model": clip_vision_model,
         "clap": clap,
         "clip": clip,
         "clip_text_model": clip_text_model,
         "clip_vision_model": clip_vision_model,
+        "clipseg": clipseg,
         "colpali": colpali,
+        "flava": flava,
         "groupvit": groupvit,
         "layoutlmv3": layoutlmv3,
+        "lxmert": lxmert,
         "metaclip_2": clip,
         "owlv2": owlvit,
         "owlvit": owlvit,
         "siglip": siglip,
+        "siglip2": siglip2,
+        "siglip2_vision_model": siglip2_vision_model,
         "siglip-text": siglip_text_model,
         "siglip-text-with-projection": siglip_text_with_projection,
         "siglip_text_model": siglip_text_model,
         "siglip_vision_model": siglip_vision_model,
+        "tipsv2": text_and_vision,
+        "tipsv2_text_model": compose(masked, pooled()),
+        "tipsv2_vision_model": clip_vision_model,
+        "videoprism": videoprism,
+        "vision-text-dual-encoder": only_tasks(segmented, "feature-extraction"),
         "visual_bert": visual_bert,
+        "xclip": xclip,
     }
 )

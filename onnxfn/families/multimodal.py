@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxfn.algebra import compose
 from onnxfn.behaviors import apart
 from onnxfn.edits import TOKENS, always, case, gives, takes
-from onnxfn.families.text import text_cases, text_dummies
+from onnxfn.families.text import text_cases, text_dummies, text_inputs
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import constant, either, entry, from_config, reads, total, whether
 from onnxfn.records import ExportSpec, Overlay, Source, State
@@ -14,7 +14,7 @@ from onnxfn.tasks import loaded, tasked
 TEXTS = "text_batch_size sequence_length"
 """The axes of texts that stand beside images, of which there may be more or fewer."""
 
-TEXT_MODEL, VISION_MODEL, AUDIO_MODEL = "text_model", "vision_model", "audio_model"
+TEXT_MODEL, VISION_MODEL, AUDIO_MODEL, VIDEO_MODEL = "text_model", "vision_model", "audio_model", "video_model"
 """What the parts are called, and their files: transformers.js looks for these."""
 
 
@@ -65,6 +65,11 @@ text_part = compose(ExportSpec(runs="onnxfn.parts.towers:text_model"), vector("t
 vision_part = compose(ExportSpec(runs="onnxfn.parts.towers:vision_model"), vector("image_embeds", "batch_size"))
 audio_part = compose(ExportSpec(runs="onnxfn.parts.towers:audio_model"), vector("audio_embeds", "batch_size"))
 
+video_part = compose(
+    ExportSpec(runs="onnxfn.parts.towers:video_model"),
+    gives("video_embeds", "batch_size _ _", path=("pooler_output",)),
+)
+
 
 def similarities(other: str, batch: str = "batch_size") -> ExportSpec:
     """A spec of how alike each text and each `other` are, and of both in the space that they share."""
@@ -104,6 +109,17 @@ text_and_vision = compose(
     compared(images(), texts),
 )
 """Models that compare texts with images: CLIP and those like it. `split` makes a file of each of their two parts."""
+
+
+illustrated = compose(
+    text_dummies,
+    text_cases,
+    generates("pixels", "normal"),
+    always(return_dict=True),
+    text_inputs,
+    images(),
+)
+"""Texts with an image each. Where their configurations keep what is for a row to say."""
 
 
 def seeing(*tasks: ExportSpec) -> ExportSpec:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from onnxfn.errors import InvalidSpec
 from onnxfn.parts.modules import module
 
@@ -28,9 +30,18 @@ def video_model(model: Any) -> Any:
     return _half(model, "get_video_features")
 
 
-def itself(model: Any) -> Any:
-    """The model, on fewer inputs than it could take."""
-    return model
+def prefixed(model: Any) -> Any:
+    """PaliGemma on texts that are prefix from end to end, whose tokens see each other: as ColPali's processor says.
+
+    Told nothing of prefixes, transformers 5.23 lets them do so in a batch without padding, and in a batch with padding
+    see earlier ones alone (modeling_paligemma: the mask is causal, the attention is not).
+    """
+    import torch
+
+    def forward(input_ids: Tensor, **given: Any) -> Any:
+        return model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **given)
+
+    return module(forward)
 
 
 def _half(model: Any, name: str) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from attrs import evolve
 from corrected.records import Added, Correction, Excess, NeverMade, Resized
 
-from onnxfn.behaviors import split
-from onnxfn.records import ExportSpec
+from onnxfn.behaviors import split, with_behavior
+from onnxfn.records import ExportSpec, File
 
 FIXED = "the model has places for the patches of one size of image, and weights for its channels"
 BATCH = "the images of an answer are the images of the question, and pixel_values calls their number batch_size"
@@ -76,12 +77,30 @@ CORRECTIONS = (
 NEVER_MADE: tuple[NeverMade, ...] = ()
 INPUTS_ADDED: tuple[Added, ...] = ()
 TENSORS_DROPPED: tuple[Excess, ...] = ()
-SIZES_CORRECTED: tuple[Resized, ...] = tuple(
-    Resized(model_type, "default", ("input_ids", "attention_mask"), 0, 2, 4, "two texts are traced for each image")
-    for model_type in OWLS
+SIZES_CORRECTED: tuple[Resized, ...] = (
+    *(
+        Resized(model_type, "default", ("input_ids", "attention_mask"), 0, 2, 4, "two texts are traced for each image")
+        for model_type in OWLS
+    ),
+    Resized(
+        "colpali",
+        "default",
+        ("input_ids", "attention_mask"),
+        axis=1,
+        optimum=272,
+        ours=212,
+        why="an image of 14 by 14 patches stands for 196 tokens, whatever num_image_tokens says",
+    ),
 )
 
+
+def alone(part: str) -> Callable[[ExportSpec], ExportSpec]:
+    """The edit that makes one part the model: Optimum has a file of each variant, and calls it so."""
+    return lambda spec: evolve(with_behavior(spec, part), files=(File("model"),))
+
+
 VARIANTS: Mapping[tuple[str, str], Callable[[ExportSpec], ExportSpec]] = {
+    ("colpali", "text"): alone("text_model"),
     ("metaclip_2", "split"): split,
 }
 """What Optimum writes when asked for another variant than its own choice, and the edit that says so here."""

@@ -41,12 +41,152 @@ CALLED: Mapping[str, str] = {
 
 OWL = {
     "text_config": {**TEXT, "max_position_embeddings": 24},
-    "vision_config": VISION,
+    "vision_config": {**VISION, "initializer_factor": 1.0},
     "projection_dim": 32,
 }
 SIGLIP_TEXT = {**TEXT, "projection_size": 24}
 
+EFFICIENT = {
+    "image_size": 32,
+    "width_coefficient": 1.0,
+    "depth_coefficient": 1.0,
+    "kernel_sizes": [3, 3],
+    "in_channels": [32, 16],
+    "out_channels": [16, 24],
+    "strides": [1, 2],
+    "num_block_repeats": [1, 1],
+    "expand_ratios": [1, 4],
+    "hidden_dim": 32,
+    "initializer_range": 0.3,
+}
+SHALLOW = {**VISION, "initializer_factor": 1.0}
+
+GROUPED = {
+    **VISION,
+    "depths": [1, 1, 1],
+    "num_group_tokens": [6, 4, 0],
+    "num_output_groups": [6, 4, 0],
+}
+CLIPS = {
+    **VISION,
+    "num_frames": 4,
+    "mit_hidden_size": 16,
+    "mit_intermediate_size": 24,
+    "mit_num_hidden_layers": 1,
+    "mit_num_attention_heads": 2,
+}
+
+READING = (
+    "align",
+    "blip",
+    "bridgetower",
+    "chinese_clip",
+    "clap",
+    "clipseg",
+    "flava",
+    "groupvit",
+    "metaclip_2",
+    "owlv2",
+    "owlvit",
+    "xclip",
+)
+SEEING = (
+    "altclip",
+    "blip",
+    "blip_2",
+    "clipseg",
+    "instructblip",
+    "metaclip_2",
+    "mlcd",
+    "owlv2",
+    "owlvit",
+)
+
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
+    **{f"{name}_text_model": TEXT for name in READING},
+    **{f"{name}_vision_model": VISION for name in SEEING},
+    "siglip2_text_model": SIGLIP_TEXT,
+    "flava_image_model": SHALLOW,
+    "groupvit_vision_model": GROUPED,
+    "xclip_vision_model": CLIPS,
+    "aimv2_vision_model": VISION,
+    "align": {"text_config": TEXT, "vision_config": EFFICIENT, "projection_dim": 32, "initializer_range": 0.15},
+    "altclip": {
+        "text_config": {**TEXT, "project_dim": 20, "pad_token_id": 1, "bos_token_id": 0},
+        "vision_config": VISION,
+        "projection_dim": 16,
+    },
+    "blip": {
+        "text_config": {**TEXT, "encoder_hidden_size": 24},
+        "vision_config": VISION,
+        "projection_dim": 16,
+        "image_text_hidden_size": 16,
+    },
+    "bridgetower": {
+        "text_config": {**TEXT, "num_hidden_layers": 3, "pad_token_id": 1, "initializer_factor": 1},
+        "vision_config": {**SHALLOW, "hidden_size": 64, "num_hidden_layers": 3},
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "contrastive_hidden_size": 16,
+        "initializer_factor": 4,
+    },
+    "chinese_clip_vision_model": VISION,
+    "clipseg": {
+        "text_config": TEXT,
+        "vision_config": VISION,
+        "projection_dim": 16,
+        "extract_layers": [0, 1],
+        "reduce_dim": 16,
+        "decoder_num_attention_heads": 2,
+        "decoder_intermediate_size": 24,
+        "conditional_layer": 0,
+    },
+    "flava": {
+        "text_config": TEXT,
+        "image_config": SHALLOW,
+        "multimodal_config": {**TEXT, "hidden_size": 28},
+        "image_codebook_config": {"hidden_size": 8, "num_groups": 4, "num_blocks_per_group": 1, "vocab_size": 32},
+        "hidden_size": 32,
+        "projection_dim": 16,
+        "initializer_range": 0.15,
+    },
+    "lxmert": {
+        "l_layers": 2,
+        "x_layers": 2,
+        "r_layers": 2,
+        "num_qa_labels": 11,
+        "visual_feat_dim": 20,
+    },
+    "tipsv2": {
+        "text_config": {**TEXT, "hidden_size": 24},
+        "vision_config": {**VISION, "num_register_tokens": 1, "layerscale_value": 0.7},
+        "temperature_init_value": 0.1,
+    },
+    "tipsv2_text_model": TEXT,
+    "tipsv2_vision_model": {**VISION, "num_register_tokens": 1, "layerscale_value": 0.7},
+    "videoprism": {
+        "text_config": {**TEXT, "hidden_size": 24},
+        "vision_config": {
+            **VISION,
+            "num_frames": 4,
+            "tubelet_size": [1, 8, 8],
+            "num_spatial_layers": 2,
+            "num_temporal_layers": 2,
+            "num_auxiliary_layers": 1,
+        },
+    },
+    "vision-text-dual-encoder": {
+        "text_config": {**TEXT, "model_type": "bert"},
+        "vision_config": {**VISION, "model_type": "vit"},
+        "projection_dim": 16,
+    },
+    "xclip": {
+        "text_config": TEXT,
+        "vision_config": CLIPS,
+        "projection_dim": 16,
+        "prompt_num_attention_heads": 2,
+    },
     "clap": {
         "text_config": {**TEXT, "pad_token_id": 1, "bos_token_id": 0},
         "audio_config": {
@@ -84,12 +224,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "clip_vision_model": VISION,
     "groupvit": {
         **TWO,
-        "vision_config": {
-            **VISION,
-            "depths": [1, 1, 1],
-            "num_group_tokens": [6, 4, 0],
-            "num_output_groups": [6, 4, 0],
-        },
+        "vision_config": GROUPED,
         "projection_intermediate_dim": 20,
     },
     "layoutlmv3": {
@@ -110,6 +245,8 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "siglip": {"text_config": SIGLIP_TEXT, "vision_config": VISION},
     "siglip-text": SIGLIP_TEXT,
     "siglip-text-with-projection": SIGLIP_TEXT,
+    "siglip2": {"text_config": SIGLIP_TEXT, "vision_config": {**VISION, "num_patches": 16}},
+    "siglip2_vision_model": {**VISION, "num_patches": 16},
     "siglip_text_model": SIGLIP_TEXT,
     "siglip_vision_model": VISION,
     "visual_bert": {"visual_embedding_dim": 20},
