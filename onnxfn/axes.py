@@ -137,6 +137,15 @@ def settled(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
     )
 
 
+def fixed(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
+    """The same axes with those that move for good of these sizes: an axis all of whose names have one is a number.
+
+    >>> pattern(fixed(axis_map("batch_size past+now _"), {"batch_size": 1, "now": 4}))
+    '1 past+4 _'
+    """
+    return AxisMap(tuple(_fixed(one, sizes) if one.kind == "dynamic" else one for one in axes.axes))
+
+
 def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
     """The same axes with one more at index `at`.
 
@@ -149,6 +158,12 @@ def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
 def _numbered(one: Axis, numbers: Mapping[str, int]) -> Axis:
     known = [name for name in terms(one.symbol) if name in numbers and name != one.symbol]
     return evolve(one, symbol=" ".join(str(numbers[word]) if word in known else word for word in one.symbol.split()))
+
+
+def _fixed(one: Axis, sizes: Mapping[str, int]) -> Axis:
+    if sizes.keys() >= set(terms(one.symbol)):
+        return Axis(str(value(one.symbol, sizes)), "literal")
+    return evolve(one, symbol=" ".join(str(sizes.get(word, word)) for word in one.symbol.split()))
 
 
 def _word(one: Axis) -> str:

@@ -30,6 +30,10 @@ Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the chec
 Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the check.")]
 Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float16.")]
 Sizes = Annotated[list[str] | None, typer.Option("--size", help="A size of the traced sample: sequence_length=32.")]
+Shapes = Annotated[list[str] | None, typer.Option("--shape", help="An axis that shall not move: batch_size=1.")]
+Outputs = Annotated[
+    list[str] | None, typer.Option("--output", help="What the model gives besides: hidden_states, attentions, ...")
+]
 Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
 Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: operators that only it has, too (opset 23).")]
@@ -55,6 +59,8 @@ def export(
     rtol: Rtol = None,
     dtype: Dtype = "float32",
     size: Sizes = None,
+    shape: Shapes = None,
+    output: Outputs = None,
     sidecar: Sidecar = ".onnx_data",
     weights: Weights = "copy",
     templates: Templates = None,
@@ -81,7 +87,7 @@ def export(
         folder = checkpoint(model)
         config = configuration(folder)
         opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
-        spec = _asked(config, task, size, opset=opset, dtype=dtype, atol=atol, rtol=rtol)
+        spec = _asked(config, task, size, shape, output, opset=opset, dtype=dtype, atol=atol, rtol=rtol)
         made = plan(spec, config, **files)
         typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
         with _progress() as tell:
@@ -190,6 +196,8 @@ def _asked(
     config: Any,
     task: str | None,
     size: list[str] | None,
+    shape: list[str] | None,
+    output: list[str] | None,
     *,
     opset: int | None,
     dtype: str,
@@ -198,7 +206,8 @@ def _asked(
 ) -> Any:
     """The spec that flags ask for, of a model with this configuration."""
     from onnxfn.algebra import compose
-    from onnxfn.edits import with_dtypes, with_opset, with_tolerance
+    from onnxfn.choices import with_outputs
+    from onnxfn.edits import with_dtypes, with_opset, with_shapes, with_tolerance
     from onnxfn.generators import known_sizes, sized
     from onnxfn.lookup import checkpoint_task, spec_for
     from onnxfn.planning import plan
@@ -206,7 +215,8 @@ def _asked(
     spec = spec_for(config, task or checkpoint_task(config))
     spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
     spec = with_dtypes(spec, float=dtype)
-    sizes = _sizes(size or [])
+    spec = with_shapes(with_outputs(spec, *(output or ())), **_sizes("--shape", shape or []))
+    sizes = _sizes("--size", size or [])
     known_sizes(plan(spec, config).parts[0].spec, sizes)
     return compose(spec, sized(**sizes))
 
@@ -219,12 +229,12 @@ def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> A
     return done
 
 
-def _sizes(words: list[str]) -> dict[str, int]:
+def _sizes(flag: str, words: list[str]) -> dict[str, int]:
     """`["sequence_length=32"]` as a dict."""
     pairs = [word.partition("=") for word in words]
     for name, _, number in pairs:
         if not number.isdecimal():
-            raise InvalidSpec(f"--size {name} says no number; write it as --size {name or 'sequence_length'}=32")
+            raise InvalidSpec(f"{flag} {name} says no number; write it as {flag} {name or 'sequence_length'}=32")
     return {name: int(number) for name, _, number in pairs}
 
 

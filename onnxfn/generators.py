@@ -58,14 +58,14 @@ def dummy(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int], *, seed: i
 
 
 def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that the inputs of a spec are made of: the spec's own, then the given ones."""
+    """The sizes that the inputs of a spec are made of: its own, those that its shapes fix, then the given ones."""
     used = tuple(dict.fromkeys(name for one in spec.inputs for name in names(one.axes)))
     for name, size in sizes.items():
         if name not in used:
             raise unknown("size", name, used, of=spec.name or "this spec")
         if size < 0:
             raise InvalidSpec(f"size {name!r} is {size}; a size is 0 or more")
-    return {one.name: one.value for one in spec.sizes if one.name in used} | dict(sizes)
+    return {one.name: one.value for one in (*spec.sizes, *spec.shapes) if one.name in used} | dict(sizes)
 
 
 def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:

@@ -124,7 +124,9 @@ inputs = st.builds(
     paths,
     st.none() | sources,
 )
-outputs = st.builds(OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.none() | sources)
+outputs = st.builds(
+    OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.none() | sources, layers=st.none() | sources
+)
 sizes = st.builds(Size, st.sampled_from(AXES), st.integers(0, 8))
 constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
 patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
@@ -211,6 +213,7 @@ specs = st.builds(
     files=by_name(files),
     runs=unless_unsaid(st.sampled_from(("encoder", "p:f"))),
     sizes=by_name(sizes),
+    shapes=by_name(sizes, most=2),
     constants=by_name(constants, most=2),
     patches=by_name(patches),
     states=by_name(states),
@@ -219,6 +222,7 @@ specs = st.builds(
     handovers=by_name(handovers),
     judged_by=unless_unsaid(st.sampled_from(TENSORS)),
     past=unless_unsaid(st.sampled_from(("inputs", "outputs", "both"))),
+    attention=unless_unsaid(st.sampled_from(("eager", "sdpa"))),
     loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
     opset=unless_unsaid(opsets),
     atol=unless_unsaid(tolerances),
