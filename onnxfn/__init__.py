@@ -13,6 +13,7 @@ from onnxfn.behaviors import with_behavior as with_behavior
 from onnxfn.caches import keeps as keeps
 from onnxfn.caches import kv_cache as kv_cache
 from onnxfn.caches import with_past as with_past
+from onnxfn.choices import with_outputs as with_outputs
 from onnxfn.edits import always as always
 from onnxfn.edits import case as case
 from onnxfn.edits import gives as gives
@@ -24,6 +25,7 @@ from onnxfn.edits import with_axis as with_axis
 from onnxfn.edits import with_dtypes as with_dtypes
 from onnxfn.edits import with_opset as with_opset
 from onnxfn.edits import with_output as with_output
+from onnxfn.edits import with_shapes as with_shapes
 from onnxfn.edits import with_tolerance as with_tolerance
 from onnxfn.edits import without as without
 from onnxfn.errors import CaptureFailed as CaptureFailed

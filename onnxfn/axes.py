@@ -148,6 +148,15 @@ def pinned(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
     return AxisMap(tuple(Axis(str(sizes[one.symbol]), "literal") if one.symbol in sizes else one for one in axes.axes))
 
 
+def fixed(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
+    """The same axes with those that move for good of these sizes: an axis all of whose names have one is a number.
+
+    >>> pattern(fixed(axis_map("batch_size past+now _"), {"batch_size": 1, "now": 4}))
+    '1 past+4 _'
+    """
+    return AxisMap(tuple(_fixed(one, sizes) if one.kind == "dynamic" else one for one in axes.axes))
+
+
 def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
     """The same axes with one more at index `at`.
 
@@ -167,6 +176,12 @@ def _numbered(one: Axis, told: Mapping[str, int | str]) -> Axis:
 def _inner(told: int | str) -> str:
     """A number or a formula as it stands inside another formula."""
     return f"( {_canonical(told, told)} )" if isinstance(told, str) else str(told)
+
+
+def _fixed(one: Axis, sizes: Mapping[str, int]) -> Axis:
+    if sizes.keys() >= set(terms(one.symbol)):
+        return Axis(str(value(one.symbol, sizes)), "literal")
+    return evolve(one, symbol=" ".join(str(sizes.get(word, word)) for word in one.symbol.split()))
 
 
 def _word(one: Axis) -> str:

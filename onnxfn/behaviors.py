@@ -9,6 +9,7 @@ from attrs import evolve
 
 from onnxfn.algebra import compose
 from onnxfn.axes import Axis, AxisMap, axis_map
+from onnxfn.caches import seeing_the_past
 from onnxfn.edits import TARGET, always, case
 from onnxfn.errors import InvalidSpec, listed, unknown
 from onnxfn.generators import generates, padded, sized
@@ -218,7 +219,8 @@ def _past(view: ExportSpec, direction: str, *, given: Callable[[State], bool]) -
         raise InvalidSpec(f"{view.name or 'this spec'} has no cache here, so no past: use_past=False")
     rows = tuple(row if given(row) else evolve(row, given=None) for row in view.states)
     if direction != "outputs":
-        view = evolve(view, inputs=tuple(map(_over_the_past, view.inputs)))
+        inputs, outputs = map(_over_the_past, view.inputs), map(seeing_the_past, view.outputs)
+        view = evolve(view, inputs=tuple(inputs), outputs=tuple(outputs))
     kept = evolve(view, states=rows, past=direction)
     return compose(kept, always(use_cache=True), generates("past_states", "normal"))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from onnxfn.algebra import compose
-from onnxfn.axes import names
+from onnxfn.axes import AxisMap, axis, names
 from onnxfn.edits import always, case, takes
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.generators import generates, padded, sized
 from onnxfn.paths import Path
-from onnxfn.records import Build, ExportSpec, Made, Source, State
+from onnxfn.records import Build, ExportSpec, Made, OutputSpec, Source, State
 
 PAST = "past_sequence_length"
 PAST_TOKENS = "batch_size past_sequence_length+sequence_length"
@@ -16,6 +18,9 @@ PAST_TOKENS = "batch_size past_sequence_length+sequence_length"
 
 LAYER = "{layer}"
 """What stands for the number of a layer in names and paths."""
+
+NEXT = "{next}"
+"""What stands for the number of the layer after one: what goes into a layer is what came out of the one before."""
 
 DIRECTIONS = ("inputs", "outputs", "both")
 
@@ -103,7 +108,21 @@ def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
         raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past; compose one with kv_cache(...)")
     grows = any(PAST in names(row.axes) for row in spec.states)
     taken = ExportSpec() if direction == "outputs" else (_grown if grows else _carried)
+    if grows and direction != "outputs":
+        spec = evolve(spec, outputs=tuple(map(seeing_the_past, spec.outputs)))
     return compose(spec, always(use_cache=True), ExportSpec(past=direction), taken)
+
+
+def seeing_the_past(one: OutputSpec) -> OutputSpec:
+    """The output of a graph that takes a past: what told of each new token by each tells of it by what is kept, too.
+
+    >>> str(seeing_the_past(OutputSpec("attentions.0", "batch_size _ sequence_length sequence_length")).axes)
+    '[batch_size, _, sequence_length, past_sequence_length + sequence_length]'
+    """
+    *rest, last = one.axes.axes
+    if last.kind != "dynamic" or not rest or rest[-1] != last:
+        return one
+    return evolve(one, axes=AxisMap((*rest, axis(f"past_{last.symbol}+{last.symbol}"))))
 
 
 _grown = compose(

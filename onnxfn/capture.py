@@ -23,7 +23,7 @@ from onnxfn.paths import at, nested
 from onnxfn.quiet import quiet
 from onnxfn.records import ExportSpec, Part
 from onnxfn.results import SMALLEST, Limit
-from onnxfn.stillness import replaced, still
+from onnxfn.stillness import attending, replaced, still
 
 LOCK = threading.RLock()
 """torch.export keeps state of its own while it traces: one trace at a time in a process."""
@@ -52,7 +52,7 @@ def capture(model: Any, part: Part) -> Any:
     """
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
-    with LOCK, quiet(), still(model), replaced(part.spec.patches):
+    with LOCK, quiet(), still(model), attending(model, part.spec.attention), replaced(part.spec.patches):
         program = _program(model, part)
         told = expected(program)
         graph = _translated(program)
@@ -84,7 +84,7 @@ def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, 
     """What PyTorch answers to these inputs: one array an output of the plan."""
     import torch
 
-    with LOCK, quiet(), still(model), torch.no_grad():
+    with LOCK, quiet(), still(model), attending(model, part.spec.attention), torch.no_grad():
         answers = flat_forward(model, part.spec)(tensors_for(model, arrays))
     return tuple(
         answer.detach().float().numpy() if answer.is_floating_point() else answer.numpy() for answer in answers
@@ -97,6 +97,7 @@ def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tupl
 
     def forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
         result = answer(tensors)
+        _layers_counted(model, spec, result)
         try:
             return tuple(at(one.place, result) for one in spec.outputs)
         except UnknownName as problem:
@@ -119,6 +120,20 @@ def answering(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], Any]:
         return (result,) if isinstance(result, torch.Tensor) else result
 
     return answer
+
+
+def _layers_counted(model: Any, spec: ExportSpec, result: Any) -> None:
+    """What is one of each layer is planned for as many layers as gave it; else CaptureFailed."""
+    planned: dict[Any, list[Any]] = {}
+    for one in spec.outputs:
+        if one.layer is not None and len(one.place) == 2:  # noqa: PLR2004 - the field, and the place in it
+            planned.setdefault(one.place[0], []).append(one.place[1])
+    for field, places in planned.items():
+        there = at((field,), result) if isinstance(result, Mapping) and field in result else ()
+        if len(there or ()) > max(places) + 1:
+            raise CaptureFailed(
+                f"{type(model).__name__} gives {len(there)} {field}, and the plan has {max(places) + 1}"
+            )
 
 
 def _program(model: Any, part: Part) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from onnxfn.algebra import compose
 from onnxfn.axes import names, symbols, terms
 from onnxfn.capture import reference
 from onnxfn.errors import CheckFailed
-from onnxfn.generators import Array, dummies, numbers
+from onnxfn.generators import Array, dummies, known_sizes, numbers
 from onnxfn.records import ExportSpec, InputSpec, OutputSpec, Overlay, Part, Plan, Size
 from onnxfn.results import Difference, Report
 from onnxfn.trials import Trial, trial
@@ -38,8 +38,10 @@ def check(
     running = opens(file)
     trials: list[Trial] = []
     told: list[str] = []
-    for overlay in cases(part.spec):
-        arrays = feeds(model, part, compose(part.spec, overlay.spec))
+    moves = any(part.inputs.values())
+    for number, overlay in enumerate(cases(part.spec), start=1):
+        # Where nothing moves, other cases have other values.
+        arrays = feeds(model, part, compose(part.spec, overlay.spec), seed=0 if moves else number)
         label = _label(part.spec, overlay, arrays)
         tell(label)
         expected = reference(model, part, arrays)
@@ -61,18 +63,19 @@ def check(
     )
 
 
-def feeds(model: Any, part: Part, spec: ExportSpec) -> dict[str, Array]:
+def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0) -> dict[str, Array]:
     """What both are fed in a case: dummies, and as the past what the model itself keeps of a text of that length.
 
     A past of noise is nothing that a trained model ever sees, and it answers with numbers that no two orders of
     summation agree on.
     """
-    arrays = dummies(spec, {})
+    arrays = dummies(spec, {}, seed=seed)
     lengths = past_lengths(spec)
     if not any(arrays[one.name].shape[axis] for one in spec.inputs for axis in _axes_of(one, lengths)):
         return arrays
-    sizes = numbers(spec, lengths)
-    prompt = dummies(spec, {**dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}})
+    sizes = known_sizes(spec, {})
+    prompt_sizes = {**dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}}
+    prompt = dummies(spec, prompt_sizes, seed=seed)
     kept = dict(zip((one.name for one in spec.outputs), reference(model, part, prompt), strict=True))
     return arrays | {one.name: kept[one.given].astype(arrays[one.name].dtype) for one in spec.carries}
 
@@ -86,12 +89,21 @@ def _judged(spec: ExportSpec, output: OutputSpec, arrays: Mapping[str, Array]) -
     if masking is None:
         return _all
     batch, *_, length = symbols(masking.axes).values()
-    axes = {symbol: axis for axis, symbol in symbols(output.axes).items()}
-    along = next((axes[symbol] for symbol in (length, terms(length)[-1]) if symbol in axes), None)
-    if along is None or axes.get(batch) != 0:
+    axes = symbols(output.axes)
+    along = [axis for axis, symbol in axes.items() if symbol in (length, terms(length)[-1])]
+    if not along or axes.get(0) != batch:
         return _all
     mask = arrays[masking.name].astype(bool)
-    return lambda made: np.moveaxis(made, along, 1)[mask[:, mask.shape[1] - made.shape[along] :]]
+    return lambda made: made[_kept(mask, made.shape, along)]
+
+
+def _kept(mask: Array, shape: tuple[int, ...], along: Iterable[int]) -> Array:
+    """Which elements of an array are of tokens along each of these axes, the last tokens of those of the mask."""
+    kept = np.ones(shape, dtype=bool)
+    for axis in along:
+        tokens = mask[:, mask.shape[1] - shape[axis] :]
+        kept &= tokens.reshape([len(mask), *(shape[axis] if other == axis else 1 for other in range(1, len(shape)))])
+    return kept
 
 
 def _all(made: Array) -> Array:

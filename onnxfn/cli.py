@@ -30,6 +30,10 @@ Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the chec
 Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the check.")]
 Dtype = Annotated[str, typer.Option(help="Type of the weights: float32 or float16.")]
 Sizes = Annotated[list[str] | None, typer.Option("--size", help="A size of the traced sample: sequence_length=32.")]
+Shapes = Annotated[list[str] | None, typer.Option("--shape", help="An axis that shall not move: batch_size=1.")]
+Outputs = Annotated[
+    list[str] | None, typer.Option("--output", help="What the model gives besides: hidden_states, attentions, ...")
+]
 Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
 Split = Annotated[
@@ -58,6 +62,8 @@ def export(
     rtol: Rtol = None,
     dtype: Dtype = "float32",
     size: Sizes = None,
+    shape: Shapes = None,
+    output: Outputs = None,
     sidecar: Sidecar = ".onnx_data",
     weights: Weights = "copy",
     templates: Templates = None,
@@ -76,16 +82,17 @@ def export(
     from onnxfn.recipes import kind, recalled
     from onnxfn.templates import template_folder
 
-    shape = {"task": task, "size": size, "opset": opset, "dtype": dtype, "atol": atol, "rtol": rtol, "split": split}
+    how_right = {"dtype": dtype, "atol": atol, "rtol": rtol}
+    chosen = {"task": task, "opset": opset, "size": size, "shape": shape, "output": output, "split": split, **how_right}
     how = {"merge": merge, "keep_parts": keep_parts, "fuse": fuse, "sidecar": sidecar, "weights": weights}
     with _refusals():
         target(out, force=force)
         folder = checkpoint(model)
         place = None if afresh else templates or template_folder()
-        asked = {**shape, **how, "whole": whole, "file": out.name if out.suffix == ".onnx" else None}
+        asked = {**chosen, **how, "whole": whole, "file": out.name if out.suffix == ".onnx" else None}
         name = kind(folder, asked) if place and folder == Path(model) and weights != "link" else None
         if check or not _again(recalled(place, name), place, folder, out, task, force=force, **how):
-            _anew(model, folder, out, shape, whole=whole, templates=place, check=check, force=force, name=name, **how)
+            _anew(model, folder, out, chosen, whole=whole, templates=place, check=check, force=force, name=name, **how)
 
 
 def _again(recipe: Any, templates: Path | None, folder: Path, out: Path, task: str | None, **options: Any) -> bool:
@@ -104,7 +111,7 @@ def _again(recipe: Any, templates: Path | None, folder: Path, out: Path, task: s
 
 
 def _anew(
-    model: str, folder: Path, out: Path, shape: dict[str, Any], *, whole: bool, name: str | None, **options: Any
+    model: str, folder: Path, out: Path, chosen: dict[str, Any], *, whole: bool, name: str | None, **options: Any
 ) -> None:
     """Export a checkpoint by its model, and keep what the next of its kind needs."""
     from onnxfn.building import Making, traced_whole
@@ -114,9 +121,9 @@ def _anew(
     from onnxfn.stacks import stacks
 
     config = configuration(folder)
-    spec = _asked(config, fuse=options["fuse"], **shape)
+    spec = _asked(config, fuse=options["fuse"], **chosen)
     made = plan(spec, config, merge=options["merge"], keep_parts=options["keep_parts"])
-    _tell_plan(made, shape["task"])
+    _tell_plan(made, chosen["task"])
     with _progress() as tell:
         tell(Event("load", model))
         loaded = loaded_model(model, config, made.parts[0].spec)
@@ -215,6 +222,8 @@ def _asked(
     config: Any,
     task: str | None,
     size: list[str] | None,
+    shape: list[str] | None,
+    output: list[str] | None,
     *,
     opset: int | None,
     dtype: str,
@@ -226,7 +235,8 @@ def _asked(
     """The spec that flags ask for, of a model with this configuration."""
     from onnxfn.algebra import compose
     from onnxfn.behaviors import split as apart
-    from onnxfn.edits import with_dtypes, with_opset, with_tolerance
+    from onnxfn.choices import with_outputs
+    from onnxfn.edits import with_dtypes, with_opset, with_shapes, with_tolerance
     from onnxfn.generators import known_sizes, sized
     from onnxfn.graphs.fusing import MODERN, ONNXRUNTIME
     from onnxfn.lookup import checkpoint_task, spec_for
@@ -236,7 +246,8 @@ def _asked(
     opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
     spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
     spec = with_dtypes(apart(for_some_task(spec)) if split else spec, float=dtype)
-    sizes = _sizes(size or [])
+    spec = with_shapes(with_outputs(spec, *(output or ())), **_sizes("--shape", shape or []))
+    sizes = _sizes("--size", size or [])
     known_sizes(plan(spec, config).parts[0].spec, sizes)
     return compose(spec, sized(**sizes))
 
@@ -249,12 +260,12 @@ def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> A
     return done
 
 
-def _sizes(words: list[str]) -> dict[str, int]:
+def _sizes(flag: str, words: list[str]) -> dict[str, int]:
     """`["sequence_length=32"]` as a dict."""
     pairs = [word.partition("=") for word in words]
     for name, _, number in pairs:
         if not number.isdecimal():
-            raise InvalidSpec(f"--size {name} says no number; write it as --size {name or 'sequence_length'}=32")
+            raise InvalidSpec(f"{flag} {name} says no number; write it as {flag} {name or 'sequence_length'}=32")
     return {name: int(number) for name, _, number in pairs}
 
 

@@ -11,7 +11,7 @@ from onnxfn.algebra import compose
 from onnxfn.axes import AxisMap, axis_map, inserted
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.paths import Path
-from onnxfn.records import Constant, ExportSpec, InputSpec, Kind, OutputSpec, Overlay, Patch, Pin, Plain, Source
+from onnxfn.records import Constant, ExportSpec, InputSpec, Kind, OutputSpec, Overlay, Patch, Pin, Plain, Shape, Source
 
 TOKENS = "batch_size sequence_length"
 """The axes of a batch of texts."""
@@ -116,6 +116,18 @@ def with_dtypes(spec: ExportSpec, *, int: str | None = None, float: str | None =
     if float is not None and float not in FLOAT_DTYPES:
         raise unknown("float type", float, FLOAT_DTYPES)
     return compose(spec, ExportSpec(int_dtype=int, float_dtype=float))
+
+
+def with_shapes(spec: ExportSpec, **sizes: int) -> ExportSpec:
+    """The spec with axes that no longer move: `with_shapes(spec, batch_size=1, sequence_length=128)`.
+
+    A sum is a number where all its terms are: with `past_sequence_length` fixed too, so is a mask over both. Axes that
+    are not named still move. InvalidSpec below 1; an axis that no input has is UnknownName when the plan is made.
+    """
+    for name, size in sizes.items():
+        if size < 1:
+            raise InvalidSpec(f"axis {name!r} cannot be fixed at {size}; a size is 1 or more")
+    return compose(spec, ExportSpec(shapes=tuple(Shape(name, size) for name, size in sizes.items())))
 
 
 def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportSpec:

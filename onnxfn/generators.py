@@ -58,7 +58,7 @@ def dummy(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int], *, seed: i
 
 
 def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that the inputs of a spec are made of: the spec's own, then the given ones."""
+    """The sizes that the inputs of a spec are made of: its own, those that its shapes fix, then the given ones."""
     used = tuple(dict.fromkeys(name for one in spec.inputs for name in names(one.axes)))
     for name, size in sizes.items():
         if name not in used:
@@ -69,8 +69,10 @@ def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def numbers(spec: ExportSpec, used: Iterable[str]) -> dict[str, int]:
-    """The sizes among these that a planned spec says."""
-    return {one.name: one.value for one in spec.sizes if one.name in used and isinstance(one.value, int)}
+    """The sizes among these that a planned spec says; an axis that does not move has the size at which it is fixed."""
+    told = {one.name: one.value for one in spec.sizes if isinstance(one.value, int)}
+    told |= {one.name: one.value for one in spec.shapes}
+    return {name: size for name, size in told.items() if name in used}
 
 
 def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:

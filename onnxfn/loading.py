@@ -61,8 +61,9 @@ def loaded_model(name: str, config: Any, spec: ExportSpec) -> Any:
     except (OSError, ValueError) as problem:
         first = next(iter(str(problem).splitlines()), "")
         raise NoModel(f"{name} could not be loaded with {spec.loader}: {first}") from None
-    # No planned output reads a pooler, and checkpoints of headed models often lack it.
-    missing = sorted(key for key in told["missing_keys"] if "pooler" not in key.split("."))
+    # Checkpoints of headed models often lack a pooler, which matters only where an output reads it.
+    pools = any("pooler_output" in one.place for one in spec.outputs)
+    missing = sorted(key for key in told["missing_keys"] if pools or "pooler" not in key.split("."))
     if missing:
         raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(missing, most=4)}")
     return model

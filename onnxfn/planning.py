@@ -8,8 +8,8 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.algebra import compose
-from onnxfn.axes import names, numbered, pinned, settled, symbols
-from onnxfn.caches import LAYER
+from onnxfn.axes import Axis, AxisMap, names, numbered, pinned, settled, symbols, terms, value
+from onnxfn.caches import LAYER, NEXT
 from onnxfn.errors import InvalidSpec, MissingValue, unknown
 from onnxfn.families import DEFAULTS
 from onnxfn.generators import Array, dummies
@@ -43,7 +43,8 @@ def plan(spec: ExportSpec, config: Any, *, merge: bool = True, keep_parts: bool 
 
     `config` is a transformers configuration, a model, or a plain dict. A spec that has tasks and is for none of them is
     taken for feature-extraction, or else for the first. MissingValue when the configuration lacks what the spec reads.
-    One file stands for several where it can; `keep_parts` also plans those, `merge=False` plans those alone.
+    One file stands for several where it can, which takes lengths that move; `keep_parts` also plans those,
+    `merge=False` plans those alone.
 
     >>> from onnxfn import bert_inputs, compose, text_encoder
     >>> made = plan(compose(text_encoder, bert_inputs), {"vocab_size": 99, "type_vocab_size": 2})
@@ -51,7 +52,10 @@ def plan(spec: ExportSpec, config: Any, *, merge: bool = True, keep_parts: bool 
     {'last_hidden_state': {0: 'batch_size', 1: 'sequence_length'}}
     """
     told, chosen = snapshot(config), for_some_task(spec)
-    return Plan(tuple(_part(chosen, told, file) for file in _files(chosen, merge=merge, keep_parts=keep_parts)))
+    files = _files(chosen, merge=merge and not _lengths_fixed(chosen), keep_parts=keep_parts)
+    parts = tuple(_part(chosen, told, file) for file in files)
+    _shapes_known(chosen, parts)
+    return Plan(parts)
 
 
 def for_some_task(spec: ExportSpec) -> ExportSpec:
@@ -63,6 +67,21 @@ def _files(spec: ExportSpec, *, merge: bool, keep_parts: bool) -> tuple[File, ..
     replaced = {name for one in spec.files for name in one.replaces} if merge and not keep_parts else set()
     chosen = tuple(one for one in spec.files if one.name not in replaced and (merge or not one.replaces))
     return chosen or (File("model"),)
+
+
+def _lengths_fixed(spec: ExportSpec) -> bool:
+    """Whether a length of what is kept is fixed: then no file serves an empty past and another."""
+    rows = (*spec.states, *(row for one in spec.behaviors for row in one.spec.states))
+    lengths = {name for row in rows for name in names(row.axes)} - {"batch_size"}
+    return any(one.name in lengths for one in spec.shapes)
+
+
+def _shapes_known(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
+    """Each axis that is fixed is one of some part, or it is UnknownName."""
+    known = tuple(dict.fromkeys(name for part in parts for one in part.spec.inputs for name in names(one.axes)))
+    for one in spec.shapes:
+        if one.name not in known:
+            raise unknown("axis", one.name, known, of=spec.name or "this spec")
 
 
 def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
@@ -88,8 +107,11 @@ def dummy_inputs(
 
     `framework` is `pt` (torch tensors) or `np` (numpy arrays). A size that no input has is UnknownName.
     """
-    made = dummies(plan(spec, config).parts[0].spec, sizes, seed=seed)
-    return as_framework(made, framework)
+    planned = plan(spec, config).parts[0].spec
+    for one in planned.shapes:
+        if sizes.get(one.name, one.value) != one.value:
+            raise InvalidSpec(f"{one.name!r} is fixed at {one.value} by with_shapes, so no dummy has {sizes[one.name]}")
+    return as_framework(dummies(planned, sizes, seed=seed), framework)
 
 
 def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
@@ -107,13 +129,16 @@ def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     """The spec with the configuration's facts in place of their names, and the conditions decided."""
     chosen = with_pins(with_states(compose(DEFAULTS, for_some_task(spec)), config), config)
     taken = tuple(_tensor(chosen, config, one) for one in chosen.inputs if holds(chosen.normalizer, config, one.when))
+    promised = tuple(one for one in chosen.outputs if holds(chosen.normalizer, config, one.when))
+    given = tuple(_tensor(chosen, config, one) for each in promised for one in _of_layers(chosen, config, each))
     used = _generators(chosen, {one.generator for one in taken})
+    moving = {name for one in taken for name in names(one.axes)}
+    fixed_here = {one.name: one.value for one in chosen.shapes if one.name in moving}
     return evolve(
         chosen,
         inputs=taken,
-        outputs=tuple(
-            _tensor(chosen, config, one) for one in chosen.outputs if holds(chosen.normalizer, config, one.when)
-        ),
+        outputs=tuple(evolve(one, axes=_begun(one.axes, moving, fixed_here)) for one in given),
+        shapes=tuple(one for one in chosen.shapes if one.name in moving),
         generators=tuple(_settled(chosen, config, made) for made in chosen.generators if made.name in used),
         sizes=_sizes(chosen, config, chosen.sizes, taken),
         cases=tuple(_case(chosen, config, one, used, taken) for one in chosen.cases),
@@ -206,21 +231,39 @@ def state_carries(spec: ExportSpec, config: Snapshot) -> tuple[Carry, ...]:
 
 
 def _kept(spec: ExportSpec, config: Snapshot) -> list[tuple[int, State]]:
-    rows = [(layer, place, row) for place, row in enumerate(spec.states) for layer in _layers(spec, config, row)]
+    rows = [
+        (layer, place, row)
+        for place, row in enumerate(spec.states)
+        for layer in _layers(spec, config, row.layers, row.name)
+    ]
     return [(layer, row) for layer, _, row in sorted(rows, key=lambda one: one[:2])]
 
 
-def _layers(spec: ExportSpec, config: Snapshot, row: State) -> Sequence[int]:
-    told = _told(spec, config, row.layers, f"layers of {row.name!r}")
+def _of_layers(spec: ExportSpec, config: Snapshot, one: OutputSpec) -> tuple[OutputSpec, ...]:
+    """The outputs that one stands for: itself, or one of each layer."""
+    if one.layers is None:
+        return (one,)
+    layers = _layers(spec, config, one.layers, one.name)
+    return tuple(
+        evolve(
+            one, name=_in_layer(one.name, layer), path=_path(one.path, layer, int), layer=layer, layers=None, when=None
+        )
+        for layer in layers
+    )
+
+
+def _layers(spec: ExportSpec, config: Snapshot, source: Source, name: str) -> Sequence[int]:
+    told = _told(spec, config, source, f"layers of {name!r}")
     return range(told) if isinstance(told, int) else told
 
 
 def _in_layer(template: str, layer: int) -> str:
-    return template.replace(LAYER, str(layer))
+    return template.replace(LAYER, str(layer)).replace(NEXT, str(layer + 1))
 
 
 def _path(path: Path, layer: int, number: Callable[[int], str | int]) -> Path:
-    return tuple(number(layer) if step == LAYER else step for step in path)
+    numbers = {LAYER: number(layer), NEXT: number(layer + 1)}
+    return tuple(numbers[step] if step in (LAYER, NEXT) else step for step in path)
 
 
 def _generators(spec: ExportSpec, used: set[str]) -> set[str]:
@@ -277,6 +320,18 @@ def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], 
     sizes = _sizes(spec, config, overlay.spec.sizes, (*own, *taken))
     changed = evolve(overlay.spec, generators=made, sizes=sizes, inputs=(*overlay.spec.inputs, *taken), states=())
     return evolve(overlay, spec=changed)
+
+
+def _begun(axes: AxisMap, moving: set[str], sizes: Mapping[str, int]) -> AxisMap:
+    """The axes of an output where no past goes in: one that is a past and a fixed length has the fixed length."""
+    nothing = {name: 0 for name in names(axes) if name not in moving}
+
+    def begun(one: Axis) -> Axis:
+        made_of = set(terms(one.symbol)) if one.kind == "dynamic" else set()
+        whole = made_of & nothing.keys() and made_of & sizes.keys() and made_of <= {*nothing, *sizes}
+        return Axis(str(value(one.symbol, {**sizes, **nothing})), "literal") if whole else one
+
+    return AxisMap(tuple(map(begun, axes.axes)))
 
 
 def _told(spec: ExportSpec, config: Snapshot, source: Source, where: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from onnxfn import sections, show
-from onnxfn.axes import AxisMap, axis_map, symbols
+from onnxfn.axes import AxisMap, axis_map, fixed, symbols
 from onnxfn.errors import InvalidSpec
 from onnxfn.paths import Path
 
@@ -119,7 +119,8 @@ class InputSpec:
 class OutputSpec:
     """One tensor that comes out: its name in ONNX, its axes, where the result of `forward` holds it.
 
-    `layer` is the number of the layer that gives it, if one does.
+    `layer` is the number of the layer that gives it, if one does. Before it is planned it may stand for one of each
+    layer: `layers` says how many, or which, and `{layer}` and `{next}` in name and path are their numbers.
     """
 
     name: str
@@ -127,6 +128,7 @@ class OutputSpec:
     path: Path = field(default=(), converter=many)
     when: Source | None = None
     layer: int | None = None
+    layers: Source | None = None
 
     @property
     def place(self) -> Path:
@@ -140,6 +142,14 @@ class Size:
 
     name: str
     value: int | Getter
+
+
+@frozen
+class Shape:
+    """The size that an axis has in the graph for good, so that it does not move."""
+
+    name: str
+    value: int
 
 
 @frozen
@@ -261,12 +271,14 @@ class ExportSpec:
     runs: str | None = said("later")
     sizes: tuple[Size, ...] = said("named")
     pins: tuple[Pin, ...] = said("named")
+    shapes: tuple[Shape, ...] = said("named")
     constants: tuple[Constant, ...] = said("named")
     states: tuple[State, ...] = said("named")
     builds: tuple[Build, ...] = said("named")
     carries: tuple[Carry, ...] = said("named")
     handovers: tuple[Handover, ...] = said("named")
     past: str | None = said("later")
+    attention: str | None = said("later")
     patches: tuple[Patch, ...] = said("named")
     loader: str | None = said("later")
     judged_by: str | None = said("later")
@@ -275,6 +287,10 @@ class ExportSpec:
     rtol: float | None = said("later")
     int_dtype: str | None = said("later")
     float_dtype: str | None = said("later")
+
+    def in_graph(self, one: InputSpec | OutputSpec) -> AxisMap:
+        """The axes of one of the tensors as the graph has them: those that `shapes` fix are numbers."""
+        return fixed(one.axes, {size.name: size.value for size in self.shapes})
 
     def __str__(self) -> str:
         return show.text(sections.title(self), sections.spec_sections(self))
@@ -306,12 +322,12 @@ class Part:
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
         """`{name: {axis: symbol}}` of what goes in."""
-        return {one.name: symbols(one.axes) for one in self.spec.inputs}
+        return {one.name: symbols(self.spec.in_graph(one)) for one in self.spec.inputs}
 
     @property
     def outputs(self) -> dict[str, dict[int, str]]:
         """`{name: {axis: symbol}}` of what comes out."""
-        return {one.name: symbols(one.axes) for one in self.spec.outputs}
+        return {one.name: symbols(self.spec.in_graph(one)) for one in self.spec.outputs}
 
     def __str__(self) -> str:
         return show.text(f"{self.name}.onnx · {sections.title(self.spec)}", sections.spec_sections(self.spec))

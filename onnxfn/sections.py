@@ -9,8 +9,11 @@ from onnxfn import show
 
 def spec_sections(spec: Any) -> show.Sections:
     """A spec as the rows of a table."""
-    inputs = [(one.name, f"{_dtype(spec, one.kind)}{one.axes}", _filled(spec, one), _where(one)) for one in spec.inputs]
-    outputs = [(one.name, str(one.axes), "", _where(one)) for one in spec.outputs]
+    inputs = [
+        (one.name, f"{_dtype(spec, one.kind)}{spec.in_graph(one)}", _filled(spec, one), _where(one))
+        for one in spec.inputs
+    ]
+    outputs = [(one.name, str(spec.in_graph(one)), "", _where(one)) for one in spec.outputs]
     sections: list[tuple[str, show.Rows]] = [("derived from", [(spec.derived,)])] if spec.derived else []
     sections.append(("inputs", inputs))
     if outputs:
@@ -98,4 +101,5 @@ def _filled(spec: Any, one: Any) -> str:
 
 def _where(one: Any) -> str:
     moved = "" if one.path in ((), (one.name,)) else f"forward: {'.'.join(map(str, one.path))}"
-    return " ".join(word for word in (moved, "" if one.when is None else f"when {one.when}") if word)
+    each = "" if getattr(one, "layers", None) is None else f"for each of {one.layers}"
+    return " ".join(word for word in (moved, each, "" if one.when is None else f"when {one.when}") if word)

@@ -25,6 +25,17 @@ def still(model: Any) -> Iterator[None]:
 
 
 @contextmanager
+def attending(model: Any, implementation: str | None) -> Iterator[None]:
+    """The model with an implementation of attention of transformers, `eager` or another; None leaves it its own.
+
+    Inside `still`, which puts it back.
+    """
+    for config in _configs(model) if implementation is not None else ():
+        config._attn_implementation_internal = implementation
+    yield
+
+
+@contextmanager
 def replaced(patches: tuple[Patch, ...]) -> Iterator[None]:
     """Functions of other packages replaced by others, and put back on leaving, the last first."""
     with ExitStack() as undo:
@@ -38,9 +49,12 @@ def replaced(patches: tuple[Patch, ...]) -> Iterator[None]:
 
 
 def _owners(model: Any) -> list[Any]:
-    configs = [module.config for module in model.modules() if hasattr(module, "config")]
-    unique = {id(owner): owner for owner in (*model.modules(), *configs) if hasattr(owner, "__dict__")}
-    return list(unique.values())
+    owners = (*model.modules(), *_configs(model))
+    return list({id(owner): owner for owner in owners if hasattr(owner, "__dict__")}.values())
+
+
+def _configs(model: Any) -> list[Any]:
+    return [module.config for module in model.modules() if hasattr(module, "config")]
 
 
 def _contents(owner: Any) -> dict[str, Any]:

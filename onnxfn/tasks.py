@@ -10,7 +10,8 @@ from attrs import evolve
 from onnxfn.algebra import compose
 from onnxfn.behaviors import cross_attention, merged_decoder, with_behavior
 from onnxfn.caches import with_past, with_single_steps
-from onnxfn.edits import TARGET, TOKENS, gives, with_axis, with_opset, with_output, with_tolerance
+from onnxfn.choices import with_known_output
+from onnxfn.edits import TARGET, TOKENS, gives, with_axis, with_opset, with_output, with_shapes, with_tolerance
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.records import Edit, ExportSpec, Overlay
 
@@ -138,11 +139,13 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
         for made in (
             cross_attention,
             merged_decoder,
+            with_known_output,
             with_axis,
             with_behavior,
             with_output,
             with_opset,
             with_past,
+            with_shapes,
             with_single_steps,
             with_tolerance,
         )

@@ -17,8 +17,8 @@ from onnxfn.generators import Array, dummies, padded
 from onnxfn.records import ExportSpec, Part, Plan
 from onnxfn.trials import ENORMOUS, ROUNDING, Trial, scale_of
 
-PROMPT, STEPS = 6, 16
-"""Tokens of the prompts, and tokens written after them, when a decoder is checked by what it writes."""
+PROMPT, STEPS, TEXTS = 6, 16, 2
+"""Tokens of the prompts, tokens written after them, and how many, when a decoder is checked by what it writes."""
 
 
 TEXT = ("input_ids", "attention_mask", "position_ids")
@@ -46,7 +46,7 @@ def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> l
         return []
     spec = part.spec
     now = part.inputs["input_ids"][1]
-    sizes = {"batch_size": 2, **dict.fromkeys(past_lengths(spec), 0)}
+    sizes = {**_batch(spec), **dict.fromkeys(past_lengths(spec), 0)}
     read, truly_read = _handed(model, part, made, folder, opens)
     prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
     mask = prompts.get("attention_mask", np.ones_like(prompts["input_ids"]))
@@ -57,7 +57,7 @@ def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> l
     for way, choose in CHOICES.items():
         texts = greedy(session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose)
         logits = _whole(model, part, texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
-        case = f"{way} ({STEPS} tokens after two left-padded prompts)"
+        case = f"{way} ({STEPS} tokens after {sizes['batch_size']} left-padded prompts)"
         trials.append(_judged(spec, case, texts, logits, choose))
         if _varied(texts[:, PROMPT:]):
             break
@@ -98,11 +98,18 @@ def past_lengths(spec: ExportSpec) -> dict[str, str]:
     }
 
 
+def _batch(spec: ExportSpec) -> dict[str, int]:
+    """How many texts are written: as many as the graph takes, where that is fixed."""
+    return {"batch_size": next((one.value for one in spec.shapes if one.name == "batch_size"), TEXTS)}
+
+
 def _writes(part: Part, made: Plan) -> bool:
     """Whether a part goes from tokens to tokens, begins with an empty past, and what it is handed is in the plan."""
     spec = part.spec
     given = {one.name for one in spec.carries}
     begins = all(one.name in given for one in spec.inputs if one.generator == "past_states")
+    lengths = past_lengths(spec)
+    begins = begins and not {one.name for one in spec.shapes} & {*lengths, *lengths.values()}
     here = set(_givers(part)) <= {one.name for one in made.parts}
     return {"input_ids", "logits"} <= {*part.inputs, *part.outputs} and bool(given) and begins and here
 
@@ -118,7 +125,7 @@ def _handed(
     by_files: dict[str, Array] = {}
     by_pytorch: dict[str, Array] = {}
     for giver in (one for one in made.parts if one.name in _givers(part)):
-        read = dummies(compose(giver.spec, padded("right")), {"batch_size": 2})
+        read = dummies(compose(giver.spec, padded("right")), _batch(giver.spec))
         answers = opens(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
         truth = reference(model, giver, read)
         for answered, told in ((answers, by_files), (truth, by_pytorch)):

@@ -27,6 +27,7 @@ from onnxfn.records import (
     Patch,
     Pin,
     Read,
+    Shape,
     Size,
     State,
 )
@@ -125,8 +126,11 @@ inputs = st.builds(
     paths,
     st.none() | sources,
 )
-outputs = st.builds(OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.none() | sources)
+outputs = st.builds(
+    OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.none() | sources, layers=st.none() | sources
+)
 sizes = st.builds(Size, st.sampled_from(AXES), st.integers(0, 8) | getters)
+shapes = st.builds(Shape, st.sampled_from(AXES), st.integers(0, 8))
 pins = st.builds(Pin, st.sampled_from(AXES), sources, st.none() | sources)
 constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
 patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
@@ -214,6 +218,7 @@ specs = st.builds(
     runs=unless_unsaid(st.sampled_from(("encoder", "p:f"))),
     sizes=by_name(sizes),
     pins=by_name(pins),
+    shapes=by_name(shapes, most=2),
     constants=by_name(constants, most=2),
     patches=by_name(patches),
     states=by_name(states),
@@ -222,6 +227,7 @@ specs = st.builds(
     handovers=by_name(handovers),
     judged_by=unless_unsaid(st.sampled_from(TENSORS)),
     past=unless_unsaid(st.sampled_from(("inputs", "outputs", "both"))),
+    attention=unless_unsaid(st.sampled_from(("eager", "sdpa"))),
     loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
     opset=unless_unsaid(opsets),
     atol=unless_unsaid(tolerances),

@@ -223,3 +223,12 @@ assert "torch" not in sys.modules
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "demo" in done.stdout
+
+
+def test_outputs_are_chosen_and_axes_fixed(checkpoint, tmp_path):
+    flags = ("--output", "hidden_states", "--shape", "batch_size=1", "--shape", "sequence_length=12")
+    done = ran("export", checkpoint, tmp_path / "out", *flags)
+    assert done.exit_code == 0, done.output
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    shapes = {one.name: one.shape for one in session.get_outputs()}
+    assert shapes == {"logits": [1, 12, 128], **{f"hidden_states.{layer}": [1, 12, 32] for layer in range(3)}}

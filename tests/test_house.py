@@ -28,6 +28,7 @@ LAYERS = (
     "edits",
     "caches",
     "behaviors",
+    "choices",
     "tasks",
     "families",
     "architectures",

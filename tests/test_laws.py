@@ -32,6 +32,7 @@ BY_NAME = (
     "outputs",
     "generators",
     "sizes",
+    "shapes",
     "constants",
     "patches",
     "states",
@@ -42,18 +43,8 @@ BY_NAME = (
 )
 OVERLAID = ("tasks", "cases", "behaviors")
 SCALARS = (
-    "derived",
-    "judged_by",
-    "name",
-    "task",
-    "past",
-    "runs",
-    "loader",
-    "opset",
-    "atol",
-    "rtol",
-    "int_dtype",
-    "float_dtype",
+    *("derived", "judged_by", "name", "task", "past", "attention", "runs", "loader"),
+    *("opset", "atol", "rtol", "int_dtype", "float_dtype"),
 )
 
 TASKED = [(model_type, task) for model_type, spec in ARCHITECTURES.items() for task in task_names(spec)]
@@ -417,6 +408,7 @@ CHANGES = {
     "with_opset": lambda spec: edits.with_opset(spec, 99),
     "with_tolerance": lambda spec: edits.with_tolerance(spec, atol=2.0, rtol=2.0),
     "with_dtypes": lambda spec: edits.with_dtypes(spec, float="bfloat16"),
+    "with_shapes": lambda spec: edits.with_shapes(spec, num_choices=4),
     "with_axis": lambda spec: edits.with_axis(spec, "num_choices", at=0, starting=""),
     "only_tasks": lambda spec: edits.only_tasks(spec, "question-answering"),
     "for_task": lambda spec: for_task(evolve(spec, task=None), "question-answering"),

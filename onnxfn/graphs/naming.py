@@ -28,9 +28,9 @@ def named(model: Any, part: Part) -> Any:
     symbols = _symbols(graph.inputs, part)
     _evade(graph, {*part.inputs, *part.outputs})
     for value, taken in zip(graph.inputs, part.spec.inputs, strict=True):
-        _axes(part, value, taken.name, taken.axes)
+        _axes(part, value, taken.name, part.spec.in_graph(taken))
     for value, given in zip(graph.outputs, part.spec.outputs, strict=True):
-        _axes(part, value, given.name, given.axes)
+        _axes(part, value, given.name, part.spec.in_graph(given))
     _inner(graph, symbols)
     return model
 
