@@ -460,13 +460,17 @@ def _norm(model: Any, shape: tuple[int, ...]) -> None:
     """Norms over batches get the statistics of noise of this shape: without, what a deep net says is a constant."""
     import torch
 
-    norms = [one for one in model.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
-    for one in norms:
-        one.train().momentum = 1.0
+    def measured(norm: Any, given: tuple[Any, ...]) -> None:
+        over = [axis for axis in range(given[0].dim()) if axis != 1]
+        norm.running_mean.copy_(given[0].mean(over))
+        norm.running_var.copy_(given[0].var(over))
+
+    norms = [one for one in model.modules() if "running_mean" in dict(one.named_buffers(recurse=False))]
+    hooks = [one.register_forward_pre_hook(measured) for one in norms]
     with torch.no_grad():
         model(torch.randn(shape))
-    for one in norms:
-        one.eval()
+    for hook in hooks:
+        hook.remove()
 
 
 def _disturb(model: Any) -> None:
