@@ -44,7 +44,6 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForInstanceSegmentation": "image-segmentation",
         "ForImageSegmentation": "image-segmentation",
         "ForSegmentation": "image-segmentation",
-        "ForImageSegmentation": "image-segmentation",
         "ForImageTextRetrieval": "image-text-retrieval",
         "ForImageAndTextRetrieval": "image-text-retrieval",
         "ForUniversalSegmentation": "image-segmentation",
