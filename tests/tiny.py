@@ -438,7 +438,7 @@ def model(
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
         if model_type in vision.NORMED:
-            _norm(found, vision.NORMED[model_type])
+            _norm(found, vision.NORMED[model_type], vision.BIASED.get(model_type, 0.0))
         _disturb(found)
     return found
 
@@ -456,8 +456,11 @@ def _layer_types(told: Mapping[str, Any]) -> dict[str, list[str]]:
     return {"layer_types": (kinds * 2)[:2]} if kinds else {}
 
 
-def _norm(model: Any, shape: tuple[int, ...]) -> None:
-    """Norms over batches get the statistics of noise of this shape: without, what a deep net says is a constant."""
+def _norm(model: Any, shape: tuple[int, ...], bias: float) -> None:
+    """Norms over batches get this bias, and the statistics of noise of this shape.
+
+    Without statistics, what a deep net says is a constant.
+    """
     import torch
 
     def measured(norm: Any, given: tuple[Any, ...]) -> None:
@@ -466,6 +469,8 @@ def _norm(model: Any, shape: tuple[int, ...]) -> None:
         norm.running_var.copy_(given[0].var(over))
 
     norms = [one for one in model.modules() if "running_mean" in dict(one.named_buffers(recurse=False))]
+    for norm in norms if bias else ():
+        norm.bias.data += bias
     hooks = [one.register_forward_pre_hook(measured) for one in norms]
     with torch.no_grad():
         model(torch.randn(shape))

@@ -188,7 +188,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "dinov3_vit": compose(any_images, sees(PLACES)),
         "focalnet": compose(
             places,
-            masks,
+            tasked("masked-im", spec=images),  # what was masked is put into a square
             patched(
                 f"{MODELING}.focalnet.modeling_focalnet:FocalNetPatchEmbeddings.maybe_pad",
                 by="onnxfn.patches.sized:filled",
@@ -221,7 +221,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "pp_lcnet_v4": backbone_of_any,
         "uvdoc_backbone": backbone_of_any,
         "maskformer-swin": backbone_of_one,
-        "vitpose_backbone": backbone_of_one,
+        "vitpose_backbone": backbone(images, SEEN),
         "lw_detr_vit": backbone_of_one,
         "rf_detr_dinov2": backbone_of_one,
         "sapiens2": backbone_of_one,
