@@ -438,7 +438,7 @@ def model(
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
         if model_type in vision.NORMED:
-            _norm(found, vision.NORMED[model_type])
+            _norm(found, vision.NORMED[model_type], vision.BIASED.get(model_type, 0.0))
         _disturb(found)
     return found
 
@@ -456,17 +456,26 @@ def _layer_types(told: Mapping[str, Any]) -> dict[str, list[str]]:
     return {"layer_types": (kinds * 2)[:2]} if kinds else {}
 
 
-def _norm(model: Any, shape: tuple[int, ...]) -> None:
-    """Norms over batches get the statistics of noise of this shape: without, what a deep net says is a constant."""
+def _norm(model: Any, shape: tuple[int, ...], bias: float) -> None:
+    """Norms over batches get this bias, and the statistics of noise of this shape.
+
+    Without statistics, what a deep net says is a constant.
+    """
     import torch
 
-    norms = [one for one in model.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
-    for one in norms:
-        one.train().momentum = 1.0
+    def measured(norm: Any, given: tuple[Any, ...]) -> None:
+        over = [axis for axis in range(given[0].dim()) if axis != 1]
+        norm.running_mean.copy_(given[0].mean(over))
+        norm.running_var.copy_(given[0].var(over))
+
+    norms = [one for one in model.modules() if "running_mean" in dict(one.named_buffers(recurse=False))]
+    for norm in norms if bias else ():
+        norm.bias.data += bias
+    hooks = [one.register_forward_pre_hook(measured) for one in norms]
     with torch.no_grad():
         model(torch.randn(shape))
-    for one in norms:
-        one.eval()
+    for hook in hooks:
+        hook.remove()
 
 
 def _disturb(model: Any) -> None:

@@ -116,23 +116,39 @@ swin2sr = compose(
     sees(MAP),
     reads(upscale="upscale"),
     tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
+    patched(
+        f"{MODELING}.swin2sr.modeling_swin2sr:Swin2SRModel.pad_and_normalize",
+        by="onnxfn.patches.sized:in_whole_windows",
+        why="a remainder of a remainder is not seen to leave whole windows, and every layer asks again",
+    ),
+    patched(
+        f"{MODELING}.swin2sr.modeling_swin2sr:Swin2SRLayer.maybe_pad",
+        by="onnxfn.patches.sized:already_whole",
+        why="the image is padded to whole windows before the first layer",
+    ),
 )
 
 films = tasked("video-classification")
 
+
 # How many maps a backbone gives, its configuration says; each is smaller than the one before.
-_maps = (
-    gives(
-        f"feature_maps.{place}",
-        f"batch_size _ feature_height_{place} feature_width_{place}",
-        path=("feature_maps", place),
-        when=at_least(count("out_features"), place + 1),
+def backbone(image: ExportSpec, axes: str) -> ExportSpec:
+    """A spec of what gives maps of an image; `{place}` in their axes stands for the number of the map."""
+    several = (
+        gives(
+            f"feature_maps.{place}",
+            axes.replace("{place}", str(place)),
+            path=("feature_maps", place),
+            when=at_least(count("out_features"), place + 1),
+        )
+        for place in range(8)
     )
-    for place in range(8)
-)
-backbone = without(
-    compose(any_images, tasked("feature-extraction", spec=compose(loaded("AutoBackbone"), *_maps))), "last_hidden_state"
-)
+    given = tasked("feature-extraction", spec=compose(loaded("AutoBackbone"), *several))
+    return without(compose(image, given), "last_hidden_state")
+
+
+backbone_of_any = backbone(any_images, "batch_size _ feature_height_{place} feature_width_{place}")
+backbone_of_one = backbone(images, "batch_size _ _ _")
 
 # A line of text is as high as those that the model was made for, and as wide as it is long.
 reads_lines = compose(lines, tasked("text-recognition"))
@@ -172,7 +188,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "dinov3_vit": compose(any_images, sees(PLACES)),
         "focalnet": compose(
             places,
-            masks,
+            tasked("masked-im", spec=images),  # what was masked is put into a square
             patched(
                 f"{MODELING}.focalnet.modeling_focalnet:FocalNetPatchEmbeddings.maybe_pad",
                 by="onnxfn.patches.sized:filled",
@@ -200,10 +216,18 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "radio": compose(images, sees(SEEN)),
         "aimv2_vision_model": compose(images, sees(SEEN)),
         "tipsv2_vision_model": compose(images, sees(SEEN)),
-        "rt_detr_resnet": backbone,
-        "pp_lcnet_v3": backbone,
-        "pp_lcnet_v4": backbone,
-        "uvdoc_backbone": backbone,
+        "rt_detr_resnet": backbone_of_any,
+        "pp_lcnet_v3": backbone_of_any,
+        "pp_lcnet_v4": backbone_of_any,
+        "uvdoc_backbone": backbone_of_any,
+        "maskformer-swin": backbone_of_one,
+        "vitpose_backbone": backbone(images, SEEN),
+        "lw_detr_vit": backbone_of_one,
+        "rf_detr_dinov2": backbone_of_one,
+        "sapiens2": backbone_of_one,
+        "internvl_vision": compose(images, sees(SEEN)),
+        "sam_vision_model": compose(images, sees("batch_size _ _ _")),
+        "sam_hq_vision_model": compose(images, sees("batch_size _ _ _")),
         "pp_ocrv5_mobile_rec": reads_lines,
         "pp_ocrv5_server_rec": reads_lines,
         "pp_ocrv6_small_rec": reads_lines,

@@ -76,3 +76,18 @@ def placed(self: Any, _: Tensor, height: int, width: int) -> Tensor:
     )
     spread = sized.to(places.dtype).permute(0, 2, 3, 1).reshape(1, -1, places.shape[-1])
     return torch.cat((first, spread), dim=1)
+
+
+def in_whole_windows(self: Any, pixel_values: Tensor) -> Tensor:
+    """For `pad_and_normalize` of Swin2SR: the same numbers, of a size that is seen to be so many windows."""
+    import torch
+
+    window = self.config.window_size
+    height, width = ((size + window - 1) // window * window - size for size in pixel_values.shape[2:])
+    padded = torch.nn.functional.pad(pixel_values, (0, width, 0, height), "reflect")
+    return (padded - self.mean.to(padded)) * self.img_range
+
+
+def already_whole(_: Any, hidden_states: Tensor, __: int, ___: int) -> tuple[Tensor, tuple[int, ...]]:
+    """For `maybe_pad` of Swin2SR's layers: an image that was padded to whole windows needs no more of it."""
+    return hidden_states, (0, 0, 0, 0, 0, 0)

@@ -25,6 +25,7 @@ NORMED: Mapping[str, tuple[int, ...]] = {
             "pp_lcnet_v4",
             "regnet",
             "resnet",
+            "rt_detr_resnet",
             "swiftformer",
             "textnet",
             "uvdoc_backbone",
@@ -36,6 +37,9 @@ NORMED: Mapping[str, tuple[int, ...]] = {
         ("pp_ocrv5_mobile_rec", "pp_ocrv5_server_rec", "pp_ocrv6_small_rec", "pp_ocrv6_tiny_rec"), (8, 3, 48, 160)
     ),
 }
+
+# Deep nets of units that clip make ten times more of rounding when half of the units are off (1e-4 of float64).
+BIASED: Mapping[str, float] = {"mobilenet_v1": 1.0, "mobilenet_v2": 1.0}
 
 STAGES: Mapping[str, Any] = {
     "image_size": 64,
@@ -108,6 +112,16 @@ LCNET4: Mapping[str, Any] = {
         [[3, 24, 32, [2, 1], False], [3, 32, 32, 1, True]],
     ],
     "stem_channels": [3, 8, 16],
+}
+
+SAM: Mapping[str, Any] = {
+    "image_size": 32,
+    "patch_size": 8,
+    "window_size": 2,
+    "global_attn_indexes": [1],
+    "output_channels": 16,
+    "num_pos_feats": 16,
+    "mlp_dim": 48,
 }
 
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
@@ -286,6 +300,33 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "stage_configs": [[[16, 1]], [[16, 2]], [[16, 3], [16, 2]]],
         "out_features": ["stage2", "stage3"],
     },
+    "maskformer-swin": {name: size for name, size in WINDOWS.items() if name != "encoder_stride"},
+    "vitpose_backbone": {
+        "image_size": [24, 16],
+        "patch_size": [8, 8],
+        "mlp_ratio": 2,
+        "part_features": 16,
+        "num_experts": 1,
+    },
+    "lw_detr_vit": {
+        "image_size": 32,
+        "pretrain_image_size": 24,
+        "patch_size": 8,
+        "mlp_ratio": 2,
+        "num_windows": 4,
+        "window_block_indices": [0],
+    },
+    "rf_detr_dinov2": {
+        "image_size": 32,
+        "patch_size": 8,
+        "mlp_ratio": 2,
+        "num_windows": 2,
+        "window_block_indexes": [0],
+    },
+    "sapiens2": {**PATCHES, "num_register_tokens": 2},
+    "internvl_vision": {"image_size": [24, 24], "patch_size": [8, 8]},
+    "sam_vision_model": SAM,
+    "sam_hq_vision_model": SAM,
     "aimv2_vision_model": PATCHES,
     "tipsv2_vision_model": {**PATCHES, "mlp_ratio": 2},
 }
