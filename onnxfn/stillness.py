@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -9,6 +10,9 @@ from typing import Any
 
 from onnxfn.errors import InvalidSpec
 from onnxfn.records import Patch
+
+DICTS = (dict, OrderedDict)
+"""What holds the insides of a module: torch keeps hooks in ordered dicts."""
 
 
 @contextmanager
@@ -42,8 +46,8 @@ def _owners(model: Any) -> list[Any]:
 
 
 def _contents(owner: Any) -> dict[str, Any]:
-    """The attributes, with the dicts among them (parameters, buffers, modules) copied one level down."""
-    return {name: (value, dict(value) if type(value) is dict else None) for name, value in vars(owner).items()}
+    """The attributes, with the dicts among them (parameters, buffers, modules, hooks) copied one level down."""
+    return {name: (value, dict(value) if type(value) in DICTS else None) for name, value in vars(owner).items()}
 
 
 def _restore(attributes: dict[str, Any], contents: dict[str, Any]) -> None:
