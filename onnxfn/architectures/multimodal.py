@@ -236,6 +236,11 @@ clap = compose(
     apart(AUDIO_MODEL, heard, audio_part),
     apart(TEXT_MODEL, texts, text_part),
     featured(heard, texts, similarities("audio", SOUNDS)),
+    patched(
+        "transformers.models.clap.modeling_clap:ClapAudioPatchEmbed.forward",
+        by="onnxfn.patches.clap:embedded",
+        why="picks out the sounds that are longer, so that their number depends on the input",
+    ),
 )
 
 # Pages and questions as many vectors each. Of a page, the first tokens stand for the patches of its image.
