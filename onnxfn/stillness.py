@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -9,6 +10,9 @@ from typing import Any
 
 from onnxfn.errors import InvalidSpec
 from onnxfn.records import Patch
+
+DICTS = (dict, OrderedDict)
+"""What holds the insides of a module: torch keeps hooks in ordered dicts."""
 
 
 @contextmanager
@@ -63,7 +67,7 @@ def _contents(owner: Any) -> dict[str, Any]:
     transformers hooks into modules what collects hidden states, and notes in an attribute that it did: one that is put
     back without the other makes each call collect once more.
     """
-    return {name: (value, dict(value) if isinstance(value, dict) else None) for name, value in vars(owner).items()}
+    return {name: (value, dict(value) if type(value) in DICTS else None) for name, value in vars(owner).items()}
 
 
 def _restore(attributes: dict[str, Any], contents: dict[str, Any]) -> None:

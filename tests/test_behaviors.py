@@ -5,7 +5,7 @@ from refusals import refusal
 
 from onnxfn.algebra import compose
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.behaviors import BEHAVIORS, apart, behaves, beside, cross_cache, with_behavior
+from onnxfn.behaviors import BEHAVIORS, apart, behaves, beside, cross_cache, split, with_behavior
 from onnxfn.edits import takes
 from onnxfn.errors import InvalidSpec, UnknownName
 from onnxfn.families import text_seq2seq
@@ -205,3 +205,37 @@ def test_a_cache_of_one_text_grows_to_what_its_decoder_says():
     assert [one.symbol for one in own.axes.axes] == ["1", "heads", "past_decoder_sequence_length", "size"]
     assert [one.symbol for one in own.grown.axes] == ["1", "heads", "frames", "size"]
     assert cross.grown == cross.axes
+
+
+# A file for each part
+
+PAIR = {"text_config": {"vocab_size": 99, "eos_token_id": 98}, "vision_config": {"image_size": 32}}
+CLIP = for_task(ARCHITECTURES["clip"], "feature-extraction")
+
+
+def test_a_model_of_two_parts_is_one_file_until_it_is_split():
+    whole, (seeing, reading) = plan(CLIP, PAIR), plan(split(CLIP), PAIR).parts
+    assert whole.files == ("model.onnx",)
+    assert list(whole.parts[0].outputs) == ["logits_per_image", "logits_per_text", "text_embeds", "image_embeds"]
+    assert (seeing.name, seeing.outputs) == ("vision_model", {"image_embeds": {0: "batch_size"}})
+    assert (reading.name, reading.outputs) == ("text_model", {"text_embeds": {0: "text_batch_size"}})
+    assert list(seeing.inputs) == ["pixel_values"]
+    assert list(reading.inputs) == ["input_ids", "attention_mask"]
+
+
+def test_one_part_can_be_asked_for():
+    assert plan(split(CLIP, "text_model"), PAIR).files == ("text_model.onnx",)
+    assert plan(with_behavior(CLIP, "text_model"), PAIR).parts == plan(split(CLIP, "text_model"), PAIR).parts
+    assert plan(split(BART, "encoder"), CONFIG).files == ("encoder_model.onnx",)
+
+
+def test_an_encoder_decoder_is_split_into_its_halves_and_not_into_the_whole_too():
+    assert plan(split(BART), CONFIG).files == ("decoder_model.onnx", "encoder_model.onnx")
+
+
+def test_what_cannot_be_split_is_refused():
+    known = refusal(UnknownName, split, CLIP, "text")
+    assert "no behavior 'text' for clip; known: vision_model, text_model" in known
+    bert = for_task(ARCHITECTURES["bert"], "fill-mask")
+    assert refusal(InvalidSpec, split, bert) == "bert is of one part, so there is nothing to split"
+    assert "say the task" in refusal(InvalidSpec, split, ARCHITECTURES["clip"])

@@ -115,6 +115,14 @@ def test_an_encoder_decoder_is_two_files_unless_more_are_asked_for(tmp_path, fla
     assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == files
 
 
+def test_a_model_that_compares_texts_with_images_is_split_when_asked(tmp_path):
+    tiny.model("clip").save_pretrained(tmp_path / "clip")
+    done = ran("export", tmp_path / "clip", tmp_path / "out", "--split")
+    assert done.exit_code == 0, done.output
+    assert "task: feature-extraction (found)" in done.stdout
+    assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == {"text_model.onnx", "vision_model.onnx"}
+
+
 @pytest.mark.parametrize(("weights", "there"), [("link", {"model.safetensors"}), ("none", set())])
 def test_weights_stay_in_the_checkpoint_or_are_left_out(checkpoint, tmp_path, weights, there):
     done = ran("export", checkpoint, tmp_path / "out", "--weights", weights)

@@ -89,13 +89,32 @@ def test_boxes_have_their_left_and_top_before_their_right_and_bottom(seed):
     assert 0 <= made.min() <= made.max() < 1000
 
 
-@pytest.mark.parametrize("function", FILLS)
+@given(seeds, st.integers(1, 7))
+def test_an_illustrated_text_begins_with_the_mark_of_its_image_and_has_it_nowhere_else(seed, count):
+    made = FILLS["illustrated"](np.random.default_rng(seed), (50, 9), high=9, image=4, count=count)
+    assert set(made[:, :count].ravel().tolist()) == {4}
+    assert {*made[:, count:].ravel().tolist()} == set(range(9)) - {4}
+
+
+def test_a_text_too_short_for_its_image_is_refused():
+    assert "an image stands for 5 tokens" in refusal(InvalidSpec, filled, "illustrated", 2, 4, high=9, image=4, count=5)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=4))
+def test_a_grid_has_as_many_places_as_its_row_of_the_mask_keeps(kept):
+    masks = np.arange(60) < np.array(kept)[:, None]
+    made = FILLS["grids"](np.random.default_rng(0), (len(kept), 2), mask=masks.astype(np.int64))
+    assert made.prod(axis=-1).tolist() == kept
+
+
+@pytest.mark.parametrize("function", [one for one in FILLS if one != "grids"])  # which are of size 2
 def test_every_function_fills_the_shape_it_is_asked_for(function):
     arguments = {
         "integers": {"high": 9},
         "boxes": {"high": 9},
         "rounded": {"high": 9},
         "ended": {"high": 9, "end": 3},
+        "illustrated": {"high": 9, "image": 3, "count": 2},
     }.get(function, {})
     assert filled(function, 2, 3, 4, **arguments).shape == (2, 3, 4)
 

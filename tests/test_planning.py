@@ -10,8 +10,8 @@ from onnxfn.axes import pattern
 from onnxfn.edits import case, gives, only_tasks, takes, with_output
 from onnxfn.errors import MissingValue, UnknownName
 from onnxfn.families import DEFAULTS, bert_inputs, text_encoder
-from onnxfn.generators import dummies, generates
-from onnxfn.normalizers import equals, from_config, reads
+from onnxfn.generators import dummies, generates, sized
+from onnxfn.normalizers import constant, equals, from_config, product, reads, total
 from onnxfn.planning import dummy_inputs, inputs, outputs, plan, resolved
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import for_task, task_names
@@ -41,6 +41,20 @@ def test_a_plan_says_every_input_and_output_with_its_axes():
     names = ("input_ids", "attention_mask", "token_type_ids")
     assert inputs(made, CONFIG) == dict.fromkeys(names, TOKENS)
     assert outputs(made, CONFIG) == {"logits": {0: "batch_size"}}
+
+
+def test_a_configuration_tells_sizes_of_dummies_and_of_cases():
+    spec = compose(
+        takes("x", "batch_size length", "ids"),
+        generates("ids", "integers", high=9),
+        sized(batch_size=2, length=total("patches", constant(3)), unused=total("nowhere", constant(1))),
+        case("one", sized(batch_size=1, length=product("patches", constant(5)))),
+        gives("y", "batch_size"),
+    )
+    made = plan(spec, {"patches": 4}).parts[0].spec
+    assert dummies(made, {})["x"].shape == (2, 7)
+    assert dummies(compose(made, made.cases[0].spec), {})["x"].shape == (1, 20)
+    assert "size 'length'" in refusal(MissingValue, plan, spec, {})
 
 
 def test_a_plan_has_one_file():

@@ -50,6 +50,16 @@ def test_hooks_that_a_forward_leaves_behind_are_gone():
 PLACE = Patch("textwrap:TextWrapper.wrap", by="textwrap:dedent", why="a test")
 
 
+def test_a_hook_that_a_forward_leaves_behind_is_gone():
+    """Transformers hangs hooks in where hidden states are asked for, and notes in an attribute that it has."""
+    held, heard = model(), []
+    with still(held):
+        held[0].register_forward_hook(lambda *_: heard.append("a hook"))
+        held(torch.zeros(1, 2))
+    held(torch.zeros(1, 2))
+    assert heard == ["a hook"]
+
+
 def test_a_function_is_replaced_for_a_while_also_when_it_ends_in_an_error():
     import textwrap
 

@@ -12,6 +12,7 @@ from onnxfn.families.multimodal import (
     AUDIO_MODEL,
     TEXT_MODEL,
     TEXTS,
+    VIDEO_MODEL,
     VISION_MODEL,
     audio_part,
     compared,
@@ -32,6 +33,7 @@ from onnxfn.families.multimodal import (
     texts,
     two_models,
     vector,
+    video_part,
     vision_part,
 )
 from onnxfn.families.text import text_cases, text_dummies, text_inputs
@@ -234,6 +236,11 @@ clap = compose(
     apart(AUDIO_MODEL, heard, audio_part),
     apart(TEXT_MODEL, texts, text_part),
     featured(heard, texts, similarities("audio", SOUNDS)),
+    patched(
+        "transformers.models.clap.modeling_clap:ClapAudioPatchEmbed.forward",
+        by="onnxfn.patches.clap:embedded",
+        why="picks out the sounds that are longer, so that their number depends on the input",
+    ),
 )
 
 # Pages and questions as many vectors each. Of a page, the first tokens stand for the patches of its image.
@@ -334,9 +341,7 @@ filmed = takes(
 videoprism = compose(
     two_models,
     reads(num_frames="vision_config.num_frames"),
-    apart(
-        "video_model", filmed, ExportSpec(runs="onnxfn.parts.towers:video_model"), vector("video_embeds", "batch_size")
-    ),
+    apart(VIDEO_MODEL, filmed, video_part),
     apart(TEXT_MODEL, texts, text_part),
     compared(filmed, texts, other="video"),
 )
@@ -418,7 +423,6 @@ TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "align_text_model": tower(compose(masked, takes("token_type_ids", TOKENS, "segment_ids")), "AlignTextModel"),
         "blip_text_model": tower(compose(masked, always(is_decoder=False)), "BlipTextModel"),
-        "bridgetower_text_model": tower(masked, "BridgeTowerTextModel"),
         "chinese_clip_text_model": tower(masked, "ChineseCLIPTextModel"),
         "clap_text_model": tower(masked, "ClapTextModel"),
         "clipseg_text_model": tower(masked_ended, "CLIPSegTextModel"),
@@ -440,7 +444,6 @@ TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
         "mlcd_vision_model": compose(seen, pooled()),
         "owlv2_vision_model": tower(seen, "Owlv2VisionModel"),
         "owlvit_vision_model": tower(seen, "OwlViTVisionModel"),
-        "xclip_vision_model": tower(seen, "XCLIPVisionModel"),
     }
 )
 

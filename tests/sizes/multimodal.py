@@ -52,12 +52,12 @@ EFFICIENT = {
     "depth_coefficient": 1.0,
     "kernel_sizes": [3, 3],
     "in_channels": [32, 16],
-    "out_channels": [16, 24],
+    "out_channels": [16, 32],
     "strides": [1, 2],
     "num_block_repeats": [1, 1],
     "expand_ratios": [1, 4],
     "hidden_dim": 32,
-    "initializer_range": 0.3,
+    "initializer_range": 0.6,
 }
 SHALLOW = {**VISION, "initializer_factor": 1.0}
 
@@ -79,7 +79,6 @@ CLIPS = {
 READING = (
     "align",
     "blip",
-    "bridgetower",
     "chinese_clip",
     "clap",
     "clipseg",
@@ -97,7 +96,6 @@ SEEING = (
     "clipseg",
     "instructblip",
     "metaclip_2",
-    "mlcd",
     "owlv2",
     "owlvit",
 )
@@ -105,12 +103,12 @@ SEEING = (
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     **{f"{name}_text_model": TEXT for name in READING},
     **{f"{name}_vision_model": VISION for name in SEEING},
+    "mlcd_vision_model": {**SHALLOW, "hidden_size": 32},
     "siglip2_text_model": SIGLIP_TEXT,
     "flava_image_model": SHALLOW,
     "groupvit_vision_model": GROUPED,
-    "xclip_vision_model": CLIPS,
     "aimv2_vision_model": VISION,
-    "align": {"text_config": TEXT, "vision_config": EFFICIENT, "projection_dim": 32, "initializer_range": 0.15},
+    "align": {"text_config": TEXT, "vision_config": EFFICIENT, "projection_dim": 32, "initializer_range": 0.6},
     "altclip": {
         "text_config": {**TEXT, "project_dim": 20, "pad_token_id": 1, "bos_token_id": 0},
         "vision_config": VISION,
