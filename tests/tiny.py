@@ -418,6 +418,8 @@ def model(
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
         _disturb(found)
+        if model_type in audio.QUIET:
+            _louden(found)
     return found
 
 
@@ -445,3 +447,13 @@ def _disturb(model: Any) -> None:
         for name, statistics in model.named_buffers():
             if name.endswith(("running_mean", "running_var")):
                 statistics.add_(torch.rand_like(statistics) * 0.5)
+
+
+def _louden(model: Any) -> None:
+    """Convolutions whose weights are so small that a sound dies away in them: each gives half of what it took."""
+    import torch
+
+    convolutions = (torch.nn.Conv1d, torch.nn.ConvTranspose1d)
+    with torch.no_grad():
+        for layer in (one for one in model.modules() if isinstance(one, convolutions)):
+            layer.weight.mul_(0.5 / (layer.weight.std() * (layer.weight[0].numel() or 1) ** 0.5))

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from onnxfn.families.audio import FRAMES as FRAMES
 from onnxfn.families.audio import audio as audio
+from onnxfn.families.audio import audio_features as audio_features
+from onnxfn.families.audio import audio_frames as audio_frames
 from onnxfn.families.audio import audio_of_voices as audio_of_voices
+from onnxfn.families.audio import audio_transcription as audio_transcription
+from onnxfn.families.audio import banks as banks
 from onnxfn.families.audio import convolved_frames as convolved_frames
+from onnxfn.families.audio import waveforms as waveforms
+from onnxfn.families.audio import whole_banks as whole_banks
 from onnxfn.families.series import time_series as time_series
 from onnxfn.families.text import DEFAULTS as DEFAULTS
 from onnxfn.families.text import bert_inputs as bert_inputs
