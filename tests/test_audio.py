@@ -8,6 +8,7 @@ import onnxfn
 from onnxfn.errors import MissingValue
 from onnxfn.parts.timesfm import forecast, forecast_by_quantiles
 from onnxfn.parts.vits import drawn, speech
+from onnxfn.patches.fastspeech import placed, regulated, shifted
 from onnxfn.patches.granite import blockwise
 from onnxfn.patches.timesfm import scaled
 from onnxfn.patches.vits import relative, spline
@@ -146,3 +147,28 @@ def test_granites_blocks_are_the_models(length, monkeypatch):
         monkeypatch.setattr(granite.GraniteSpeech5EncoderAttention, "forward", blockwise)
         ours = model(banks, attention_mask=mask).last_hidden_state
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("high", [1, 4])
+def test_fastspeechs_tokens_last_as_long_as_the_models(high):
+    import torch
+    from transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer import length_regulator
+
+    random = torch.Generator().manual_seed(0)
+    states, lasting = torch.randn(3, 6, 4, generator=random), torch.randint(0, high, (3, 6), generator=random)
+    lasting[2] = 0
+    for speed in (1.0, 2.5):
+        assert torch.equal(regulated(states, lasting, speed), length_regulator(states, lasting.clone(), speed))
+
+
+def test_fastspeechs_places_are_the_models():
+    import torch
+    from transformers.models.fastspeech2_conformer import modeling_fastspeech2_conformer as fastspeech
+
+    encoding = tiny.model("fastspeech2_conformer", "AutoModelForTextToSpectrogram").encoder.pos_enc
+    assert isinstance(encoding, fastspeech.FastSpeech2ConformerRelPositionalEncoding)
+    states = torch.randn(2, 7, encoding.embed_dim, generator=torch.Generator().manual_seed(0))
+    assert all(map(torch.equal, placed(encoding, states), encoding(states)))
+    distances = torch.randn(2, 3, 7, 13, generator=torch.Generator().manual_seed(0))
+    theirs = fastspeech.FastSpeech2ConformerAttention.shift_relative_position_tensor(None, distances)
+    assert torch.equal(shifted(None, distances), theirs)

@@ -26,6 +26,7 @@ from onnxfn.normalizers import (
     convolved,
     count,
     difference,
+    either,
     evened,
     from_config,
     halvings,
@@ -76,9 +77,8 @@ wav2vec2_bert = compose(
 )
 
 
-def shortened(config: str, *convolutions: Source) -> ExportSpec:
-    """A spec of how many frames convolutions of a kernel and a stride make, so and so many times."""
-    kernel, stride, times = convolutions
+def shortened(config: str, kernel: Source, stride: Source, times: Source) -> ExportSpec:
+    """A spec of how many frames convolutions of a kernel and a stride make, so and so many; where its fields are."""
     return reads(
         num_mel_bins=f"{config}num_mel_bins",
         frames=convolved("sequence_length", repeated(kernel, times), repeated(stride, times)),
@@ -251,25 +251,64 @@ vits = compose(
     ),
 )
 
+# How long each token lasts is its own prediction, and nothing is drawn.
+FASTSPEECH = "transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer"
+fastspeech2_conformer = compose(
+    takes("input_ids", TOKENS, "token_ids"),
+    takes("attention_mask", TOKENS, "padding_mask"),
+    generates("token_ids", "integers", high=from_config("vocab_size")),
+    padded("right"),
+    reads(vocab_size=either("vocab_size", "model_config.vocab_size")),
+    sized(batch_size=2, sequence_length=16),
+    case("one", sized(batch_size=1, sequence_length=7), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
+    case("longer", sized(batch_size=2, sequence_length=24), padded("right")),
+    always(return_dict=True),
+    tasked(
+        "text-to-audio",
+        spec=compose(loaded("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
+    ),
+    patched(
+        f"{FASTSPEECH}:length_regulator",
+        by="onnxfn.patches.fastspeech:regulated",
+        why="goes through the texts one by one",
+    ),
+    patched(
+        f"{FASTSPEECH}:FastSpeech2ConformerRelPositionalEncoding.forward",
+        by="onnxfn.patches.fastspeech:placed",
+        why="branches on whether its table is long enough, and keeps a longer one",
+    ),
+    patched(
+        f"{FASTSPEECH}:FastSpeech2ConformerAttention.shift_relative_position_tensor",
+        by="onnxfn.patches.fastspeech:shifted",
+        why="reshapes by a length that is not known before it speaks",
+    ),
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
+        # The first: every task of it is tried in CI, of the others one.
         "wav2vec2": wav2vec2,
         "audio-spectrogram-transformer": audio_spectrogram_transformer,
-        "data2vec-audio": wav2vec2,
-        "hubert": hubert,
-        "sew": hubert,
-        "sew-d": hubert,
-        "unispeech": hubert,
-        "unispeech-sat": wav2vec2,
-        "wav2vec2-conformer": wav2vec2,
         "audioflamingo3_encoder": compose(
             whole_banks, takes("input_features_mask", "batch_size num_frames=", "padding_mask"), padded("right")
         ),
         "dac": dac,
+        "data2vec-audio": wav2vec2,
+        "fastspeech2_conformer": fastspeech2_conformer,
+        "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
+        "fastspeech2_conformer_with_hifigan": compose(
+            fastspeech2_conformer,
+            tasked(
+                "text-to-audio",
+                spec=compose(loaded("AutoModelForTextToWaveform"), gives("waveform", "batch_size n_samples")),
+            ),
+        ),
         "fun_asr_nano_encoder": fun_asr_nano_encoder,
         "glmasr_encoder": glmasr_encoder,
         "granite_speech5_ctc": compose(banks, granite_frames("encoder_config."), audio_transcription),
         "granite_speech5_encoder": compose(banks, granite_frames(""), audio_features),
+        "hubert": hubert,
         "lasr_ctc": compose(banks, lasr_frames("encoder_config."), audio_transcription),
         "lasr_encoder": compose(banks, lasr_frames(""), audio_features),
         "moss_transcribe_diarize_audio": whole_banks,
@@ -290,12 +329,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "parakeet_encoder": compose(banks, parakeet_frames(""), audio_features),
         "pe_audio_encoder": pe_audio_encoder,
         "qwen2_audio_encoder": whole_banks,
+        "sew": hubert,
+        "sew-d": hubert,
         "speecht5_hifigan": vocoder("SpeechT5HifiGan"),
-        "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
+        "unispeech": hubert,
+        "unispeech-sat": wav2vec2,
         "univnet": univnet,
         "vits": vits,
         "voxtral_encoder": whole_banks,
         "wav2vec2-bert": wav2vec2_bert,
+        "wav2vec2-conformer": wav2vec2,
         "wavlm": wav2vec2,
     }
 )

@@ -52,12 +52,33 @@ GRANITE: Mapping[str, Any] = {
 }
 
 HIFIGAN: Mapping[str, Any] = {
+    "initializer_range": 0.15,
     "model_in_dim": 10,
     "upsample_initial_channel": 16,
     "upsample_rates": [3, 2],
     "upsample_kernel_sizes": [7, 4],
     "resblock_kernel_sizes": [3, 5],
     "resblock_dilation_sizes": [[1, 3], [1, 2]],
+}
+
+FASTSPEECH: Mapping[str, Any] = {
+    "hidden_size": 32,
+    "num_mel_bins": 10,
+    "vocab_size": 60,
+    "speaking_speed": 3.0,  # tokens that last for more than a frame
+    "encoder_num_attention_heads": 2,
+    "decoder_num_attention_heads": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_linear_units": 40,
+    "decoder_linear_units": 40,
+    "decoder_kernel_size": 5,
+    "speech_decoder_postnet_layers": 2,
+    "speech_decoder_postnet_units": 12,
+    "duration_predictor_channels": 12,
+    "energy_predictor_channels": 12,
+    "pitch_predictor_layers": 2,
+    "pitch_predictor_channels": 12,
 }
 
 HEARD: Mapping[str, Any] = {
@@ -131,6 +152,8 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "codebook_dim": 6,
         "hidden_size": 32,
     },
+    "fastspeech2_conformer": FASTSPEECH,
+    "fastspeech2_conformer_with_hifigan": {"model_config": FASTSPEECH, "vocoder_config": HIFIGAN},
     "fastspeech2_conformer_hifigan": HIFIGAN,
     "univnet": {
         "model_in_channels": 8,
