@@ -38,6 +38,7 @@ from onnxfn.errors import OutputExists as OutputExists
 from onnxfn.errors import UnknownName as UnknownName
 from onnxfn.exporting import export as export
 from onnxfn.exporting import validate as validate
+from onnxfn.families import audio as audio
 from onnxfn.families import bert_inputs as bert_inputs
 from onnxfn.families import positions as positions
 from onnxfn.families import speech_seq2seq as speech_seq2seq
@@ -46,6 +47,7 @@ from onnxfn.families import text_decoder as text_decoder
 from onnxfn.families import text_encoder as text_encoder
 from onnxfn.families import text_inputs as text_inputs
 from onnxfn.families import text_seq2seq as text_seq2seq
+from onnxfn.families import time_series as time_series
 from onnxfn.feeds import flatten_outputs as flatten_outputs
 from onnxfn.feeds import ort_inputs as ort_inputs
 from onnxfn.generation import generate as generate

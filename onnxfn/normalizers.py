@@ -117,6 +117,21 @@ def repeated(source: Source, times: Source) -> Getter:
     return Getter("repeated", (source, times))
 
 
+def halvings(source: Source) -> Getter:
+    """How often a number is halved until it is 1."""
+    return Getter("halvings", (source,))
+
+
+def greatest(listed: Source) -> Getter:
+    """The greatest of the numbers that the configuration lists there."""
+    return Getter("greatest", (listed,))
+
+
+def evened(listed: Source) -> Getter:
+    """The numbers that the configuration lists there, the odd ones less one."""
+    return Getter("evened", (listed,))
+
+
 def convolved(length: Source, kernels: Source, strides: Source) -> Getter:
     """The formula of a length after convolutions one after the other, each with its kernel and its stride.
 
@@ -302,6 +317,18 @@ def _repeated(look: Look, source: Source, times: Source) -> tuple[Any, ...]:
     return tuple(look(source) for _ in range(look(times)))
 
 
+def _halvings(look: Look, source: Source) -> int:
+    return int(look(source)).bit_length() - 1
+
+
+def _greatest(look: Look, listed: Source) -> int:
+    return int(max(look(listed)))
+
+
+def _evened(look: Look, listed: Source) -> tuple[int, ...]:
+    return tuple(number - number % 2 for number in look(listed))
+
+
 def _convolved(look: Look, length: Source, kernels: Source, strides: Source) -> str:
     made = look(length) if isinstance(length, Getter) else length
     for kernel, stride in zip(look(kernels), look(strides), strict=True):
@@ -331,6 +358,9 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "below": _below,
         "of_any": _of_any,
         "repeated": _repeated,
+        "halvings": _halvings,
+        "evened": _evened,
+        "greatest": _greatest,
         "convolved": _convolved,
     }
 )

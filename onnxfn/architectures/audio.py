@@ -6,11 +6,37 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.edits import always, case, gives, patched, takes
-from onnxfn.families import audio, audio_of_voices, convolved_frames
+from onnxfn.behaviors import behaves, halves
+from onnxfn.edits import TOKENS, always, case, gives, patched, takes, without
+from onnxfn.families import (
+    FRAMES,
+    audio,
+    audio_features,
+    audio_frames,
+    audio_of_voices,
+    audio_transcription,
+    banks,
+    convolved_frames,
+    waveforms,
+    whole_banks,
+)
 from onnxfn.generators import generates, padded, sized
-from onnxfn.normalizers import from_config, reads
-from onnxfn.records import ExportSpec
+from onnxfn.normalizers import (
+    constant,
+    convolved,
+    count,
+    difference,
+    either,
+    evened,
+    from_config,
+    halvings,
+    product,
+    quotient,
+    reads,
+    repeated,
+    whether,
+)
+from onnxfn.records import ExportSpec, Source
 from onnxfn.tasks import loaded, tasked
 
 hubert = compose(audio, convolved_frames)
@@ -28,6 +54,163 @@ audio_spectrogram_transformer = compose(
     always(return_dict=True),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
     tasked("audio-classification"),
+)
+
+# Its convolutions are those of its adapter alone, each padded by half its kernel at both ends.
+wav2vec2_bert = compose(
+    banks,
+    reads(
+        num_mel_bins="feature_projection_input_dim",
+        adapters=whether("add_adapter", "num_adapter_layers", constant(0)),
+        adapter_kernel=difference(
+            "adapter_kernel_size", product(constant(2), quotient("adapter_kernel_size", constant(2)))
+        ),
+        frames=convolved(
+            "sequence_length", repeated("adapter_kernel", "adapters"), repeated("adapter_stride", "adapters")
+        ),
+    ),
+    audio_features,
+    audio_transcription,
+    tasked("audio-classification"),
+    audio_frames,
+    tasked("audio-xvector"),
+)
+
+
+def shortened(config: str, kernel: Source, stride: Source, times: Source) -> ExportSpec:
+    """A spec of how many frames convolutions of a kernel and a stride make, so and so many; where its fields are."""
+    return reads(
+        num_mel_bins=f"{config}num_mel_bins",
+        frames=convolved("sequence_length", repeated(kernel, times), repeated(stride, times)),
+    )
+
+
+def parakeet_frames(config: str) -> ExportSpec:
+    """How Parakeet's encoder shortens what it hears, padding by half a kernel at both ends; where its fields are."""
+    kernel = f"{config}subsampling_conv_kernel_size"
+    inside = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
+    return shortened(config, inside, f"{config}subsampling_conv_stride", halvings(f"{config}subsampling_factor"))
+
+
+def lasr_frames(config: str) -> ExportSpec:
+    """How LASR's encoder shortens what it hears; where its fields are."""
+    return shortened(config, f"{config}subsampling_conv_kernel_size", f"{config}subsampling_conv_stride", constant(2))
+
+
+def granite_frames(config: str) -> ExportSpec:
+    """How Granite's encoder shortens what it hears, by pairs, in some of its layers; where its fields are.
+
+    A step of what it hears is two steps of a filter bank, each beside how it changes.
+    """
+    return compose(
+        shortened(config, constant(2), constant(2), count(f"{config}subsample_layers")),
+        reads(num_mel_bins=product(f"{config}num_mel_bins", constant(4))),
+        # Traced at several blocks, in the last layers too, and at no whole number of them.
+        sized(sequence_length=1010),
+        patched(
+            "transformers.models.granite_speech5.modeling_granite_speech5:GraniteSpeech5EncoderAttention.forward",
+            by="onnxfn.patches.granite:blockwise",
+            why="branches on whether a length is of whole blocks",
+        ),
+    )
+
+
+def diarized_frames(config: str) -> ExportSpec:
+    """How many groups of steps there are, the last one filled up; where the configuration of what hears is."""
+    return reads(num_mel_bins=f"{config}num_mel_bins", factor=f"{config}subsampling_factor")
+
+
+grouped = "batch_size (sequence_length+factor-1)//factor _"
+
+# Stacked filter banks, as long as they come.
+fun_asr_nano_encoder = compose(
+    without(banks, "attention_mask"),
+    takes("input_features_mask", TOKENS, "padding_mask"),
+    reads(num_mel_bins=product("num_mel_bins", "num_stacked_frames")),
+    tasked("feature-extraction"),
+)
+
+glmasr_encoder = compose(
+    takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
+    without(banks, "attention_mask", "input_features"),
+    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
+)
+
+
+# DAC's convolutions are of twice their stride, padded by half of it, rounded up, at both ends. What is heard is all of
+# one length: a mask would have to be of a whole number of frames.
+def dac_frames(config: str) -> ExportSpec:
+    """How DAC's encoder shortens what it hears; where its fields are."""
+    ratios = f"{config}downsampling_ratios"
+    return reads(frames=convolved("sequence_length", evened(ratios), ratios))
+
+
+sounds = compose(
+    waveforms,
+    takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+    always(return_dict=True),
+)
+pe_audio_encoder = compose(
+    sounds,
+    dac_frames("dac_config."),
+    tasked(
+        "feature-extraction",
+        spec=compose(gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
+    ),
+)
+
+# Codecs: sound becomes codes, and codes become sound.
+codes = compose(
+    generates("codes", "integers", high=from_config("codebook_size")),
+    sized(chunk_length=16),
+    case("one", sized(chunk_length=7)),
+    case("several", sized(chunk_length=11)),
+    case("longer", sized(chunk_length=30)),
+)
+dac = compose(
+    without(waveforms, "input_values"),
+    dac_frames(""),
+    codes,
+    behaves(
+        "encoder",
+        takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+        ExportSpec(runs="onnxfn.parts.codecs:coded"),
+        gives("audio_codes", "batch_size _ frames"),
+    ),
+    behaves(
+        "decoder",
+        takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
+        ExportSpec(runs="onnxfn.parts.codecs:sounded"),
+        gives("audio_values", "batch_size audio_length"),
+    ),
+    tasked("feature-extraction", spec=halves()),
+)
+
+# From spectrograms to sound.
+spectrograms = compose(
+    takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
+    generates("mel", "normal"),
+    reads(model_in_dim="model_in_dim"),
+    sized(batch_size=2, sequence_length=16),
+    ExportSpec(runs="onnxfn.parts.codecs:waveform"),
+)
+
+
+def vocoder(loader: str) -> ExportSpec:
+    """The last step of speech, for a class of transformers so called."""
+    return compose(
+        spectrograms, tasked("text-to-audio", spec=compose(loaded(loader), gives("waveform", "batch_size n_samples")))
+    )
+
+
+univnet = compose(
+    takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
+    takes("noise_sequence", f"{TOKENS} model_in_channels=", "mel", kind="float"),
+    generates("mel", "normal"),
+    reads(num_mel_bins="num_mel_bins", model_in_channels="model_in_channels"),
+    sized(batch_size=2, sequence_length=16),
+    always(return_dict=True),
+    tasked("text-to-audio", spec=compose(loaded("AutoModel"), gives("waveforms", "batch_size n_samples"))),
 )
 
 # One draw of its noise, always the same: see parts/vits.py.
@@ -68,18 +251,94 @@ vits = compose(
     ),
 )
 
+# How long each token lasts is its own prediction, and nothing is drawn.
+FASTSPEECH = "transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer"
+fastspeech2_conformer = compose(
+    takes("input_ids", TOKENS, "token_ids"),
+    takes("attention_mask", TOKENS, "padding_mask"),
+    generates("token_ids", "integers", high=from_config("vocab_size")),
+    padded("right"),
+    reads(vocab_size=either("vocab_size", "model_config.vocab_size")),
+    sized(batch_size=2, sequence_length=16),
+    case("one", sized(batch_size=1, sequence_length=7), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
+    case("longer", sized(batch_size=2, sequence_length=24), padded("right")),
+    always(return_dict=True),
+    tasked(
+        "text-to-audio",
+        spec=compose(loaded("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
+    ),
+    patched(
+        f"{FASTSPEECH}:length_regulator",
+        by="onnxfn.patches.fastspeech:regulated",
+        why="goes through the texts one by one",
+    ),
+    patched(
+        f"{FASTSPEECH}:FastSpeech2ConformerRelPositionalEncoding.forward",
+        by="onnxfn.patches.fastspeech:placed",
+        why="branches on whether its table is long enough, and keeps a longer one",
+    ),
+    patched(
+        f"{FASTSPEECH}:FastSpeech2ConformerAttention.shift_relative_position_tensor",
+        by="onnxfn.patches.fastspeech:shifted",
+        why="reshapes by a length that is not known before it speaks",
+    ),
+)
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
+        # The first: every task of it is tried in CI, of the others one.
         "wav2vec2": wav2vec2,
         "audio-spectrogram-transformer": audio_spectrogram_transformer,
+        "audioflamingo3_encoder": compose(
+            whole_banks, takes("input_features_mask", "batch_size num_frames=", "padding_mask"), padded("right")
+        ),
+        "dac": dac,
         "data2vec-audio": wav2vec2,
+        "fastspeech2_conformer": fastspeech2_conformer,
+        "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
+        "fastspeech2_conformer_with_hifigan": compose(
+            fastspeech2_conformer,
+            tasked(
+                "text-to-audio",
+                spec=compose(loaded("AutoModelForTextToWaveform"), gives("waveform", "batch_size n_samples")),
+            ),
+        ),
+        "fun_asr_nano_encoder": fun_asr_nano_encoder,
+        "glmasr_encoder": glmasr_encoder,
+        "granite_speech5_ctc": compose(banks, granite_frames("encoder_config."), audio_transcription),
+        "granite_speech5_encoder": compose(banks, granite_frames(""), audio_features),
         "hubert": hubert,
+        "lasr_ctc": compose(banks, lasr_frames("encoder_config."), audio_transcription),
+        "lasr_encoder": compose(banks, lasr_frames(""), audio_features),
+        "moss_transcribe_diarize_audio": whole_banks,
+        "nemotron3_diarization": compose(
+            banks,
+            diarized_frames("audio_config."),
+            tasked(
+                "feature-extraction",
+                spec=gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor*factor _"),
+            ),
+        ),
+        "nemotron3_diarization_audio": compose(
+            banks,
+            diarized_frames(""),
+            tasked("feature-extraction", spec=gives("last_hidden_state", grouped)),
+        ),
+        "parakeet_ctc": compose(banks, parakeet_frames("encoder_config."), audio_transcription),
+        "parakeet_encoder": compose(banks, parakeet_frames(""), audio_features),
+        "pe_audio_encoder": pe_audio_encoder,
+        "qwen2_audio_encoder": whole_banks,
         "sew": hubert,
         "sew-d": hubert,
+        "speecht5_hifigan": vocoder("SpeechT5HifiGan"),
         "unispeech": hubert,
         "unispeech-sat": wav2vec2,
-        "wav2vec2-conformer": wav2vec2,
+        "univnet": univnet,
         "vits": vits,
+        "voxtral_encoder": whole_banks,
+        "wav2vec2-bert": wav2vec2_bert,
+        "wav2vec2-conformer": wav2vec2,
         "wavlm": wav2vec2,
     }
 )

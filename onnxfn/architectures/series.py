@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.edits import TOKENS, always, case, gives, takes
+from onnxfn.edits import TOKENS, always, case, gives, patched, takes
 from onnxfn.families import time_series
 from onnxfn.generators import generates, padded, sized
-from onnxfn.normalizers import from_config, reads
+from onnxfn.normalizers import entry, from_config, greatest, reads, total
 from onnxfn.records import ExportSpec, Overlay
 from onnxfn.tasks import loaded, tasked
 
@@ -41,6 +41,77 @@ decision_transformer = compose(
     ),
 )
 
+# As many steps as there are; the model reads the last of them.
+measured = compose(
+    takes("past_values", TOKENS, "measured", kind="float"),
+    generates("measured", "normal"),
+    sized(batch_size=2, sequence_length=64),
+    case("one", sized(batch_size=1, sequence_length=19)),
+    case("several", sized(batch_size=3, sequence_length=96)),
+    case("longer", sized(batch_size=2, sequence_length=130)),
+)
+quantiles = tasked(
+    "time-series-forecasting",
+    spec=compose(gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")),
+)
+timesfm = compose(
+    measured,
+    takes("freq", "batch_size", "frequencies"),
+    generates("frequencies", "integers", high=from_config("freq_size")),
+    ExportSpec(runs="onnxfn.parts.timesfm:forecast"),
+    quantiles,
+    patched(
+        "transformers.models.timesfm.modeling_timesfm:TimesFmModel._timesfm_masked_mean_std",
+        by="onnxfn.patches.timesfm:scaled",
+        why="compares sums of 32-bit numbers, which torch makes of 64 bits and ONNX does not",
+    ),
+)
+
+# What was measured, what is known of the times, and what is forecast so far: the states that the next is drawn from.
+past = "batch_size past_length="
+future = "batch_size prediction_length="
+time_series_transformer = compose(
+    takes("past_values", past, "measured", kind="float"),
+    takes("past_time_features", f"{past} num_time_features=", "measured", kind="float"),
+    takes("past_observed_mask", past, "observed", kind="float"),
+    takes(
+        "static_categorical_features",
+        "batch_size num_static_categorical_features=",
+        "category",
+        when="num_static_categorical_features",
+    ),
+    takes(
+        "static_real_features",
+        "batch_size num_static_real_features=",
+        "measured",
+        kind="float",
+        when="num_static_real_features",
+    ),
+    takes("future_values", future, "measured", kind="float"),
+    takes("future_time_features", f"{future} num_time_features=", "measured", kind="float"),
+    generates("measured", "normal"),
+    generates("observed", "mask", padding="left"),
+    generates("category", "integers", high=from_config(entry("cardinality", 0))),
+    reads(
+        past_length=total("context_length", greatest("lags_sequence")),
+        prediction_length="prediction_length",
+        num_time_features="num_time_features",
+        num_static_categorical_features="num_static_categorical_features",
+        num_static_real_features="num_static_real_features",
+    ),
+    sized(batch_size=2),
+    always(return_dict=True, use_cache=False),
+    tasked(
+        "feature-extraction",
+        spec=compose(
+            gives("last_hidden_state", "batch_size _ _"),
+            gives("encoder_last_hidden_state", "batch_size _ _"),
+            gives("loc", "batch_size _"),
+            gives("scale", "batch_size _"),
+        ),
+    ),
+)
+
 
 def forecasting(loader: str) -> ExportSpec:
     """A spec that says which class forecasts: no automatic one knows it."""
@@ -52,5 +123,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "decision_transformer": decision_transformer,
         "patchtsmixer": compose(time_series, forecasting("PatchTSMixerForPrediction")),
         "patchtst": compose(time_series, forecasting("PatchTSTForPrediction")),
+        "time_series_transformer": time_series_transformer,
+        "timesfm": timesfm,
+        "timesfm2_5": compose(measured, ExportSpec(runs="onnxfn.parts.timesfm:forecast_by_quantiles"), quantiles),
     }
 )

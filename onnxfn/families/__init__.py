@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from onnxfn.families.audio import FRAMES as FRAMES
 from onnxfn.families.audio import audio as audio
+from onnxfn.families.audio import audio_features as audio_features
+from onnxfn.families.audio import audio_frames as audio_frames
 from onnxfn.families.audio import audio_of_voices as audio_of_voices
+from onnxfn.families.audio import audio_transcription as audio_transcription
+from onnxfn.families.audio import banks as banks
 from onnxfn.families.audio import convolved_frames as convolved_frames
+from onnxfn.families.audio import waveforms as waveforms
+from onnxfn.families.audio import whole_banks as whole_banks
 from onnxfn.families.detection import image_cases as image_cases
 from onnxfn.families.detection import images_of_any_size as images_of_any_size
 from onnxfn.families.detection import masks_at_points as masks_at_points

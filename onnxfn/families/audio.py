@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onnxfn.algebra import compose
 from onnxfn.edits import TOKENS, always, case, gives, takes
-from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, convolved, reads, repeated, whether
+from onnxfn.generators import generates, padded, sized
+from onnxfn.normalizers import constant, convolved, product, reads, repeated, whether
 from onnxfn.tasks import loaded, tasked
 
 FRAMES = "batch_size frames _"
@@ -50,3 +50,28 @@ audio = compose(
 
 audio_of_voices = compose(audio, audio_frames, tasked("audio-xvector"))
 """Those that also tell voices apart."""
+
+# Traced at 64 steps; what is tried is of no whole number of frames.
+banks = compose(
+    takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
+    takes("attention_mask", TOKENS, "padding_mask"),
+    generates("mel", "normal"),
+    padded("right"),
+    reads(num_mel_bins="num_mel_bins"),
+    sized(batch_size=2, sequence_length=64),
+    case("one", sized(batch_size=1, sequence_length=37), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=51), padded("right")),
+    case("longer", sized(batch_size=2, sequence_length=90), padded("right")),
+    always(return_dict=True),
+)
+"""Filter banks of sounds, and which of their steps are padding."""
+
+whole_banks = compose(
+    takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float"),
+    generates("mel", "normal"),
+    reads(num_mel_bins="num_mel_bins", num_frames=product("max_source_positions", constant(2))),
+    sized(batch_size=2),
+    always(return_dict=True),
+    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
+)
+"""Encoders of filter banks that are all of the one length that there are places for: Whisper's and those like it."""
