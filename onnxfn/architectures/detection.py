@@ -365,23 +365,12 @@ sam2 = compose(
     ),
 )
 
-# Lines of text are found in an image, and each is then read in one of its own, as its processor makes it.
+# Lines of text are found in an image; models that read them are in vision.py.
 text_found = compose(
     moving_images,
     image_cases((96, 64), (64, 128)),
     without(
         tasked("object-detection", spec=gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
-    ),
-)
-
-text_read = compose(
-    moving_images,
-    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
-    case("long", sized(batch_size=1, width=320)),
-    case("short", sized(batch_size=3, width=61)),
-    tasked(
-        "text-recognition",
-        spec=compose(loaded("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size (width+3)//4//2 _")),
     ),
 )
 
@@ -391,7 +380,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "detr": detr,
         "glpn": glpn,
         "maskformer": maskformer,
-        "pp_ocrv6_tiny_rec": text_read,
         "rt_detr": rt_detr("rt_detr", "RTDetr"),
         "sam": sam,
         "sam2": sam2,

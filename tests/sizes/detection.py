@@ -138,8 +138,7 @@ MASK2FORMER: Mapping[str, Any] = {
     "init_std": 0.15,
 }
 
-# Kernel, channels in and out, stride, and whether channels are weighed. What finds text halves both sides of an image,
-# what reads it keeps lines long.
+# Kernel, channels in and out, stride, and whether channels are weighed.
 LCNET_V3: Mapping[str, Any] = {
     "model_type": "pp_lcnet_v3",
     "initializer_range": 0.4,
@@ -157,17 +156,6 @@ LCNET_V3: Mapping[str, Any] = {
     ],
 }
 
-LCNET_V3_OF_LINES: Mapping[str, Any] = {
-    **LCNET_V3,
-    "block_configs": [
-        [[3, 8, 8, 1, False]],
-        [[3, 8, 12, [2, 1], False], [3, 12, 12, 1, False]],
-        [[3, 12, 16, [1, 2], False]],
-        [[3, 16, 24, [2, 1], False]],
-        [[5, 24, 32, [2, 1], True]],
-    ],
-}
-
 LCNET_V4: Mapping[str, Any] = {
     "model_type": "pp_lcnet_v4",
     "initializer_range": 0.4,
@@ -179,17 +167,6 @@ LCNET_V4: Mapping[str, Any] = {
         [[3, 16, 24, 2, False]],
     ],
     "out_features": ["stage1", "stage2", "stage3", "stage4"],
-}
-
-LCNET_V4_OF_LINES: Mapping[str, Any] = {
-    **LCNET_V4,
-    "block_configs": [
-        [[3, 8, 8, 1, True]],
-        [[3, 8, 12, 1, False]],
-        [[3, 12, 16, [2, 1], False], [3, 16, 16, 1, True]],
-        [[3, 16, 24, [2, 1], False]],
-    ],
-    "out_features": ["stage4"],
 }
 
 FOUR_STAGES: Mapping[str, Any] = {
@@ -218,14 +195,6 @@ FINDS_TEXT_CLASS_BY_CLASS: Mapping[str, Any] = {
     "intraclass_block_config": INTRACLASS,
     "scale_factor_list": [1, 2, 4, 8],
     "kernel_list": [3, 2, 2],
-}
-
-READS_TEXT: Mapping[str, Any] = {
-    "hidden_size": 16,
-    "depth": 1,
-    "num_attention_heads": 4,
-    "head_out_channels": 11,
-    "initializer_range": 0.25,
 }
 
 SAM: Mapping[str, Any] = {
@@ -504,21 +473,9 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "backbone_config": LCNET_V3,
         "layer_list_out_channels": [6, 8, 10, 12],
     },
-    "pp_ocrv5_mobile_rec": {**READS_TEXT, "backbone_config": LCNET_V3_OF_LINES},
     "pp_ocrv5_server_det": {**FINDS_TEXT_CLASS_BY_CLASS, "backbone_config": FOUR_STAGES},
-    "pp_ocrv5_server_rec": {
-        **READS_TEXT,
-        "backbone_config": {
-            **FOUR_STAGES,
-            "stem_strides": [2, 1, 1, 1, 1],
-            "stage_downsample": [True, True, True, True],
-            "stage_downsample_strides": [[2, 1], [1, 2], [2, 1], [2, 1]],
-        },
-    },
     "pp_ocrv6_medium_det": {**FINDS_TEXT_CLASS_BY_CLASS, "backbone_config": LCNET_V4},
     "pp_ocrv6_small_det": {**FINDS_TEXT, "backbone_config": LCNET_V4, "layer_list_out_channels": [8, 12, 16, 24]},
-    "pp_ocrv6_small_rec": {**READS_TEXT, "backbone_config": LCNET_V4_OF_LINES},
-    "pp_ocrv6_tiny_rec": {**READS_TEXT, "backbone_config": LCNET_V4_OF_LINES},
     "uvdoc": {
         "backbone_config": {
             "model_type": "uvdoc_backbone",
