@@ -11,6 +11,8 @@ def translations() -> dict[Any, Callable[..., Any]]:
     import torch
 
     return {
+        torch.ops.aten.adaptive_avg_pool2d.default: _averaged,
+        torch.ops.aten.conv_transpose2d.input: _enlarged,
         torch.ops.aten.repeat_interleave.self_int: _each_repeated,
         torch.ops.aten.reshape_as.default: _reshaped,
         torch.ops.aten.rsub.Scalar: _subtracted,
@@ -23,6 +25,63 @@ def _reshaped(tensor: Any, other: Any) -> Any:
     from onnxscript import opset18 as op
 
     return op.Reshape(tensor, op.Shape(other))
+
+
+def _enlarged(
+    image: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """A convolution the other way round, which torch's table knows as a kind of convolution alone."""
+    from onnxscript.function_libs.torch_lib.ops.core import aten_convolution as from_table
+
+    stride, padding, output_padding, dilation = map(_of_each_side, (stride, padding, output_padding, dilation))
+    return from_table(image, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+def _of_each_side(given: Any) -> list[int]:
+    """What torch says of both sides of an image, once or twice."""
+    told = list(given) if isinstance(given, (list, tuple)) else [given]
+    return told if len(told) > 1 else told * 2
+
+
+def _averaged(image: Any, output_size: Any) -> Any:
+    """The means of so many equal parts of an image `[batch, channels, height, width]`, of whatever size.
+
+    torch takes it apart into windows of the sizes that were traced (UPerNet's pyramid). Parts overlap where a side is
+    no multiple of their number.
+    """
+    from onnxscript import opset18 as op
+
+    parts = _of_each_side(output_size)
+    if parts == [1, 1]:
+        return op.ReduceMean(image, op.Constant(value_ints=[2, 3]), keepdims=1)
+    down, across = (_shares(image, axis, many) for axis, many in zip((2, 3), parts, strict=True))
+    return op.MatMul(op.MatMul(down, image), op.Transpose(across, perm=[1, 0]))
+
+
+def _shares(image: Any, axis: int, parts: int) -> Any:
+    """`[parts, size]`: how much each place along an axis counts in the mean of each part."""
+    import onnx_ir
+    from onnxscript import opset18 as op
+
+    def whole(*numbers: int) -> Any:
+        return op.Constant(value_ints=list(numbers))
+
+    size = op.Shape(image, start=axis, end=axis + 1)
+    starts, ends = (op.Mul(whole(*range(first, first + parts)), size) for first in (0, 1))
+    first = op.Unsqueeze(op.Div(starts, whole(parts)), whole(1))
+    last = op.Unsqueeze(op.Div(op.Add(ends, whole(parts - 1)), whole(parts)), whole(1))
+    zero, one = (op.Constant(value=onnx_ir.tensor(number, dtype=onnx_ir.DataType.INT64)) for number in (0, 1))
+    places = op.Unsqueeze(op.Range(zero, op.Squeeze(size, whole(0)), one), whole(0))
+    inside = op.And(op.GreaterOrEqual(places, first), op.Less(places, last))
+    counted, many = (op.Cast(made, to=int(image.dtype)) for made in (inside, op.Sub(last, first)))
+    return op.Div(counted, many)
 
 
 def _each_repeated(tensor: Any, repeats: Any, dim: int, output_size: Any = None) -> Any:  # noqa: ARG001

@@ -124,6 +124,16 @@ def each_repeated_thrice(x, _):
     return x.repeat_interleave(3, dim=-1)[:, ::3] * 2
 
 
+def enlarged(x, _):
+    weight = torch.tensor([[[[1.0, 2.0], [3.0, 5.0]]]])
+    return torch.nn.functional.conv_transpose2d(x[None, None], weight, stride=2)[0, 0, ::2, ::2]
+
+
+def averaged(x, _):
+    means = torch.nn.functional.adaptive_avg_pool2d(x[None, None], (2, 3))[0, 0]
+    return x * (means * torch.tensor([[1.0, 2.0, 3.0], [5.0, 8.0, 13.0]])).sum()
+
+
 FAST = [
     written,
     seen_before,
@@ -143,6 +153,8 @@ FAST = [
     shaped_as,
     each_repeated,
     each_repeated_thrice,
+    enlarged,
+    averaged,
 ]
 SLOW = [written_through_a_view, seen_through_a_view]
 

@@ -31,6 +31,8 @@ ENLARGED = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
 """The sides of what is computed on half as many places as there are patches, or one more, and then doubled."""
 
+NUMBERS = "makes a number of each side of the image, in Python"
+
 # Queries find boxes.
 table_transformer = compose(images_of_any_size, tasked("feature-extraction", spec=queried), tasked("object-detection"))
 
@@ -81,7 +83,7 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
         patched(
             f"transformers.models.{module}.modeling_{module}:{prefix}SinePositionEmbedding.forward",
             by="onnxfn.patches.rt_detr:placed",
-            why="makes a number of each side of the image, in Python",
+            why=NUMBERS,
         ),
     )
 
@@ -135,6 +137,11 @@ depth_anything = compose(
     sized(height=70, width=98),
     image_cases((84, 70), (61, 83)),
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {PATCHED}")),
+    patched(
+        "transformers.models.depth_anything.modeling_depth_anything:DepthAnythingDepthEstimationHead.forward",
+        by="onnxfn.patches.sides:deepened",
+        why=NUMBERS,
+    ),
 )
 
 prompt_depth_anything = compose(
@@ -144,6 +151,11 @@ prompt_depth_anything = compose(
     sized(prompt_height=19, prompt_width=25),
     case("one", sized(prompt_height=12, prompt_width=16)),
     case("several", sized(prompt_height=31, prompt_width=9)),
+    patched(
+        "transformers.models.prompt_depth_anything.modeling_prompt_depth_anything:torch_int",
+        by="onnxfn.patches.sides:whole",
+        why=NUMBERS,
+    ),
 )
 
 # Patches of 16, along each side an odd number where it is traced.
@@ -153,22 +165,13 @@ chmv2 = compose(
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(32)}")),
 )
 
-tipsv2_dpt = compose(
-    depth_anything,
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(16)}")),
-    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {DOUBLED.format(16)}")),
-    tasked(
-        "normal-estimation",
-        spec=compose(loaded("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {DOUBLED.format(16)}")),
-    ),
-)
-
 vitmatte = compose(
     moving_images,
     image_cases((96, 64), (64, 128)),
     tasked(
         "image-matting", spec=compose(loaded("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
     ),
+    patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="onnxfn.patches.sides:related", why=NUMBERS),
 )
 
 sapiens2 = compose(
@@ -362,7 +365,7 @@ sam2 = compose(
     ),
 )
 
-# Lines of text are found in an image, and each is then read in one of its own, as its processor makes it.
+# Lines of text are found in an image; models that read them are in vision.py.
 text_found = compose(
     moving_images,
     image_cases((96, 64), (64, 128)),
@@ -371,23 +374,19 @@ text_found = compose(
     ),
 )
 
-text_read = compose(
-    moving_images,
-    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
-    case("long", sized(batch_size=1, width=320)),
-    case("short", sized(batch_size=3, width=61)),
-    tasked(
-        "text-recognition",
-        spec=compose(loaded("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size (width+3)//4//2 _")),
-    ),
-)
-
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
+        "depth_anything": depth_anything,
         "detr": detr,
+        "glpn": glpn,
+        "maskformer": maskformer,
+        "rt_detr": rt_detr("rt_detr", "RTDetr"),
         "sam": sam,
+        "sam2": sam2,
+        "segformer": segformer,
         "seggpt": seggpt,
         "table-transformer": table_transformer,
+        "upernet": upernet,
         "vitpose": vitpose,
         "yolos": yolos,
     }

@@ -41,7 +41,7 @@ RT_DETR: Mapping[str, Any] = {
     "decoder_attention_heads": 4,
     "decoder_layers": 2,
     "num_denoising": 0,
-    "initializer_range": 0.4,
+    "initializer_range": 0.3,
 }
 
 RT_DETR_RESNET: Mapping[str, Any] = {
@@ -76,18 +76,6 @@ MIXED: Mapping[str, Any] = {
     "num_attention_heads": [1, 2, 2, 4],
     "decoder_hidden_size": 24,
     "num_labels": 5,
-}
-
-SWIN: Mapping[str, Any] = {
-    "model_type": "swin",
-    "image_size": 64,
-    "patch_size": 4,
-    "embed_dim": 8,
-    "depths": [1, 1, 1, 1],
-    "num_heads": [1, 2, 2, 4],
-    "window_size": 4,
-    "initializer_range": 0.15,
-    "out_features": ["stage1", "stage2", "stage3", "stage4"],
 }
 
 DINOV2: Mapping[str, Any] = {
@@ -150,8 +138,7 @@ MASK2FORMER: Mapping[str, Any] = {
     "init_std": 0.15,
 }
 
-# Kernel, channels in and out, stride, and whether channels are weighed. What finds text halves both sides of an image,
-# what reads it keeps lines long.
+# Kernel, channels in and out, stride, and whether channels are weighed.
 LCNET_V3: Mapping[str, Any] = {
     "model_type": "pp_lcnet_v3",
     "initializer_range": 0.4,
@@ -169,17 +156,6 @@ LCNET_V3: Mapping[str, Any] = {
     ],
 }
 
-LCNET_V3_OF_LINES: Mapping[str, Any] = {
-    **LCNET_V3,
-    "block_configs": [
-        [[3, 8, 8, 1, False]],
-        [[3, 8, 12, [2, 1], False], [3, 12, 12, 1, False]],
-        [[3, 12, 16, [1, 2], False]],
-        [[3, 16, 24, [2, 1], False]],
-        [[5, 24, 32, [2, 1], True]],
-    ],
-}
-
 LCNET_V4: Mapping[str, Any] = {
     "model_type": "pp_lcnet_v4",
     "initializer_range": 0.4,
@@ -191,17 +167,6 @@ LCNET_V4: Mapping[str, Any] = {
         [[3, 16, 24, 2, False]],
     ],
     "out_features": ["stage1", "stage2", "stage3", "stage4"],
-}
-
-LCNET_V4_OF_LINES: Mapping[str, Any] = {
-    **LCNET_V4,
-    "block_configs": [
-        [[3, 8, 8, 1, True]],
-        [[3, 8, 12, 1, False]],
-        [[3, 12, 16, [2, 1], False], [3, 16, 16, 1, True]],
-        [[3, 16, 24, [2, 1], False]],
-    ],
-    "out_features": ["stage4"],
 }
 
 FOUR_STAGES: Mapping[str, Any] = {
@@ -232,14 +197,6 @@ FINDS_TEXT_CLASS_BY_CLASS: Mapping[str, Any] = {
     "kernel_list": [3, 2, 2],
 }
 
-READS_TEXT: Mapping[str, Any] = {
-    "hidden_size": 16,
-    "depth": 1,
-    "num_attention_heads": 4,
-    "head_out_channels": 11,
-    "initializer_range": 0.25,
-}
-
 SAM: Mapping[str, Any] = {
     "vision_config": {
         "hidden_size": 32,
@@ -264,7 +221,7 @@ SAM: Mapping[str, Any] = {
 }
 
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
-    "d_fine": {**RT_DETR, **HGNET},
+    "d_fine": {**RT_DETR, **HGNET, "initializer_range": 0.25},
     "conditional_detr": DETR,
     "dab-detr": DETR,
     "deformable_detr": {
@@ -273,7 +230,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "encoder_n_points": 2,
         "decoder_n_points": 2,
     },
-    "deimv2": {**RT_DETR, **HGNET},
+    "deimv2": {**RT_DETR, **HGNET, "initializer_range": 0.2},
     "detr": DETR,
     "dpt": {
         "image_size": 32,
@@ -287,7 +244,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     },
     "glpn": MIXED,
     "maskformer": {
-        "backbone_config": SWIN,
+        "backbone_config": RESNET,
         "decoder_config": {
             "model_type": "detr",
             "d_model": 32,
@@ -325,7 +282,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "global_pointer_head_size": 8,
     },
     "pp_doclayout_v4": {**RT_DETR, **HGNET, "hidden_size": 32, "global_pointer_head_size": 8, "num_coords": 10},
-    "rt_detr": {**RT_DETR, **RT_DETR_RESNET},
+    "rt_detr": {**RT_DETR, **RT_DETR_RESNET, "initializer_range": 0.4},
     "rt_detr_v2": {**RT_DETR, **RT_DETR_RESNET},
     "sam": SAM,
     "sam_hq": {**SAM, "mask_decoder_config": {**SAM["mask_decoder_config"], "vit_dim": 32}},
@@ -364,33 +321,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "fusion_hidden_size": 16,
         "head_hidden_size": 12,
         "number_output_channels": 16,
-    },
-    "tipsv2_dpt": {
-        **NECK,
-        "backbone_config": {**DINOV2, "model_type": "tipsv2_vision_model"},
-        "num_depth_bins": 8,
-        "num_labels": 5,
-    },
-    "zoedepth": {
-        **NECK,
-        "backbone_config": {
-            "model_type": "beit",
-            "hidden_size": 32,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 4,
-            "intermediate_size": 48,
-            "image_size": 64,
-            "patch_size": 16,
-            "initializer_range": 0.15,
-            "out_features": ["stage1", "stage2", "stage3", "stage4"],
-            "reshape_hidden_states": False,
-            "use_relative_position_bias": True,
-        },
-        "bottleneck_features": 16,
-        "num_relative_features": 8,
-        "bin_embedding_dim": 8,
-        "num_attractors": [4, 3, 2, 1],
-        "bin_configurations": [{"n_bins": 6, "min_depth": 0.001, "max_depth": 10.0, "name": "nyu"}],
     },
     "lw_detr": {
         **LW_DETR,
@@ -543,21 +473,9 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "backbone_config": LCNET_V3,
         "layer_list_out_channels": [6, 8, 10, 12],
     },
-    "pp_ocrv5_mobile_rec": {**READS_TEXT, "backbone_config": LCNET_V3_OF_LINES},
     "pp_ocrv5_server_det": {**FINDS_TEXT_CLASS_BY_CLASS, "backbone_config": FOUR_STAGES},
-    "pp_ocrv5_server_rec": {
-        **READS_TEXT,
-        "backbone_config": {
-            **FOUR_STAGES,
-            "stem_strides": [2, 1, 1, 1, 1],
-            "stage_downsample": [True, True, True, True],
-            "stage_downsample_strides": [[2, 1], [1, 2], [2, 1], [2, 1]],
-        },
-    },
     "pp_ocrv6_medium_det": {**FINDS_TEXT_CLASS_BY_CLASS, "backbone_config": LCNET_V4},
     "pp_ocrv6_small_det": {**FINDS_TEXT, "backbone_config": LCNET_V4, "layer_list_out_channels": [8, 12, 16, 24]},
-    "pp_ocrv6_small_rec": {**READS_TEXT, "backbone_config": LCNET_V4_OF_LINES},
-    "pp_ocrv6_tiny_rec": {**READS_TEXT, "backbone_config": LCNET_V4_OF_LINES},
     "uvdoc": {
         "backbone_config": {
             "model_type": "uvdoc_backbone",
