@@ -70,7 +70,8 @@ def export(
     from onnxfn.building import traced_whole
     from onnxfn.exporting import target
     from onnxfn.graphs.fusing import MODERN, ONNXRUNTIME
-    from onnxfn.loading import checkpoint, configuration, loaded_model
+    from onnxfn.loading import checkpoint, configuration
+    from onnxfn.lookup import has_row, loading
     from onnxfn.planning import plan
     from onnxfn.stacks import stacks
     from onnxfn.templates import template_folder
@@ -81,12 +82,13 @@ def export(
         folder = checkpoint(model)
         config = configuration(folder)
         opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
-        spec = _asked(config, task, size, opset=opset, dtype=dtype, atol=atol, rtol=rtol)
-        made = plan(spec, config, **files)
-        typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
         with _progress() as tell:
-            tell(Event("load", model))
-            loaded = loaded_model(model, config, made.parts[0].spec)
+            known = has_row(config)
+            loaded = None if known else _loaded(model, config, loading(config, task), tell)
+            spec = _asked(config if known else loaded, task, size, opset=opset, dtype=dtype, atol=atol, rtol=rtol)
+            made = plan(spec, config, **files)
+            typer.echo(f"task: {made.task}{'' if task else ' (found)'}\n{made}")
+            loaded = _loaded(model, config, made.parts[0].spec, tell) if known else loaded
             _export(
                 spec,
                 loaded,
@@ -187,7 +189,7 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
 
 def _asked(
-    config: Any,
+    it: Any,
     task: str | None,
     size: list[str] | None,
     *,
@@ -196,19 +198,26 @@ def _asked(
     atol: float | None,
     rtol: float | None,
 ) -> Any:
-    """The spec that flags ask for, of a model with this configuration."""
+    """The spec that flags ask for, of a configuration, or of a model that no row speaks of."""
     from onnxfn.algebra import compose
     from onnxfn.edits import with_dtypes, with_opset, with_tolerance
     from onnxfn.generators import known_sizes, sized
     from onnxfn.lookup import checkpoint_task, spec_for
     from onnxfn.planning import plan
 
-    spec = spec_for(config, task or checkpoint_task(config))
+    spec = spec_for(it, task or checkpoint_task(it))
     spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
     spec = with_dtypes(spec, float=dtype)
     sizes = _sizes(size or [])
-    known_sizes(plan(spec, config).parts[0].spec, sizes)
+    known_sizes(plan(spec, it).parts[0].spec, sizes)
     return compose(spec, sized(**sizes))
+
+
+def _loaded(name: str, config: Any, spec: Any, tell: Callable[[Event], None]) -> Any:
+    from onnxfn.loading import loaded_model
+
+    tell(Event("load", name))
+    return loaded_model(name, config, spec)
 
 
 def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> Any:

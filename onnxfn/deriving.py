@@ -15,12 +15,12 @@ from onnxfn.algebra import compose
 from onnxfn.arguments import KINDS, SPOKEN
 from onnxfn.behaviors import CACHES
 from onnxfn.edits import always, patched
-from onnxfn.errors import InvalidSpec, MissingValue, listed, unknown
+from onnxfn.errors import InvalidSpec, MissingValue, UnknownName, listed, unknown
 from onnxfn.families import positions, seq2seq, source, text_decoder, text_seq2seq, written
 from onnxfn.families.text import text_dummies, text_reads
 from onnxfn.normalizers import constant, reads, snapshot
 from onnxfn.planning import resolved
-from onnxfn.probing import Seen, answers, kept, ran, seen
+from onnxfn.probing import Seen, answered, answers, every, kept, ran, seen
 from onnxfn.quiet import quiet
 from onnxfn.records import ExportSpec, State
 from onnxfn.samples import taken
@@ -95,7 +95,7 @@ def sampled(model: Any, sample: Mapping[str, Any], axes: Mapping[str, str], task
             raise unknown("argument", one, known, of=f"the forward of {name}")
     base = compose(ExportSpec(name=name, task=task), taken(sample, axes))
     try:
-        runs = seen(model, resolved(base, {}))
+        runs = seen(model, resolved(base, {}), every)
     except Exception as problem:
         raise InvalidSpec(
             f"{name} does not answer to tensors like this sample: {first_line(problem)}; say in `axes` what moves"
@@ -127,11 +127,24 @@ def foreseen(config: Any, task: str) -> ExportSpec:
     )
 
 
+def goes_on(model: Any, task: str) -> bool:
+    """Whether a model keeps what a next call for this task goes on from."""
+    try:
+        derivation(model, f"{task}{WITH_PAST}")
+    except (InvalidSpec, UnknownName):
+        return False
+    return True
+
+
+def loader_of(task: str) -> str:
+    """The class of transformers that loads models for a task."""
+    return TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).loader or "AutoModel"
+
+
 def _unweighted(config: Any, task: str) -> Any:
     import transformers
 
-    loader = TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).loader or "AutoModel"
-    return getattr(transformers, loader).from_config(config)
+    return getattr(transformers, loader_of(task)).from_config(config)
 
 
 def classes_tasks(it: Any) -> tuple[str, ...]:
@@ -155,7 +168,7 @@ def _taken(model: Any) -> tuple[ExportSpec, tuple[Seen, ...]]:
     problems: list[str] = []
     for tried in _candidates(model):
         try:
-            runs = seen(model, resolved(tried, snapshot(model)))
+            runs = seen(model, resolved(tried, snapshot(model)), answered)
         except Exception as problem:  # noqa: BLE001 - whatever a model says to inputs that are not its own
             names = (one.name for one in tried.inputs)
             problems.insert(
