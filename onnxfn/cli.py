@@ -115,18 +115,20 @@ def _anew(
 ) -> None:
     """Export a checkpoint by its model, and keep what the next of its kind needs."""
     from onnxfn.building import Making, traced_whole
-    from onnxfn.loading import configuration, loaded_model
+    from onnxfn.loading import configuration
+    from onnxfn.lookup import has_row, loading
     from onnxfn.planning import plan
     from onnxfn.recipes import recalled, remember
     from onnxfn.stacks import stacks
 
     config = configuration(folder)
-    spec = _asked(config, fuse=options["fuse"], **chosen)
-    made = plan(spec, config, merge=options["merge"], keep_parts=options["keep_parts"])
-    _tell_plan(made, chosen["task"])
     with _progress() as tell:
-        tell(Event("load", model))
-        loaded = loaded_model(model, config, made.parts[0].spec)
+        known = has_row(config)
+        loaded = None if known else _loaded(model, config, loading(config, chosen["task"]), tell)
+        spec = _asked(config if known else loaded, fuse=options["fuse"], **chosen)
+        made = plan(spec, config, merge=options["merge"], keep_parts=options["keep_parts"])
+        _tell_plan(made, chosen["task"])
+        loaded = _loaded(model, config, made.parts[0].spec, tell) if known else loaded
         done = _export(spec, loaded, out, folder, repeats=traced_whole if whole else stacks, tell=tell, **options)
     if name is not None and (not options["check"] or recalled(options["templates"], name) is None):
         remember(options["templates"], name, loaded, done.plan, folder, out, Making(fuse=options["fuse"]))
@@ -219,7 +221,7 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
 
 def _asked(
-    config: Any,
+    it: Any,
     task: str | None,
     size: list[str] | None,
     shape: list[str] | None,
@@ -232,7 +234,7 @@ def _asked(
     fuse: str,
     split: bool,
 ) -> Any:
-    """The spec that flags ask for, of a model with this configuration."""
+    """The spec that flags ask for, of a configuration, or of a model that no row speaks of."""
     from onnxfn.algebra import compose
     from onnxfn.behaviors import split as apart
     from onnxfn.choices import with_outputs
@@ -242,14 +244,21 @@ def _asked(
     from onnxfn.lookup import checkpoint_task, spec_for
     from onnxfn.planning import for_some_task, plan
 
-    spec = spec_for(config, task or checkpoint_task(config))
+    spec = spec_for(it, task or checkpoint_task(it))
     opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
     spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
     spec = with_dtypes(apart(for_some_task(spec)) if split else spec, float=dtype)
     spec = with_shapes(with_outputs(spec, *(output or ())), **_sizes("--shape", shape or []))
     sizes = _sizes("--size", size or [])
-    known_sizes(plan(spec, config).parts[0].spec, sizes)
+    known_sizes(plan(spec, it).parts[0].spec, sizes)
     return compose(spec, sized(**sizes))
+
+
+def _loaded(name: str, config: Any, spec: Any, tell: Callable[[Event], None]) -> Any:
+    from onnxfn.loading import loaded_model
+
+    tell(Event("load", name))
+    return loaded_model(name, config, spec)
 
 
 def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> Any:

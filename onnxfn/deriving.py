@@ -15,12 +15,12 @@ from onnxfn.algebra import compose
 from onnxfn.arguments import KINDS, SPOKEN
 from onnxfn.behaviors import CACHES
 from onnxfn.edits import always, patched
-from onnxfn.errors import InvalidSpec, MissingValue, listed, unknown
+from onnxfn.errors import InvalidSpec, MissingValue, UnknownName, listed, unknown
 from onnxfn.families import positions, seq2seq, source, text_decoder, text_seq2seq, written
 from onnxfn.families.text import text_dummies, text_reads
 from onnxfn.normalizers import constant, reads, snapshot
 from onnxfn.planning import resolved
-from onnxfn.probing import Seen, answers, kept, ran, seen
+from onnxfn.probing import Seen, answered, answers, every, kept, ran, seen
 from onnxfn.quiet import quiet
 from onnxfn.records import ExportSpec, State
 from onnxfn.samples import taken
@@ -33,6 +33,9 @@ WRITES = ("feature-extraction", "text-generation", "text2text-generation")
 
 SOURCES = ("input_ids", "attention_mask", "decoder_input_ids")
 """What a model takes that reads a text and writes another."""
+
+TEXTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+"""All that a model takes that reads a text and goes on with it."""
 
 COMMON = compose(text_dummies, text_reads, SPOKEN)
 
@@ -95,7 +98,7 @@ def sampled(model: Any, sample: Mapping[str, Any], axes: Mapping[str, str], task
             raise unknown("argument", one, known, of=f"the forward of {name}")
     base = compose(ExportSpec(name=name, task=task), taken(sample, axes))
     try:
-        runs = seen(model, resolved(base, {}))
+        runs = seen(model, resolved(base, {}), every)
     except Exception as problem:
         raise InvalidSpec(
             f"{name} does not answer to tensors like this sample: {first_line(problem)}; say in `axes` what moves"
@@ -127,11 +130,24 @@ def foreseen(config: Any, task: str) -> ExportSpec:
     )
 
 
+def goes_on(model: Any, task: str) -> bool:
+    """Whether a model keeps what a next call for this task goes on from."""
+    try:
+        derivation(model, f"{task}{WITH_PAST}")
+    except (InvalidSpec, UnknownName):
+        return False
+    return True
+
+
+def loader_of(task: str) -> str:
+    """The class of transformers that loads models for a task."""
+    return TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).loader or "AutoModel"
+
+
 def _unweighted(config: Any, task: str) -> Any:
     import transformers
 
-    loader = TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).loader or "AutoModel"
-    return getattr(transformers, loader).from_config(config)
+    return getattr(transformers, loader_of(task)).from_config(config)
 
 
 def classes_tasks(it: Any) -> tuple[str, ...]:
@@ -152,15 +168,12 @@ def parameters(model: Any) -> Mapping[str, inspect.Parameter]:
 
 def _taken(model: Any) -> tuple[ExportSpec, tuple[Seen, ...]]:
     """The first inputs that the model answers to, and what it then gives."""
-    problems: list[str] = []
-    for tried in _candidates(model):
+    problems: list[Exception] = []
+    for tried in () if _unheard(model) else _candidates(model):
         try:
-            runs = seen(model, resolved(tried, snapshot(model)))
+            runs = seen(model, resolved(tried, snapshot(model)), answered)
         except Exception as problem:  # noqa: BLE001 - whatever a model says to inputs that are not its own
-            names = (one.name for one in tried.inputs)
-            problems.insert(
-                0 if isinstance(problem, MissingValue) else len(problems), f"{' + '.join(names)}: {first_line(problem)}"
-            )
+            problems.append(problem)
             continue
         if answers(runs).outputs:
             return tried, runs
@@ -174,13 +187,20 @@ def _candidates(model: Any) -> Iterator[ExportSpec]:
     main = getattr(model, "main_input_name", None)
     needed = [name for name in known if name == main or names[name].default is inspect.Parameter.empty]
     writes = "decoder_input_ids" in names
-    for group in dict.fromkeys((tuple(needed or known[:1]), tuple(known))):
+    for group in filter(None, dict.fromkeys((tuple(needed or known[:1]), tuple(known)))):
         for forms in combinations(*(KINDS[name] for name in group)):
             if writes and group == ("input_ids",):
                 yield _only(compose(seq2seq, SPOKEN, source, written), names)
             if writes:
                 yield _only(compose(seq2seq, COMMON, *forms, written), names)
             yield _only(compose(COMMON, *forms), names)
+
+
+def _unheard(model: Any) -> list[str]:
+    """What the `forward` of a model requires and nobody here has heard of."""
+    known = {one.place[0] for forms in KINDS.values() for form in forms for one in form.inputs}
+    required = (name for name, one in parameters(model).items() if one.default is inspect.Parameter.empty)
+    return [name for name in required if name not in known]
 
 
 def _only(spec: ExportSpec, names: Collection[str]) -> ExportSpec:
@@ -208,8 +228,8 @@ def _writing(model: Any, base: ExportSpec, task: str) -> ExportSpec | None:
     cache = getattr(result, "past_key_values", None)
     if hasattr(cache, CACHES["encoder"]):
         return _seq2seq(base, result, cache) if tuple(one.name for one in base.inputs) == SOURCES else None
-    states = kept(cache).states
-    return _decoder(model, base, states) if states else None
+    states, inputs = kept(cache).states, {one.name for one in base.inputs}
+    return _decoder(model, base, states) if states and "input_ids" in inputs <= TEXTS else None
 
 
 def _decoder(model: Any, base: ExportSpec, states: tuple[State, ...]) -> ExportSpec:
@@ -254,15 +274,14 @@ def _story(model: Any, spec: ExportSpec) -> str:
     )
 
 
-def _underived(model: Any, problems: Sequence[str]) -> InvalidSpec:
-    name = type(model).__name__
-    names = parameters(model)
-    required = [one for one in names if names[one].default is inspect.Parameter.empty and one not in KINDS]
-    unknown_ones = f", of which {listed(required)} is not known" if required else ""
-    tried = f"; tried {problems[-1]}" + (f" (and {len(problems) - 1} more)" if problems[1:] else "") if problems else ""
-    return InvalidSpec(
-        f"no spec could be derived from {name}: forward takes {listed(names, most=8)}{unknown_ones}{tried}; {SAY_IT}"
-    )
+def _underived(model: Any, problems: Sequence[Exception]) -> InvalidSpec:
+    """The error for a model that answered to nothing; what it said first to inputs that could be made tells most."""
+    name, unheard = type(model).__name__, _unheard(model)
+    told = [problem for problem in problems if not isinstance(problem, MissingValue)] or list(problems)
+    which = f", of which {listed(unheard)} is not known" if unheard else ""
+    tried = f"; tried in {len(problems)} forms, first: {first_line(told[0])}" if told else ""
+    takes = listed(parameters(model), most=8)
+    return InvalidSpec(f"no spec could be derived from {name}: forward takes {takes}{which}{tried}; {SAY_IT}")
 
 
 SAY_IT = "say it yourself: derived(model, sample={name: tensor}), or compose(takes(...), gives(...))"

@@ -15,7 +15,8 @@ from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, tra
 from onnxfn.capture import LIMITS
 from onnxfn.checking import check as checked
 from onnxfn.checking import failed, session
-from onnxfn.errors import InvalidSpec, NoModel, OutputExists
+from onnxfn.deriving import SAY_IT
+from onnxfn.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
 from onnxfn.graphs.fusing import STANDARD, fusable, fusions
 from onnxfn.layouts import configured, copied, said
 from onnxfn.lookup import fitting
@@ -80,7 +81,7 @@ def export(
     place = target(Path(path), force=force)
     making = Making(repeats, templates, turns=weights != "link", fuse=fuse)
     storing = Storing(weights, threshold, sidecar, linkable(weights, beside, _folder(place), force=force))
-    with _timed(tell) as (timed, seconds):
+    with owned(spec), _timed(tell) as (timed, seconds):
         with timed("plan", ""):
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
@@ -163,6 +164,17 @@ def validate(
         made = _in_file(decided, place)
     with _timed(tell) as (timed, _):
         return _checked(model, made, _folder(place), timed)
+
+
+@contextmanager
+def owned(spec: ExportSpec) -> Iterator[None]:
+    """What is refused of a spec that was derived says so, and how to say another."""
+    try:
+        yield
+    except OnnxfnError as refused:
+        if spec.derived is not None:
+            refused.args = (f"{refused}; the spec was derived from {spec.derived}; {SAY_IT}",)
+        raise
 
 
 @frozen

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.deriving import DEFAULT, classes_tasks, derivation, foreseen, sampled
+from onnxfn.deriving import DEFAULT, classes_tasks, derivation, foreseen, goes_on, loader_of, sampled
 from onnxfn.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.normalizers import snapshot
 from onnxfn.records import ExportSpec
@@ -79,6 +79,11 @@ WRITES = ("text-generation", "text2text-generation", "automatic-speech-recogniti
 """The tasks whose models write token by token, or frame by frame."""
 
 
+def has_row(it: Any, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> bool:
+    """Whether a table speaks of a model type, a configuration or a model; a bare name is taken at its word."""
+    return isinstance(it, str) or _model_type(it) in architectures
+
+
 def spec_for(
     it: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES
 ) -> ExportSpec:
@@ -90,7 +95,7 @@ def spec_for(
     >>> spec_for("bert", task="fill-mask").task
     'fill-mask'
     """
-    if not _has_row(it, architectures):
+    if not has_row(it, architectures):
         return derived(it, task)
     spec = _row(it, architectures)
     chosen = task or (None if isinstance(it, str) else _known_task(spec, it))
@@ -112,8 +117,7 @@ def derived(
     """
     if sample is not None:
         return sampled(it, sample, axes or {}, task)
-    own = task_of(it)
-    asked = task or _written(own, it) or own or DEFAULT
+    asked = task or _own(it)
     return derivation(it, asked) if hasattr(it, "forward") else foreseen(it, asked)
 
 
@@ -123,17 +127,28 @@ def tasks_for(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURE
     >>> tasks_for("splinter")
     ('feature-extraction', 'question-answering')
     """
-    return task_names(_row(it, architectures)) if _has_row(it, architectures) else classes_tasks(it)
+    return task_names(_row(it, architectures)) if has_row(it, architectures) else classes_tasks(it)
 
 
-def checkpoint_task(config: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str | None:
+def checkpoint_task(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str | None:
     """The task of a checkpoint, by what its configuration calls its class; with past where the row knows it so.
 
     None when the configuration tells none that the row knows. Who exports a model that writes, writes with a cache.
+    Where there is no row `it` is the model, and knows it so when it keeps a cache.
     """
-    known = tasks_for(config, architectures=architectures)
-    own = next((task for task in served(task_of(config)) if task in known), None)
-    return f"{own}{WITH_PAST}" if own in WRITES and f"{own}{WITH_PAST}" in known else own
+    if not has_row(it, architectures):
+        own = _own(it)
+        return f"{own}{WITH_PAST}" if own in WRITES and goes_on(it, own) else own
+    known = tasks_for(it, architectures=architectures)
+    told = next((task for task in served(task_of(it)) if task in known), None)
+    return f"{told}{WITH_PAST}" if told in WRITES and f"{told}{WITH_PAST}" in known else told
+
+
+def loading(config: Any, task: str | None) -> ExportSpec:
+    """How the checkpoint of a configuration without a row is loaded: for a task, or as the class that wrote it."""
+    if task is not None:
+        return ExportSpec(task=task, loader=loader_of(task))
+    return ExportSpec(loader=next(iter(snapshot(config).get("architectures") or ()), None))
 
 
 def task_of(it: Any) -> str | None:
@@ -178,10 +193,6 @@ def served(own: str | None) -> tuple[str, ...]:
     return () if own is None else (own, *ALSO.get(own, ()))
 
 
-def _has_row(it: Any, architectures: Mapping[str, ExportSpec]) -> bool:
-    return isinstance(it, str) or _model_type(it) in architectures
-
-
 def _row(it: Any, architectures: Mapping[str, ExportSpec]) -> ExportSpec:
     model_type = it if isinstance(it, str) else _model_type(it)
     if model_type not in architectures:
@@ -192,10 +203,10 @@ def _row(it: Any, architectures: Mapping[str, ExportSpec]) -> ExportSpec:
 DERIVABLE = "a spec is derived from a model or its configuration, not from a name: spec_for(model)"
 
 
-def _written(own: str | None, it: Any) -> str | None:
-    """The task of a class for several that is no encoder-decoder: what it writes goes on from what it read."""
-    generates = own in ALSO and not snapshot(it).get("is_encoder_decoder")
-    return "text-generation" if generates else None
+def _own(it: Any) -> str:
+    """The task of a model without a row. A class for several that is no encoder-decoder goes on from what it read."""
+    own = task_of(it) or DEFAULT
+    return "text-generation" if own in ALSO and not snapshot(it).get("is_encoder_decoder") else own
 
 
 def _class_name(it: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +28,9 @@ STATES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_
 """What a layer of a cache holds that does not grow, and what it is called in ONNX."""
 
 
+Tensors = Mapping[Path, Any]
+
+
 @frozen
 class Seen:
     """What one run of a model gave: the sizes of its dummies, and for each tensor its path and its shape."""
@@ -44,10 +47,13 @@ def ran(model: Any, spec: ExportSpec) -> Any:
         return answering(model, spec)(tensors_for(model, dummies(spec, {})))
 
 
-def seen(model: Any, spec: ExportSpec) -> tuple[Seen, ...]:
-    """What a model gives for the dummies of a planned spec, and for those of each case of its check."""
+def seen(model: Any, spec: ExportSpec, told: Callable[[Any], Tensors]) -> tuple[Seen, ...]:
+    """What a model gives for the dummies of a planned spec, and for those of each case of its check.
+
+    `told` says which tensors of a result count.
+    """
     tried = (spec, *(compose(spec, one.spec) for one in cases(spec)))
-    return tuple(Seen(_sizes(one), _shapes(ran(model, one))) for one in tried)
+    return tuple(Seen(_sizes(one), _shapes(told(ran(model, one)))) for one in tried)
 
 
 def answers(runs: Sequence[Seen]) -> ExportSpec:
@@ -75,17 +81,19 @@ def kept(cache: Any) -> ExportSpec:
     )
 
 
-def leaves(result: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The tensors of a result with their paths, without what stands beside the answer."""
+def every(result: Any, path: Path = ()) -> Tensors:
+    """Every tensor of a result, by its path."""
     if hasattr(result, "shape") and hasattr(result, "dtype"):
-        yield path, result
-    elif isinstance(result, Mapping):
-        for name, one in result.items():
-            if not (name in BESIDE or name.endswith(("_hidden_states", "_attentions", "_loss"))):
-                yield from leaves(one, (*path, name))
-    elif isinstance(result, (tuple, list)):
-        for index, one in enumerate(result):
-            yield from leaves(one, (*path, index))
+        return {path: result}
+    steps = result.items() if isinstance(result, Mapping) else enumerate(result if _listed(result) else ())
+    return {at: tensor for step, one in steps for at, tensor in every(one, (*path, step)).items()}
+
+
+def answered(result: Any) -> Tensors:
+    """The tensors with which a model of transformers answers; of nests only where nothing else is there."""
+    found = {path: one for path, one in every(result).items() if not any(map(_beside, path))}
+    plain = {path for path in found if len(path) == 1}
+    return {path: one for path, one in found.items() if path in plain or not plain}
 
 
 def called(path: Path) -> str:
@@ -103,11 +111,16 @@ def _sizes(spec: ExportSpec) -> dict[str, int]:
     return {symbol: value(symbol, told) for symbol in moving}
 
 
-def _shapes(result: Any) -> dict[Path, tuple[int, ...]]:
-    """The shapes of what is said; of what is nested only where nothing else is there."""
-    every: dict[Path, tuple[int, ...]] = {path: tuple(one.shape) for path, one in leaves(result)}
-    nested = {path for path in every if len(path) > 1}
-    return every if len(nested) == len(every) else {path: every[path] for path in every if path not in nested}
+def _shapes(tensors: Tensors) -> dict[Path, tuple[int, ...]]:
+    return {path: tuple(one.shape) for path, one in tensors.items()}
+
+
+def _listed(result: Any) -> bool:
+    return isinstance(result, (tuple, list))
+
+
+def _beside(step: str | int) -> bool:
+    return isinstance(step, str) and (step in BESIDE or step.endswith(("_hidden_states", "_attentions", "_loss")))
 
 
 def _answer(name: str, path: Path, runs: Sequence[Seen]) -> ExportSpec:

@@ -12,7 +12,8 @@ import tiny
 SIZES: tuple[tuple[Any, str], ...] = (
     (0.15, "initializer_range init_std embed_init_std initializer_scale"),
     (128, "vocab_size *_vocab_size vocab_size_per_layer_input n_words"),
-    (96, "max_position_embeddings *_max_position_embeddings n_positions max_2d_position_embeddings *_positions"),
+    (96, "max_position_embeddings *_max_position_embeddings n_positions max_2d_position_embeddings max_*_positions"),
+    (7, "num_feat_extract_layers"),
     (2, "num_layers num_*_layers *_num_hidden_layers n_layer n_layers encoder_layers decoder_layers depth num_blocks"),
     (2, "num_key_value_heads *_num_key_value_heads n_head_kv num_kv_heads layers"),
     (4, "num_heads *_heads heads n_head n_heads num_attention_heads"),
@@ -27,6 +28,15 @@ SIZES: tuple[tuple[Any, str], ...] = (
     (12, "num_queries num_query_tokens num_object_queries"),
     (16, "num_mel_bins n_mels num_mel_filters num_conv_pos_embeddings"),
 )
+
+
+# Sections of a head that turn with time, height and width, where the code has them and no configuration does.
+SECTIONS = {
+    "glm4v_text": [2, 1, 1],
+    "glm4v_moe_text": [1, 1, 0],
+    "glm_image_text": [2, 1, 1],
+    "glm_ocr_text": [2, 1, 1],
+}
 
 
 def fits(name: str, patterns: str) -> bool:
@@ -80,6 +90,8 @@ def small(default: Any, **overrides: Any) -> Any:
     mlps = list(dict.fromkeys(told.get("mlp_layer_types") or ()))
     layers |= {"mlp_layer_types": (mlps * 2)[:2]} if mlps else {}
     layers |= _rotations(told, changed)
+    if sections := SECTIONS.get(default.model_type):
+        layers["rope_parameters"] = {**(told.get("rope_parameters") or {}), "mrope_section": sections}
     if "kv_lora_rank" in told and "qk_rope_head_dim" in told:
         layers |= {name: size for name, size in tiny.LATENT.items() if name in told}
     inside = {name: small(one).to_dict() | {"model_type": one.model_type} for name, one in nested.items()}

