@@ -32,6 +32,7 @@ BY_NAME = (
     "outputs",
     "generators",
     "sizes",
+    "pins",
     "constants",
     "patches",
     "states",
