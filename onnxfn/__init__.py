@@ -68,6 +68,8 @@ from onnxfn.normalizers import product as product
 from onnxfn.normalizers import quotient as quotient
 from onnxfn.normalizers import reads as reads
 from onnxfn.normalizers import total as total
+from onnxfn.pipelines import export_pipeline as export_pipeline
+from onnxfn.pipelines import pipeline_parts as pipeline_parts
 from onnxfn.plain import from_json as from_json
 from onnxfn.plain import to_json as to_json
 from onnxfn.planning import dummy_inputs as dummy_inputs

@@ -20,6 +20,7 @@ from onnxfn.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
 from onnxfn.graphs.fusing import STANDARD, fusable, fusions
 from onnxfn.layouts import configured, copied, said
 from onnxfn.lookup import fitting
+from onnxfn.normalizers import kept
 from onnxfn.planning import plan
 from onnxfn.recipes import Recipe, graphs_of
 from onnxfn.records import ExportSpec, Plan
@@ -278,4 +279,4 @@ def _in_file(made: Plan, target: Path) -> Plan:
 
 
 def _config(model: Any, config: Any) -> Any:
-    return getattr(model, "config", {}) if config is None else config
+    return (kept(model) or {}) if config is None else config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,12 @@ def said(texts: Collection[tuple[str, str]], to: Path) -> tuple[Path, ...]:
 
 
 def configured(model: Any, to: Path) -> tuple[Path, ...]:
-    """Write a model's configuration, and its defaults of generation, as transformers would; nothing for others."""
-    told: list[tuple[str, Any]] = [(file, getattr(model, name, None)) for name, file in CONFIGURED.items()]
+    """Write a model's configuration, and its defaults of generation, as their library would; nothing for others."""
+    told: list[tuple[str, Any]] = [(file, _telling(model, name)) for name, file in CONFIGURED.items()]
     return said([(file, one.to_json_string()) for file, one in told if hasattr(one, "to_json_string")], to)
+
+
+def _telling(model: Any, name: str) -> Any:
+    """What can tell a configuration as JSON: itself, or the model where it is a plain dict, as diffusers keeps it."""
+    config = getattr(model, name, None)
+    return model if isinstance(config, Mapping) else config

@@ -11,6 +11,7 @@ from attrs import evolve
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.deriving import DEFAULT, classes_tasks, derivation, foreseen, goes_on, loader_of, sampled
 from onnxfn.errors import InvalidSpec, UnknownName, listed, unknown
+from onnxfn.foreign import row_name
 from onnxfn.normalizers import snapshot
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import WITH_PAST, canonical, for_task, task_names
@@ -164,12 +165,14 @@ def task_of(it: Any) -> str | None:
 def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
     """The spec for the model's own task, when it has none yet; InvalidSpec when the model is of another task.
 
-    A model whose class tells no task is taken at its word, and a spec that says its outputs needs no task.
+    A model whose class tells no task is for the one that the spec has; one that says its outputs needs no task.
     """
     own = task_of(model)
     if spec.task is None and spec.tasks:
         if own is None and spec.outputs:
             return evolve(spec, tasks=())
+        if own is None and len(spec.tasks) == 1:
+            return for_task(spec, spec.tasks[0].name)
         if own is None:
             raise InvalidSpec(
                 f"{type(model).__name__} does not tell its task; say it: for_task(spec, task), "
@@ -217,7 +220,7 @@ def _class_name(it: Any) -> str | None:
 
 
 def _model_type(it: Any) -> str:
-    model_type = snapshot(it).get("model_type")
+    model_type = row_name(it) or snapshot(it).get("model_type")
     if not model_type:
         raise UnknownName(f"{type(it).__name__} has no model_type; compose a spec of your own, or pass a model type")
     return str(model_type)

@@ -164,17 +164,26 @@ def holds(normalizer: Normalizer, config: Snapshot, source: Source | None) -> bo
 def snapshot(config: Any) -> Snapshot:
     """A configuration as a plain dict in which every attribute name answers, the mapped ones of transformers too.
 
-    Takes a mapping, an object with `to_dict`, or a model that has such a `config`.
+    Takes a mapping, an object with `to_dict`, or a model that keeps one of these.
     """
     if isinstance(config, Mapping):
         return config
     if hasattr(config, "to_dict"):
         return _told(config)
-    if hasattr(getattr(config, "config", None), "to_dict"):
-        return _told(config.config)
+    held = kept(config)
+    if isinstance(held, Mapping):
+        return held
+    if hasattr(held, "to_dict"):
+        return _told(held)
     raise InvalidSpec(
         f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}"
     )
+
+
+def kept(model: Any) -> Any:
+    """What a model keeps as its configuration: its `config`, or timm's `pretrained_cfg`; None where it keeps none."""
+    held = getattr(model, "config", None)
+    return getattr(model, "pretrained_cfg", None) if held is None else held
 
 
 def _told(config: Any) -> Snapshot:

@@ -18,6 +18,7 @@ FAMILIES: Mapping[str, str] = {
     "multimodal": "models that read and see",
     "audio": "models that hear and speak",
     "series": "models of time series and decisions",
+    "libraries": "models of timm, sentence-transformers and diffusers",
     "derived": "no row: derived from the model",
 }
 NOT = "not: "

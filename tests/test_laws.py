@@ -33,6 +33,7 @@ BY_NAME = (
     "generators",
     "sizes",
     "shapes",
+    "pins",
     "constants",
     "patches",
     "states",

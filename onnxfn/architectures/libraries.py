@@ -7,6 +7,15 @@ from types import MappingProxyType
 
 from onnxfn.algebra import compose
 from onnxfn.edits import TOKENS, always, case, gives, patched, pins, takes
+from onnxfn.families.multimodal import (
+    ended,
+    hidden_states,
+    image_reads,
+    images,
+    reading,
+    several_texts,
+    texts,
+)
 from onnxfn.families.text import text_cases, text_dummies, text_reads
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import (
@@ -20,10 +29,9 @@ from onnxfn.normalizers import (
     power,
     product,
     reads,
-    total,
     whether,
 )
-from onnxfn.records import ExportSpec, Overlay, Source, State
+from onnxfn.records import ExportSpec, Overlay, Source
 from onnxfn.tasks import loaded
 
 
@@ -60,90 +68,35 @@ sentences = compose(
     ),
 )
 
+# Texts and images, any number of each.
 clip_sentences = compose(
-    takes(
-        "pixel_values",
-        "image_batch_size num_channels= image_height= image_width=",
-        "pixels",
-        kind="float",
-    ),
-    takes("input_ids", "text_batch_size sequence_length", "token_ids"),
-    takes("attention_mask", "text_batch_size sequence_length", "padding_mask"),
-    generates("pixels", "normal"),
-    generates("token_ids", "ended", high=from_config("text_config.vocab_size"), end=from_config("end_of_text")),
-    generates("padding_mask", "mask", padding="none"),
-    reads(
-        num_channels="vision_config.num_channels",
-        image_height="vision_config.image_size",
-        image_width="vision_config.image_size",
-        end_of_text="text_config.eos_token_id",
-    ),
-    sized(image_batch_size=2, text_batch_size=2, sequence_length=16),
-    case("one", sized(image_batch_size=1, text_batch_size=3, sequence_length=7)),
-    case("several", sized(image_batch_size=3, text_batch_size=1, sequence_length=11)),
-    ExportSpec(runs="onnxfn.parts.sentence_transformers:apart"),
-    serves(
-        "feature-extraction",
-        gives("text_embeds", "text_batch_size _"),
-        gives("image_embeds", "image_batch_size _"),
-    ),
-)
-
-# The text encoders of diffusers' pipelines.
-text_part = compose(
     text_dummies,
-    text_cases,
-    text_reads,
-    takes("input_ids", TOKENS, "token_ids"),
-    always(return_dict=True),
+    several_texts,
+    ended,
+    generates("pixels", "normal"),
+    reads(vocab_size="text_config.vocab_size"),
+    image_reads(),
+    images(),
+    texts,
+    ExportSpec(runs="onnxfn.parts.sentence_transformers:apart"),
+    serves("feature-extraction", gives("text_embeds", "text_batch_size _"), gives("image_embeds", "batch_size _")),
 )
 
-# Some pipelines read the states of a layer before the last: a configuration says so.
-every_state = ExportSpec(
-    past="outputs",
-    states=(
-        State(
-            name="hidden_states",
-            taken="hidden_states.{layer}",
-            given="hidden_states.{layer}",
-            axes=f"{TOKENS} _",
-            grown=f"{TOKENS} _",
-            path=(),
-            found=("hidden_states", "{layer}"),
-            layers=whether("output_hidden_states", total("num_layers", constant(1)), constant(0)),
-        ),
-    ),
-)
-
+# The text encoders of diffusers' pipelines. Some pipelines read the states of a layer before the last: a configuration
+# says so, the model's or that of its place in the pipeline.
 LAST = gives("last_hidden_state", f"{TOKENS} _")
-clip_text_part = compose(
-    text_part,
-    generates("token_ids", "ended", high=from_config("vocab_size"), end=from_config("eos_token_id")),
-    always(output_hidden_states=True),
-)
+clip_text_part = compose(reading, ended, hidden_states(f"{TOKENS} _"), always(output_hidden_states=True))
 clip_text = compose(
     clip_text_part,
-    serves(
-        "feature-extraction",
-        loaded("CLIPTextModel"),
-        LAST,
-        gives("pooler_output", "batch_size _"),
-        every_state,
-    ),
+    serves("feature-extraction", loaded("CLIPTextModel"), LAST, gives("pooler_output", "batch_size _")),
 )
 clip_text_with_projection = compose(
     clip_text_part,
-    serves(
-        "feature-extraction",
-        loaded("CLIPTextModelWithProjection"),
-        gives("text_embeds", "batch_size _"),
-        LAST,
-        every_state,
-    ),
+    serves("feature-extraction", loaded("CLIPTextModelWithProjection"), gives("text_embeds", "batch_size _"), LAST),
 )
-t5_text = compose(text_part, serves("feature-extraction", loaded("T5EncoderModel"), LAST))
+t5_text = compose(reading, serves("feature-extraction", loaded("T5EncoderModel"), LAST))
 gemma2_text = compose(
-    text_part,
+    reading,
     takes("attention_mask", TOKENS, "padding_mask"),
     always(use_cache=False),
     ExportSpec(judged_by="attention_mask"),

@@ -21,11 +21,11 @@ CORRECTIONS: tuple[Correction, ...] = (
     ),
     Correction(
         SEEN,
-        ("pixel_values",),
+        ("image_embeds",),
         axis=0,
-        optimum="batch_size",
-        ours="image_batch_size",
-        why="it is the batch of image_embeds, and texts have one of their own",
+        optimum="image_batch_size",
+        ours="batch_size",
+        why="the images are called so where they go in",
     ),
     Correction(
         model_type="diffusers.clip-text-with-projection",
