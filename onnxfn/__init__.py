@@ -28,6 +28,7 @@ from onnxfn.edits import with_output as with_output
 from onnxfn.edits import with_shapes as with_shapes
 from onnxfn.edits import with_tolerance as with_tolerance
 from onnxfn.edits import without as without
+from onnxfn.embedding import with_inputs_embeds as with_inputs_embeds
 from onnxfn.errors import CaptureFailed as CaptureFailed
 from onnxfn.errors import CheckFailed as CheckFailed
 from onnxfn.errors import InvalidSpec as InvalidSpec

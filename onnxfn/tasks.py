@@ -12,6 +12,7 @@ from onnxfn.behaviors import cross_attention, merged_decoder, with_behavior
 from onnxfn.caches import with_past, with_single_steps
 from onnxfn.choices import with_known_output
 from onnxfn.edits import TARGET, TOKENS, gives, with_axis, with_opset, with_output, with_shapes, with_tolerance
+from onnxfn.embedding import table_alone, with_inputs_embeds
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.records import Edit, ExportSpec, Overlay
 
@@ -140,10 +141,12 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
             cross_attention,
             merged_decoder,
             with_known_output,
+            table_alone,
             with_axis,
             with_behavior,
             with_output,
             with_opset,
+            with_inputs_embeds,
             with_past,
             with_shapes,
             with_single_steps,

@@ -29,6 +29,7 @@ LAYERS = (
     "caches",
     "behaviors",
     "choices",
+    "embedding",
     "tasks",
     "families",
     "architectures",
