@@ -112,6 +112,17 @@ def canonical(task: str) -> str:
     return f"{SYNONYMS.get(stem, stem)}{task[len(stem) :]}"
 
 
+def synonyms(task: str) -> tuple[str, ...]:
+    """What else a task is called, by any of its names.
+
+    >>> synonyms("text2text-generation"), synonyms("translation")
+    (('seq2seq-lm', 'summarization', 'translation'), ('seq2seq-lm', 'summarization', 'text2text-generation'))
+    """
+    name = canonical(task)
+    every = (name, *(other for other, meant in SYNONYMS.items() if meant == name))
+    return tuple(sorted(other for other in every if other != task))
+
+
 def task_names(spec: ExportSpec) -> tuple[str, ...]:
     """The tasks that a spec knows."""
     return tuple(overlay.name for overlay in spec.tasks)

@@ -68,6 +68,7 @@ LAYERS = (
     "lookup",
     "layouts",
     "loading",
+    "asking",
     "recipes",
     "exporting",
     "demo",
