@@ -5,6 +5,14 @@ from __future__ import annotations
 from onnxfn.algebra import EMPTY as EMPTY
 from onnxfn.algebra import compose as compose
 from onnxfn.architectures import ARCHITECTURES as ARCHITECTURES
+from onnxfn.asking import framework_of as framework_of
+from onnxfn.asking import library_of as library_of
+from onnxfn.asking import model_class as model_class
+from onnxfn.asking import model_files as model_files
+from onnxfn.asking import model_for as model_for
+from onnxfn.asking import model_types_for as model_types_for
+from onnxfn.asking import supported_task as supported_task
+from onnxfn.asking import task_at as task_at
 from onnxfn.axes import AxisMap as AxisMap
 from onnxfn.axes import axis_map as axis_map
 from onnxfn.behaviors import behaves as behaves
@@ -28,6 +36,7 @@ from onnxfn.edits import with_output as with_output
 from onnxfn.edits import with_shapes as with_shapes
 from onnxfn.edits import with_tolerance as with_tolerance
 from onnxfn.edits import without as without
+from onnxfn.embedding import with_inputs_embeds as with_inputs_embeds
 from onnxfn.errors import CaptureFailed as CaptureFailed
 from onnxfn.errors import CheckFailed as CheckFailed
 from onnxfn.errors import InvalidSpec as InvalidSpec
@@ -90,6 +99,10 @@ from onnxfn.results import Difference as Difference
 from onnxfn.results import Event as Event
 from onnxfn.results import Exported as Exported
 from onnxfn.results import Report as Report
+from onnxfn.tasks import SYNONYMS as SYNONYMS
+from onnxfn.tasks import TASKS as TASKS
+from onnxfn.tasks import canonical as canonical
 from onnxfn.tasks import for_task as for_task
+from onnxfn.tasks import synonyms as synonyms
 from onnxfn.tasks import tasked as tasked
 from onnxfn.version import VERSION as VERSION

@@ -34,6 +34,9 @@ Shapes = Annotated[list[str] | None, typer.Option("--shape", help="An axis that 
 Outputs = Annotated[
     list[str] | None, typer.Option("--output", help="What the model gives besides: hidden_states, attentions, ...")
 ]
+Embedded = Annotated[
+    bool, typer.Option("--inputs-embeds", help="Take embeddings in place of tokens; their table is a file of its own.")
+]
 Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
 Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
 Split = Annotated[
@@ -64,6 +67,7 @@ def export(
     size: Sizes = None,
     shape: Shapes = None,
     output: Outputs = None,
+    inputs_embeds: Embedded = False,
     sidecar: Sidecar = ".onnx_data",
     weights: Weights = "copy",
     templates: Templates = None,
@@ -82,8 +86,8 @@ def export(
     from onnxfn.recipes import kind, recalled
     from onnxfn.templates import template_folder
 
-    how_right = {"dtype": dtype, "atol": atol, "rtol": rtol}
-    chosen = {"task": task, "opset": opset, "size": size, "shape": shape, "output": output, "split": split, **how_right}
+    tensors = {"size": size, "shape": shape, "output": output, "inputs_embeds": inputs_embeds, "split": split}
+    chosen = {"task": task, "opset": opset, "dtype": dtype, "atol": atol, "rtol": rtol, **tensors}
     how = {"merge": merge, "keep_parts": keep_parts, "fuse": fuse, "sidecar": sidecar, "weights": weights}
     with _refusals():
         target(out, force=force)
@@ -226,6 +230,7 @@ def _asked(
     size: list[str] | None,
     shape: list[str] | None,
     output: list[str] | None,
+    inputs_embeds: bool,
     *,
     opset: int | None,
     dtype: str,
@@ -239,6 +244,7 @@ def _asked(
     from onnxfn.behaviors import split as apart
     from onnxfn.choices import with_outputs
     from onnxfn.edits import with_dtypes, with_opset, with_shapes, with_tolerance
+    from onnxfn.embedding import with_inputs_embeds
     from onnxfn.generators import known_sizes, sized
     from onnxfn.graphs.fusing import MODERN, ONNXRUNTIME
     from onnxfn.lookup import checkpoint_task, spec_for
@@ -251,7 +257,8 @@ def _asked(
     spec = with_shapes(with_outputs(spec, *(output or ())), **_sizes("--shape", shape or []))
     sizes = _sizes("--size", size or [])
     known_sizes(plan(spec, it).parts[0].spec, sizes)
-    return compose(spec, sized(**sizes))
+    asked = compose(spec, sized(**sizes))
+    return with_inputs_embeds(asked) if inputs_embeds else asked
 
 
 def _loaded(name: str, config: Any, spec: Any, tell: Callable[[Event], None]) -> Any:

@@ -17,6 +17,9 @@ from onnxfn.results import Exported
 PAST = "past_"
 """How the names of inputs begin that hold what earlier calls gave."""
 
+EMBEDDED, TABLE = "inputs_embeds", "embed_tokens"
+"""What a graph takes in place of tokens, and the file that gives it."""
+
 CROSS = ".encoder."
 """In the names of what is kept of the cross-attention: it is the same at every step."""
 
@@ -51,11 +54,14 @@ def generate(
         read = encoded(opened(place / f"{ENCODER}.onnx"), np.asarray(input_ids), attention_mask)
         begun = np.full((len(input_ids), 1), _start(place) if start is None else start, dtype=np.int64)
         return greedy(first, begun, np.ones_like(begun), later=later, beside=read, **told)
-    file = exported.files[0] if isinstance(exported, Exported) else place / "model.onnx" if place.is_dir() else place
+    files = (Path(file) for file in exported.files) if isinstance(exported, Exported) else (place / "model.onnx",)
+    written = (file for file in files if file.stem != TABLE)
+    file = place if place.suffix == ".onnx" else next(written)
     session = opened(file)
+    beside = opened(file.parent / f"{TABLE}.onnx") if EMBEDDED in _names(session) else None
     given = np.asarray(input_ids, dtype=np.int64)
     mask = np.ones_like(given) if attention_mask is None else np.asarray(attention_mask, dtype=np.int64)
-    return greedy(session, given, mask, **told)
+    return greedy(session, given, mask, table=beside, **told)
 
 
 def likeliest(logits: Array, _: Array) -> Array:
@@ -81,13 +87,18 @@ def greedy(
     later: Any = None,
     beside: Mapping[str, Array] = NOTHING,
     choose: Callable[[Array, Array], Array] = likeliest,
+    table: Any = None,
 ) -> Array:
-    """`generate` on open sessions: `later` writes all tokens but the first, `beside` is fed at every step."""
+    """`generate` on open sessions: `later` writes all tokens but the first, `beside` is fed at every step.
+
+    `table` gives the embeddings of new tokens, where they are taken in place of these.
+    """
     written, mask = input_ids, attention_mask
     later = session if later is None else later
     new, past, kept = written, _nothing(session, len(written)), _pasts(later)
     for _ in range(steps):
-        answer = _answers(session, {**beside, **_text(session, new, mask), **past})
+        embedded = {} if table is None else _answers(table, {"input_ids": new})
+        answer = _answers(session, {**beside, **_text(session, new, mask), **embedded, **past})
         new = choose(answer["logits"][:, -1], written)[:, None]
         if stop:
             ended = np.isin(written[:, -1:], stop) & (written.shape[1] > input_ids.shape[1])
@@ -129,8 +140,9 @@ def _settled(past: Mapping[str, Array], name: str) -> bool:
 def _text(session: Any, new: Array, mask: Array) -> dict[str, Array]:
     """The new tokens, their places, and the mask: of the whole text, or of the new where a graph keeps no tokens."""
     places = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -new.shape[1] :]
-    lengths = {one.name: one.shape[-1] for one in session.get_inputs() if one.name in ("input_ids", "attention_mask")}
-    seen = mask[:, -new.shape[1] :] if lengths.get("attention_mask") == lengths.get("input_ids") else mask
+    lengths = {one.name: one.shape[1] for one in session.get_inputs() if len(one.shape) > 1}
+    length = lengths.get("input_ids", lengths.get(EMBEDDED))
+    seen = mask[:, -new.shape[1] :] if lengths.get("attention_mask") == length else mask
     return {"input_ids": new, "attention_mask": seen, "position_ids": places}
 
 
@@ -141,6 +153,10 @@ def _answers(session: Any, known: Mapping[str, Array]) -> dict[str, Array]:
         raise InvalidSpec(f"nothing to feed {listed(missing)} with; generate knows {listed(known)}")
     feeds = {name: known[name].astype(_dtype(kind)) for name, kind in wanted.items()}
     return dict(zip((one.name for one in session.get_outputs()), session.run(None, feeds), strict=True))
+
+
+def _names(session: Any) -> list[str]:
+    return [one.name for one in session.get_inputs()]
 
 
 def _pasts(session: Any) -> list[str]:

@@ -12,6 +12,7 @@ from onnxfn.behaviors import cross_attention, merged_decoder, with_behavior
 from onnxfn.caches import with_past, with_single_steps
 from onnxfn.choices import with_known_output
 from onnxfn.edits import TARGET, TOKENS, gives, with_axis, with_opset, with_output, with_shapes, with_tolerance
+from onnxfn.embedding import table_alone, with_inputs_embeds
 from onnxfn.errors import InvalidSpec, unknown
 from onnxfn.records import Edit, ExportSpec, Overlay
 
@@ -111,6 +112,17 @@ def canonical(task: str) -> str:
     return f"{SYNONYMS.get(stem, stem)}{task[len(stem) :]}"
 
 
+def synonyms(task: str) -> tuple[str, ...]:
+    """What else a task is called, by any of its names.
+
+    >>> synonyms("text2text-generation"), synonyms("translation")
+    (('seq2seq-lm', 'summarization', 'translation'), ('seq2seq-lm', 'summarization', 'text2text-generation'))
+    """
+    name = canonical(task)
+    every = (name, *(other for other, meant in SYNONYMS.items() if meant == name))
+    return tuple(sorted(other for other in every if other != task))
+
+
 def task_names(spec: ExportSpec) -> tuple[str, ...]:
     """The tasks that a spec knows."""
     return tuple(overlay.name for overlay in spec.tasks)
@@ -140,10 +152,12 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
             cross_attention,
             merged_decoder,
             with_known_output,
+            table_alone,
             with_axis,
             with_behavior,
             with_output,
             with_opset,
+            with_inputs_embeds,
             with_past,
             with_shapes,
             with_single_steps,

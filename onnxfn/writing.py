@@ -8,10 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from onnxfn.algebra import compose
-from onnxfn.axes import symbols, terms
+from onnxfn.axes import names, symbols, terms
 from onnxfn.capture import reference
+from onnxfn.embedding import TABLE, by_tokens
 from onnxfn.generation import greedy, likeliest, likeliest_new
 from onnxfn.generators import Array, dummies, padded
 from onnxfn.records import ExportSpec, Part, Plan
@@ -44,9 +46,10 @@ def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> l
     """
     if not _writes(part, made):
         return []
-    spec = part.spec
-    now = part.inputs["input_ids"][1]
+    spec = _of_tokens(part, made)
+    now = names(next(one.axes for one in spec.inputs if one.name == "input_ids"))[-1]
     sizes = {**_batch(spec), **dict.fromkeys(past_lengths(spec), 0)}
+    table = opens(folder / f"{TABLE}.onnx") if TABLE in _givers(part) else None
     read, truly_read = _handed(model, part, made, folder, opens)
     prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
     mask = prompts.get("attention_mask", np.ones_like(prompts["input_ids"]))
@@ -55,8 +58,10 @@ def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> l
     session = opens(folder / f"{part.name}.onnx")
     trials = []
     for way, choose in CHOICES.items():
-        texts = greedy(session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose)
-        logits = _whole(model, part, texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
+        texts = greedy(
+            session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose, table=table
+        )
+        logits = _whole(model, evolve(part, spec=spec), texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
         case = f"{way} ({STEPS} tokens after {sizes['batch_size']} left-padded prompts)"
         trials.append(_judged(spec, case, texts, logits, choose))
         if _varied(texts[:, PROMPT:]):
@@ -107,15 +112,27 @@ def _writes(part: Part, made: Plan) -> bool:
     """Whether a part goes from tokens to tokens, begins with an empty past, and what it is handed is in the plan."""
     spec = part.spec
     given = {one.name for one in spec.carries}
+    tokens = {"input_ids", *(one.name for one in spec.handovers if one.part == TABLE)} & {*part.inputs}
     begins = all(one.name in given for one in spec.inputs if one.generator == "past_states")
     lengths = past_lengths(spec)
     begins = begins and not {one.name for one in spec.shapes} & {*lengths, *lengths.values()}
     here = set(_givers(part)) <= {one.name for one in made.parts}
-    return {"input_ids", "logits"} <= {*part.inputs, *part.outputs} and bool(given) and begins and here
+    return bool(tokens) and "logits" in part.outputs and bool(given) and begins and here
+
+
+def _of_tokens(part: Part, made: Plan) -> ExportSpec:
+    """The spec of a part that takes tokens where it takes what the table gives of them."""
+    table = next((one.spec for one in made.parts if one.name == TABLE), ExportSpec())
+    return by_tokens(compose(part.spec, ExportSpec(generators=table.generators)))
 
 
 def _givers(part: Part) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.part for one in part.spec.handovers))
+
+
+def _before(part: Part) -> set[str]:
+    """The parts whose answers stay the same while a text is written: all that give but the table of embeddings."""
+    return {*_givers(part)} - {TABLE}
 
 
 def _handed(
@@ -124,7 +141,7 @@ def _handed(
     """What the parts before this one hand to it: by their files, and by PyTorch."""
     by_files: dict[str, Array] = {}
     by_pytorch: dict[str, Array] = {}
-    for giver in (one for one in made.parts if one.name in _givers(part)):
+    for giver in (one for one in made.parts if one.name in _before(part)):
         read = dummies(compose(giver.spec, padded("right")), _batch(giver.spec))
         answers = opens(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
         truth = reference(model, giver, read)
