@@ -209,7 +209,8 @@ DERIVABLE = "a spec is derived from a model or its configuration, not from a nam
 def _own(it: Any) -> str:
     """The task of a model without a row. A class for several that is no encoder-decoder goes on from what it read."""
     own = task_of(it) or DEFAULT
-    return "text-generation" if "text-generation" in ALSO.get(own, ()) and not snapshot(it).get("is_encoder_decoder") else own
+    goes_on_alone = "text-generation" in ALSO.get(own, ()) and not snapshot(it).get("is_encoder_decoder")
+    return "text-generation" if goes_on_alone else own
 
 
 def _class_name(it: Any) -> str | None:
