@@ -23,20 +23,6 @@ def test_padding_as_in_tensorflow_is_the_models_own(module):
             )
 
 
-@pytest.mark.parametrize(("height", "width"), [(8, 8), (7, 8), (9, 7)])
-def test_patches_are_cut_as_mobilevit_cuts_them(height, width):
-    import tiny
-    import torch
-    from transformers.models.mobilevit.modeling_mobilevit import MobileViTLayer
-
-    layer = next(one for one in tiny.model("mobilevit").modules() if isinstance(one, MobileViTLayer))
-    image = torch.randn(2, 3, height, width)
-    cut, told = sized.unfolded(layer, image)
-    own, _ = layer.unfolding(image)
-    assert torch.equal(cut, own)
-    assert layer.folding(cut, told).shape == image.shape
-
-
 @pytest.mark.parametrize(("height", "width"), [(24, 24), (40, 32), (25, 47)])
 def test_places_are_spread_as_dinov2_spreads_them(height, width):
     import tiny

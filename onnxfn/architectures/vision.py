@@ -16,6 +16,7 @@ from onnxfn.tasks import loaded, tasked
 SEEN = "batch_size _ _"
 PLACES = "batch_size sequence_length _"
 MAP = "batch_size _ feature_height feature_width"
+ONE_MAP = "batch_size _ _ _"
 MODELING = "transformers.models"
 
 
@@ -58,14 +59,12 @@ def placing(module: str, owner: str) -> ExportSpec:
     )
 
 
+# Where patches do not divide an image it is resized, which is a branch in every block.
 mobilevit = compose(
-    maps,
-    tasked("image-segmentation", spec=compose(loaded("AutoModelForSemanticSegmentation"), gives("logits", MAP))),
-    patched(
-        f"{MODELING}.mobilevit.modeling_mobilevit:MobileViTLayer.unfolding",
-        by="onnxfn.patches.sized:unfolded",
-        why="it asks whether patches divide the size, and a trace keeps one answer",
-    ),
+    images,
+    sees(ONE_MAP),
+    classifies,
+    tasked("image-segmentation", spec=compose(loaded("AutoModelForSemanticSegmentation"), gives("logits", ONE_MAP))),
 )
 
 mgp_str = without(
@@ -148,7 +147,7 @@ def backbone(image: ExportSpec, axes: str) -> ExportSpec:
 
 
 backbone_of_any = backbone(any_images, "batch_size _ feature_height_{place} feature_width_{place}")
-backbone_of_one = backbone(images, "batch_size _ _ _")
+backbone_of_one = backbone(images, ONE_MAP)
 
 # A line of text is as high as those that the model was made for, and as wide as it is long.
 reads_lines = compose(lines, tasked("text-recognition"))
@@ -182,7 +181,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "swin2sr": swin2sr,
         "vit_mae": vit_mae,
         "vit_msn": patches,
-        "bit": maps,
         "dinov2_with_registers": patches,
         "dinov3_convnext": compose(any_images, sees(PLACES)),
         "dinov3_vit": compose(any_images, sees(PLACES)),
@@ -198,7 +196,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "hgnet_v2": compose(any_images, classifies),
         "ijepa": patches,
         "mlcd_vision_model": only_tasks(patches, "feature-extraction"),
-        "mobilevitv2": maps,
+        "mobilevitv2": compose(images, sees(ONE_MAP), classifies),
         "pixio": compose(any_images, sees(PLACES), placing("pixio", "PixioEmbeddings")),
         "pp_lcnet": compose(
             any_images,
@@ -212,7 +210,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "vivit": compose(video(), sees(SEEN), films),
         "vjepa2": compose(video("pixel_values_videos"), sees(SEEN), films),
         "videoprism_vision_model": compose(video("pixel_values_videos"), sees(SEEN), films),
-        "vitdet": compose(images, sees("batch_size _ _ _")),
+        "vitdet": compose(images, sees(ONE_MAP)),
         "radio": compose(images, sees(SEEN)),
         "aimv2_vision_model": compose(images, sees(SEEN)),
         "tipsv2_vision_model": compose(images, sees(SEEN)),
@@ -226,8 +224,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "rf_detr_dinov2": backbone_of_one,
         "sapiens2": backbone_of_one,
         "internvl_vision": compose(images, sees(SEEN)),
-        "sam_vision_model": compose(images, sees("batch_size _ _ _")),
-        "sam_hq_vision_model": compose(images, sees("batch_size _ _ _")),
+        "sam_vision_model": compose(images, sees(ONE_MAP)),
+        "sam_hq_vision_model": compose(images, sees(ONE_MAP)),
         "pp_ocrv5_mobile_rec": reads_lines,
         "pp_ocrv5_server_rec": reads_lines,
         "pp_ocrv6_small_rec": reads_lines,

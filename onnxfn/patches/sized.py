@@ -1,7 +1,7 @@
 """Branches on the size of an image, which a trace would take one way, as arithmetic that holds for every size.
 
-The originals are in transformers 5.23: modeling_mobilenet_v1, modeling_mobilenet_v2, modeling_mobilevit,
-modeling_mobilevitv2, modeling_dinov2 and those made after it.
+The originals are in transformers 5.23: modeling_mobilenet_v1, modeling_mobilenet_v2, modeling_focalnet,
+modeling_swin2sr, modeling_dinov2 and those made after it.
 """
 
 from __future__ import annotations
@@ -28,30 +28,6 @@ def padded_as_tensorflow(features: Tensor, convolution: Any) -> Tensor:
         before = missing // 2
         pads += [before * dilation, (missing - before) * dilation]
     return torch.nn.functional.pad(features, pads)
-
-
-def unfolded(self: Any, features: Tensor) -> tuple[Tensor, dict[str, Any]]:
-    """For `unfolding` of MobileViT, which resizes an image that patches do not divide: here always, to what fits."""
-    import torch
-
-    batch, channels, height, width = features.shape
-    rows = (height + self.patch_height - 1) // self.patch_height
-    columns = (width + self.patch_width - 1) // self.patch_width
-    area = self.patch_height * self.patch_width
-    whole = torch.nn.functional.interpolate(
-        features, size=(rows * self.patch_height, columns * self.patch_width), mode="bilinear", align_corners=False
-    )
-    cut = whole.reshape(batch * channels * rows, self.patch_height, columns, self.patch_width).transpose(1, 2)
-    patches = cut.reshape(batch, channels, rows * columns, area).transpose(1, 3)
-    return patches.reshape(batch * area, rows * columns, channels), {
-        "orig_size": (height, width),
-        "batch_size": batch,
-        "channels": channels,
-        "interpolate": True,
-        "num_patches": rows * columns,
-        "num_patches_width": columns,
-        "num_patches_height": rows,
-    }
 
 
 def filled(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:

@@ -12,6 +12,7 @@ PLACED = (
     "hiera",
     "levit",
     "mgp-str",
+    "mobilevit",
     "pvt",
     "swin",
     "swinv2",
@@ -26,7 +27,6 @@ MOVED = (
     "cvt",
     "dinov2",
     "efficientnet",
-    "mobilevit",
     "poolformer",
     "regnet",
     "resnet",
@@ -41,7 +41,6 @@ MAPS = (
     "efficientnet",
     "mobilenet_v1",
     "mobilenet_v2",
-    "mobilevit",
     "poolformer",
     "regnet",
     "resnet",
@@ -74,9 +73,9 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction("dinov2", ("last_hidden_state",), 1, None, "sequence_length", FEATURES),
     *(
         Correction(
-            "mobilevit", ("logits",), axis, optimum, ours, "a segmentation is smaller than the image that it is of"
+            "mobilevit", ("logits",), axis, optimum, None, "a segmentation is smaller than the image that it is of"
         )
-        for axis, optimum, ours in ((2, "height", "feature_height"), (3, "width", "feature_width"))
+        for axis, optimum in ((2, "height"), (3, "width"))
     ),
     Correction(
         "efficientnet", ("logits",), 1, "num_classes", None, "the model knows as many classes as it has weights for"

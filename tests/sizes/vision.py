@@ -207,7 +207,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "vit": {**PATCHES, "encoder_stride": 8},
     "vit_mae": PATCHES,
     "vit_msn": PATCHES,
-    "bit": {**RESNET, "num_groups": 4},
     "dinov2_with_registers": {**PATCHES, "mlp_ratio": 2},
     "dinov3_convnext": STAGES,
     "dinov3_vit": PATCHES,
