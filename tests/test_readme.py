@@ -35,7 +35,7 @@ def test_readme_code_runs_and_prints_what_it_says(tmp_path, monkeypatch):
     assert said >= 5
 
 
-@pytest.mark.parametrize("family", ["text", "decoders", "seq2seq", "vision"])
+@pytest.mark.parametrize("family", ["text", "decoders", "seq2seq", "vision", "audio", "series"])
 def test_the_table_of_what_is_covered_is_that_of_the_last_sweep(family):
     swept = json.loads((ROOT / "tests" / "sweeps" / f"{family}.json").read_text())
     assert f"| {len(swept)} | {sum(map(len, swept.values()))} | `tests/sweeps/{family}.json` |" in README
