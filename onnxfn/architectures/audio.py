@@ -56,7 +56,8 @@ audio_spectrogram_transformer = compose(
     tasked("audio-classification"),
 )
 
-# Its convolutions are those of its adapter alone, each padded by half its kernel at both ends.
+# Its convolutions are those of its adapter alone, each padded by half its kernel at both ends. It tells voices apart by
+# going through what it heard one by one, where there is a mask: no audio-xvector.
 wav2vec2_bert = compose(
     banks,
     reads(
@@ -73,7 +74,6 @@ wav2vec2_bert = compose(
     audio_transcription,
     tasked("audio-classification"),
     audio_frames,
-    tasked("audio-xvector"),
 )
 
 
