@@ -376,13 +376,20 @@ text_found = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
+        "conditional_detr": table_transformer,
         "depth_anything": depth_anything,
         "detr": detr,
+        "dpt": dpt,
+        "eomt": eomt,
+        "eomt_dinov3": eomt,
         "glpn": glpn,
         "maskformer": maskformer,
+        "prompt_depth_anything": prompt_depth_anything,
         "rt_detr": rt_detr("rt_detr", "RTDetr"),
         "sam": sam,
         "sam2": sam2,
+        "sam3_tracker": sam2,
+        "sam_hq": sam_hq,
         "segformer": segformer,
         "seggpt": seggpt,
         "table-transformer": table_transformer,

@@ -320,6 +320,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "post_process_channels": [8, 12, 16, 24],
         "fusion_hidden_size": 16,
         "head_hidden_size": 12,
+        "max_depth": 5.0,
         "number_output_channels": 16,
     },
     "lw_detr": {
