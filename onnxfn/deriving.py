@@ -86,7 +86,7 @@ def derivation(model: Any, task: str) -> ExportSpec:
     if made.task is not None and made.task != canonical(task):
         raise InvalidSpec(f"{type(model).__name__} keeps nothing between calls that is known, so there is no {task}")
     chosen = made if made.task else evolve(for_task(made, task), tasks=())
-    return compose(chosen, ExportSpec(derived=_story(model, chosen)))
+    return compose(chosen, ExportSpec(derived=_story(model, inputs, chosen)))
 
 
 def sampled(model: Any, sample: Mapping[str, Any], axes: Mapping[str, str], task: str | None) -> ExportSpec:
@@ -262,16 +262,18 @@ def _patches(model: Any) -> ExportSpec:
     return compose(ANYWHERE, *found)
 
 
-def _story(model: Any, spec: ExportSpec) -> str:
-    inputs = ", ".join(name for name in parameters(model) if name in {one.place[0] for one in spec.inputs})
+def _story(model: Any, base: ExportSpec, spec: ExportSpec) -> str:
+    """What a spec was derived from: what it takes, what else that is known it does not, for what, and what it keeps."""
+    heard = {one.place[0] for one in (*base.inputs, *spec.inputs)}
+    left = [name for name in KINDS if name in parameters(model) and name not in heard]
     rows = ", ".join(row.name for row in spec.states)
-    return "; ".join(
-        (
-            f"{type(model).__name__}.forward({inputs or '...'})",
-            f"task {spec.task}",
-            *((f"a cache of {rows}",) if rows else ()),
-        )
+    words = (
+        f"{type(model).__name__}.forward({', '.join(name for name in parameters(model) if name in heard)})",
+        f"without {', '.join(left)}" if left else "",
+        f"task {spec.task}",
+        f"a cache of {rows}" if rows else "",
     )
+    return "; ".join(filter(None, words))
 
 
 def _underived(model: Any, problems: Sequence[Exception]) -> InvalidSpec:
