@@ -57,7 +57,7 @@ VAE = {
 }
 DCAE = {
     "latent_channels": 4,
-    "attention_head_dim": 2,
+    "attention_head_dim": 8,  # of 2, some place has all of a head at zero, and PyTorch divides noise by noise
     **{f"{half}_block_types": ("ResBlock", "ResBlock", "EfficientViTBlock") for half in ("encoder", "decoder")},
     **{f"{half}_block_out_channels": (8, 8, 16) for half in ("encoder", "decoder")},
     **{f"{half}_layers_per_block": (1, 1, 1) for half in ("encoder", "decoder")},

@@ -122,8 +122,9 @@ denoiser = compose(
     case("several", sized(batch_size=3, sequence_length=21, height=24, width=16)),
     takes("encoder_hidden_states", "batch_size sequence_length hidden_size=", "hidden_states", kind="float"),
     always(return_dict=True),
-    # A step near 1000 goes into sines: PyTorch's float32 is up to 1e-4 from its float64 in a UNet, 5e-4 in SD3.
-    ExportSpec(atol=1e-4, rtol=1e-3),
+    # A step near 1000 goes into sines: PyTorch's float32 is 7e-5 from its float64 in a tiny Sana, and where weights
+    # are half as large again, 1e-4 (UNet) to 5e-4 (SD3).
+    ExportSpec(atol=1e-4),
 )
 """What removes noise from a picture under a text; `hidden_size` is how wide the states of the text are."""
 
