@@ -80,7 +80,7 @@ def _memory(tensor: Any) -> tuple[Any, ...]:
     return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
 
 
-def reference(model: Any, part: Part, arrays: dict[str, Array]) -> tuple[Array, ...]:
+def reference(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
     """What PyTorch answers to these inputs: one array an output of the plan."""
     import torch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,22 +27,20 @@ def check(
     made: Plan | None = None,
     *,
     opens: Opens | None = None,
+    real: Mapping[str, Array] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """How far an ONNX file is from PyTorch in every case of the part; the caller judges by `report.passed`.
 
     `made` is the plan that the part is of, whose other files stand beside this one; `opens` opens files as `session`
-    does, and need not open one twice.
+    does, and need not open one twice. `real` is what a preprocessor made of a real input: one more case.
     """
     opens = opens or cache(session)
     running = opens(file)
     trials: list[Trial] = []
     told: list[str] = []
-    moves = any(part.inputs.values())
-    for number, overlay in enumerate(cases(part.spec), start=1):
-        # Where nothing moves, other cases have other values.
-        arrays = feeds(model, part, compose(part.spec, overlay.spec), seed=0 if moves else number)
-        label = _label(part.spec, overlay, arrays)
+    for name, arrays in _fed(model, part, real):
+        label = _label(part.spec, name, arrays)
         tell(label)
         expected = reference(model, part, arrays)
         answers = _ran(running, file, [one.name for one in part.spec.outputs], arrays, label)
@@ -61,6 +59,16 @@ def check(
         ),
         tuple(told),
     )
+
+
+def _fed(model: Any, part: Part, real: Mapping[str, Array] | None) -> Iterator[tuple[str, Mapping[str, Array]]]:
+    """Each case, and what both are fed in it."""
+    moves = any(part.inputs.values())
+    for number, overlay in enumerate(cases(part.spec), start=1):
+        # Where nothing moves, other cases have other values.
+        yield overlay.name, feeds(model, part, compose(part.spec, overlay.spec), seed=0 if moves else number)
+    if real:
+        yield "preprocessed", real
 
 
 def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0) -> dict[str, Array]:
@@ -170,13 +178,13 @@ def _told(problem: Exception) -> str:
     return line + (missing if "Could not find an implementation" in line else "")
 
 
-def _label(spec: ExportSpec, overlay: Overlay, arrays: Mapping[str, Array]) -> str:
+def _label(spec: ExportSpec, name: str, arrays: Mapping[str, Array]) -> str:
     sizes: dict[str, int] = {}
     for one in spec.inputs:
         for index, made in enumerate(one.axes.axes):
             if made.kind == "dynamic":
                 sizes.setdefault(made.symbol, arrays[one.name].shape[index])
-    return f"{overlay.name} ({', '.join(f'{name}={size}' for name, size in sizes.items())})"
+    return f"{name} ({', '.join(f'{axis}={size}' for axis, size in sizes.items())})"
 
 
 def _difference(part: Part, output: str, trials: list[Trial]) -> Difference:

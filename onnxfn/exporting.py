@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,11 +17,13 @@ from onnxfn.checking import check as checked
 from onnxfn.checking import failed, session
 from onnxfn.deriving import SAY_IT
 from onnxfn.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
+from onnxfn.generators import Array
 from onnxfn.graphs.fusing import STANDARD, fusable, fusions
 from onnxfn.layouts import configured, copied, said
 from onnxfn.lookup import fitting
 from onnxfn.normalizers import kept
 from onnxfn.planning import plan
+from onnxfn.preprocessing import samples
 from onnxfn.recipes import Recipe, graphs_of
 from onnxfn.records import ExportSpec, Plan
 from onnxfn.results import Event, Exported, Report
@@ -32,6 +34,9 @@ from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop
 CONVICTED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
 
 Tell = Callable[[Event], None]
+
+Real = Mapping[str, Mapping[str, Array]]
+"""Part -> what a preprocessor made for it."""
 
 
 def silent(_: Event) -> None:
@@ -47,6 +52,7 @@ def export(
     force: bool = False,
     beside: Path | None = None,
     config: Any = None,
+    preprocessor: Any = None,
     merge: bool = True,
     keep_parts: bool = False,
     fuse: str = STANDARD,
@@ -61,8 +67,8 @@ def export(
 
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
     processor files of the checkpoint's folder `beside`. `config` is the configuration of a model that carries none, or
-    a dict of what the spec reads. One file stands for several where it can: `keep_parts` writes those too,
-    `merge=False` those alone. `tell` hears of every step.
+    a dict of what the spec reads. What the model's `preprocessor` makes of a real input is one more case of the check.
+    One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. `tell` hears it.
 
     Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="share"`
     stores what several ONNX files read once, in a file beside them. `"link"` leaves what lies unchanged in the
@@ -87,8 +93,9 @@ def export(
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
             fusable(made.parts[0].spec.opset or 0, fuse)
+            real = samples(made, preprocessor)
         with workshop(_folder(place)) as bench:
-            done = _proven(model, made, bench, making, storing, timed, check=check)
+            done = _proven(model, made, bench, making, storing, timed, real, check=check)
             files = list(done.files)
             if place.suffix != ".onnx":
                 files.extend((*configured(model, bench), *(copied(beside, bench) if beside else ())))
@@ -148,6 +155,7 @@ def validate(
     exported: Exported | str | Path,
     *,
     config: Any = None,
+    preprocessor: Any = None,
     merge: bool = True,
     keep_parts: bool = False,
     tell: Tell = silent,
@@ -155,7 +163,8 @@ def validate(
     """How far ONNX files are from a PyTorch model, on inputs that were not traced; judges nothing, `passed` does.
 
     `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan: those that
-    `export` writes when it is told the same of `merge` and `keep_parts`. NoModel when a file is not there.
+    `export` writes when it is told the same of `merge` and `keep_parts`. NoModel when a file is not there. What the
+    model's `preprocessor` makes of a text, an image or a tone is one more case.
     """
     if isinstance(exported, Exported):
         place, made = Path(exported.path), exported.plan
@@ -164,7 +173,7 @@ def validate(
         decided = plan(fitting(spec, model), _config(model, config), merge=merge, keep_parts=keep_parts)
         made = _in_file(decided, place)
     with _timed(tell) as (timed, _):
-        return _checked(model, made, _folder(place), timed)
+        return _checked(model, made, _folder(place), timed, samples(made, preprocessor))
 
 
 @contextmanager
@@ -194,14 +203,14 @@ class Attempt:
 
 
 def _proven(
-    model: Any, made: Plan, bench: Path, making: Making, storing: Storing, timed: Timed, *, check: bool
+    model: Any, made: Plan, bench: Path, making: Making, storing: Storing, timed: Timed, real: Real, *, check: bool
 ) -> Attempt:
     """Graphs that passed the check; what was not traced of this very model, or not whole, has a second trial."""
 
     def attempt(making: Making) -> Attempt:
         graphs = tuple(built(model, part, timed, making) for part in made.parts)
         files = stored(made, graphs, bench, storing, timed, check=check)
-        report = _checked(model, made, bench, timed) if check else None
+        report = _checked(model, made, bench, timed, real) if check else None
         return Attempt(graphs, files, report, _depths(graphs))
 
     done = attempt(making)
@@ -217,7 +226,7 @@ def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(graph.meta[DEPTH] for graph in graphs if graph.meta[DEPTH]))
 
 
-def _checked(model: Any, made: Plan, folder: Path, timed: Timed) -> Report:
+def _checked(model: Any, made: Plan, folder: Path, timed: Timed, real: Real) -> Report:
     reports = []
     opens = cache(session)
     for part in made.parts:
@@ -227,7 +236,7 @@ def _checked(model: Any, made: Plan, folder: Path, timed: Timed) -> Report:
                 f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
             )
         with timed("check", part.name):
-            reports.append(checked(model, part, file, made, opens=opens))
+            reports.append(checked(model, part, file, made, opens=opens, real=real.get(part.name)))
     return Report(
         tuple(one for report in reports for one in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),

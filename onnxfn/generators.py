@@ -54,7 +54,7 @@ def dummy(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int], *, seed: i
         made = _fill(generator.function)(random, shape, **_arguments(spec, one, generator, sizes, seed))
     except (TypeError, ValueError) as problem:
         raise InvalidSpec(f"no {generator} can be made for {one.name!r} of {list(shape)}: {problem}") from None
-    return made.astype(_dtype(spec, one))
+    return made.astype(dtype_of(spec, one))
 
 
 def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -229,6 +229,7 @@ def _arguments(
     return {name: made(given) for name, given in generator.arguments}
 
 
-def _dtype(spec: ExportSpec, one: InputSpec) -> np.dtype[Any]:
+def dtype_of(spec: ExportSpec, one: InputSpec) -> np.dtype[Any]:
+    """The numpy type of an input's dummies; bfloat16, which numpy lacks, is fed as float32."""
     chosen = {"int": spec.int_dtype or "int64", "float": spec.float_dtype or "float32", "bool": "bool"}[one.kind]
     return np.dtype("float32" if chosen == "bfloat16" else chosen)

@@ -15,6 +15,7 @@ from onnxfn.families import DEFAULTS
 from onnxfn.generators import Array, dummies
 from onnxfn.normalizers import Snapshot, holds, look, snapshot
 from onnxfn.paths import Path
+from onnxfn.preprocessing import preprocessed
 from onnxfn.records import (
     Carry,
     ExportSpec,
@@ -101,17 +102,21 @@ def outputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
 
 
 def dummy_inputs(
-    spec: ExportSpec, config: Any, framework: str = "pt", *, seed: int = 0, **sizes: int
+    spec: ExportSpec, config: Any, framework: str = "pt", *, preprocessor: Any = None, seed: int = 0, **sizes: int
 ) -> dict[str, Any]:
     """Dummy tensors for the first file of the plan, of Optimum's sizes unless said: `sequence_length=8`.
 
-    `framework` is `pt` (torch tensors) or `np` (numpy arrays). A size that no input has is UnknownName.
+    `framework` is `pt` (torch tensors) or `np` (numpy arrays). `preprocessor` is the model's tokenizer, image
+    processor, feature extractor or processor: what it makes of a text, an image or a tone is in place of dummies. A
+    size that no input has is UnknownName.
     """
     planned = plan(spec, config).parts[0].spec
     for one in planned.shapes:
         if sizes.get(one.name, one.value) != one.value:
             raise InvalidSpec(f"{one.name!r} is fixed at {one.value} by with_shapes, so no dummy has {sizes[one.name]}")
-    return as_framework(dummies(planned, sizes, seed=seed), framework)
+    if preprocessor is None:
+        return as_framework(dummies(planned, sizes, seed=seed), framework)
+    return as_framework(preprocessed(planned, preprocessor, sizes, seed=seed), framework)
 
 
 def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:

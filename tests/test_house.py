@@ -33,6 +33,7 @@ LAYERS = (
     "tasks",
     "families",
     "architectures",
+    "preprocessing",
     "planning",
     "arguments",
     "samples",
