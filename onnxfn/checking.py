@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 from onnxfn.algebra import compose
 from onnxfn.axes import names, symbols, terms
@@ -20,6 +21,15 @@ from onnxfn.trials import Trial, trial
 from onnxfn.writing import Opens, past_lengths, written
 
 
+@frozen
+class Truth:
+    """What both are fed in a case, and what PyTorch answers."""
+
+    case: str
+    arrays: Mapping[str, Array]
+    answers: tuple[Array, ...]
+
+
 def check(
     model: Any,
     part: Part,
@@ -28,26 +38,25 @@ def check(
     *,
     opens: Opens | None = None,
     tell: Callable[[str], None] = lambda _: None,
+    truths: Iterable[Truth] | None = None,
 ) -> Report:
     """How far an ONNX file is from PyTorch in every case of the part; the caller judges by `report.passed`.
 
     `made` is the plan that the part is of, whose other files stand beside this one; `opens` opens files as `session`
-    does, and need not open one twice.
+    does, and need not open one twice. `truths` are the `truth` of each of the `cases`, where they are known already.
     """
     opens = opens or cache(session)
     running = opens(file)
     trials: list[Trial] = []
     told: list[str] = []
-    for overlay in cases(part.spec):
-        arrays = feeds(model, part, compose(part.spec, overlay.spec))
-        label = _label(part.spec, overlay, arrays)
-        tell(label)
-        expected = reference(model, part, arrays)
-        answers = _ran(running, file, [one.name for one in part.spec.outputs], arrays, label)
-        told.append(label)
+    answered = (truth(model, part, one) for one in cases(part.spec)) if truths is None else truths
+    for known in answered:
+        tell(known.case)
+        answers = _ran(running, file, [one.name for one in part.spec.outputs], known.arrays, known.case)
+        told.append(known.case)
         trials.extend(
-            trial(part.spec, one.name, label, answer, truth, _judged(part.spec, one, arrays))
-            for one, answer, truth in zip(part.spec.outputs, answers, expected, strict=True)
+            trial(part.spec, one.name, known.case, answer, expected, _judged(part.spec, one, known.arrays))
+            for one, answer, expected in zip(part.spec.outputs, answers, known.answers, strict=True)
         )
     texts = written(model, part, made or Plan((part,)), file.parent, opens)
     trials.extend(texts)
@@ -59,6 +68,12 @@ def check(
         ),
         tuple(told),
     )
+
+
+def truth(model: Any, part: Part, overlay: Overlay) -> Truth:
+    """What PyTorch answers in one of the cases of a part: it needs no file."""
+    arrays = feeds(model, part, compose(part.spec, overlay.spec))
+    return Truth(_label(part.spec, overlay, arrays), arrays, reference(model, part, arrays))
 
 
 def feeds(model: Any, part: Part, spec: ExportSpec) -> dict[str, Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,8 +14,8 @@ from attrs import evolve, frozen
 
 from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, traced, traced_whole
 from onnxfn.capture import LIMITS
+from onnxfn.checking import Truth, cases, failed, session, truth
 from onnxfn.checking import check as checked
-from onnxfn.checking import failed, session
 from onnxfn.errors import InvalidSpec, NoModel, OutputExists
 from onnxfn.graphs.fusing import STANDARD, fusable, fusions
 from onnxfn.layouts import configured, copied, said
@@ -25,9 +26,13 @@ from onnxfn.records import ExportSpec, Plan
 from onnxfn.results import Event, Exported, Report
 from onnxfn.stacks import stacks
 from onnxfn.storing import Storing, linkable, stored
+from onnxfn.streaming import ahead
 from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop
 
 CONVICTED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
+
+AHEAD = 8
+"""Cases in which PyTorch may have answered before ONNX Runtime is asked: their answers are in memory."""
 
 Tell = Callable[[Event], None]
 
@@ -187,8 +192,9 @@ def _proven(
 
     def attempt(making: Making) -> Attempt:
         graphs = tuple(built(model, part, timed, making) for part in made.parts)
-        files = stored(made, graphs, bench, storing, timed, check=check)
-        report = _checked(model, made, bench, timed) if check else None
+        with _answering(model, made if check else Plan(())) as truths:
+            files = stored(made, graphs, bench, storing, timed, check=check)
+            report = _checked(model, made, bench, timed, truths) if check else None
         return Attempt(graphs, files, report, _depths(graphs))
 
     done = attempt(making)
@@ -204,7 +210,15 @@ def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(graph.meta[DEPTH] for graph in graphs if graph.meta[DEPTH]))
 
 
-def _checked(model: Any, made: Plan, folder: Path, timed: Timed) -> Report:
+@contextmanager
+def _answering(model: Any, made: Plan) -> Iterator[Iterator[Truth]]:
+    """What PyTorch answers in every case of every part, told by another thread while files are written and opened."""
+    asked = ((part, overlay) for part in made.parts for overlay in cases(part.spec))
+    with ahead(lambda one: truth(model, *one), asked, AHEAD) as truths:
+        yield truths
+
+
+def _checked(model: Any, made: Plan, folder: Path, timed: Timed, truths: Iterator[Truth] | None = None) -> Report:
     reports = []
     opens = cache(session)
     for part in made.parts:
@@ -214,7 +228,8 @@ def _checked(model: Any, made: Plan, folder: Path, timed: Timed) -> Report:
                 f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
             )
         with timed("check", part.name):
-            reports.append(checked(model, part, file, made, opens=opens))
+            known = None if truths is None else islice(truths, len(cases(part.spec)))
+            reports.append(checked(model, part, file, made, opens=opens, truths=known))
     return Report(
         tuple(one for report in reports for one in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),
