@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -97,6 +98,7 @@ def names(axes: AxisMap) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in axes.axes if one.kind == "dynamic" for name in terms(one.symbol)))
 
 
+@cache
 def terms(symbol: str) -> tuple[str, ...]:
     """The names in an axis symbol, each once, in order."""
     found = (node for node in ast.walk(ast.parse(symbol, mode="eval")) if isinstance(node, ast.Name))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 from onnxfn.algebra import compose
 from onnxfn.axes import names, symbols, terms
@@ -20,6 +21,25 @@ from onnxfn.trials import Trial, trial
 from onnxfn.writing import Opens, past_lengths, written
 
 
+@frozen
+class Question:
+    """What both are asked in a case: dummies of a spec, or a real input."""
+
+    case: str
+    spec: ExportSpec
+    seed: int = 0
+    real: Mapping[str, Array] | None = None
+
+
+@frozen
+class Truth:
+    """What both are fed in a case, and what PyTorch answers."""
+
+    case: str
+    arrays: Mapping[str, Array]
+    answers: tuple[Array, ...]
+
+
 def check(
     model: Any,
     part: Part,
@@ -27,27 +47,27 @@ def check(
     made: Plan | None = None,
     *,
     opens: Opens | None = None,
-    real: Mapping[str, Array] | None = None,
     tell: Callable[[str], None] = lambda _: None,
+    truths: Iterable[Truth] | None = None,
 ) -> Report:
     """How far an ONNX file is from PyTorch in every case of the part; the caller judges by `report.passed`.
 
     `made` is the plan that the part is of, whose other files stand beside this one; `opens` opens files as `session`
-    does, and need not open one twice. `real` is what a preprocessor made of a real input: one more case.
+    does, and need not open one twice. `truths` are the `truth` of each of the questions that are `asked`, where they
+    are known already.
     """
     opens = opens or cache(session)
     running = opens(file)
     trials: list[Trial] = []
     told: list[str] = []
-    for name, arrays in _fed(model, part, real):
-        label = _label(part.spec, name, arrays)
-        tell(label)
-        expected = reference(model, part, arrays)
-        answers = _ran(running, file, [one.name for one in part.spec.outputs], arrays, label)
-        told.append(label)
+    answered = (truth(model, part, one) for one in asked(part)) if truths is None else truths
+    for known in answered:
+        tell(known.case)
+        answers = _ran(running, file, [one.name for one in part.spec.outputs], known.arrays, known.case)
+        told.append(known.case)
         trials.extend(
-            trial(part.spec, one.name, label, answer, truth, _judged(part.spec, one, arrays))
-            for one, answer, truth in zip(part.spec.outputs, answers, expected, strict=True)
+            trial(part.spec, one.name, known.case, answer, expected, _judged(part.spec, one, known.arrays))
+            for one, answer, expected in zip(part.spec.outputs, answers, known.answers, strict=True)
         )
     texts = written(model, part, made or Plan((part,)), file.parent, opens)
     trials.extend(texts)
@@ -61,14 +81,21 @@ def check(
     )
 
 
-def _fed(model: Any, part: Part, real: Mapping[str, Array] | None) -> Iterator[tuple[str, Mapping[str, Array]]]:
-    """Each case, and what both are fed in it."""
+def asked(part: Part, real: Mapping[str, Array] | None = None) -> tuple[Question, ...]:
+    """What both are asked: each case, and what a preprocessor made of a `real` input, if it made one."""
     moves = any(part.inputs.values())
-    for number, overlay in enumerate(cases(part.spec), start=1):
+    made = tuple(
         # Where nothing moves, other cases have other values.
-        yield overlay.name, feeds(model, part, compose(part.spec, overlay.spec), seed=0 if moves else number)
-    if real:
-        yield "preprocessed", real
+        Question(overlay.name, compose(part.spec, overlay.spec), seed=0 if moves else number)
+        for number, overlay in enumerate(cases(part.spec), start=1)
+    )
+    return (*made, Question("preprocessed", part.spec, real=real)) if real else made
+
+
+def truth(model: Any, part: Part, question: Question) -> Truth:
+    """What PyTorch answers to one question about a part: it needs no file."""
+    arrays = feeds(model, part, question.spec, seed=question.seed) if question.real is None else question.real
+    return Truth(_label(part.spec, question.case, arrays), arrays, reference(model, part, arrays))
 
 
 def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0) -> dict[str, Array]:

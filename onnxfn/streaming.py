@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -79,7 +81,8 @@ def _contiguous(raw: Any, most: int) -> Iterator[Any]:
     elif raw.nbytes <= most:
         yield np.ascontiguousarray(raw)
     elif _transposed(raw):
-        yield from _ahead(_untransposed, _split(raw, min(TILE, MOST // raw[0].nbytes)))
+        with ahead(_untransposed, _split(raw, min(TILE, MOST // raw[0].nbytes)), WORKERS + 1, WORKERS) as turned:
+            yield from turned
     elif raw.ndim > 1 and raw[0].nbytes > most:
         for part in raw:
             yield from _contiguous(part, most)
@@ -87,16 +90,23 @@ def _contiguous(raw: Any, most: int) -> Iterator[Any]:
         yield from (np.ascontiguousarray(part) for part in _split(raw, most // max(1, raw[0].nbytes)))
 
 
-def _ahead(made: Callable[[Any], Any], parts: Iterable[Any]) -> Iterator[Any]:
-    """`map(made, parts)`, a few of them made in other threads before they are asked for."""
-    with ThreadPoolExecutor(WORKERS) as pool:
-        coming: deque[Any] = deque()
-        for part in parts:
-            coming.append(pool.submit(made, part))
-            if len(coming) > WORKERS:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
+@contextmanager
+def ahead(made: Callable[[Any], Any], parts: Iterable[Any], most: int, threads: int = 1) -> Iterator[Iterator[Any]]:
+    """`map(made, parts)`, so many at most made by other threads before they are asked for; on leaving, no more."""
+    rest = iter(parts)
+    with ThreadPoolExecutor(threads) as pool:
+        coming = deque(pool.submit(made, part) for part in islice(rest, most))
+
+        def results() -> Iterator[Any]:
+            while coming:
+                done = coming.popleft().result()
+                coming.extend(pool.submit(made, part) for part in islice(rest, 1))
+                yield done
+
+        try:
+            yield results()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _split(raw: Any, rows: int) -> Iterator[Any]:

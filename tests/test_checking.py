@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -12,7 +14,7 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.checking import cases, check
+from onnxfn.checking import asked, cases, check, truth
 from onnxfn.errors import CheckFailed
 from onnxfn.planning import plan
 from onnxfn.trials import trial
@@ -165,6 +167,12 @@ def test_a_file_can_be_checked_without_its_plan(bert, exported):
     part = plan(spec, bert).parts[0]
     by_path = onnxfn.validate(spec, bert, exported.files[0])
     assert by_path.passed
-    from pathlib import Path
-
     assert check(bert, part, Path(exported.files[0])).differences[0].max_abs == by_path.differences[0].max_abs
+
+
+def test_pytorch_answers_the_same_whether_asked_before_or_during_the_check(bert, exported):
+    part = exported.plan.parts[0]
+    known = [truth(bert, part, one) for one in asked(part)]
+    assert check(bert, part, Path(exported.files[0]), truths=known) == check(bert, part, Path(exported.files[0]))
+    known[1].answers[0][0] += 1
+    assert not check(bert, part, Path(exported.files[0]), truths=known).passed

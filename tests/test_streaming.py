@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn.streaming import CHUNK, MOST, TILE, chunks, memory
+from onnxfn.streaming import CHUNK, MOST, TILE, ahead, chunks, memory
 
 DTYPES = (
     torch.float32,
@@ -151,3 +152,30 @@ def anonymous():
     """Bytes of memory of this process that are no file's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) << 10
+
+
+def test_what_is_made_ahead_comes_in_order_and_no_more_than_is_said():
+    begun = []
+    with ahead(lambda one: begun.append(one) or one * one, range(9), 3) as made:
+        assert next(made) == 0
+        assert max(begun) <= 3
+        assert list(made) == [1, 4, 9, 16, 25, 36, 49, 64]
+    with ahead(str, [], 3) as made:
+        assert list(made) == []
+
+
+def test_what_goes_wrong_ahead_is_told_where_it_is_asked_for():
+    with ahead(lambda one: 1 / one, [1, 0], 2) as made:
+        assert next(made) == 1
+        with pytest.raises(ZeroDivisionError):
+            next(made)
+
+
+def test_on_leaving_nothing_more_is_made():
+    begun = []
+    with pytest.raises(KeyError), ahead(lambda one: begun.append(one) or time.sleep(0.05), range(50), 50):
+        raise KeyError
+    made = len(begun)
+    assert made < 50
+    time.sleep(0.2)
+    assert len(begun) == made
