@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.edits import TOKENS, always, gives, only_tasks, patched, takes, without
+from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes, without
 from onnxfn.families import any_images, images, lines, text_encoder, text_inputs, video
-from onnxfn.generators import generates
+from onnxfn.generators import generates, sized
 from onnxfn.normalizers import at_least, constant, count, product, quotient, reads
 from onnxfn.records import ExportSpec, Made
 from onnxfn.tasks import loaded, tasked
@@ -110,8 +110,11 @@ perceiver = compose(
     tasked("image-classification", spec=compose(images, reads(num_channels=constant(3)))),
 )
 
+# It pads an image to whole windows and then takes it to be unpadded: its processor pads before.
 swin2sr = compose(
     any_images,
+    case("one", sized(height=96, width=152)),
+    case("several", sized(height=72, width=64)),
     sees(MAP),
     reads(upscale="upscale"),
     tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),

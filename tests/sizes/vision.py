@@ -18,7 +18,6 @@ NORMED: Mapping[str, tuple[int, ...]] = {
             "hgnet_v2",
             "mobilenet_v1",
             "mobilenet_v2",
-            "mobilevit",
             "mobilevitv2",
             "pp_lcnet",
             "pp_lcnet_v3",
@@ -33,6 +32,7 @@ NORMED: Mapping[str, tuple[int, ...]] = {
         (8, 3, 64, 64),
     ),
     "levit": (32, 3, 64, 64),
+    "mobilevit": (32, 3, 64, 64),
     **dict.fromkeys(
         ("pp_ocrv5_mobile_rec", "pp_ocrv5_server_rec", "pp_ocrv6_small_rec", "pp_ocrv6_tiny_rec"), (8, 3, 48, 160)
     ),
@@ -196,6 +196,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "swin": WINDOWS,
     "swinv2": WINDOWS,
     "swin2sr": {
+        "initializer_range": 0.08,
         "image_size": 16,
         "embed_dim": 16,
         "depths": [2, 2],
