@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.errors import UnknownName, listed
+
 # The classes of which diffusers makes pipelines, those of its text encoders being of transformers -> how the part is
 # called after the component, and its row.
 ROWS_OF: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
@@ -25,7 +27,10 @@ ROWS_OF: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
 
 
 def row_name(model: Any) -> str | None:
-    """The row of a model of timm, sentence-transformers or diffusers; None for all others, and for one of two rows."""
+    """The row of a model of timm, sentence-transformers or diffusers, None for all others.
+
+    UnknownName for an autoencoder, which is of two.
+    """
     match type(model).__module__.partition(".")[0]:
         case "timm":
             return "timm.default-timm-config"
@@ -33,6 +38,11 @@ def row_name(model: Any) -> str | None:
             sees = getattr(model.config, "model_type", None) == "clip"
             return f"sentence_transformers.{'clip' if sees else 'transformer'}"
         case "diffusers":
-            rows = ROWS_OF.get(type(model).__name__, ())
-            return rows[0][1] if len(rows) == 1 else None
+            return _only(model, [row for _, row in ROWS_OF.get(type(model).__name__, ())])
     return None
+
+
+def _only(model: Any, rows: list[str]) -> str | None:
+    if len(rows) > 1:
+        raise UnknownName(f"{type(model).__name__} is several parts; pass the name of one: {listed(rows)}")
+    return rows[0] if rows else None
