@@ -71,6 +71,8 @@ def same_constant(one: Any, other: Any) -> bool:
 
 def _inside(node: Any) -> list[Any]:
     """The graphs inside a node."""
+    if not node.attributes:
+        return []
     return [graph for attribute in node.attributes.values() for graph in _graphs(attribute)]
 
 

@@ -206,13 +206,12 @@ def _repeated(graph: Any, traced: Traced, forth: Mapping[Any, Any], names: Mappi
     stack = traced.stack
     _end_moved(traced, names)
     now = {value: value for node in traced.second for value in node.outputs}
+    moving = _moving(traced, {*forth, *now})
     nodes: list[Any] = []
     for shift in range(stack.period, stack.layers - stack.traced + 1, stack.period):
         known = {one: now[other] for one, other in forth.items()}
+        known |= {value: _moved(graph, traced, names, value, shift) for value in moving}
         for node in traced.second:
-            for value in read(node):
-                if value not in known:
-                    known[value] = _moved(graph, traced, names, value, shift)
             copy = copied(node, known)
             copy.name = f"{node.name}.{shift}"
             for value, ours in zip(node.outputs, copy.outputs, strict=True):
@@ -242,13 +241,17 @@ def _end_moved(traced: Traced, names: Mapping[Place, str]) -> None:
         value.name = _name(traced, names, value, by)
 
 
+def _moving(traced: Traced, inside: set[Any]) -> list[Any]:
+    """What the second period reads from outside and a copy reads of its own layer; all else outside stays the same."""
+    outside = dict.fromkeys(value for node in traced.second for value in read(node) if value not in inside)
+    layers = {value: _layer(value, traced.stack, traced.rows) for value in outside}
+    return [value for value, layer in layers.items() if layer is not None and layer >= traced.stack.head]
+
+
 def _moved(graph: Any, traced: Traced, names: Mapping[Place, str], value: Any, by: int) -> Any:
-    """What a copy reads where the second period reads a value from outside: that of its own layer, or the same."""
+    """What a copy reads where the second period reads what is of a layer: the same of its own."""
     import onnx_ir
 
-    layer = _layer(value, traced.stack, traced.rows)
-    if layer is None or layer < traced.stack.head:
-        return value
     made = onnx_ir.Value(name=_name(traced, names, value, by), shape=value.shape, type=value.type)
     if slot(value) is None:
         graph.inputs.append(made)
