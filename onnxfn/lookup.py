@@ -35,7 +35,6 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForCTC": "automatic-speech-recognition",
         "ForImageClassification": "image-classification",
         "ForVideoClassification": "video-classification",
-        "ForTextRecognition": "text-recognition",
         "ForImageSuperResolution": "image-to-image",
         "Backbone": "feature-extraction",
         "ForMaskedImageModeling": "masked-im",

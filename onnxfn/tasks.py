@@ -38,9 +38,6 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         "audio-classification": compose(loaded("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
         "image-classification": compose(loaded("AutoModelForImageClassification"), gives("logits", "batch_size _")),
         "video-classification": compose(loaded("AutoModelForVideoClassification"), gives("logits", "batch_size _")),
-        "text-recognition": compose(
-            loaded("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size sequence_length _")
-        ),
         "masked-im": compose(loaded("AutoModelForMaskedImageModeling"), gives("reconstruction", "batch_size _ _ _")),
         "audio-frame-classification": compose(
             loaded("AutoModelForAudioFrameClassification"), gives("logits", "batch_size _ _")

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from onnxfn.algebra import compose
 from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes, without
-from onnxfn.families import any_images, images, lines, text_encoder, text_inputs, video
+from onnxfn.families import any_images, images, text_encoder, text_inputs, video
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import at_least, constant, count, product, quotient, reads
 from onnxfn.records import ExportSpec, Made
@@ -152,9 +152,6 @@ def backbone(image: ExportSpec, axes: str) -> ExportSpec:
 backbone_of_any = backbone(any_images, "batch_size _ feature_height_{place} feature_width_{place}")
 backbone_of_one = backbone(images, ONE_MAP)
 
-# A line of text is as high as those that the model was made for, and as wide as it is long.
-reads_lines = compose(lines, tasked("text-recognition"))
-
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "vit": windows,
@@ -199,28 +196,21 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "hgnet_v2": compose(any_images, classifies),
         "ijepa": patches,
         "mlcd_vision_model": only_tasks(patches, "feature-extraction"),
-        "mobilevitv2": compose(images, sees(ONE_MAP), classifies),
         "pixio": compose(any_images, sees(PLACES), placing("pixio", "PixioEmbeddings")),
         "pp_lcnet": compose(
             any_images,
             tasked("image-classification", spec=gives("logits", "batch_size _", path=("last_hidden_state",))),
         ),
-        "pvt_v2": maps,
-        "swiftformer": maps,
-        "textnet": maps,
         "timesformer": compose(video(), sees(SEEN), films),
         "videomae": compose(video(), sees(SEEN), films),
         "vivit": compose(video(), sees(SEEN), films),
         "vjepa2": compose(video("pixel_values_videos"), sees(SEEN), films),
-        "videoprism_vision_model": compose(video("pixel_values_videos"), sees(SEEN), films),
+        "videoprism_vision_model": compose(video("pixel_values_videos"), sees(SEEN)),
         "vitdet": compose(images, sees(ONE_MAP)),
         "radio": compose(images, sees(SEEN)),
         "aimv2_vision_model": compose(images, sees(SEEN)),
         "tipsv2_vision_model": compose(images, sees(SEEN)),
         "rt_detr_resnet": backbone_of_any,
-        "pp_lcnet_v3": backbone_of_any,
-        "pp_lcnet_v4": backbone_of_any,
-        "uvdoc_backbone": backbone_of_any,
         "maskformer-swin": backbone_of_one,
         "vitpose_backbone": backbone(images, SEEN),
         "lw_detr_vit": backbone_of_one,
@@ -229,9 +219,5 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "internvl_vision": compose(images, sees(SEEN)),
         "sam_vision_model": compose(images, sees(ONE_MAP)),
         "sam_hq_vision_model": compose(images, sees(ONE_MAP)),
-        "pp_ocrv5_mobile_rec": reads_lines,
-        "pp_ocrv5_server_rec": reads_lines,
-        "pp_ocrv6_small_rec": reads_lines,
-        "pp_ocrv6_tiny_rec": reads_lines,
     }
 )
