@@ -20,14 +20,13 @@ from onnxfn.families import (
     segmented,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, count, either, entry, from_config, power, quotient, reads
+from onnxfn.normalizers import constant, either, entry, quotient, reads
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import loaded, tasked
 
 FOURTH = "(height+3)//4 (width+3)//4"
 PATCHES = "(height//patch_size)*(width//patch_size)"
 PATCHED = "height//patch_size*patch_size width//patch_size*patch_size"
-ENLARGED = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
 """The sides of what is computed on half as many places as there are patches, or one more, and then doubled."""
 
@@ -44,20 +43,6 @@ detr = compose(
     ),
 )
 
-lw_detr = compose(moving_images, image_cases((96, 64), (64, 128)), tasked("object-detection"))
-
-rf_detr = compose(
-    lw_detr,
-    tasked(
-        "image-segmentation",
-        spec=compose(
-            loaded("AutoModelForInstanceSegmentation"),
-            gives("logits", "batch_size _ _"),
-            gives("pred_boxes", "batch_size _ _"),
-            gives("pred_masks", f"batch_size _ {FOURTH}"),
-        ),
-    ),
-)
 
 yolos = compose(
     images_of_any_size,
@@ -87,12 +72,6 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
         ),
     )
 
-
-ordered = gives("order_logits", "batch_size _ _")
-outlined = compose(ordered, gives("out_masks", f"batch_size _ {FOURTH}"))
-succeeding = compose(
-    gives("relative_order_logits", "batch_size _ _"), gives("successor_order_logits", "batch_size _ _")
-)
 
 # Each place of an image has a depth, a class, a direction.
 dpt = compose(
@@ -158,50 +137,6 @@ prompt_depth_anything = compose(
     ),
 )
 
-# Patches of 16, along each side an odd number where it is traced.
-chmv2 = compose(
-    depth_anything,
-    sized(height=80, width=112),
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(32)}")),
-)
-
-vitmatte = compose(
-    moving_images,
-    image_cases((96, 64), (64, 128)),
-    tasked(
-        "image-matting", spec=compose(loaded("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
-    ),
-    patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="onnxfn.patches.sides:related", why=NUMBERS),
-)
-
-sapiens2 = compose(
-    moving_images,
-    reads(patch_size="patch_size", enlarged=power(constant(2), count("head_config.upsample_out_channels"))),
-    image_cases((96, 64), (61, 83)),
-    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {ENLARGED}")),
-    tasked(
-        "keypoint-detection",
-        spec=compose(loaded("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {ENLARGED}")),
-    ),
-    tasked(
-        "normal-estimation",
-        spec=compose(loaded("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {ENLARGED}")),
-    ),
-    tasked(
-        "image-matting",
-        spec=compose(
-            loaded("AutoModelForImageMatting"),
-            gives("alphas", f"batch_size _ {ENLARGED}"),
-            gives("foregrounds", f"batch_size 3 {ENLARGED}"),
-        ),
-    ),
-)
-
-uvdoc = compose(
-    moving_images,
-    image_cases((96, 64), (64, 128)),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
-)
 
 # Queries find masks.
 masked = compose(
@@ -218,15 +153,7 @@ maskformer = compose(
 )
 
 universal = compose(loaded("AutoModelForUniversalSegmentation"), masked)
-mask2former = compose(maskformer, tasked("image-segmentation", spec=universal))
 
-oneformer = compose(
-    images_of_any_size,
-    reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
-    takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
-    generates("task_tokens", "rounded", high=from_config("text_encoder_vocab_size")),
-    tasked("image-segmentation", spec=universal),
-)
 
 eomt = compose(
     pixels,
@@ -377,6 +304,8 @@ text_found = compose(
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "conditional_detr": table_transformer,
+        "d_fine": rt_detr("d_fine", "DFine"),
+        "dab-detr": table_transformer,
         "depth_anything": depth_anything,
         "detr": detr,
         "dpt": dpt,
@@ -384,14 +313,19 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "eomt_dinov3": eomt,
         "glpn": glpn,
         "maskformer": maskformer,
+        "pp_ocrv5_mobile_det": text_found,
+        "pp_ocrv5_server_det": text_found,
+        "pp_ocrv6_medium_det": text_found,
+        "pp_ocrv6_small_det": text_found,
         "prompt_depth_anything": prompt_depth_anything,
         "rt_detr": rt_detr("rt_detr", "RTDetr"),
+        "rt_detr_v2": rt_detr("rt_detr_v2", "RTDetrV2"),
         "sam": sam,
         "sam2": sam2,
         "sam3_tracker": sam2,
         "sam_hq": sam_hq,
-        "segformer": segformer,
         "seggpt": seggpt,
+        "segformer": segformer,
         "table-transformer": table_transformer,
         "upernet": upernet,
         "vitpose": vitpose,
