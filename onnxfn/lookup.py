@@ -58,6 +58,7 @@ HEADS: Mapping[str, str] = MappingProxyType(
 ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "feature-extraction": ("zero-shot-image-classification",),
+        "image-text-retrieval": ("zero-shot-image-classification",),
         "object-detection": ("zero-shot-object-detection",),
         "question-answering": ("document-question-answering", "visual-question-answering"),
         "text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
