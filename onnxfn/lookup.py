@@ -66,6 +66,7 @@ HEADS: Mapping[str, str] = MappingProxyType(
 ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
+        "image-text-retrieval": ("zero-shot-image-classification",),
         "object-detection": ("zero-shot-object-detection",),
         "question-answering": ("document-question-answering", "visual-question-answering"),
         "text-classification": ("audio-classification",),

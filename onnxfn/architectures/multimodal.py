@@ -25,6 +25,7 @@ from onnxfn.families.multimodal import (
     pooled,
     read,
     reading,
+    seeing,
     seen,
     several_texts,
     similarities,
@@ -51,7 +52,7 @@ from onnxfn.normalizers import (
     total,
     whether,
 )
-from onnxfn.records import ExportSpec, Made
+from onnxfn.records import ExportSpec, Made, Overlay
 from onnxfn.tasks import loaded, tasked
 
 clip = compose(text_and_vision, ended, tasked("image-classification", spec=images()))
@@ -72,6 +73,7 @@ siglip = compose(
     apart(VISION_MODEL, images(), vision_part, vector("pooler_output", "batch_size")),
     apart(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
     compared(unmasked, images(OF_IMAGES), batch=OF_IMAGES),
+    tasked("image-classification", spec=images()),
 )
 
 
@@ -111,6 +113,7 @@ siglip2 = compose(
     apart(VISION_MODEL, patched_images("batch_size"), vision_part, vector("pooler_output", "batch_size")),
     apart(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
     compared(unmasked, patched_images(OF_IMAGES), batch=OF_IMAGES),
+    tasked("image-classification", spec=patched_images("batch_size")),
 )
 siglip2_vision_model = compose(
     patch_values(""),
@@ -209,6 +212,7 @@ visual_bert = compose(
     takes("visual_attention_mask", REGIONS, "padding_mask"),
     takes("visual_token_type_ids", REGIONS, "segment_ids"),
     tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
+    tasked("visual-question-answering", spec=loaded("VisualBertForQuestionAnswering")),
 )
 
 # Sounds in place of images: frames of filter banks, as many as CLAP makes an image of at most.
@@ -317,6 +321,20 @@ blip = compose(
     ),
 )
 
+# A text begins with tokens that stand for the image, which are taken off it again.
+blip_2 = compose(
+    two_models,
+    reads(vocab_size="qformer_config.vocab_size"),
+    sized(sequence_length=total("num_query_tokens", constant(16))),
+    case("one", sized(sequence_length=total("num_query_tokens", constant(7)))),
+    case("right-padded", sized(sequence_length=total("num_query_tokens", constant(11)))),
+    case("left-padded", sized(sequence_length=total("num_query_tokens", constant(24)))),
+    tasked(
+        "zero-shot-image-classification",
+        spec=compose(images(), texts, similarities("image"), gives("image_embeds", "batch_size _ _")),
+    ),
+)
+
 # Clips in place of images.
 clips = takes("pixel_values", "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float")
 xclip = compose(
@@ -412,6 +430,11 @@ lxmert = compose(
 )
 
 
+def loads(loader: str) -> ExportSpec:
+    """A spec of which class loads a model for its features."""
+    return ExportSpec(tasks=(Overlay("feature-extraction", loaded(loader)),))
+
+
 def tower(row: ExportSpec, loader: str) -> ExportSpec:
     """A part as a model of its own that no class of AutoModel loads."""
     return compose(row, pooled(loader=loader))
@@ -422,6 +445,17 @@ masked_ended = compose(masked, ended)
 TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "align_text_model": tower(compose(masked, takes("token_type_ids", TOKENS, "segment_ids")), "AlignTextModel"),
+        "altclip_text_model": tower(masked, "AltCLIPTextModel"),
+        "git_vision_model": compose(seen, loads("GitVisionModel")),
+        "instructblipvideo_vision_model": tower(seen, "InstructBlipVideoVisionModel"),
+        "janus_vision_model": tower(seen, "JanusVisionModel"),
+        "videoprism_text_model": tower(masked, "VideoPrismTextModel"),
+        "videoprism_vision_model": compose(
+            seeing(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),
+            image_reads(""),
+            reads(num_frames="num_frames"),
+            filmed,
+        ),
         "blip_text_model": tower(compose(masked, always(is_decoder=False)), "BlipTextModel"),
         "chinese_clip_text_model": tower(masked, "ChineseCLIPTextModel"),
         "clap_text_model": tower(masked, "ClapTextModel"),
@@ -454,6 +488,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "align": segmented,
         "altclip": text_and_vision,
         "blip": blip,
+        "blip-2": blip_2,
         "bridgetower": bridgetower,
         "chinese_clip": chinese_clip,
         "chinese_clip_vision_model": clip_vision_model,

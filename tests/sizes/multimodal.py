@@ -76,8 +76,18 @@ CLIPS = {
     "mit_num_attention_heads": 2,
 }
 
+FILMED = {
+    **VISION,
+    "num_frames": 4,
+    "tubelet_size": [1, 8, 8],
+    "num_spatial_layers": 2,
+    "num_temporal_layers": 2,
+    "num_auxiliary_layers": 1,
+}
+
 READING = (
     "align",
+    "altclip",
     "blip",
     "chinese_clip",
     "clap",
@@ -94,7 +104,9 @@ SEEING = (
     "blip",
     "blip_2",
     "clipseg",
+    "git",
     "instructblip",
+    "instructblipvideo",
     "metaclip_2",
     "owlv2",
     "owlvit",
@@ -105,7 +117,11 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     **{f"{name}_vision_model": VISION for name in SEEING},
     "mlcd_vision_model": {**SHALLOW, "hidden_size": 32},
     "siglip2_text_model": SIGLIP_TEXT,
+    "altclip_text_model": {**TEXT, "project_dim": 20, "pad_token_id": 1, "bos_token_id": 0},
     "flava_image_model": SHALLOW,
+    "janus_vision_model": {**SHALLOW, "mlp_ratio": 2.0, "projection_dim": 20, "hidden_dropout_rate": 0.0},
+    "videoprism_text_model": {**TEXT, "hidden_size": 24},
+    "videoprism_vision_model": FILMED,
     "groupvit_vision_model": GROUPED,
     "aimv2_vision_model": VISION,
     "align": {"text_config": TEXT, "vision_config": EFFICIENT, "projection_dim": 32, "initializer_range": 0.6},
@@ -113,6 +129,20 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "text_config": {**TEXT, "project_dim": 20, "pad_token_id": 1, "bos_token_id": 0},
         "vision_config": VISION,
         "projection_dim": 16,
+    },
+    "blip-2": {
+        "vision_config": {**SHALLOW, "model_type": "blip_2_vision_model"},
+        "qformer_config": {
+            **TEXT,
+            "encoder_hidden_size": 24,
+            "model_type": "blip_2_qformer",
+            "use_qformer_text_input": True,
+        },
+        "text_config": {"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": 128},
+        "num_query_tokens": 5,
+        "image_text_hidden_size": 16,
+        "image_token_index": 99,
+        "initializer_range": 0.15,
     },
     "blip": {
         "text_config": {**TEXT, "encoder_hidden_size": 24},
@@ -165,14 +195,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "tipsv2_vision_model": {**VISION, "num_register_tokens": 1, "layerscale_value": 0.7},
     "videoprism": {
         "text_config": {**TEXT, "hidden_size": 24},
-        "vision_config": {
-            **VISION,
-            "num_frames": 4,
-            "tubelet_size": [1, 8, 8],
-            "num_spatial_layers": 2,
-            "num_temporal_layers": 2,
-            "num_auxiliary_layers": 1,
-        },
+        "vision_config": FILMED,
     },
     "vision-text-dual-encoder": {
         "text_config": {**TEXT, "model_type": "bert"},
