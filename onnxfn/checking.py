@@ -63,6 +63,7 @@ def check(
     answered = (truth(model, part, one) for one in asked(part)) if truths is None else truths
     for known in answered:
         tell(known.case)
+        _as_named(part.spec, known.arrays, known.answers)
         answers = _ran(running, file, [one.name for one in part.spec.outputs], known.arrays, known.case)
         told.append(known.case)
         trials.extend(
@@ -79,6 +80,21 @@ def check(
         ),
         tuple(told),
     )
+
+
+def _as_named(spec: ExportSpec, arrays: Mapping[str, Array], expected: Iterable[Array]) -> None:
+    """What each layer gives has the sizes that its axes are called by; CheckFailed where windows are rows, say."""
+    sizes = {
+        axis.symbol: size
+        for one in reversed(spec.inputs)  # the first says it: a past may come empty
+        for axis, size in zip(one.axes.axes, arrays[one.name].shape, strict=True)
+        if axis.kind == "dynamic"
+    }
+    for one, answer in zip(spec.outputs, expected, strict=True):
+        called = symbols(one.axes) if one.layer is not None and len(one.place) == 2 else {}  # noqa: PLR2004
+        if any(answer.shape[axis] != sizes.get(symbol, answer.shape[axis]) for axis, symbol in called.items()):
+            told = f"{one.name!r} is {list(answer.shape)} and its axes are planned as {one.axes}"
+            raise CheckFailed(f"{told}: say them with with_output(spec, {one.name!r}, axes, path={one.place})")
 
 
 def asked(part: Part, real: Mapping[str, Array] | None = None) -> tuple[Question, ...]:

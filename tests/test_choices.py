@@ -15,7 +15,7 @@ from refusals import refusal
 import onnxfn
 from onnxfn import compose, for_task, spec_for, with_behavior, with_output, with_outputs, with_past
 from onnxfn.choices import OF_ONE
-from onnxfn.errors import CaptureFailed, InvalidSpec, UnknownName
+from onnxfn.errors import CaptureFailed, CheckFailed, InvalidSpec, UnknownName
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import edited
 
@@ -201,3 +201,11 @@ def test_the_edit_of_one_name_is_said_as_data():
 
 def test_another_output_is_said_with_its_axes():
     assert "anything" in given_by(with_output(BERT, "anything", "batch_size _"))
+
+
+def test_windows_that_are_rows_are_not_called_a_batch(tmp_path):
+    spec = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions.0")
+    every = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions")
+    assert list(given_by(spec, tiny.config("donut-swin")))[-1] == "attentions.0"
+    text = refusal(CheckFailed, onnxfn.export, every, tiny.model("donut-swin", every.loader), tmp_path / "out")
+    assert "its axes are planned as [batch_size, _, _, _]: say them with" in text
