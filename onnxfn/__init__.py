@@ -57,6 +57,8 @@ from onnxfn.families import text_encoder as text_encoder
 from onnxfn.families import text_inputs as text_inputs
 from onnxfn.families import text_seq2seq as text_seq2seq
 from onnxfn.families import time_series as time_series
+from onnxfn.families import vision as vision
+from onnxfn.families import vision_of_any_size as vision_of_any_size
 from onnxfn.feeds import flatten_outputs as flatten_outputs
 from onnxfn.feeds import ort_inputs as ort_inputs
 from onnxfn.generation import generate as generate

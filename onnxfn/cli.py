@@ -23,6 +23,9 @@ app = typer.Typer(
 
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
 Task = Annotated[str | None, typer.Option(help="What the model is for; found from the checkpoint when not given.")]
+Library = Annotated[
+    str, typer.Option(help="Whose model it is: transformers, sentence_transformers, timm, or diffusers, of pipelines.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Write into a place that is taken.")]
 Check = Annotated[bool, typer.Option("--check/--no-check", help="Compare with PyTorch before the files appear.")]
 Opset = Annotated[int | None, typer.Option(help="ONNX opset, 18 or later.")]
@@ -60,6 +63,7 @@ def export(
     model: Annotated[str, typer.Argument(help="The folder of a checkpoint, or a name on the hub.")],
     out: Out,
     task: Task = None,
+    library: Library = "transformers",
     opset: Opset = None,
     atol: Atol = None,
     rtol: Rtol = None,
@@ -91,6 +95,9 @@ def export(
     how = {"merge": merge, "keep_parts": keep_parts, "fuse": fuse, "sidecar": sidecar, "weights": weights}
     with _refusals():
         target(out, force=force)
+        if library != "transformers":
+            _foreign(library, model, out, {**chosen, "fuse": fuse}, check=check, force=force, **how)
+            return
         folder = checkpoint(model)
         place = None if afresh else templates or template_folder()
         asked = {**chosen, **how, "whole": whole, "file": out.name if out.suffix == ".onnx" else None}
@@ -136,6 +143,24 @@ def _anew(
         done = _export(spec, loaded, out, folder, repeats=traced_whole if whole else stacks, tell=tell, **options)
     if name is not None and (not options["check"] or recalled(options["templates"], name) is None):
         remember(options["templates"], name, loaded, done.plan, folder, out, Making(fuse=options["fuse"]))
+
+
+def _foreign(library: str, model: str, out: Path, chosen: dict[str, Any], **options: Any) -> None:
+    """Export what another library than transformers makes of a checkpoint."""
+    from onnxfn.loading import model_of
+    from onnxfn.pipelines import export_pipeline
+
+    told = [name for name, value in chosen.items() if value not in (None, False, "float32", "standard")]
+    if library == "diffusers" and told:
+        raise InvalidSpec(f"--{told[0].replace('_', '-')} is not for a whole pipeline; export its part by its own spec")
+    with _progress() as tell:
+        tell(Event("load", model))
+        loaded = model_of(library, model)
+        if library == "diffusers":
+            for name, done in export_pipeline(loaded, out, tell=tell, **options).items():
+                typer.echo(f"{name}: {done}")
+            return
+        _export(_asked(loaded, **chosen), loaded, out, Path(model), tell=tell, **options)
 
 
 def _tell_plan(made: Any, task: str | None) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from onnxfn.errors import InvalidSpec, NoModel, listed
+from onnxfn.errors import InvalidSpec, NoModel, listed, unknown
 from onnxfn.layouts import BESIDE
 from onnxfn.lookup import served, task_of
 from onnxfn.records import ExportSpec
@@ -67,6 +71,38 @@ def loaded_model(name: str, config: Any, spec: ExportSpec) -> Any:
     if missing:
         raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(missing, most=4)}")
     return model
+
+
+def model_of(library: str, name: str) -> Any:
+    """The model or the pipeline that another library than transformers makes of a folder, or of a name on its hub.
+
+    UnknownName for a library that is not known; NoModel when it is not installed, or finds nothing there.
+    """
+    if library not in LOADERS:
+        raise unknown("library", library, ("transformers", *LOADERS))
+    module, _, function = LOADERS[library].partition(":")
+    try:
+        found: Any = attrgetter(function)(import_module(module))
+        made = found(f"local-dir:{name}", pretrained=True) if library == "timm" else found(name)
+    except (ImportError, RuntimeError) as problem:  # diffusers tells of the one as of the other
+        raise NoModel(f"{name} is to be a model of {library}, which cannot be imported: {_first(problem)}") from None
+    except (OSError, ValueError) as problem:
+        raise NoModel(f"{name} could not be loaded with {library}: {_first(problem)}") from None
+    return made.eval() if hasattr(made, "eval") else made
+
+
+def _first(problem: Exception) -> str:
+    return next(iter(str(problem).splitlines()), "")
+
+
+LOADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "diffusers": "diffusers:DiffusionPipeline.from_pretrained",
+        "sentence_transformers": "sentence_transformers:SentenceTransformer",
+        "timm": "timm:create_model",
+    }
+)
+"""Libraries, and what of theirs makes a model of a folder."""
 
 
 def gguf_model(file: Path) -> tuple[Any, Any]:

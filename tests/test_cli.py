@@ -13,6 +13,7 @@ import tiny
 from typer.testing import CliRunner
 
 from onnxfn.cli import app
+from onnxfn.demo import minilm
 from onnxfn.version import VERSION
 
 NEXT = {"first": (), "second": (), "third": ("--no-templates", "--whole")}
@@ -223,6 +224,7 @@ def test_help_is_quick_and_brings_in_no_torch():
     code = """
 import sys
 from onnxfn.cli import app
+from onnxfn.demo import minilm
 app(["--help"], standalone_mode=False)
 assert "torch" not in sys.modules
 """
@@ -238,3 +240,17 @@ def test_outputs_are_chosen_and_axes_fixed(checkpoint, tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     shapes = {one.name: one.shape for one in session.get_outputs()}
     assert shapes == {"logits": [1, 12, 128], **{f"hidden_states.{layer}": [1, 12, 32] for layer in range(3)}}
+
+
+def test_a_model_of_sentence_transformers_gives_its_embedding(tmp_path):
+    done = ran("export", minilm(), tmp_path / "out", "--library", "sentence_transformers", "--no-check")
+    assert done.exit_code == 0
+    session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"), providers=["CPUExecutionProvider"])
+    assert [one.name for one in session.get_outputs()] == ["token_embeddings", "sentence_embedding"]
+
+
+def test_a_library_that_is_not_known_and_flags_that_a_pipeline_has_not_are_refused(tmp_path):
+    told = refused("export", tmp_path, tmp_path / "out", "--library", "difusers")
+    assert told.startswith("no library 'difusers'; known: transformers, diffusers, ")
+    told = refused("export", tmp_path, tmp_path / "out", "--library", "diffusers", "--opset", "20")
+    assert told == "--opset is not for a whole pipeline; export its part by its own spec"

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from onnxfn.algebra import compose
 from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes, without
-from onnxfn.families import any_images, images, text_encoder, text_inputs, video
+from onnxfn.families import any_images, images, sees, text_encoder, text_inputs, video, vision, vision_of_any_size
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import at_least, constant, count, product, quotient, reads
 from onnxfn.records import ExportSpec, Made
@@ -20,22 +20,11 @@ ONE_MAP = "batch_size _ _ _"
 MODELING = "transformers.models"
 
 
-def sees(axes: str) -> ExportSpec:
-    """A spec that knows one task, to give the states of an image, with these axes."""
-    return tasked("feature-extraction", spec=gives("last_hidden_state", axes))
-
-
 classifies = tasked("image-classification")
 masks = tasked("masked-im")
 
-patches = compose(images, sees(SEEN), classifies)
-"""Vision transformers, with a place for each patch of images of one size: ViT and those like it."""
-
-windows = compose(patches, masks)
+windows = compose(vision, masks)
 """Windows that shift over images of one size, to which they are clamped: Swin and those like it."""
-
-maps = compose(any_images, sees(MAP), classifies)
-"""Convolutions all the way, so images of any size: ResNet and those like it."""
 
 places = compose(any_images, sees(PLACES), classifies)
 """Patches in a row, of images of any size."""
@@ -155,33 +144,33 @@ backbone_of_one = backbone(images, ONE_MAP)
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "vit": windows,
-        "beit": patches,
-        "convnext": maps,
-        "convnextv2": maps,
-        "cvt": maps,
-        "data2vec-vision": patches,
+        "beit": vision,
+        "convnext": vision_of_any_size,
+        "convnextv2": vision_of_any_size,
+        "cvt": vision_of_any_size,
+        "data2vec-vision": vision,
         "deit": windows,
         "dinov2": compose(places, placing("dinov2", "Dinov2Embeddings")),
-        "donut-swin": only_tasks(patches, "feature-extraction"),
-        "efficientnet": maps,
-        "hiera": patches,
+        "donut-swin": only_tasks(vision, "feature-extraction"),
+        "efficientnet": vision_of_any_size,
+        "hiera": vision,
         "imagegpt": imagegpt,
-        "levit": patches,
+        "levit": vision,
         "mgp-str": mgp_str,
-        "mobilenet_v1": compose(maps, padding_as_tensorflow("mobilenet_v1")),
-        "mobilenet_v2": compose(maps, padding_as_tensorflow("mobilenet_v2")),
+        "mobilenet_v1": compose(vision_of_any_size, padding_as_tensorflow("mobilenet_v1")),
+        "mobilenet_v2": compose(vision_of_any_size, padding_as_tensorflow("mobilenet_v2")),
         "mobilevit": mobilevit,
         "perceiver": perceiver,
-        "poolformer": maps,
-        "pvt": patches,
-        "regnet": maps,
-        "resnet": maps,
+        "poolformer": vision_of_any_size,
+        "pvt": vision,
+        "regnet": vision_of_any_size,
+        "resnet": vision_of_any_size,
         "swin": windows,
         "swinv2": windows,
         "swin2sr": swin2sr,
         "vit_mae": vit_mae,
-        "vit_msn": patches,
-        "dinov2_with_registers": patches,
+        "vit_msn": vision,
+        "dinov2_with_registers": vision,
         "dinov3_convnext": compose(any_images, sees(PLACES)),
         "dinov3_vit": compose(any_images, sees(PLACES)),
         "focalnet": compose(
@@ -194,8 +183,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
         ),
         "hgnet_v2": compose(any_images, classifies),
-        "ijepa": patches,
-        "mlcd_vision_model": only_tasks(patches, "feature-extraction"),
+        "ijepa": vision,
+        "mlcd_vision_model": only_tasks(vision, "feature-extraction"),
         "pixio": compose(any_images, sees(PLACES), placing("pixio", "PixioEmbeddings")),
         "pp_lcnet": compose(
             any_images,

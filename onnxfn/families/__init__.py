@@ -41,4 +41,7 @@ from onnxfn.families.text import written as written
 from onnxfn.families.vision import any_images as any_images
 from onnxfn.families.vision import images as images
 from onnxfn.families.vision import pixels as pixels
+from onnxfn.families.vision import sees as sees
 from onnxfn.families.vision import video as video
+from onnxfn.families.vision import vision as vision
+from onnxfn.families.vision import vision_of_any_size as vision_of_any_size

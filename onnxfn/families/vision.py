@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from onnxfn.algebra import compose
-from onnxfn.edits import always, case, takes
+from onnxfn.edits import always, case, gives, takes
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import constant, either, entry, from_config, reads
 from onnxfn.records import ExportSpec
+from onnxfn.tasks import tasked
 
 pixels = compose(
     takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
@@ -53,3 +54,17 @@ def video(name: str = "pixel_values") -> ExportSpec:
         sized(batch_size=2),
         takes(name, "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"),
     )
+
+
+def sees(axes: str) -> ExportSpec:
+    """A spec that knows one task, to give the states of an image, with these axes."""
+    return tasked("feature-extraction", spec=gives("last_hidden_state", axes))
+
+
+vision = compose(images, sees("batch_size _ _"), tasked("image-classification"))
+"""Models with a place for each patch of images of one size: ViT and those like it."""
+
+vision_of_any_size = compose(
+    any_images, sees("batch_size _ feature_height feature_width"), tasked("image-classification")
+)
+"""Convolutions all the way, so images of any size: ResNet and those like it."""
