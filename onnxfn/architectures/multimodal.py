@@ -449,7 +449,10 @@ TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
         "git_vision_model": compose(seen, loads("GitVisionModel")),
         "instructblipvideo_vision_model": tower(seen, "InstructBlipVideoVisionModel"),
         "janus_vision_model": tower(seen, "JanusVisionModel"),
-        "videoprism_text_model": tower(masked, "VideoPrismTextModel"),
+        "videoprism_text_model": compose(
+            tower(masked, "VideoPrismTextModel"),  # a token of its own stands after the text
+            featured(loaded("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
+        ),
         "videoprism_vision_model": compose(
             seeing(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),
             image_reads(""),
