@@ -147,15 +147,15 @@ def test_a_model_that_answers_to_nothing_known_says_what_it_takes_and_what_to_do
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A checkpoint of a decoder that no row speaks of."""
-    where = tmp_path_factory.mktemp("flint")
-    assert "flint" not in ARCHITECTURES
-    shrunk.model("flint", "FlintForCausalLM").save_pretrained(where)
+    where = tmp_path_factory.mktemp("zaya")
+    assert "zaya" not in ARCHITECTURES
+    shrunk.model("zaya", "ZayaForCausalLM").save_pretrained(where)
     return where
 
 
 @pytest.mark.parametrize(
     ("options", "task", "name"),
-    [((), "text-generation-with-past", "FlintForCausalLM"), (("--task", "feature-extraction"), "", "FlintModel")],
+    [((), "text-generation-with-past", "ZayaForCausalLM"), (("--task", "feature-extraction"), "", "ZayaModel")],
 )
 def test_the_command_line_derives_a_spec_and_says_so(options, task, name, folder, tmp_path):
     done = CliRunner().invoke(app, ["export", str(folder), str(tmp_path / "out"), *options])

@@ -13,7 +13,7 @@ PAIRS = [name for name, row in multimodal.ROWS.items() if row.behaviors]
 
 
 def agrees(spec, model, folder):
-    return agreeing(onnxfn.export(spec, model, folder), onnxfn.plan(spec, model), folder)
+    return agreeing(onnxfn.export(spec, model, folder), folder)
 
 
 def whole(model_type, task="feature-extraction", **overrides):
