@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,7 +13,7 @@ from attrs import evolve, frozen
 
 from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, traced, traced_whole
 from onnxfn.capture import LIMITS
-from onnxfn.checking import Truth, asked, failed, session, truth
+from onnxfn.checking import asked, failed, session, truth
 from onnxfn.checking import check as checked
 from onnxfn.deriving import SAY_IT
 from onnxfn.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
@@ -30,13 +29,9 @@ from onnxfn.records import ExportSpec, Plan
 from onnxfn.results import Event, Exported, Report
 from onnxfn.stacks import stacks
 from onnxfn.storing import Storing, linkable, stored
-from onnxfn.streaming import ahead
 from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop
 
 CONVICTED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
-
-AHEAD = 8
-"""Cases in which PyTorch may have answered before ONNX Runtime is asked: their answers are in memory."""
 
 Tell = Callable[[Event], None]
 
@@ -214,9 +209,8 @@ def _proven(
 
     def attempt(making: Making) -> Attempt:
         graphs = tuple(built(model, part, timed, making) for part in made.parts)
-        with _answering(model, made if check else Plan(()), real) as truths:
-            files = stored(made, graphs, bench, storing, timed, check=check)
-            report = _checked(model, made, bench, timed, real, truths) if check else None
+        files = stored(made, graphs, bench, storing, timed, check=check)
+        report = _checked(model, made, bench, timed, real) if check else None
         return Attempt(graphs, files, report, _depths(graphs))
 
     done = attempt(making)
@@ -232,17 +226,7 @@ def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(graph.meta[DEPTH] for graph in graphs if graph.meta[DEPTH]))
 
 
-@contextmanager
-def _answering(model: Any, made: Plan, real: Real) -> Iterator[Iterator[Truth]]:
-    """What PyTorch answers in every case of every part, told by another thread while files are written and opened."""
-    every = ((part, one) for part in made.parts for one in asked(part, real.get(part.name)))
-    with ahead(lambda one: truth(model, *one), every, AHEAD) as truths:
-        yield truths
-
-
-def _checked(
-    model: Any, made: Plan, folder: Path, timed: Timed, real: Real, truths: Iterator[Truth] | None = None
-) -> Report:
+def _checked(model: Any, made: Plan, folder: Path, timed: Timed, real: Real) -> Report:
     reports = []
     opens = cache(session)
     for part in made.parts:
@@ -252,9 +236,8 @@ def _checked(
                 f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
             )
         with timed("check", part.name):
-            questions = asked(part, real.get(part.name))
-            told = (truth(model, part, one) for one in questions) if truths is None else islice(truths, len(questions))
-            reports.append(checked(model, part, file, made, opens=opens, truths=told))
+            truths = (truth(model, part, one) for one in asked(part, real.get(part.name)))
+            reports.append(checked(model, part, file, made, opens=opens, truths=truths))
     return Report(
         tuple(one for report in reports for one in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),
