@@ -18,10 +18,13 @@ from onnxfn.tasks import task_names
 
 FAMILIES = {"text": text, "vision": vision, "detection": detection, "multimodal": multimodal, "audio": audio}
 FAMILIES |= {"series": series}
+PLANNED_ALONE = ("mctct",)
+"""What transformers 5 has no model of."""
 PAIRS = [
     pytest.param(family, model_type, task, id=f"{family}-{model_type}-{task}")
     for family, table in FAMILIES.items()
     for model_type, row in table.ROWS.items()
+    if model_type not in PLANNED_ALONE
     for task in task_names(row)
 ]
 
@@ -37,7 +40,7 @@ SPECIAL = [
 ]
 COMPOSITIONS = {row: name for table in FAMILIES.values() for name, row in reversed(table.ROWS.items())}
 SAMPLE = [
-    *((name, task_names(row)[0]) for row, name in reversed(COMPOSITIONS.items())),
+    *((name, task_names(row)[0]) for row, name in reversed(COMPOSITIONS.items()) if name not in PLANNED_ALONE),
     *(
         (name, task)
         for table in FAMILIES.values()

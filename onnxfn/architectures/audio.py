@@ -137,6 +137,16 @@ glmasr_encoder = compose(
 )
 
 
+# A model that transformers 5 no longer has. Each convolution is padded by half its kernel, so it counts as one of 1.
+mctct = compose(
+    without(banks, "attention_mask"),
+    sized(sequence_length=16000),
+    reads(num_mel_bins="input_feat_per_channel", frames=convolved("sequence_length", constant((1,)), "conv_stride")),
+    audio_features,
+    audio_transcription,
+)
+
+
 # DAC's convolutions are of twice their stride, padded by half of it, rounded up, at both ends. What is heard is all of
 # one length: a mask would have to be of a whole number of frames.
 def dac_frames(config: str) -> ExportSpec:
@@ -311,6 +321,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "hubert": hubert,
         "lasr_ctc": compose(banks, lasr_frames("encoder_config."), audio_transcription),
         "lasr_encoder": compose(banks, lasr_frames(""), audio_features),
+        "mctct": mctct,
         "moss_transcribe_diarize_audio": whole_banks,
         "nemotron3_diarization": compose(
             banks,

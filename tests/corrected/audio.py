@@ -34,6 +34,20 @@ CORRECTIONS: tuple[Correction, ...] = (
             *((name, "default", THIRTEEN) for name in ("sew", "sew-d")),
         )
     ),
+    *(
+        Correction(
+            model_type="mctct",
+            tensors=tensors,
+            axis=1,
+            optimum=optimum,
+            ours="( sequence_length - 1 ) // 3 + 1",
+            why="the same length, without what cancels in it; states are as many as the logits",
+        )
+        for tensors, optimum in (
+            (("last_hidden_state",), "sequence_length"),
+            (("logits",), "( ( sequence_length + 2 * 3 - 1 * (7 - 1) - 1 ) // 3 ) + 1"),
+        )
+    ),
     Correction(
         model_type="audio-spectrogram-transformer",
         tensors=("last_hidden_state",),
