@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import tiny
+from refusals import refusal
 
 import onnxfn
-from onnxfn.errors import MissingValue
+from onnxfn.errors import InvalidSpec, MissingValue
 from onnxfn.parts.timesfm import forecast, forecast_by_quantiles
 from onnxfn.parts.vits import drawn, speech
 from onnxfn.patches.fastspeech import placed, regulated, shifted
@@ -172,3 +173,9 @@ def test_fastspeechs_places_are_the_models():
     distances = torch.randn(2, 3, 7, 13, generator=torch.Generator().manual_seed(0))
     theirs = fastspeech.FastSpeech2ConformerAttention.shift_relative_position_tensor(None, distances)
     assert torch.equal(shifted(None, distances), theirs)
+
+
+def test_an_encodec_of_overlapping_chunks_is_refused(tmp_path):
+    model = tiny.model("encodec", chunk_length_s=1.0)
+    told = refusal(InvalidSpec, onnxfn.export, onnxfn.spec_for(model), model, tmp_path / "out")
+    assert told.startswith("EncodecModel goes through sound in chunks of 2000 that overlap")

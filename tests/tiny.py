@@ -481,7 +481,7 @@ def _norm(model: Any, shape: tuple[int, ...], bias: float) -> None:
 
 
 def _disturb(model: Any) -> None:
-    """Norms of all ones, biases of all zeros and fresh statistics hide a fault: each becomes uneven."""
+    """Norms of all ones, biases and codes of all zeros and fresh statistics hide a fault: each becomes uneven."""
     import torch
 
     with torch.no_grad():
@@ -491,6 +491,8 @@ def _disturb(model: Any) -> None:
         for name, statistics in model.named_buffers():
             if name.endswith(("running_mean", "running_var")) and bool((statistics == statistics.flatten()[0]).all()):
                 statistics.add_(torch.rand_like(statistics) * 0.5)
+            if name.endswith("codebook.embed"):
+                statistics.add_(torch.randn_like(statistics))
 
 
 def _louden(model: Any) -> None:

@@ -17,6 +17,7 @@ from onnxfn.families import (
     audio_transcription,
     banks,
     convolved_frames,
+    encodec_layers,
     waveforms,
     whole_banks,
 )
@@ -196,6 +197,40 @@ dac = compose(
     tasked("feature-extraction", spec=halves()),
 )
 
+# Each convolution is padded to whole frames. More codebooks are more bandwidth: sound is read with the least, and codes
+# of any are played.
+ENCODEC = "transformers.models.encodec.modeling_encodec"
+encodec = compose(
+    without(waveforms, "input_values"),
+    codes,
+    reads(
+        audio_channels="audio_channels",
+        frames=convolved("sequence_length", repeated(constant(1), count("upsampling_ratios")), "upsampling_ratios"),
+    ),
+    sized(num_codebooks=2),
+    case("one", sized(num_codebooks=3)),
+    case("several", sized(num_codebooks=1)),
+    behaves(
+        "encoder",
+        takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
+        ExportSpec(runs="onnxfn.parts.codecs:coded_at_once"),
+        gives("audio_codes", "1 batch_size _ frames"),
+    ),
+    behaves(
+        "decoder",
+        takes("audio_codes", "1 batch_size num_codebooks chunk_length", "codes"),
+        ExportSpec(runs="onnxfn.parts.codecs:sounded_at_once"),
+        gives("audio_values", "batch_size _ audio_length"),
+    ),
+    tasked("feature-extraction", spec=halves()),
+    encodec_layers,
+    patched(
+        f"{ENCODEC}:EncodecResidualVectorQuantizer.decode",
+        by="onnxfn.patches.encodec:summed",
+        why="is a step for each codebook that was traced",
+    ),
+)
+
 # From spectrograms to sound.
 spectrograms = compose(
     takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
@@ -305,6 +340,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "dac": dac,
         "data2vec-audio": wav2vec2,
+        "encodec": encodec,
         "fastspeech2_conformer": fastspeech2_conformer,
         "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
         "fastspeech2_conformer_with_hifigan": compose(

@@ -19,6 +19,7 @@ from onnxfn.behaviors import (
 from onnxfn.edits import SOURCE, TARGET, case, gives, only_tasks, patched, takes
 from onnxfn.families import (
     decoder_alone,
+    encodec_layers,
     encoded,
     encoded_mask,
     four_entries,
@@ -514,16 +515,7 @@ musicgen = compose(
         by="onnxfn.patches.musicgen:delayed",
         why="writes into slices and looks for the first code to write",
     ),
-    patched(
-        "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
-        by="onnxfn.patches.musicgen:convolved",
-        why="computes how much to pad in tensors",
-    ),
-    patched(
-        "transformers.models.encodec.modeling_encodec:EncodecLSTM.forward",
-        by="onnxfn.patches.musicgen:remembered",
-        why="is traced as one step for each place that was traced",
-    ),
+    encodec_layers,
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(

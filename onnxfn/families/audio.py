@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxfn.algebra import compose
-from onnxfn.edits import TOKENS, always, case, gives, takes
+from onnxfn.edits import TOKENS, always, case, gives, patched, takes
 from onnxfn.generators import generates, padded, sized
 from onnxfn.normalizers import constant, convolved, product, reads, repeated, whether
 from onnxfn.tasks import loaded, tasked
@@ -75,3 +75,17 @@ whole_banks = compose(
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
 )
 """Encoders of filter banks that are all of the one length that there are places for: Whisper's and those like it."""
+
+encodec_layers = compose(
+    patched(
+        "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
+        by="onnxfn.patches.musicgen:convolved",
+        why="computes how much to pad in tensors",
+    ),
+    patched(
+        "transformers.models.encodec.modeling_encodec:EncodecLSTM.forward",
+        by="onnxfn.patches.musicgen:remembered",
+        why="is traced as one step for each place that was traced",
+    ),
+)
+"""The layers of Encodec, alone and in Musicgen."""
