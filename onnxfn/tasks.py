@@ -68,6 +68,9 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "zero-shot-image-classification": loaded("AutoModelForZeroShotImageClassification"),
         "zero-shot-object-detection": loaded("AutoModelForZeroShotObjectDetection"),
+        "text-recognition": compose(
+            loaded("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size sequence_length _")
+        ),
         "multiple-choice": compose(loaded("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
     }
 )

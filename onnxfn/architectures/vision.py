@@ -7,7 +7,17 @@ from types import MappingProxyType
 
 from onnxfn.algebra import compose
 from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes, without
-from onnxfn.families import any_images, images, sees, text_encoder, text_inputs, video, vision, vision_of_any_size
+from onnxfn.families import (
+    any_images,
+    images,
+    lines,
+    sees,
+    text_encoder,
+    text_inputs,
+    video,
+    vision,
+    vision_of_any_size,
+)
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import at_least, constant, count, product, quotient, reads
 from onnxfn.records import ExportSpec, Made
@@ -141,6 +151,9 @@ def backbone(image: ExportSpec, axes: str) -> ExportSpec:
 backbone_of_any = backbone(any_images, "batch_size _ feature_height_{place} feature_width_{place}")
 backbone_of_one = backbone(images, ONE_MAP)
 
+# A line of text is as high as those that the model was made for, and as wide as it is long.
+reads_lines = compose(lines, tasked("text-recognition"))
+
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "vit": windows,
@@ -200,6 +213,17 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "aimv2_vision_model": compose(images, sees(SEEN)),
         "tipsv2_vision_model": compose(images, sees(SEEN)),
         "rt_detr_resnet": backbone_of_any,
+        "pp_lcnet_v3": backbone_of_any,
+        "pp_lcnet_v4": backbone_of_any,
+        "uvdoc_backbone": backbone_of_any,
+        "mobilevitv2": compose(images, sees(ONE_MAP), classifies),
+        "pvt_v2": vision_of_any_size,
+        "swiftformer": vision_of_any_size,
+        "textnet": vision_of_any_size,
+        "pp_ocrv5_mobile_rec": reads_lines,
+        "pp_ocrv5_server_rec": reads_lines,
+        "pp_ocrv6_small_rec": reads_lines,
+        "pp_ocrv6_tiny_rec": reads_lines,
         "maskformer-swin": backbone_of_one,
         "vitpose_backbone": backbone(images, SEEN),
         "lw_detr_vit": backbone_of_one,

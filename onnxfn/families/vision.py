@@ -45,6 +45,16 @@ any_images = compose(
 """Images of any size, traced at the one that the configuration tells, or at 64 by 64."""
 
 
+lines = compose(
+    any_images,
+    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
+    sized(width=160),
+    case("one", sized(width=97)),
+    case("several", sized(width=75)),
+)
+"""Lines of text, 48 pixels high and of any width."""
+
+
 def video(name: str = "pixel_values") -> ExportSpec:
     """Videos of the one length and size that a model has places for, under this name."""
     return compose(
