@@ -39,17 +39,23 @@ def later(left: Any, right: Any) -> Any:
 
 def named(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
     """Records joined by name: the order of first mention, the value of last mention."""
+    if not left or not right:  # most fields of most specs, and all of this happens when onnxfn is imported
+        return left or right
     return tuple({one.name: one for one in (*left, *right)}.values())
 
 
 def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Overlay, ...]:
     """Overlays joined by name, those of one name laid over each other."""
+    if not left or not right:
+        return left or right
     by_name = {one.name: one for one in left}
     return tuple({**by_name, **{one.name: _overlaid(by_name.get(one.name), one) for one in right}}.values())
 
 
 def normalizer(left: Normalizer, right: Normalizer) -> Normalizer:
     """Normalizers joined by the names they read."""
+    if not left.reads or not right.reads:
+        return left if left.reads else right
     return Normalizer(named(left.reads, right.reads))
 
 
@@ -59,6 +65,8 @@ JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
 
 
 def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
+    if left is EMPTY or right is EMPTY:
+        return right if left is EMPTY else left
     return ExportSpec(
         **{
             one.name: JOINS[one.metadata["join"]](getattr(left, one.name), getattr(right, one.name))

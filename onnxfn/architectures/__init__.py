@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
+from attrs import evolve
+
 from onnxfn.architectures import audio, decoders, detection, libraries, multimodal, seq2seq, series, text, vision
 from onnxfn.records import ExportSpec
 
 ARCHITECTURES: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        name: compose(row, ExportSpec(name=name))
+        name: evolve(row, name=name)
         for table in (text, decoders, seq2seq, vision, detection, multimodal, audio, series, libraries)
         for name, row in table.ROWS.items()
     }
