@@ -1,6 +1,7 @@
 """What importing onnxfn does: little, quietly and fast."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -29,9 +30,10 @@ print(perf_counter() - start)
 """
 
 
-def fresh(code):
+def fresh(code, **surroundings):
     """What a fresh Python prints, and what it says on the error stream."""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    around = {**os.environ, **surroundings}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, env=around)
     return ran.stdout, ran.stderr
 
 
@@ -50,5 +52,7 @@ def test_importing_changes_nothing_in_the_process():
     assert fresh(LOOKED_AROUND) == ("true\n", "")
 
 
-def test_importing_is_fast():
-    assert min(float(fresh(TIMED)[0]) for _ in range(5)) < SECONDS
+def test_importing_is_fast(tmp_path):
+    """As after an installation, which compiles what it installs; the first of these does so here."""
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    assert min(float(fresh(TIMED, **compiled)[0]) for _ in range(5)) < SECONDS
