@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,15 +53,14 @@ def check(
     """How far an ONNX file is from PyTorch in every case of the part; the caller judges by `report.passed`.
 
     `made` is the plan that the part is of, whose other files stand beside this one; `opens` opens files as `session`
-    does, and need not open one twice. `truths` are the `truth` of each of the questions that are `asked`, where they
-    are known already.
+    does, and need not open one twice. `truths` are what is `answered` to the questions about the part, where that is
+    known already.
     """
     opens = opens or cache(session)
     running = opens(file)
     trials: list[Trial] = []
     told: list[str] = []
-    answered = (truth(model, part, one) for one in asked(part)) if truths is None else truths
-    for known in answered:
+    for known in answered(model, part) if truths is None else truths:
         tell(known.case)
         _as_named(part.spec, known.arrays, known.answers)
         answers = _ran(running, file, [one.name for one in part.spec.outputs], known.arrays, known.case)
@@ -108,27 +107,75 @@ def asked(part: Part, real: Mapping[str, Array] | None = None) -> tuple[Question
     return (*made, Question("preprocessed", part.spec, real=real)) if real else made
 
 
-def truth(model: Any, part: Part, question: Question) -> Truth:
-    """What PyTorch answers to one question about a part: it needs no file."""
-    arrays = feeds(model, part, question.spec, seed=question.seed) if question.real is None else question.real
+def answered(model: Any, part: Part, real: Mapping[str, Array] | None = None) -> Iterator[Truth]:
+    """What PyTorch answers to each question about a part, prompts first: the others go on from what those leave."""
+    known: list[Truth] = []
+    for question in sorted(asked(part, real), key=lambda one: one.real is None and _goes_on(one.spec)):
+        known.append(truth(model, part, question, known))
+        yield known[-1]
+
+
+def truth(model: Any, part: Part, question: Question, known: Iterable[Truth] = ()) -> Truth:
+    """What PyTorch answers to one question about a part, after what is known already: it needs no file."""
+    real = question.real
+    arrays = feeds(model, part, question.spec, seed=question.seed, known=known) if real is None else real
     return Truth(_label(part.spec, question.case, arrays), arrays, reference(model, part, arrays))
 
 
-def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0) -> dict[str, Array]:
+def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0, known: Iterable[Truth] = ()) -> dict[str, Array]:
     """What both are fed in a case: dummies, and as the past what the model itself keeps of a text of that length.
 
     A past of noise is nothing that a trained model ever sees, and it answers with numbers that no two orders of
-    summation agree on.
+    summation agree on. Where what is `known` already left a past that is long enough, its end is taken.
     """
     arrays = dummies(spec, {}, seed=seed)
-    lengths = past_lengths(spec)
-    if not any(arrays[one.name].shape[axis] for one in spec.inputs for axis in _axes_of(one, lengths)):
+    if not _goes_on(spec):
         return arrays
+    pasts = (_past(spec, arrays, one.answers) for one in known)
+    left = next((past for past in pasts if past is not None), None)
+    return arrays | (_past_of_a_prompt(model, part, spec, arrays, seed) if left is None else left)
+
+
+def _goes_on(spec: ExportSpec) -> bool:
+    """Whether a case has a past that is not empty."""
+    lengths = past_lengths(spec)
     sizes = known_sizes(spec, {})
+    return any(sizes[past] for past in lengths)
+
+
+def _past_of_a_prompt(
+    model: Any, part: Part, spec: ExportSpec, arrays: Mapping[str, Array], seed: int
+) -> dict[str, Array]:
+    lengths, sizes = past_lengths(spec), known_sizes(spec, {})
     prompt_sizes = {**dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}}
-    prompt = dummies(spec, prompt_sizes, seed=seed)
-    kept = dict(zip((one.name for one in spec.outputs), reference(model, part, prompt), strict=True))
-    return arrays | {one.name: kept[one.given].astype(arrays[one.name].dtype) for one in spec.carries}
+    answers = reference(model, part, dummies(spec, prompt_sizes, seed=seed))
+    kept = dict(zip((one.name for one in spec.outputs), answers, strict=True))
+    return {one.name: kept[one.given].astype(arrays[one.name].dtype) for one in spec.carries}
+
+
+def _past(spec: ExportSpec, arrays: Mapping[str, Array], answers: tuple[Array, ...]) -> dict[str, Array] | None:
+    """The end of what was left to go on from, cut to the shapes of a case; None where it is too small."""
+    kept = dict(zip((one.name for one in spec.outputs), answers, strict=True))
+    inputs = {one.name: one for one in spec.inputs}
+    lengths = {"batch_size", *past_lengths(spec)}
+    ends: dict[str, Array] = {}
+    for one in spec.carries:
+        wanted = arrays[one.name]
+        end = _end(kept[one.given], wanted.shape, _axes_of(inputs[one.name], lengths))
+        if end is None:
+            return None
+        ends[one.name] = end.astype(wanted.dtype)
+    return ends
+
+
+def _end(kept: Array, shape: tuple[int, ...], axes: Container[int]) -> Array | None:
+    """The end of an array along these axes, in a shape; None where no cut there gives the shape."""
+    if kept.ndim != len(shape):
+        return None
+    spare = [have - want for have, want in zip(kept.shape, shape, strict=True)]
+    if any(more < 0 or (more and axis not in axes) for axis, more in enumerate(spare)):
+        return None
+    return kept[tuple(slice(more, None) for more in spare)]
 
 
 def _judged(spec: ExportSpec, output: OutputSpec, arrays: Mapping[str, Array]) -> Callable[[Array], Array]:
@@ -161,7 +208,7 @@ def _all(made: Array) -> Array:
     return made
 
 
-def _axes_of(one: InputSpec, lengths: Mapping[str, str]) -> list[int]:
+def _axes_of(one: InputSpec, lengths: Container[str]) -> list[int]:
     return [axis for axis, symbol in symbols(one.axes).items() if symbol in lengths]
 
 

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, traced, traced_whole
 from onnxfn.capture import LIMITS
-from onnxfn.checking import asked, failed, session, truth
+from onnxfn.checking import answered, failed, session
 from onnxfn.checking import check as checked
 from onnxfn.deriving import SAY_IT
 from onnxfn.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
@@ -236,7 +236,7 @@ def _checked(model: Any, made: Plan, folder: Path, timed: Timed, real: Real) -> 
                 f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
             )
         with timed("check", part.name):
-            truths = (truth(model, part, one) for one in asked(part, real.get(part.name)))
+            truths = answered(model, part, real.get(part.name))
             reports.append(checked(model, part, file, made, opens=opens, truths=truths))
     return Report(
         tuple(one for report in reports for one in report.differences),

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.checking import asked, cases, check, truth
+from onnxfn.checking import answered, cases, check
 from onnxfn.errors import CheckFailed
 from onnxfn.planning import plan
 from onnxfn.trials import trial
@@ -172,7 +172,7 @@ def test_a_file_can_be_checked_without_its_plan(bert, exported):
 
 def test_pytorch_answers_the_same_whether_asked_before_or_during_the_check(bert, exported):
     part = exported.plan.parts[0]
-    known = [truth(bert, part, one) for one in asked(part)]
+    known = list(answered(bert, part))
     assert check(bert, part, Path(exported.files[0]), truths=known) == check(bert, part, Path(exported.files[0]))
     known[1].answers[0][0] += 1
     assert not check(bert, part, Path(exported.files[0]), truths=known).passed

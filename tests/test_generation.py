@@ -12,8 +12,11 @@ from onnx import helper
 from refusals import refusal
 
 import onnxfn
+from onnxfn.algebra import compose
+from onnxfn.checking import answered, cases, feeds
 from onnxfn.errors import InvalidSpec, NoModel
 from onnxfn.generation import generate, given_name
+from onnxfn.planning import plan
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 
@@ -112,6 +115,27 @@ def test_a_graph_that_forgets_a_part_of_its_past_is_convicted(llama, tmp_path):
     report = onnxfn.validate(SPEC, llama, result)
     failed = {one.output for one in report.differences if not one.passed}
     assert {"logits", "present.1.key", "greedy tokens"} <= failed
+
+
+def test_the_past_of_a_case_is_the_end_of_what_a_longer_prompt_left(llama):
+    part = plan(SPEC, llama).parts[0]
+    known = list(answered(llama, part))
+    (prompt,) = (one for one in known if one.case.startswith("left-padded prompts"))
+    left = prompt.answers[list(part.outputs).index("present.1.key")]
+    pasts = [one.arrays["past_key_values.1.key"] for one in known]
+    assert [past.shape[2] for past in pasts] == [0, 0, 16, 16, 16, 9, 21]
+    for past in pasts[2:]:
+        batch, _, length, _ = past.shape
+        assert np.array_equal(past, left[-batch:, :, -length:])
+
+
+def test_a_past_is_made_where_none_that_was_left_is_long_enough(llama):
+    part = plan(SPEC, llama).parts[0]
+    *_, asks = (compose(part.spec, overlay.spec) for overlay in cases(part.spec))
+    short = next(answered(llama, part))
+    made = feeds(llama, part, asks, known=[short])
+    assert made["past_key_values.1.key"].shape[2] > short.answers[-1].shape[2]
+    assert all(np.array_equal(array, feeds(llama, part, asks)[name]) for name, array in made.items())
 
 
 def test_feature_extraction_without_past_has_no_cache_tensors(tmp_path):
