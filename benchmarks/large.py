@@ -23,7 +23,7 @@ from export_whole import GB, Found, graph_bytes
 from figures import Required, median, published, ratio
 from models import CHECKPOINTS, Checkpoint, checkpoint_folder, parameter_bytes
 from options import told
-from peers import EXPORTERS, Exporter, environment, exported, python
+from peers import ALONE, EXPORTERS, OURS, Exporter, exported, python
 from processes import Process, ran
 
 TOLD = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
@@ -53,7 +53,7 @@ def modules(place: Path, cache: Path) -> Path:
     tiny, names = CHECKPOINTS["llama-tiny"], place / "modules.txt"
     how = EXPORTERS["onnxfn unchecked"]
     options = how.command(tiny, checkpoint_folder(tiny, cache), place / "tiny", place)[2:]
-    done = ran([str(python(None)), "-c", RECORD, str(names), *options], environment(None))
+    done = ran([str(python(OURS, cache)), "-c", RECORD, str(names), *options], ALONE)
     assert done.code == 0, done.said
     return names
 
@@ -82,7 +82,7 @@ def measured(
         place = Path(temporary)
         names = modules(place, cache)
         for _ in range(rounds):
-            imports.append(ran([str(python(None)), "-c", IMPORT, str(names)], environment(None)))
+            imports.append(ran([str(python(OURS, cache)), "-c", IMPORT, str(names)], ALONE))
             copies.append(copied(checkpoint_folder(one, cache) / "model.safetensors", place))
             for how in [how for how in hows if found[how.name].problem is None]:
                 found[how.name] = _once_more(found[how.name], how, one, place, cache)
@@ -119,7 +119,7 @@ def row(name: str, runs: Sequence[Process], imports: list[Process], copies: list
     ideal = [
         bare.seconds + graph_seconds(run) + COPIES * copy for run, bare, copy in zip(runs, imports, copies, strict=True)
     ]
-    ours = EXPORTERS[name].peer is None
+    ours = EXPORTERS[name].peer == OURS
     return {
         "exporter": name,
         "seconds": median([run.seconds for run in runs]),

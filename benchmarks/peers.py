@@ -1,10 +1,11 @@
-"""Who exports: onnxfn and its variants in this interpreter, each peer in a virtual environment of its own.
+"""Who exports: onnxfn and its variants, and its peers, each installed in a virtual environment of its own.
 
 An exporter is a row: what it is called, whose environment it runs in, and the command for a checkpoint.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -21,9 +22,14 @@ HERE = Path(__file__).parent
 TORCH = "torch==2.13.0"
 """Later ones come with several GB of CUDA."""
 
+OURS = "onnxfn"
+CHECKOUT = Path(onnxfn.__file__).parent.parent
+LATEST = (TORCH, "transformers==5.23.0", "onnx==1.23.2", "onnx-ir==1.1.0", "onnxscript==0.7.2")
+
 ENVIRONMENTS = {
+    OURS: (*LATEST, "onnxruntime==1.31.1", str(CHECKOUT)),
     "optimum": (TORCH, "optimum-onnx==0.1.0", "optimum==2.1.0", "transformers==4.57.6", "onnxruntime==1.31.1"),
-    "exporters": (TORCH, "transformers==5.23.0", "onnx==1.23.2", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
+    "exporters": LATEST,
     "genai": (TORCH, "onnxruntime-genai==0.18.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxruntime==1.31.1"),
     "mobius": (TORCH, "mobius-onnx==0.1.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
 }
@@ -37,7 +43,7 @@ class Exporter:
     """
 
     name: str
-    peer: str | None
+    peer: str
     command: Callable[[Checkpoint, Path, Path, Path], list[str]]
     kinds: frozenset[str] = field(
         default=frozenset({"encoder", "decoder", "image", "text to text", "speech to text"}), converter=frozenset
@@ -50,28 +56,38 @@ def exported(how: Exporter, one: Checkpoint, out: Path, cache: Path = CACHE) -> 
     """A checkpoint exported by a whole process."""
     lasting = out.parent / "lasting"
     command = how.command(one, how.folder(one, cache), out, lasting)
-    return ran([str(python(how.peer, cache)), *command], environment(how.peer) | {"XDG_CACHE_HOME": str(lasting)})
+    return ran([str(python(how.peer, cache)), *command], ALONE | {"XDG_CACHE_HOME": str(lasting)})
 
 
-def environment(peer: str | None) -> dict[str, str]:
-    """What a process is told: onnxfn of this checkout, or nothing of it."""
-    return {"PYTHONPATH": str(Path(onnxfn.__file__).parent.parent) if peer is None else ""}
+ALONE = {"PYTHONPATH": ""}
+"""What a process is told: it has its own environment, and nothing of this one."""
 
 
-def python(peer: str | None, cache: Path = CACHE) -> Path:
-    """The interpreter of a peer, its environment made when it is not there or has other versions."""
-    if peer is None:
-        return Path(sys.executable)
+def python(peer: str, cache: Path = CACHE) -> Path:
+    """The interpreter of an environment, which is made when it is not there or has other versions."""
     place = cache / "peers" / peer
-    pins = "\n".join(ENVIRONMENTS[peer])
+    pins = "\n".join(ENVIRONMENTS[peer]) + (_digest() if peer == OURS else "")
     stamp = place / "pins.txt"
     if not stamp.is_file() or stamp.read_text() != pins:
-        print(f"making the environment of {peer}", file=sys.stderr)
-        quiet = {**os.environ, "PYTHONPATH": ""}
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True, env=quiet)
-        subprocess.run([str(place / "bin/pip"), "install", "-q", *ENVIRONMENTS[peer]], check=True, env=quiet)
+        _made(peer, place, afresh=not stamp.is_file() or stamp.read_text().splitlines()[:-1] != pins.splitlines()[:-1])
         stamp.write_text(pins)
     return place / "bin" / "python"
+
+
+def _made(peer: str, place: Path, *, afresh: bool) -> None:
+    """An environment made, or onnxfn alone put into it once more: installed and compiled, as its peers are."""
+    print(f"making the environment of {peer}", file=sys.stderr)
+    quiet = {**os.environ, **ALONE}
+    if afresh:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True, env=quiet)
+    told = ENVIRONMENTS[peer] if afresh else ("--no-deps", "--force-reinstall", str(CHECKOUT))
+    subprocess.run([str(place / "bin/pip"), "install", "-q", *told], check=True, env=quiet)
+
+
+def _digest() -> str:
+    """A line that changes with the sources of this checkout."""
+    files = sorted((CHECKOUT / "onnxfn").rglob("*.py"))
+    return "\n" + hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def chosen(names: str | None, without: list[str], *, peers_only: bool = False) -> list[Exporter]:
@@ -82,7 +98,7 @@ def chosen(names: str | None, without: list[str], *, peers_only: bool = False) -
     return [
         one
         for name, one in EXPORTERS.items()
-        if name in wanted and name not in without and not (peers_only and one.peer is None)
+        if name in wanted and name not in without and not (peers_only and one.peer == OURS)
     ]
 
 
@@ -120,17 +136,17 @@ def _mobius(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]
 EXPORTERS = {
     one.name: one
     for one in (
-        Exporter("onnxfn", None, _onnxfn("--no-templates")),
-        Exporter("onnxfn unchecked", None, _onnxfn("--no-check", "--no-templates")),
-        Exporter("onnxfn templates", None, _onnxfn("--no-check"), twice=True),
-        Exporter("onnxfn share", None, _onnxfn("--no-templates", "--weights", "share"), kinds=("text to text",)),
+        Exporter("onnxfn", OURS, _onnxfn("--no-templates")),
+        Exporter("onnxfn unchecked", OURS, _onnxfn("--no-check", "--no-templates")),
+        Exporter("onnxfn templates", OURS, _onnxfn("--no-check"), twice=True),
+        Exporter("onnxfn share", OURS, _onnxfn("--no-templates", "--weights", "share"), kinds=("text to text",)),
         Exporter(
             "onnxfn fused",
-            None,
+            OURS,
             _onnxfn("--no-templates", "--opset", "23", "--fuse", "onnxruntime"),
             kinds=("decoder",),
         ),
-        Exporter("onnxfn opset 23", None, _onnxfn("--no-templates", "--opset", "23"), kinds=("decoder",)),
+        Exporter("onnxfn opset 23", OURS, _onnxfn("--no-templates", "--opset", "23"), kinds=("decoder",)),
         Exporter("optimum", "optimum", _optimum, folder=older),
         Exporter("transformers.exporters", "exporters", _exporters),
         Exporter("genai builder", "genai", _genai, kinds=("decoder", "speech to text")),
