@@ -22,7 +22,9 @@ UNTOLD = (
 )
 """What a configuration says that no graph depends on, or that the parameters say themselves."""
 
-INTERNAL = ("_parameters", "_buffers", "_modules", "training")
+INTERNAL = ("_parameters", "_buffers", "_modules", "training", "_weight_conversions")
+"""Attributes of a module that are told otherwise, or tell of nothing but what its weights were called in a file."""
+
 PLAIN = (bool, int, float, str, bytes, type(None))
 
 

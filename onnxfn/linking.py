@@ -33,23 +33,26 @@ def found(tensors: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Ent
     return {name: one for name, one in every.items() if one is not None}
 
 
-def named(tensors: Mapping[str, Sequence[str]], bound: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Entry]:
+def named(
+    tensors: Mapping[str, Sequence[str]], bound: Mapping[str, Any], entries: Mapping[Entry, str]
+) -> dict[str, Entry]:
     """Which tensor of a checkpoint each tensor here was read from, where that is beyond doubt.
 
-    `tensors` tells by what names a tensor goes. One tensor of the checkpoint, and no more, is called so, with or
-    without the prefix of a headed model; it has this shape, this type, every byte, and no other tensor is read from it.
+    `tensors` tells by what names a tensor goes, `entries` what each of the checkpoint's is called once it is loaded.
+    One of these, and no more, is called so, with or without the prefix of a headed model; it has this shape, this type,
+    every byte, and no other tensor is read from it.
     """
-    known = tuple(entries)
     called = {
-        name: [one for one in known if any(_is_called(one, own) for own in names)] for name, names in tensors.items()
+        name: [one for one, loaded in entries.items() if any(_is_called(loaded, own) for own in names)]
+        for name, names in tensors.items()
     }
     read = {name: found[0] for name, found in called.items() if len(found) == 1 and _lies(bound[name], found[0])}
     often = Counter(read.values())
     return {name: one for name, one in read.items() if often[one] == 1}
 
 
-def _is_called(one: Entry, name: str) -> bool:
-    return f".{name}".endswith(f".{one.name}") or one.name.endswith(f".{name}")
+def _is_called(stored: str, name: str) -> bool:
+    return f".{name}".endswith(f".{stored}") or stored.endswith(f".{name}")
 
 
 def _lies(tensor: Any, one: Entry) -> bool:
@@ -82,7 +85,7 @@ def _key(tensor: Any) -> Any:
 
 def _by_name(name: str, entries: Iterable[Entry]) -> list[Entry]:
     """Those first that are called so, with or without the prefix of a headed model."""
-    return sorted(entries, key=lambda one: not _is_called(one, name))
+    return sorted(entries, key=lambda one: not _is_called(one.name, name))
 
 
 def _same(tensor: Any, page: Any) -> bool:

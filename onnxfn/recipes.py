@@ -12,7 +12,7 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.building import Making, template_name
-from onnxfn.checkpoints import entries, heading
+from onnxfn.checkpoints import Entry, entries, heading
 from onnxfn.errors import CaptureFailed, InvalidSpec, OnnxfnError
 from onnxfn.fingerprints import versions
 from onnxfn.graphs.slots import bound, slot
@@ -118,8 +118,20 @@ def _fills(model: Any, parameters: Collection[str], folder: Path) -> dict[str, s
     for name, tensor in state.items():
         called.setdefault(tensor.data_ptr(), []).append(name)
     names = {one: called[state[one].data_ptr()] for one in parameters}
-    found = named(names, {one: TorchTensor(state[one]) for one in parameters}, entries(folder))
+    found = named(names, {one: TorchTensor(state[one]) for one in parameters}, _loaded_as(model, entries(folder)))
     return {name: one.name for name, one in found.items()} if len(found) == len(parameters) else None
+
+
+def _loaded_as(model: Any, stored: Sequence[Entry]) -> dict[Entry, str]:
+    """What transformers calls each tensor of a checkpoint once it is loaded: it renames those of older models."""
+    try:
+        from transformers.conversion_mapping import get_model_conversion_mapping
+        from transformers.core_model_loading import WeightRenaming, rename_source_key
+
+        renamings = [one for one in get_model_conversion_mapping(model) if isinstance(one, WeightRenaming)]
+        return {one: rename_source_key(one.name, renamings, [])[0] for one in stored}
+    except (ImportError, AttributeError, TypeError):  # another transformers than these names are of
+        return {one: one.name for one in stored}
 
 
 def _headings(folder: Path) -> Iterator[str]:

@@ -76,7 +76,8 @@ def test_what_is_found_has_the_bytes_that_were_asked_for(tmp_path_factory, tenso
 def read_from(tmp_path, stored, asked, names=None):
     save_file(stored, tmp_path / "model.safetensors")
     bound = {name: weight(raw) for name, raw in asked.items()}
-    found = named({name: (name,) for name in asked} | (names or {}), bound, entries(tmp_path))
+    stored_as = {one: one.name for one in entries(tmp_path)}
+    found = named({name: (name,) for name in asked} | (names or {}), bound, stored_as)
     return {name: one.name for name, one in found.items()}
 
 

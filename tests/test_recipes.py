@@ -128,6 +128,15 @@ def test_a_checkpoint_in_shards_and_a_bare_model_of_a_headed_one(tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
+def test_a_checkpoint_whose_weights_are_renamed_as_they_are_loaded(tmp_path):
+    model = tiny.model("vit", "AutoModelForImageClassification")
+    checkpoint = saved(tmp_path / "vit", model)
+    assert set(load_file(checkpoint / "model.safetensors")) - set(model.state_dict())
+    assert not exported(checkpoint, tmp_path / "one", tmp_path / "templates")
+    assert exported(checkpoint, tmp_path / "two", tmp_path / "templates")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
 def test_a_template_that_is_gone_is_made_again(kept, tmp_path):
     templates = shutil.copytree(kept[1], tmp_path / "templates")
     for file in templates.glob("*.onnx"):
