@@ -1,6 +1,7 @@
 """`python -m onnxfn` and the command `onnxfn`."""
 
 import gc
+import os
 
 from onnxfn.cli import app
 
@@ -11,6 +12,8 @@ SELDOM = 1_000_000
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(SELDOM)
+    # Threads of PyTorch that wait for each other by spinning take twenty times as long beside another busy program.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     finally:

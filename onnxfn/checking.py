@@ -244,6 +244,8 @@ def session(file: Path) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    # PyTorch's threads and these take turns: who waits lets the other run.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if any(beside.suffix != ".onnx" for beside in file.parent.glob(f"{file.stem}*")):
         # Weights in a file of their own are read where they lie: a repacked copy of them would fill the memory.
         options.add_session_config_entry("session.disable_prepacking", "1")

@@ -1,6 +1,11 @@
+import os
+
 import pytest
 import swept
 from hypothesis import HealthCheck, settings
+
+# As the command line does: PyTorch's threads, which read this when they are first needed, do not wait by spinning.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # A busy machine is slow and says nothing about the laws, so neither the clock of an example nor of its making judges.
 settings.register_profile("laws", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
