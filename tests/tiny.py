@@ -210,6 +210,20 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "decoder_num_attention_heads": 2,
             "decoder_num_key_value_heads": 2,
         },
+        "moonshine_streaming": {
+            "initializer_range": 0.15,
+            "num_key_value_heads": 4,
+            "encoder_config": {
+                "hidden_size": 24,
+                "intermediate_size": 40,
+                "num_hidden_layers": 3,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 4,
+                "initializer_range": 0.15,
+                "sliding_windows": [[4, 2], [3, 0], [5, 3]],
+                "frame_ms": 2.0,
+            },
+        },
         "mt5": T5,
         "musicgen": {
             "text_encoder": {"model_type": "t5", "d_model": 24, "num_heads": 4, "vocab_size": 128, **T5},

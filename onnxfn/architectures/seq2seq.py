@@ -33,7 +33,19 @@ from onnxfn.families import (
     written,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, either, entry, from_config, power, product, quotient, reads, total, whether
+from onnxfn.normalizers import (
+    constant,
+    either,
+    entry,
+    from_config,
+    nearest,
+    power,
+    product,
+    quotient,
+    reads,
+    total,
+    whether,
+)
 from onnxfn.records import Build, ExportSpec
 from onnxfn.tasks import loaded, tasked
 
@@ -276,6 +288,41 @@ moonshine = compose(
         f"{MOONSHINE}._get_feat_extract_output_lengths",
         by="onnxfn.patches.moonshine:states_of",
         why="divides lengths as real numbers",
+    ),
+)
+
+# Whole frames of a few milliseconds: what ends within one the processor pads, and the model refuses. Each of two
+# convolutions halves their number. Without a mask the model forgets the windows of its encoder's attention.
+framed = compose(
+    takes("input_values", "batch_size frame_length*num_frames", "waveform", kind="float"),
+    takes("attention_mask", "batch_size frame_length*num_frames", "padding_mask"),
+    sized(num_frames=50),
+    case("one", sized(num_frames=29)),
+    case("right-padded", sized(num_frames=44)),
+    case("left-padded", sized(num_frames=83)),
+)
+# Its decoder adds the places to the states where they lie, so the whole model gives no `encoder_last_hidden_state`.
+moonshine_streaming = compose(
+    speech_seq2seq,
+    reads(
+        frame_length=nearest(product("encoder_config.sample_rate", "encoder_config.frame_ms"), constant(1000)),
+        hidden_size="encoder_config.hidden_size",
+        decoder_num_layers="num_hidden_layers",
+        decoder_num_attention_heads=either("num_key_value_heads", "num_attention_heads"),
+        decoder_head_dim=either("head_dim", quotient("hidden_size", "num_attention_heads")),
+    ),
+    generates("waveform", "normal"),
+    behaves("monolith", framed, written, four_entries("decoder_input_ids")),
+    behaves(
+        "encoder", framed, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size (num_frames+3)//4 _")
+    ),
+    behaves(
+        "decoder",
+        encoded,
+        takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
+        to_continue,
+        ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_frames"),)),
+        lengths_heard(4200, 1700, 2300, 6100, 1900, 5000),
     ),
 )
 
@@ -531,6 +578,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "marian": compose(marian, layered(MARIAN)),
         "mbart": mbart,
         "moonshine": moonshine,
+        "moonshine_streaming": moonshine_streaming,
         "mt5": t5,
         "musicgen": musicgen,
         "mvp": marian,
