@@ -107,6 +107,15 @@ def encoder_output_of_frames(model: Any, given: Mapping[str, Any]) -> Any:
     return MoonshineStreamingEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
 
 
+def encoder_output_of_parakeet(model: Any, given: Mapping[str, Any]) -> Any:
+    """What Parakeet's encoder gave: its states, and which are heard, told by a mask over the filter banks."""
+    from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderModelOutput
+
+    states, mask = given["last_hidden_state"], given["attention_mask"]
+    heard = model.get_encoder()._get_output_attention_mask(mask, target_length=states.shape[1])
+    return ParakeetEncoderModelOutput(last_hidden_state=states, attention_mask=heard.int())
+
+
 def _layer(found: Any, tensors: Mapping[str, Any]) -> Any:
     from transformers import cache_utils
 
@@ -145,6 +154,7 @@ BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
             encoder_output,
             encoder_output_of_experts,
             encoder_output_of_frames,
+            encoder_output_of_parakeet,
             encoder_output_of_waveforms,
         )
     }

@@ -224,6 +224,23 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "frame_ms": 2.0,
             },
         },
+        "canary": {
+            "vocab_size": 128,
+            "initializer_range": 0.15,
+            "encoder_config": {**audio.PARAKEET, "scale_input": False},
+            "decoder_config": {
+                "vocab_size": 128,
+                "hidden_size": 32,
+                "intermediate_size": 40,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 2,
+                "num_key_value_heads": 2,
+                "head_dim": 16,
+                "max_position_embeddings": 96,
+                "initializer_range": 0.15,
+            },
+        },
+        "cohere_asr": {"encoder_config": {**audio.PARAKEET, "hidden_size": 24, "scale_input": False}},
         "mt5": T5,
         "musicgen": {
             "text_encoder": {"model_type": "t5", "d_model": 24, "num_heads": 4, "vocab_size": 128, **T5},
@@ -292,6 +309,10 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "bos_token_id": 1,
                 "eos_token_id": 1,
             },
+        },
+        "speech-encoder-decoder": {
+            "encoder": {"model_type": "wav2vec2", **SIZES, **audio.CONVOLVED, "hidden_size": 24},
+            "decoder": {"model_type": "mbart", **SIZES, **BART, "add_cross_attention": True, "is_decoder": True},
         },
         "vision-encoder-decoder": {
             "encoder": {"model_type": "vit", **SIZES, "image_size": 24, "patch_size": 6},

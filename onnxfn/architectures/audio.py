@@ -18,6 +18,8 @@ from onnxfn.families import (
     banks,
     convolved_frames,
     encodec_layers,
+    parakeet_frames,
+    shortened,
     waveforms,
     whole_banks,
 )
@@ -30,14 +32,13 @@ from onnxfn.normalizers import (
     either,
     evened,
     from_config,
-    halvings,
     product,
     quotient,
     reads,
     repeated,
     whether,
 )
-from onnxfn.records import ExportSpec, Source
+from onnxfn.records import ExportSpec
 from onnxfn.tasks import loaded, tasked
 
 hubert = compose(audio, convolved_frames)
@@ -76,21 +77,6 @@ wav2vec2_bert = compose(
     tasked("audio-classification"),
     audio_frames,
 )
-
-
-def shortened(config: str, kernel: Source, stride: Source, times: Source) -> ExportSpec:
-    """A spec of how many frames convolutions of a kernel and a stride make, so and so many; where its fields are."""
-    return reads(
-        num_mel_bins=f"{config}num_mel_bins",
-        frames=convolved("sequence_length", repeated(kernel, times), repeated(stride, times)),
-    )
-
-
-def parakeet_frames(config: str) -> ExportSpec:
-    """How Parakeet's encoder shortens what it hears, padding by half a kernel at both ends; where its fields are."""
-    kernel = f"{config}subsampling_conv_kernel_size"
-    inside = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
-    return shortened(config, inside, f"{config}subsampling_conv_stride", halvings(f"{config}subsampling_factor"))
 
 
 def lasr_frames(config: str) -> ExportSpec:

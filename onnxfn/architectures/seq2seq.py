@@ -18,11 +18,13 @@ from onnxfn.behaviors import (
 )
 from onnxfn.edits import SOURCE, TARGET, case, gives, only_tasks, patched, takes
 from onnxfn.families import (
+    convolved_waves,
     decoder_alone,
     encodec_layers,
     encoded,
     encoded_mask,
     four_entries,
+    parakeet_frames,
     pixels,
     seq2seq,
     source,
@@ -326,6 +328,49 @@ moonshine_streaming = compose(
     ),
 )
 
+frames = "batch_size frames _"
+# Parakeet's encoder, and a decoder that its own configuration tells, or that of the whole.
+parakeet_banks = compose(
+    banks,
+    sized(encoder_sequence_length=64),
+    case("one", sized(encoder_sequence_length=37)),
+    case("right-padded", sized(encoder_sequence_length=51)),
+    case("left-padded", sized(encoder_sequence_length=90)),
+)
+
+
+def parakeet_seq2seq(decoder: str) -> ExportSpec:
+    """A decoder that writes what Parakeet's encoder hears; where its fields are."""
+    return compose(
+        speech_seq2seq,
+        parakeet_frames("encoder_config.", "encoder_sequence_length"),
+        reads(
+            num_features="encoder_config.num_mel_bins",
+            hidden_size="encoder_config.hidden_size",
+            decoder_num_layers=f"{decoder}num_hidden_layers",
+            decoder_num_attention_heads=f"{decoder}num_key_value_heads",
+            decoder_head_dim=f"{decoder}head_dim",
+        ),
+        generates("mel", "normal"),
+        behaves(
+            "monolith",
+            parakeet_banks,
+            written,
+            four_entries("decoder_input_ids"),
+            gives("encoder_last_hidden_state", frames),
+        ),
+        behaves("encoder", parakeet_banks, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
+        behaves(
+            "decoder",
+            encoded,
+            takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
+            to_continue,
+            ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_parakeet"),)),
+            lengths_heard(120, 53, 70, 150, 60, 140),
+        ),
+    )
+
+
 # Patches of an image, as many as its processor makes of it; the first two of their numbers are their row and column.
 patches = compose(
     takes("flattened_patches", f"{SOURCE} patch_size=", "patches", kind="float"),
@@ -406,6 +451,21 @@ vision_encoder_decoder = compose(
     behaves("decoder", encoded, new_tokens),
     tasked("image-to-text", spec=halves()),
     tasked("image-to-text-with-past", spec=halves_with_past()),
+)
+
+# Waveforms, as wav2vec2 and those like it hear them.
+speech_encoder_decoder = compose(
+    seq2seq,
+    joint_reads,
+    convolved_waves("encoder.", "encoder_sequence_length"),
+    reads(hidden_size=whether("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
+    generates("waveform", "normal"),
+    behaves("monolith", waveforms, written, joint_cache("decoder_input_ids")),
+    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
+    # As long as makes so many states: the model looks for the last state that is heard among those that there are.
+    behaves("decoder", encoded, heard_mask, new_tokens, lengths_heard(5300, 2400, 3610, 7950, 2960, 6805)),
+    tasked("automatic-speech-recognition", spec=halves()),
+    tasked("automatic-speech-recognition-with-past", spec=halves_with_past()),
 )
 
 # A decoder that reads what an encoder of images gave, which is a model of its own: TrOCRForCausalLM.
@@ -571,6 +631,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "bigbird_pegasus": compose(marian, classifier(BIGBIRD), answers),
         "blenderbot": marian,
         "blenderbot-small": compose(marian, layered(BLENDERBOT_SMALL)),
+        "canary": parakeet_seq2seq("decoder_config."),
+        "cohere_asr": parakeet_seq2seq(""),
         "encoder-decoder": encoder_decoder,
         "led": led,
         "longt5": longt5,
@@ -587,6 +649,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "pix2struct": pix2struct,
         "plbart": plbart,
         "prophetnet": prophetnet,
+        "speech-encoder-decoder": speech_encoder_decoder,
         "speech_to_text": speech_to_text,
         "speecht5": speecht5,
         "switch_transformers": switch_transformers,
