@@ -70,6 +70,24 @@ BART: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+SEAMLESS: Mapping[str, Any] = MappingProxyType(
+    {
+        "hidden_size": 32,
+        "initializer_range": 0.15,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 2,
+        "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 40,
+        "speech_encoder_layers": 2,
+        "speech_encoder_attention_heads": 4,
+        "speech_encoder_intermediate_size": 48,
+        "feature_projection_input_dim": 12,
+        "conv_depthwise_kernel_size": 5,
+    }
+)
+
 XLM: Mapping[str, Any] = MappingProxyType(
     {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "embed_init_std": 0.15, "init_std": 0.15}
 )
@@ -309,6 +327,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "bos_token_id": 1,
                 "eos_token_id": 1,
             },
+        },
+        "seamless_m4t": SEAMLESS,
+        "seamless_m4t_v2": {
+            **SEAMLESS,
+            "speech_encoder_chunk_size": 24,
+            "speech_encoder_left_chunk_num": 1,
+            "left_max_position_embeddings": 6,
+            "right_max_position_embeddings": 3,
         },
         "speech-encoder-decoder": {
             "encoder": {"model_type": "wav2vec2", **SIZES, **audio.CONVOLVED, "hidden_size": 24},

@@ -37,6 +37,8 @@ from onnxfn.families import (
 from onnxfn.generators import generates, sized
 from onnxfn.normalizers import (
     constant,
+    convolved,
+    difference,
     either,
     entry,
     from_config,
@@ -45,6 +47,7 @@ from onnxfn.normalizers import (
     product,
     quotient,
     reads,
+    repeated,
     total,
     whether,
 )
@@ -260,7 +263,7 @@ waveforms = compose(
     case("right-padded", sized(encoder_sequence_length=12000)),
     case("left-padded", sized(encoder_sequence_length=7500)),
 )
-convolved = "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"
+thrice_convolved = "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"
 moonshine = compose(
     speech_seq2seq,
     reads(
@@ -275,9 +278,9 @@ moonshine = compose(
         waveforms,
         written,
         four_entries("decoder_input_ids"),
-        gives("encoder_last_hidden_state", convolved),
+        gives("encoder_last_hidden_state", thrice_convolved),
     ),
-    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", convolved)),
+    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", thrice_convolved)),
     behaves(
         "decoder",
         encoded,
@@ -367,6 +370,53 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
             to_continue,
             ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_parakeet"),)),
             lengths_heard(120, 53, 70, 150, 60, 140),
+        ),
+    )
+
+
+adapters = whether("add_adapter", "num_adapter_layers", constant(0))
+long_banks = compose(
+    banks,
+    sized(encoder_sequence_length=101),
+    case("one", sized(encoder_sequence_length=59)),
+    case("right-padded", sized(encoder_sequence_length=77)),
+    case("left-padded", sized(encoder_sequence_length=126)),
+)
+
+
+def seamless(model: str) -> ExportSpec:
+    """A model of speech and texts that writes texts, for what its classes begin with: each task has its encoder."""
+    hearing = compose(
+        behaves("monolith", long_banks, written, four_entries("decoder_input_ids")),
+        behaves("encoder", long_banks, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
+        behaves("decoder", encoded, heard_mask, to_continue, lengths_heard(120, 53, 70, 150, 60, 140)),
+    )
+    reading = compose(
+        behaves("monolith", source, written, four_entries("decoder_input_ids")),
+        behaves("encoder", source, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+        behaves("decoder", encoded, encoded_mask, to_continue),
+    )
+    return compose(
+        seq2seq,
+        reads(
+            hidden_size="hidden_size",
+            num_features="feature_projection_input_dim",
+            adapter_kernel=difference(
+                "adaptor_kernel_size", product(constant(2), quotient("adaptor_stride", constant(2)))
+            ),
+            frames=convolved(
+                "encoder_sequence_length", repeated("adapter_kernel", adapters), repeated("adaptor_stride", adapters)
+            ),
+        ),
+        generates("mel", "normal"),
+        tasked("automatic-speech-recognition", spec=compose(hearing, halves())),
+        tasked("automatic-speech-recognition-with-past", spec=compose(hearing, halves_with_past())),
+        tasked("text2text-generation", spec=compose(reading, halves())),
+        tasked("text2text-generation-with-past", spec=compose(reading, halves_with_past())),
+        patched(
+            f"{model}SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
+            by="onnxfn.patches.numbered:position_ids_of",
+            why="adds a length to whole numbers of 32 bits",
         ),
     )
 
@@ -649,6 +699,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "pix2struct": pix2struct,
         "plbart": plbart,
         "prophetnet": prophetnet,
+        "seamless_m4t": seamless("transformers.models.seamless_m4t.modeling_seamless_m4t:SeamlessM4T"),
+        "seamless_m4t_v2": seamless("transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2:SeamlessM4Tv2"),
         "speech-encoder-decoder": speech_encoder_decoder,
         "speech_to_text": speech_to_text,
         "speecht5": speecht5,
