@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.behaviors import behaves, halves
+from onnxfn.behaviors import STEMS, behaves, halves
 from onnxfn.edits import TOKENS, always, case, gives, patched, takes, without
 from onnxfn.families import (
     FRAMES,
@@ -38,7 +38,7 @@ from onnxfn.normalizers import (
     repeated,
     whether,
 )
-from onnxfn.records import ExportSpec
+from onnxfn.records import ExportSpec, Handover
 from onnxfn.tasks import loaded, tasked
 
 hubert = compose(audio, convolved_frames)
@@ -77,6 +77,51 @@ wav2vec2_bert = compose(
     tasked("audio-classification"),
     audio_frames,
 )
+
+
+def transducer(loader: str) -> ExportSpec:
+    """What hears as Parakeet and writes token by token, each from what is remembered and one frame or more."""
+    remembered = "num_decoder_layers= batch_size decoder_hidden_size="
+    return compose(
+        reads(
+            vocab_size="vocab_size",
+            num_decoder_layers="num_decoder_layers",
+            decoder_hidden_size="decoder_hidden_size",
+        ),
+        generates("token_ids", "integers", high=from_config("vocab_size")),
+        generates("remembered", "uniform"),
+        behaves(
+            "encoder",
+            banks,
+            parakeet_frames("encoder_config."),
+            ExportSpec(runs="onnxfn.parts.transducers:encoder"),
+            gives("pooler_output", FRAMES),
+            gives("encoder_attention_mask", "batch_size frames"),
+        ),
+        behaves(
+            "decoder",
+            takes("input_ids", "batch_size 1", "token_ids"),
+            takes(
+                "encoder_hidden_states",
+                "batch_size encoder_sequence_length decoder_hidden_size=",
+                "remembered",
+                kind="float",
+            ),
+            takes("past_hidden_state", remembered, "remembered", kind="float"),
+            takes("past_cell_state", remembered, "remembered", kind="float"),
+            sized(batch_size=2, encoder_sequence_length=6),
+            case("one", sized(batch_size=1, encoder_sequence_length=1)),
+            case("several", sized(batch_size=3, encoder_sequence_length=11)),
+            ExportSpec(
+                runs="onnxfn.parts.transducers:decoder",
+                handovers=(Handover("encoder_hidden_states", STEMS["encoder"], "pooler_output"),),
+            ),
+            gives("logits", "batch_size encoder_sequence_length _"),
+            gives("present_hidden_state", remembered),
+            gives("present_cell_state", remembered),
+        ),
+        tasked("automatic-speech-recognition", spec=compose(loaded(loader), halves())),
+    )
 
 
 def lasr_frames(config: str) -> ExportSpec:
@@ -360,6 +405,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "parakeet_ctc": compose(banks, parakeet_frames("encoder_config."), audio_transcription),
         "parakeet_encoder": compose(banks, parakeet_frames(""), audio_features),
+        "parakeet_rnnt": transducer("AutoModelForRNNT"),
+        "parakeet_tdt": transducer("AutoModelForTDT"),
         "pe_audio_encoder": pe_audio_encoder,
         "qwen2_audio_encoder": whole_banks,
         "sew": hubert,
