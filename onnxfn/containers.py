@@ -89,6 +89,33 @@ def encoder_output_of_waveforms(model: Any, given: Mapping[str, Any]) -> Any:
     return MoonshineEncoderModelOutput(last_hidden_state=states, attention_mask=mask.index_select(1, firsts))
 
 
+def encoder_output_of_frames(model: Any, given: Mapping[str, Any]) -> Any:
+    """What Moonshine's streaming encoder gave: its states, and which are heard, told by a mask over the waveforms.
+
+    A state is made of the frames 4 times as far, and of the 12 before (modeling_moonshine_streaming, transformers
+    5.23). The states are a copy, as the decoder adds the places to them where they lie.
+    """
+    import torch
+    from transformers.models.moonshine_streaming.modeling_moonshine_streaming import (
+        MoonshineStreamingEncoderModelOutput,
+    )
+
+    states = given["last_hidden_state"].clone()
+    heard = given["attention_mask"].sum(-1, keepdim=True) // model.get_encoder().embedder.frame_len
+    places = torch.arange(states.shape[1], device=states.device)
+    mask = (4 * places - 12 < heard) & (heard > 0)
+    return MoonshineStreamingEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
+
+
+def encoder_output_of_parakeet(model: Any, given: Mapping[str, Any]) -> Any:
+    """What Parakeet's encoder gave: its states, and which are heard, told by a mask over the filter banks."""
+    from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderModelOutput
+
+    states, mask = given["last_hidden_state"], given["attention_mask"]
+    heard = model.get_encoder()._get_output_attention_mask(mask, target_length=states.shape[1])
+    return ParakeetEncoderModelOutput(last_hidden_state=states, attention_mask=heard.int())
+
+
 def _layer(found: Any, tensors: Mapping[str, Any]) -> Any:
     from transformers import cache_utils
 
@@ -126,6 +153,8 @@ BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
             linear_cache,
             encoder_output,
             encoder_output_of_experts,
+            encoder_output_of_frames,
+            encoder_output_of_parakeet,
             encoder_output_of_waveforms,
         )
     }

@@ -32,6 +32,11 @@ def quotient(over: Source, under: Source) -> Getter:
     return Getter("quotient", (over, under))
 
 
+def nearest(over: Source, under: Source) -> Getter:
+    """The whole number that is nearest to one number divided by another, the even one of two that are as near."""
+    return Getter("nearest", (over, under))
+
+
 def product(*sources: Source) -> Getter:
     """Several numbers multiplied."""
     return Getter("product", sources)
@@ -242,6 +247,11 @@ def _quotient(look: Look, over: Source, under: Source) -> int:
     return int(look(over)) // int(look(under))
 
 
+def _nearest(look: Look, over: Source, under: Source) -> int:
+    made: int = round(look(over) / look(under))
+    return made
+
+
 def _product(look: Look, *sources: Source) -> int:
     result = 1
     for source in sources:
@@ -350,6 +360,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "from_config": _from_config,
         "either": _either,
         "quotient": _quotient,
+        "nearest": _nearest,
         "entry": _entry,
         "power": _power,
         "product": _product,

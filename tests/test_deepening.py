@@ -69,6 +69,18 @@ def test_a_graph_of_a_few_layers_is_that_of_all(model_type, task):
     agrees(model_type, task)
 
 
+@pytest.mark.parametrize("windows", [[[4, 2]] * LAYERS, [[4, 2], [3, 0]] * 4 + [[4, 2]]], ids=["one", "two"])
+def test_layers_that_see_through_windows_are_told_by_those_with_the_same(windows):
+    spec = onnxfn.spec_for("moonshine_streaming", "automatic-speech-recognition")
+    sides = tiny.SPECIAL["moonshine_streaming"]["encoder_config"]
+    heard = {**sides, "num_hidden_layers": LAYERS, "sliding_windows": windows}
+    model = tiny.model("moonshine_streaming", spec.loader, encoder_config=heard)
+    (part, _) = plan(spec, model.config).parts
+    graph, whole = (graph_of(model, part, timed, Making(repeats)) for repeats in (stacks, traced_whole))
+    assert graph.meta[DEPTH].startswith(f"{LAYERS} layers of model.encoder.layers")
+    assert unlike(graph, whole) is None
+
+
 SIGHT = onnxfn.compose(
     onnxfn.takes("pixel_values", "batch_size 3 24 24", "pixels", kind="float"),
     onnxfn.generates("pixels", "normal"),

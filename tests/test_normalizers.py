@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from refusals import refusal
 
-from onnxfn.errors import InvalidSpec, MissingValue, UnknownName
+from onnxfn.errors import InvalidSpec, MissingValue, UnknownName, listed
 from onnxfn.normalizers import (
     GETTERS,
     at_least,
@@ -23,6 +23,7 @@ from onnxfn.normalizers import (
     halvings,
     holds,
     look,
+    nearest,
     negated,
     of_any,
     others,
@@ -64,6 +65,9 @@ FOUND = [
     (either("type_vocab_size", constant(2)), 0),
     (quotient("hidden_size", "n_head"), 16),
     (quotient("hidden_size", constant(5)), 12),
+    (nearest("hidden_size", constant(3)), 21),
+    (nearest("hidden_size", constant(25.0)), 3),
+    (nearest("hidden_size", constant(128)), 0),
     (product("n_head", "n_head", constant(2)), 32),
     (product(), 1),
     (total("hidden_size", "n_head", constant(1)), 69),
@@ -154,7 +158,7 @@ def test_when_no_place_holds_anything_each_is_said():
 
 def test_an_unknown_getter_is_refused_with_the_closest():
     told = refusal(UnknownName, look, NONE, CONFIG, Getter("quotent", ("a", "b")))
-    assert told == f"no getter 'quotent'; known: {', '.join(GETTERS)}; did you mean 'quotient'?"
+    assert told == f"no getter 'quotent'; known: {listed(GETTERS)}; did you mean 'quotient'?"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from transformers.models.speecht5 import modeling_speecht5
 
 import onnxfn
 from onnxfn.errors import InvalidSpec
+from onnxfn.generators import dummies
 from onnxfn.parts import speecht5
 from onnxfn.patches import musicgen
 
@@ -101,3 +102,57 @@ def test_the_rule_of_delayed_codes_is_musicgens(channels, given, most):
     expected = model.build_delay_pattern_mask(codes, padding, most)
     for made, wanted in zip(musicgen.delayed(model, codes, padding, most), expected, strict=True):
         assert torch.equal(made, wanted)
+
+
+def transduced_by_onnx(folder, config, read):
+    """What a transducer writes, with blanks: who says blank keeps its last token and what was before it."""
+    heard = ran(session(folder, "encoder_model"), read)
+    decoder, lengths = session(folder, "decoder_model"), heard["encoder_attention_mask"].sum(axis=1)
+    rows, frames = np.arange(len(lengths)), heard["pooler_output"]
+    nothing = np.zeros((config.num_decoder_layers, len(rows), config.decoder_hidden_size), "float32")
+    past = {"past_hidden_state": nothing, "past_cell_state": nothing}
+    last, place, said = np.full(len(rows), config.blank_token_id), np.zeros_like(rows), np.zeros_like(rows)
+    written = [last]
+    while (place < lengths).any():
+        here = frames[rows, np.minimum(place, frames.shape[1] - 1), None]
+        answer = ran(decoder, {"input_ids": last[:, None], "encoder_hidden_states": here, **past})
+        tokens, durations = np.split(answer["logits"][:, 0], [config.vocab_size], axis=1)
+        tokens = tokens.argmax(axis=1)
+        blank = tokens == config.blank_token_id
+        written.append(tokens)
+        said = np.where(blank | (said + 1 >= config.max_symbols_per_step), 0, said + 1)
+        steps = durations.argmax(axis=1) if durations.size else said == 0
+        place = place + np.maximum(steps, blank)
+        last = np.where(blank, last, tokens)
+        for kept in ("hidden_state", "cell_state"):
+            now, before = answer[f"present_{kept}"], past[f"past_{kept}"]
+            past[f"past_{kept}"] = np.where(blank[None, :, None], before, now)
+    return np.stack(written, axis=1)
+
+
+def talkative(model, read):
+    """The transducer, no token likelier than another on the whole, but that which says that none comes."""
+    every = torch.arange(model.config.vocab_size).expand(3, -1)
+    with torch.no_grad():
+        for one in model.decoder.parameters():
+            one.mul_(4)
+        logits = model(**read, decoder_input_ids=every).logits
+        model.joint.head.bias -= logits.mean((0, 1, 2))
+        model.joint.head.bias[model.config.blank_token_id] += 0.4 * logits.std()
+    return model
+
+
+@pytest.mark.parametrize("model_type", ["parakeet_rnnt", "parakeet_tdt"])
+def test_a_transducer_writes_what_transformers_writes(model_type, tmp_path):
+    spec = onnxfn.spec_for(model_type, "automatic-speech-recognition")
+    config = tiny.config(model_type)
+    read = dummies(onnxfn.plan(spec, config).parts[0].spec, {"batch_size": 3, "sequence_length": 90}, seed=4)
+    tensors = {name: torch.from_numpy(array) for name, array in read.items()}
+    model = talkative(tiny.model(model_type, spec.loader), tensors)
+    onnxfn.export(spec, model, tmp_path / "out")
+    beyond = list(range(config.vocab_size, model.joint.head.out_features))
+    told = {"decoder_start_token_id": config.blank_token_id, "suppress_tokens": beyond or None, "max_length": 99}
+    expected = model.generate(**tensors, **told, do_sample=False).sequences.numpy()
+    assert len(set(expected.flatten().tolist())) > 3
+    assert (expected[:, 1:] == config.blank_token_id).any()
+    assert transduced_by_onnx(tmp_path / "out", config, read).tolist() == expected.tolist()

@@ -231,6 +231,38 @@ def test_an_encoder_decoder_writes_what_pytorch_writes(model_type, task, tmp_pat
     writes(model_type, task, tmp_path / "out")
 
 
+STREAMING = tiny.SPECIAL["moonshine_streaming"]["encoder_config"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"encoder_config": STREAMING},
+        # As wide as the decoder, so that nothing projects; frames of 5 ms, as trained ones have; heads of 8 are padded.
+        {"encoder_config": {**STREAMING, "hidden_size": 32, "frame_ms": 5.0}, "pad_head_dim_to_multiple_of": 6},
+    ],
+    ids=["narrower", "as wide"],
+)
+def test_what_is_heard_in_frames_through_windows_is_written_as_pytorch_writes_it(told, tmp_path):
+    folder = tmp_path / "out"
+    model, result = agrees("moonshine_streaming", "automatic-speech-recognition-with-past", folder, **told)
+    writes_alike(model, result, folder)
+    read = dummies(result.plan.parts[0].spec, {"batch_size": 2}, seed=3)
+    expected = generated_by_pytorch(model, read, 8)
+    tokens = onnxfn.generate(result, read["input_values"], read["attention_mask"], max_new_tokens=8, start=1)
+    assert tokens.tolist() == expected.tolist()
+
+
+def test_a_sound_that_ends_within_a_frame_is_refused_by_the_file_as_by_the_model(tmp_path):
+    model, result = agrees("moonshine_streaming", "automatic-speech-recognition", tmp_path / "out")
+    assert result.inputs["input_values"] == {0: "batch_size", 1: "32 * num_frames"}
+    read = {"input_values": np.ones((1, 200), "float32"), "attention_mask": np.ones((1, 200), "int64")}
+    with pytest.raises(Exception, match="cannot be reshaped"):
+        opened(tmp_path / "out" / "encoder_model.onnx").run(None, read)
+    with pytest.raises(RuntimeError, match="is invalid for input of size 200"):
+        model.get_encoder()(**{name: torch.from_numpy(one) for name, one in read.items()})
+
+
 def test_all_decoders_stand_beside_each_other_when_asked_for(tmp_path):
     _, result = agrees("t5", "feature-extraction-with-past", tmp_path / "out", keep_parts=True)
     stems = ("encoder_model", "decoder_model", "decoder_with_past_model", "decoder_model_merged")

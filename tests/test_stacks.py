@@ -118,6 +118,20 @@ def test_what_the_configuration_says_of_each_layer_counts():
     assert stacks(model) == ()
 
 
+@pytest.mark.parametrize(
+    ("windows", "told"),
+    [
+        ([[4, 2]] * 9, (Stack("encoder.layers", 9, head=1, period=1),)),
+        ([[4, 2], [3, 0]] * 4 + [[4, 2]], (Stack("encoder.layers", 9, head=1, period=2),)),
+        ([[4, 2]] * 6 + [[3, 0]] + [[4, 2]] * 2, ()),
+    ],
+)
+def test_windows_that_the_configuration_alone_says_of_each_layer_count(windows, told):
+    sides = tiny.SPECIAL["moonshine_streaming"]["encoder_config"]
+    heard = {**sides, "num_hidden_layers": 9, "sliding_windows": windows}
+    assert stacks(tiny.model("moonshine_streaming", encoder_config=heard)) == told
+
+
 def test_a_model_is_cut_for_a_while():
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=9)
     before, layers = model.state_dict(), list(model.model.layers)

@@ -70,6 +70,24 @@ BART: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+SEAMLESS: Mapping[str, Any] = MappingProxyType(
+    {
+        "hidden_size": 32,
+        "initializer_range": 0.15,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 2,
+        "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 40,
+        "speech_encoder_layers": 2,
+        "speech_encoder_attention_heads": 4,
+        "speech_encoder_intermediate_size": 48,
+        "feature_projection_input_dim": 12,
+        "conv_depthwise_kernel_size": 5,
+    }
+)
+
 XLM: Mapping[str, Any] = MappingProxyType(
     {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "embed_init_std": 0.15, "init_std": 0.15}
 )
@@ -210,6 +228,37 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "decoder_num_attention_heads": 2,
             "decoder_num_key_value_heads": 2,
         },
+        "moonshine_streaming": {
+            "initializer_range": 0.15,
+            "num_key_value_heads": 4,
+            "encoder_config": {
+                "hidden_size": 24,
+                "intermediate_size": 40,
+                "num_hidden_layers": 3,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 4,
+                "initializer_range": 0.15,
+                "sliding_windows": [[4, 2], [3, 0], [5, 3]],
+                "frame_ms": 2.0,
+            },
+        },
+        "canary": {
+            "vocab_size": 128,
+            "initializer_range": 0.15,
+            "encoder_config": {**audio.PARAKEET, "scale_input": False},
+            "decoder_config": {
+                "vocab_size": 128,
+                "hidden_size": 32,
+                "intermediate_size": 40,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 2,
+                "num_key_value_heads": 2,
+                "head_dim": 16,
+                "max_position_embeddings": 96,
+                "initializer_range": 0.15,
+            },
+        },
+        "cohere_asr": {"encoder_config": {**audio.PARAKEET, "hidden_size": 24, "scale_input": False}},
         "mt5": T5,
         "musicgen": {
             "text_encoder": {"model_type": "t5", "d_model": 24, "num_heads": 4, "vocab_size": 128, **T5},
@@ -278,6 +327,18 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "bos_token_id": 1,
                 "eos_token_id": 1,
             },
+        },
+        "seamless_m4t": SEAMLESS,
+        "seamless_m4t_v2": {
+            **SEAMLESS,
+            "speech_encoder_chunk_size": 24,
+            "speech_encoder_left_chunk_num": 1,
+            "left_max_position_embeddings": 6,
+            "right_max_position_embeddings": 3,
+        },
+        "speech-encoder-decoder": {
+            "encoder": {"model_type": "wav2vec2", **SIZES, **audio.CONVOLVED, "hidden_size": 24},
+            "decoder": {"model_type": "mbart", **SIZES, **BART, "add_cross_attention": True, "is_decoder": True},
         },
         "vision-encoder-decoder": {
             "encoder": {"model_type": "vit", **SIZES, "image_size": 24, "patch_size": 6},

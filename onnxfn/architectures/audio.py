@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.algebra import compose
-from onnxfn.behaviors import behaves, halves
+from onnxfn.behaviors import STEMS, behaves, halves
 from onnxfn.edits import TOKENS, always, case, gives, patched, takes, without
 from onnxfn.families import (
     FRAMES,
@@ -18,6 +18,8 @@ from onnxfn.families import (
     banks,
     convolved_frames,
     encodec_layers,
+    parakeet_frames,
+    shortened,
     waveforms,
     whole_banks,
 )
@@ -30,14 +32,13 @@ from onnxfn.normalizers import (
     either,
     evened,
     from_config,
-    halvings,
     product,
     quotient,
     reads,
     repeated,
     whether,
 )
-from onnxfn.records import ExportSpec, Source
+from onnxfn.records import ExportSpec, Handover
 from onnxfn.tasks import loaded, tasked
 
 hubert = compose(audio, convolved_frames)
@@ -78,19 +79,49 @@ wav2vec2_bert = compose(
 )
 
 
-def shortened(config: str, kernel: Source, stride: Source, times: Source) -> ExportSpec:
-    """A spec of how many frames convolutions of a kernel and a stride make, so and so many; where its fields are."""
-    return reads(
-        num_mel_bins=f"{config}num_mel_bins",
-        frames=convolved("sequence_length", repeated(kernel, times), repeated(stride, times)),
+def transducer(loader: str) -> ExportSpec:
+    """What hears as Parakeet and writes token by token, each from what is remembered and one frame or more."""
+    remembered = "num_decoder_layers= batch_size decoder_hidden_size="
+    return compose(
+        reads(
+            vocab_size="vocab_size",
+            num_decoder_layers="num_decoder_layers",
+            decoder_hidden_size="decoder_hidden_size",
+        ),
+        generates("token_ids", "integers", high=from_config("vocab_size")),
+        generates("remembered", "uniform"),
+        behaves(
+            "encoder",
+            banks,
+            parakeet_frames("encoder_config."),
+            ExportSpec(runs="onnxfn.parts.transducers:encoder"),
+            gives("pooler_output", FRAMES),
+            gives("encoder_attention_mask", "batch_size frames"),
+        ),
+        behaves(
+            "decoder",
+            takes("input_ids", "batch_size 1", "token_ids"),
+            takes(
+                "encoder_hidden_states",
+                "batch_size encoder_sequence_length decoder_hidden_size=",
+                "remembered",
+                kind="float",
+            ),
+            takes("past_hidden_state", remembered, "remembered", kind="float"),
+            takes("past_cell_state", remembered, "remembered", kind="float"),
+            sized(batch_size=2, encoder_sequence_length=6),
+            case("one", sized(batch_size=1, encoder_sequence_length=1)),
+            case("several", sized(batch_size=3, encoder_sequence_length=11)),
+            ExportSpec(
+                runs="onnxfn.parts.transducers:decoder",
+                handovers=(Handover("encoder_hidden_states", STEMS["encoder"], "pooler_output"),),
+            ),
+            gives("logits", "batch_size encoder_sequence_length _"),
+            gives("present_hidden_state", remembered),
+            gives("present_cell_state", remembered),
+        ),
+        tasked("automatic-speech-recognition", spec=compose(loaded(loader), halves())),
     )
-
-
-def parakeet_frames(config: str) -> ExportSpec:
-    """How Parakeet's encoder shortens what it hears, padding by half a kernel at both ends; where its fields are."""
-    kernel = f"{config}subsampling_conv_kernel_size"
-    inside = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
-    return shortened(config, inside, f"{config}subsampling_conv_stride", halvings(f"{config}subsampling_factor"))
 
 
 def lasr_frames(config: str) -> ExportSpec:
@@ -374,6 +405,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "parakeet_ctc": compose(banks, parakeet_frames("encoder_config."), audio_transcription),
         "parakeet_encoder": compose(banks, parakeet_frames(""), audio_features),
+        "parakeet_rnnt": transducer("AutoModelForRNNT"),
+        "parakeet_tdt": transducer("AutoModelForTDT"),
         "pe_audio_encoder": pe_audio_encoder,
         "qwen2_audio_encoder": whole_banks,
         "sew": hubert,

@@ -18,11 +18,13 @@ from onnxfn.behaviors import (
 )
 from onnxfn.edits import SOURCE, TARGET, case, gives, only_tasks, patched, takes
 from onnxfn.families import (
+    convolved_waves,
     decoder_alone,
     encodec_layers,
     encoded,
     encoded_mask,
     four_entries,
+    parakeet_frames,
     pixels,
     seq2seq,
     source,
@@ -33,7 +35,22 @@ from onnxfn.families import (
     written,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, either, entry, from_config, power, product, quotient, reads, total, whether
+from onnxfn.normalizers import (
+    constant,
+    convolved,
+    difference,
+    either,
+    entry,
+    from_config,
+    nearest,
+    power,
+    product,
+    quotient,
+    reads,
+    repeated,
+    total,
+    whether,
+)
 from onnxfn.records import Build, ExportSpec
 from onnxfn.tasks import loaded, tasked
 
@@ -246,7 +263,7 @@ waveforms = compose(
     case("right-padded", sized(encoder_sequence_length=12000)),
     case("left-padded", sized(encoder_sequence_length=7500)),
 )
-convolved = "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"
+thrice_convolved = "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"
 moonshine = compose(
     speech_seq2seq,
     reads(
@@ -261,9 +278,9 @@ moonshine = compose(
         waveforms,
         written,
         four_entries("decoder_input_ids"),
-        gives("encoder_last_hidden_state", convolved),
+        gives("encoder_last_hidden_state", thrice_convolved),
     ),
-    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", convolved)),
+    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", thrice_convolved)),
     behaves(
         "decoder",
         encoded,
@@ -278,6 +295,131 @@ moonshine = compose(
         why="divides lengths as real numbers",
     ),
 )
+
+# Whole frames of a few milliseconds: what ends within one the processor pads, and the model refuses. Each of two
+# convolutions halves their number. Without a mask the model forgets the windows of its encoder's attention.
+framed = compose(
+    takes("input_values", "batch_size frame_length*num_frames", "waveform", kind="float"),
+    takes("attention_mask", "batch_size frame_length*num_frames", "padding_mask"),
+    sized(num_frames=50),
+    case("one", sized(num_frames=29)),
+    case("right-padded", sized(num_frames=44)),
+    case("left-padded", sized(num_frames=83)),
+)
+# Its decoder adds the places to the states where they lie, so the whole model gives no `encoder_last_hidden_state`.
+moonshine_streaming = compose(
+    speech_seq2seq,
+    reads(
+        frame_length=nearest(product("encoder_config.sample_rate", "encoder_config.frame_ms"), constant(1000)),
+        hidden_size="encoder_config.hidden_size",
+        decoder_num_layers="num_hidden_layers",
+        decoder_num_attention_heads=either("num_key_value_heads", "num_attention_heads"),
+        decoder_head_dim=either("head_dim", quotient("hidden_size", "num_attention_heads")),
+    ),
+    generates("waveform", "normal"),
+    behaves("monolith", framed, written, four_entries("decoder_input_ids")),
+    behaves(
+        "encoder", framed, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size (num_frames+3)//4 _")
+    ),
+    behaves(
+        "decoder",
+        encoded,
+        takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
+        to_continue,
+        ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_frames"),)),
+        lengths_heard(4200, 1700, 2300, 6100, 1900, 5000),
+    ),
+)
+
+frames = "batch_size frames _"
+# Parakeet's encoder, and a decoder that its own configuration tells, or that of the whole.
+parakeet_banks = compose(
+    banks,
+    sized(encoder_sequence_length=64),
+    case("one", sized(encoder_sequence_length=37)),
+    case("right-padded", sized(encoder_sequence_length=51)),
+    case("left-padded", sized(encoder_sequence_length=90)),
+)
+
+
+def parakeet_seq2seq(decoder: str) -> ExportSpec:
+    """A decoder that writes what Parakeet's encoder hears; where its fields are."""
+    return compose(
+        speech_seq2seq,
+        parakeet_frames("encoder_config.", "encoder_sequence_length"),
+        reads(
+            num_features="encoder_config.num_mel_bins",
+            hidden_size="encoder_config.hidden_size",
+            decoder_num_layers=f"{decoder}num_hidden_layers",
+            decoder_num_attention_heads=f"{decoder}num_key_value_heads",
+            decoder_head_dim=f"{decoder}head_dim",
+        ),
+        generates("mel", "normal"),
+        behaves(
+            "monolith",
+            parakeet_banks,
+            written,
+            four_entries("decoder_input_ids"),
+            gives("encoder_last_hidden_state", frames),
+        ),
+        behaves("encoder", parakeet_banks, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
+        behaves(
+            "decoder",
+            encoded,
+            takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
+            to_continue,
+            ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_parakeet"),)),
+            lengths_heard(120, 53, 70, 150, 60, 140),
+        ),
+    )
+
+
+adapters = whether("add_adapter", "num_adapter_layers", constant(0))
+long_banks = compose(
+    banks,
+    sized(encoder_sequence_length=101),
+    case("one", sized(encoder_sequence_length=59)),
+    case("right-padded", sized(encoder_sequence_length=77)),
+    case("left-padded", sized(encoder_sequence_length=126)),
+)
+
+
+def seamless(model: str) -> ExportSpec:
+    """A model of speech and texts that writes texts, for what its classes begin with: each task has its encoder."""
+    hearing = compose(
+        behaves("monolith", long_banks, written, four_entries("decoder_input_ids")),
+        behaves("encoder", long_banks, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
+        behaves("decoder", encoded, heard_mask, to_continue, lengths_heard(120, 53, 70, 150, 60, 140)),
+    )
+    reading = compose(
+        behaves("monolith", source, written, four_entries("decoder_input_ids")),
+        behaves("encoder", source, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+        behaves("decoder", encoded, encoded_mask, to_continue),
+    )
+    return compose(
+        seq2seq,
+        reads(
+            hidden_size="hidden_size",
+            num_features="feature_projection_input_dim",
+            adapter_kernel=difference(
+                "adaptor_kernel_size", product(constant(2), quotient("adaptor_stride", constant(2)))
+            ),
+            frames=convolved(
+                "encoder_sequence_length", repeated("adapter_kernel", adapters), repeated("adaptor_stride", adapters)
+            ),
+        ),
+        generates("mel", "normal"),
+        tasked("automatic-speech-recognition", spec=compose(hearing, halves())),
+        tasked("automatic-speech-recognition-with-past", spec=compose(hearing, halves_with_past())),
+        tasked("text2text-generation", spec=compose(reading, halves())),
+        tasked("text2text-generation-with-past", spec=compose(reading, halves_with_past())),
+        patched(
+            f"{model}SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
+            by="onnxfn.patches.numbered:position_ids_of",
+            why="adds a length to whole numbers of 32 bits",
+        ),
+    )
+
 
 # Patches of an image, as many as its processor makes of it; the first two of their numbers are their row and column.
 patches = compose(
@@ -359,6 +501,21 @@ vision_encoder_decoder = compose(
     behaves("decoder", encoded, new_tokens),
     tasked("image-to-text", spec=halves()),
     tasked("image-to-text-with-past", spec=halves_with_past()),
+)
+
+# Waveforms, as wav2vec2 and those like it hear them.
+speech_encoder_decoder = compose(
+    seq2seq,
+    joint_reads,
+    convolved_waves("encoder.", "encoder_sequence_length"),
+    reads(hidden_size=whether("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
+    generates("waveform", "normal"),
+    behaves("monolith", waveforms, written, joint_cache("decoder_input_ids")),
+    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
+    # As long as makes so many states: the model looks for the last state that is heard among those that there are.
+    behaves("decoder", encoded, heard_mask, new_tokens, lengths_heard(5300, 2400, 3610, 7950, 2960, 6805)),
+    tasked("automatic-speech-recognition", spec=halves()),
+    tasked("automatic-speech-recognition-with-past", spec=halves_with_past()),
 )
 
 # A decoder that reads what an encoder of images gave, which is a model of its own: TrOCRForCausalLM.
@@ -524,6 +681,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "bigbird_pegasus": compose(marian, classifier(BIGBIRD), answers),
         "blenderbot": marian,
         "blenderbot-small": compose(marian, layered(BLENDERBOT_SMALL)),
+        "canary": parakeet_seq2seq("decoder_config."),
+        "cohere_asr": parakeet_seq2seq(""),
         "encoder-decoder": encoder_decoder,
         "led": led,
         "longt5": longt5,
@@ -531,6 +690,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "marian": compose(marian, layered(MARIAN)),
         "mbart": mbart,
         "moonshine": moonshine,
+        "moonshine_streaming": moonshine_streaming,
         "mt5": t5,
         "musicgen": musicgen,
         "mvp": marian,
@@ -539,6 +699,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "pix2struct": pix2struct,
         "plbart": plbart,
         "prophetnet": prophetnet,
+        "seamless_m4t": seamless("transformers.models.seamless_m4t.modeling_seamless_m4t:SeamlessM4T"),
+        "seamless_m4t_v2": seamless("transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2:SeamlessM4Tv2"),
+        "speech-encoder-decoder": speech_encoder_decoder,
         "speech_to_text": speech_to_text,
         "speecht5": speecht5,
         "switch_transformers": switch_transformers,

@@ -10,7 +10,10 @@ from onnxfn.families.audio import audio_of_voices as audio_of_voices
 from onnxfn.families.audio import audio_transcription as audio_transcription
 from onnxfn.families.audio import banks as banks
 from onnxfn.families.audio import convolved_frames as convolved_frames
+from onnxfn.families.audio import convolved_waves as convolved_waves
 from onnxfn.families.audio import encodec_layers as encodec_layers
+from onnxfn.families.audio import parakeet_frames as parakeet_frames
+from onnxfn.families.audio import shortened as shortened
 from onnxfn.families.audio import waveforms as waveforms
 from onnxfn.families.audio import whole_banks as whole_banks
 from onnxfn.families.detection import image_cases as image_cases

@@ -5,7 +5,8 @@ from __future__ import annotations
 from onnxfn.algebra import compose
 from onnxfn.edits import TOKENS, always, case, gives, patched, takes
 from onnxfn.generators import generates, padded, sized
-from onnxfn.normalizers import constant, convolved, product, reads, repeated, whether
+from onnxfn.normalizers import constant, convolved, difference, halvings, product, quotient, reads, repeated, whether
+from onnxfn.records import ExportSpec, Source
 from onnxfn.tasks import loaded, tasked
 
 FRAMES = "batch_size frames _"
@@ -22,16 +23,20 @@ waveforms = compose(
 )
 """Waveforms, all of one length."""
 
-# Each convolution takes no padding; those of the adapter are of three, padded by one at each end, so they count as one.
-_adapters = whether("add_adapter", "num_adapter_layers", constant(0))
-convolved_frames = reads(
-    frames=convolved(
-        convolved("sequence_length", "conv_kernel", "conv_stride"),
-        repeated(constant(1), _adapters),
-        repeated("adapter_stride", _adapters),
-    )
-)
-"""The frames that the convolutions of wav2vec2 and those like it make of a waveform."""
+
+def convolved_waves(config: str, length: str = "sequence_length") -> ExportSpec:
+    """The frames that the convolutions of wav2vec2 and those like it make of a waveform; where its fields are.
+
+    Each takes no padding; those of the adapter are of three, padded by one at each end, so they count as one.
+    """
+    adapters = whether(f"{config}add_adapter", f"{config}num_adapter_layers", constant(0))
+    heard = convolved(length, f"{config}conv_kernel", f"{config}conv_stride")
+    strides = repeated(f"{config}adapter_stride", adapters)
+    return reads(frames=convolved(heard, repeated(constant(1), adapters), strides))
+
+
+convolved_frames = convolved_waves("")
+"""The frames that wav2vec2 and those like it make of a waveform."""
 
 audio_features = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
 audio_transcription = tasked(
@@ -65,6 +70,26 @@ banks = compose(
     always(return_dict=True),
 )
 """Filter banks of sounds, and which of their steps are padding."""
+
+
+def shortened(
+    config: str, kernel: Source, stride: Source, times: Source, length: str = "sequence_length"
+) -> ExportSpec:
+    """A spec of how many frames convolutions of a kernel and a stride make, so and so many; where its fields are."""
+    return reads(
+        num_mel_bins=f"{config}num_mel_bins",
+        frames=convolved(length, repeated(kernel, times), repeated(stride, times)),
+    )
+
+
+def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
+    """How Parakeet's encoder shortens what it hears, padding by half a kernel at both ends; where its fields are."""
+    kernel = f"{config}subsampling_conv_kernel_size"
+    inside = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
+    return shortened(
+        config, inside, f"{config}subsampling_conv_stride", halvings(f"{config}subsampling_factor"), length
+    )
+
 
 whole_banks = compose(
     takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float"),

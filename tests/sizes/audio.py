@@ -36,6 +36,14 @@ PARAKEET: Mapping[str, Any] = {
     "max_position_embeddings": 96,
 }
 
+TRANSDUCER: Mapping[str, Any] = {
+    "encoder_config": PARAKEET,
+    "decoder_hidden_size": 24,
+    "num_decoder_layers": 2,
+    "vocab_size": 40,
+    "blank_token_id": 39,
+}
+
 GRANITE: Mapping[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 4,
@@ -134,6 +142,8 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "nemotron3_diarization_audio": DIARIZED,
     "parakeet_ctc": {"encoder_config": PARAKEET},
     "parakeet_encoder": PARAKEET,
+    "parakeet_rnnt": TRANSDUCER,
+    "parakeet_tdt": TRANSDUCER,
     "pe_audio_encoder": {
         "dac_config": {
             "encoder_hidden_size": 4,
