@@ -9,6 +9,7 @@ from onnxfn.algebra import compose
 from onnxfn.behaviors import apart
 from onnxfn.edits import case, gives, patched, takes, without
 from onnxfn.families import (
+    grey_images,
     image_cases,
     images_of_any_size,
     masks_at_points,
@@ -193,6 +194,26 @@ vitpose = compose(
     ),
 )
 
+# How many keypoints there are, an image tells: as many as that of the batch which has most, with a mask.
+KEYPOINTS = "batch_size num_keypoints"
+superpoint = compose(
+    grey_images,
+    tasked(
+        "keypoint-detection",
+        spec=compose(
+            gives("keypoints", f"{KEYPOINTS} 2"),
+            gives("scores", KEYPOINTS),
+            gives("descriptors", f"{KEYPOINTS} _"),
+            gives("mask", KEYPOINTS),
+        ),
+    ),
+    patched(
+        "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
+        by="onnxfn.patches.superpoint:detected",
+        why="goes through a batch image by image, and each has as many keypoints as it has",
+    ),
+)
+
 # SAM and those after it: an image is looked at once, and asked about points of it as often as one likes.
 PLACES = "batch_size channels= places= places="
 sam_reads = reads(
@@ -326,6 +347,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "sam_hq": sam_hq,
         "seggpt": seggpt,
         "segformer": segformer,
+        "superpoint": superpoint,
         "table-transformer": table_transformer,
         "upernet": upernet,
         "vitpose": vitpose,

@@ -182,6 +182,14 @@ SAM: Mapping[str, Any] = {
     },
 }
 
+SUPERPOINT: Mapping[str, Any] = {
+    "encoder_hidden_sizes": [8, 12, 16, 24],
+    "decoder_hidden_size": 16,
+    "descriptor_decoder_dim": 20,
+    "keypoint_threshold": 0.05,
+    "initializer_range": 0.2,
+}
+
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "d_fine": {**RT_DETR, **HGNET, "initializer_range": 0.25},
     "conditional_detr": DETR,
@@ -215,6 +223,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "sam": SAM,
     "sam_hq": {**SAM, "mask_decoder_config": {**SAM["mask_decoder_config"], "vit_dim": 32}},
     "segformer": {**MIXED, "num_hidden_layers": 4},
+    "superpoint": SUPERPOINT,
     "table-transformer": DETR,
     "vitpose": {
         "backbone_config": {
