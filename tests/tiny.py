@@ -407,6 +407,8 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 
+NORMED: Mapping[str, tuple[int, ...]] = MappingProxyType({**vision.NORMED, **detection.NORMED})
+
 # Models that another one speaks with.
 BESIDE: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
     {"speecht5": {"vocoder": ("speecht5_hifigan", "SpeechT5HifiGan")}}
@@ -437,8 +439,8 @@ def model(
         found = getattr(kind, "from_config", kind)(made(config(model_type, **overrides))).eval()
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
-        if model_type in vision.NORMED:
-            _norm(found, vision.NORMED[model_type], vision.BIASED.get(model_type, 0.0))
+        if model_type in NORMED:
+            _norm(found, NORMED[model_type], vision.BIASED.get(model_type, 0.0))
         _disturb(found)
         if model_type in audio.QUIET:
             _louden(found)

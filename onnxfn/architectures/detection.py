@@ -10,6 +10,7 @@ from onnxfn.behaviors import apart
 from onnxfn.edits import case, gives, patched, takes, without
 from onnxfn.families import (
     grey_images,
+    grey_pairs,
     image_cases,
     images_of_any_size,
     masks_at_points,
@@ -196,8 +197,15 @@ vitpose = compose(
 
 # How many keypoints there are, an image tells: as many as that of the batch which has most, with a mask.
 KEYPOINTS = "batch_size num_keypoints"
+batched = patched(
+    "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
+    by="onnxfn.patches.superpoint:detected",
+    why="goes through a batch image by image, and each has as many keypoints as it has",
+)
+
 superpoint = compose(
     grey_images,
+    batched,
     tasked(
         "keypoint-detection",
         spec=compose(
@@ -207,11 +215,38 @@ superpoint = compose(
             gives("mask", KEYPOINTS),
         ),
     ),
-    patched(
-        "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
-        by="onnxfn.patches.superpoint:detected",
-        why="goes through a batch image by image, and each has as many keypoints as it has",
-    ),
+)
+
+# Two images, and which keypoint of one is which of the other.
+PAIRED = "batch_size 2 num_keypoints"
+
+
+def matches(module: str, prefix: str) -> ExportSpec:
+    """A model that matches the keypoints of SuperPoint: where its module is, what its class is called after."""
+    return compose(
+        grey_pairs,
+        tasked(
+            "keypoint-matching",
+            spec=compose(
+                gives("matches", PAIRED),
+                gives("matching_scores", PAIRED),
+                gives("keypoints", f"{PAIRED} 2"),
+                gives("mask", PAIRED),
+            ),
+        ),
+        patched(
+            f"transformers.models.{module}.modeling_{module}:{prefix}ForKeypointMatching.forward",
+            by=f"onnxfn.patches.glue:{module}",
+            why="asks, in Python, whether there are keypoints at all, and finds them image by image",
+        ),
+    )
+
+
+superglue = matches("superglue", "SuperGlue")
+
+# Only eager attention asks nothing of the number of keypoints.
+lightglue = compose(
+    matches("lightglue", "LightGlue"), ExportSpec(runs="onnxfn.parts.lightglue:whole", attention="eager")
 )
 
 # SAM and those after it: an image is looked at once, and asked about points of it as often as one likes.
@@ -333,6 +368,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "eomt": eomt,
         "eomt_dinov3": eomt,
         "glpn": glpn,
+        "lightglue": lightglue,
         "maskformer": maskformer,
         "pp_ocrv5_mobile_det": text_found,
         "pp_ocrv5_server_det": text_found,
@@ -347,6 +383,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "sam_hq": sam_hq,
         "seggpt": seggpt,
         "segformer": segformer,
+        "superglue": superglue,
         "superpoint": superpoint,
         "table-transformer": table_transformer,
         "upernet": upernet,

@@ -53,6 +53,11 @@ grey_images = compose(
 )
 """Images of any size and any number of channels, of which the first alone is seen."""
 
+grey_pairs = compose(
+    grey_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
+)
+"""Pairs of such images."""
+
 queried = gives("last_hidden_state", "batch_size _ _")
 """A vector a query."""
 

@@ -16,13 +16,18 @@ CELL = 8
 
 def detected(self: Any, pixel_values: Tensor, output_hidden_states: bool | None = None, **_: Any) -> Any:
     """For SuperPointForKeypointDetection.forward: the same keypoints in the same order."""
+    return padded(self, pixel_values, 0, output_hidden_states)
+
+
+def padded(self: Any, pixel_values: Tensor, least: int, output_hidden_states: bool | None = None) -> Any:
+    """What SuperPoint gives, with room for `least` keypoints of each image, also where none has one."""
     from transformers.models.superpoint.modeling_superpoint import SuperPointKeypointDescriptionOutput
 
     height, width = pixel_values.shape[2:]
     encoded = self.encoder(pixel_values[:, :1], output_hidden_states=output_hidden_states)
     scores = self.keypoint_decoder._get_pixel_scores(encoded[0])
     columns = scores.shape[2]
-    places, mask = _ordered(scores.flatten(1), _chosen(self.keypoint_decoder, scores), self.keypoint_decoder)
+    places, mask = _ordered(scores.flatten(1), _chosen(self.keypoint_decoder, scores), self.keypoint_decoder, least)
     rows = places // columns
     across, down = (one.to(scores.dtype) for one in (places - rows * columns, rows))
     descriptors = _sampled(self.descriptor_decoder, encoded[0], across, down)
@@ -36,6 +41,14 @@ def detected(self: Any, pixel_values: Tensor, output_hidden_states: bool | None 
     )
 
 
+def counted(count: Tensor, least: int) -> int:
+    """A count as a size, of which no more is known than that it is at least so much."""
+    size: Any = count.item()
+    torch._check(size >= least)
+    made: int = size
+    return made
+
+
 def _chosen(decoder: Any, scores: Tensor) -> Tensor:
     """`[batch, pixels]`: which are keypoints; the model removes those at the top and at the left, no others."""
     rows, columns = scores.shape[1:]
@@ -44,7 +57,7 @@ def _chosen(decoder: Any, scores: Tensor) -> Tensor:
     return ((scores > decoder.keypoint_threshold) & inside).flatten(1)
 
 
-def _ordered(scores: Tensor, chosen: Tensor, decoder: Any) -> tuple[Tensor, Tensor]:
+def _ordered(scores: Tensor, chosen: Tensor, decoder: Any, least: int) -> tuple[Tensor, Tensor]:
     """`[batch, longest]`: where the keypoints of each image are, and whether there is one.
 
     They come row by row, or the best first where there are more than the model is allowed.
@@ -52,8 +65,7 @@ def _ordered(scores: Tensor, chosen: Tensor, decoder: Any) -> tuple[Tensor, Tens
     counts = chosen.sum(1)
     pixels = chosen.shape[1]
     kept = counts if decoder.max_keypoints < 0 else counts.clamp(max=decoder.max_keypoints)
-    longest = kept.max().item()
-    torch._check(longest >= 0)
+    longest = counted(kept.max().clamp(min=least), least)
     torch._check(longest <= pixels)
     places = torch.arange(pixels, 0, -1)
     by_row = torch.topk(torch.where(chosen, places, 0), longest).indices
