@@ -22,7 +22,7 @@ from onnxfn.families import (
     segmented,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, either, entry, quotient, reads
+from onnxfn.normalizers import constant, either, entry, product, quotient, reads
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import loaded, tasked
 
@@ -249,6 +249,31 @@ lightglue = compose(
     matches("lightglue", "LightGlue"), ExportSpec(runs="onnxfn.parts.lightglue:whole", attention="eager")
 )
 
+# Each cell of one image is compared with each of the other, and attended to in fours: sides are multiples of 32.
+CELLS = "batch_size 2 (height//cell)*(width//cell)"
+efficientloftr = compose(
+    grey_pairs,
+    reads(cell=product(*(entry("stage_stride", stage) for stage in range(4)))),
+    image_cases((96, 64), (64, 128)),
+    tasked(
+        "keypoint-matching",
+        spec=compose(gives("matches", CELLS), gives("matching_scores", CELLS), gives("keypoints", f"{CELLS} 2")),
+    ),
+    *(
+        patched(
+            f"transformers.models.efficientloftr.modeling_efficientloftr:{name}",
+            by=f"onnxfn.patches.efficientloftr:{by}",
+            why=why,
+        )
+        for name, by, why in (
+            ("EfficientLoFTRAggregatedAttention.forward", "attended", "enlarges by a factor what is joined by size"),
+            ("EfficientLoFTRFineFusionLayer.forward", "windows", "enlarges by a factor what is joined by size"),
+            ("EfficientLoFTRForKeypointMatching.forward", "matched", NUMBERS),
+            ("mask_border", "bordered", "writes eight times into what is as large as all pairs of cells"),
+        )
+    ),
+)
+
 # SAM and those after it: an image is looked at once, and asked about points of it as often as one likes.
 PLACES = "batch_size channels= places= places="
 sam_reads = reads(
@@ -365,6 +390,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "depth_anything": depth_anything,
         "detr": detr,
         "dpt": dpt,
+        "efficientloftr": efficientloftr,
         "eomt": eomt,
         "eomt_dinov3": eomt,
         "glpn": glpn,

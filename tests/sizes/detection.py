@@ -183,7 +183,9 @@ SAM: Mapping[str, Any] = {
 }
 
 # Keypoints that are all alike match nothing: norms over batches have the statistics of pairs of this shape.
-NORMED: Mapping[str, tuple[int, ...]] = {"superglue": (2, 2, 3, 64, 64)}
+NORMED: Mapping[str, tuple[int, ...]] = dict.fromkeys(("efficientloftr", "superglue"), (2, 2, 3, 64, 64))
+
+UNSURE = ("lightglue",)
 
 SUPERPOINT: Mapping[str, Any] = {
     "encoder_hidden_sizes": [8, 12, 16, 24],
@@ -225,7 +227,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "num_key_value_heads": 4,
         "depth_confidence": -1.0,
         "width_confidence": -1.0,
-        "initializer_range": 0.3,
+        "initializer_range": 0.12,
     },
     "maskformer": {
         "backbone_config": RESNET,
@@ -275,6 +277,19 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "auxiliary_channels": 8,
         "auxiliary_in_channels": 16,
         "num_labels": 5,
+    },
+    "efficientloftr": {
+        "stage_num_blocks": [1, 1, 2, 1],
+        "out_features": [8, 12, 16, 32],
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "intermediate_size": 64,
+        "num_attention_layers": 2,
+        "fine_matching_slice_dim": 4,
+        "coarse_matching_temperature": 0.2,
+        "coarse_matching_threshold": 0.02,
+        "coarse_matching_border_removal": 1,
+        "initializer_range": 1.0,
     },
     "eomt": {
         "image_size": 64,
