@@ -1,7 +1,7 @@
 """EfficientLoFTR on images of any size that it takes (modeling_efficientloftr, transformers 5.23).
 
-What is enlarged is as large as what it is joined with, and that is said, rather than a factor; the model makes numbers of
-its sides in Python.
+What is enlarged is as large as what it is joined with, and that is said, rather than a factor; the model makes numbers
+of its sides in Python.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def enlarged(image: Tensor, like: Tensor) -> Tensor:
     return torch.nn.functional.interpolate(image, size=like.shape[2:], mode="bilinear", align_corners=False)
 
 
-def bordered(tensor: Tensor, border_margin: int, _: bool) -> Tensor:
+def bordered(tensor: Tensor, border_margin: int, *_: Any) -> Tensor:
     """For `mask_border`: nothing that is masked holds at the border of either image."""
     for axis, size in enumerate(tensor.shape[1:], start=1):
         places = torch.arange(size)

@@ -1,6 +1,6 @@
 """SuperPoint on all images of a batch at once (modeling_superpoint, transformers 5.23).
 
-The model goes through a batch image by image, finds in each as many keypoints as there are, and pads them to the longest.
+The model goes through a batch image by image, finds in each as many keypoints as there are, and pads the others with nothing.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ CELL = 8
 """How many pixels, down and across, one vector of the encoder sees."""
 
 
-def detected(self: Any, pixel_values: Tensor, output_hidden_states: bool | None = None, **_: Any) -> Any:
+def detected(self: Any, pixel_values: Tensor, **options: Any) -> Any:
     """For SuperPointForKeypointDetection.forward: the same keypoints in the same order."""
-    return padded(self, pixel_values, 0, output_hidden_states)
+    return padded(self, pixel_values, 0, **options)
 
 
-def padded(self: Any, pixel_values: Tensor, least: int, output_hidden_states: bool | None = None) -> Any:
+def padded(self: Any, pixel_values: Tensor, least: int, **options: Any) -> Any:
     """What SuperPoint gives, with room for `least` keypoints of each image, also where none has one."""
     from transformers.models.superpoint.modeling_superpoint import SuperPointKeypointDescriptionOutput
 
     height, width = pixel_values.shape[2:]
-    encoded = self.encoder(pixel_values[:, :1], output_hidden_states=output_hidden_states)
+    encoded = self.encoder(pixel_values[:, :1], output_hidden_states=options.get("output_hidden_states"))
     scores = self.keypoint_decoder._get_pixel_scores(encoded[0])
     columns = scores.shape[2]
     places, mask = _ordered(scores.flatten(1), _chosen(self.keypoint_decoder, scores), self.keypoint_decoder, least)
