@@ -53,6 +53,7 @@ HEADS: Mapping[str, str] = MappingProxyType(
         "ForUniversalSegmentation": "image-segmentation",
         "ForPoseEstimation": "keypoint-detection",
         "ForKeypointDetection": "keypoint-detection",
+        "ForKeypointMatching": "keypoint-matching",
         "ForImageMatting": "image-matting",
         "ForNormalEstimation": "normal-estimation",
         "ForRetrieval": "feature-extraction",

@@ -49,6 +49,7 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         "image-segmentation": loaded("AutoModelForImageSegmentation"),
         "image-to-image": compose(loaded("AutoModelForImageToImage"), gives("reconstruction", "batch_size _ _ _")),
         "keypoint-detection": loaded("AutoModelForKeypointDetection"),
+        "keypoint-matching": loaded("AutoModelForKeypointMatching"),
         "object-detection": compose(
             loaded("AutoModelForObjectDetection"),
             gives("logits", "batch_size _ _"),

@@ -468,6 +468,8 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 
+NORMED: Mapping[str, tuple[int, ...]] = MappingProxyType({**vision.NORMED, **detection.NORMED})
+
 # Models that another one speaks with.
 BESIDE: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
     {"speecht5": {"vocoder": ("speecht5_hifigan", "SpeechT5HifiGan")}}
@@ -498,11 +500,13 @@ def model(
         found = getattr(kind, "from_config", kind)(made(config(model_type, **overrides))).eval()
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
-        if model_type in vision.NORMED:
-            _norm(found, vision.NORMED[model_type], vision.BIASED.get(model_type, 0.0))
+        if model_type in NORMED:
+            _norm(found, NORMED[model_type], vision.BIASED.get(model_type, 0.0))
         _disturb(found)
         if model_type in audio.QUIET:
             _louden(found)
+        if model_type in detection.UNSURE:
+            _assure(found)
     return found
 
 
@@ -564,3 +568,15 @@ def _louden(model: Any) -> None:
     with torch.no_grad():
         for layer in (one for one in model.modules() if isinstance(one, convolutions)):
             layer.weight.mul_(0.5 / (layer.weight.std() * (layer.weight[0].numel() or 1) ** 0.5))
+
+
+def _assure(model: Any) -> None:
+    """Matchers to whom all keypoints look alike, and none worth a match: these look further apart, and are worth it."""
+    import torch
+
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if name.endswith("final_projection.weight"):
+                weights.mul_(15)
+            if name.endswith("matchability.bias"):
+                weights.add_(3)

@@ -9,6 +9,8 @@ from onnxfn.algebra import compose
 from onnxfn.behaviors import apart
 from onnxfn.edits import case, gives, patched, takes, without
 from onnxfn.families import (
+    grey_images,
+    grey_pairs,
     image_cases,
     images_of_any_size,
     masks_at_points,
@@ -20,7 +22,7 @@ from onnxfn.families import (
     segmented,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, either, entry, quotient, reads
+from onnxfn.normalizers import constant, either, entry, product, quotient, reads
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import loaded, tasked
 
@@ -193,6 +195,85 @@ vitpose = compose(
     ),
 )
 
+# How many keypoints there are, an image tells: as many as that of the batch which has most, with a mask.
+KEYPOINTS = "batch_size num_keypoints"
+batched = patched(
+    "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
+    by="onnxfn.patches.superpoint:detected",
+    why="goes through a batch image by image, and each has as many keypoints as it has",
+)
+
+superpoint = compose(
+    grey_images,
+    batched,
+    tasked(
+        "keypoint-detection",
+        spec=compose(
+            gives("keypoints", f"{KEYPOINTS} 2"),
+            gives("scores", KEYPOINTS),
+            gives("descriptors", f"{KEYPOINTS} _"),
+            gives("mask", KEYPOINTS),
+        ),
+    ),
+)
+
+# Two images, and which keypoint of one is which of the other.
+PAIRED = "batch_size 2 num_keypoints"
+
+
+def matches(module: str, prefix: str) -> ExportSpec:
+    """A model that matches the keypoints of SuperPoint: where its module is, what its class is called after."""
+    return compose(
+        grey_pairs,
+        tasked(
+            "keypoint-matching",
+            spec=compose(
+                gives("matches", PAIRED),
+                gives("matching_scores", PAIRED),
+                gives("keypoints", f"{PAIRED} 2"),
+                gives("mask", PAIRED),
+            ),
+        ),
+        patched(
+            f"transformers.models.{module}.modeling_{module}:{prefix}ForKeypointMatching.forward",
+            by=f"onnxfn.patches.glue:{module}",
+            why="asks, in Python, whether there are keypoints at all, and finds them image by image",
+        ),
+    )
+
+
+superglue = matches("superglue", "SuperGlue")
+
+# Only eager attention asks nothing of the number of keypoints.
+lightglue = compose(
+    matches("lightglue", "LightGlue"), ExportSpec(runs="onnxfn.parts.lightglue:whole", attention="eager")
+)
+
+# Each cell of one image is compared with each of the other, and attended to in fours: sides are multiples of 32.
+CELLS = "batch_size 2 (height//cell)*(width//cell)"
+efficientloftr = compose(
+    grey_pairs,
+    reads(cell=product(*(entry("stage_stride", stage) for stage in range(4)))),
+    image_cases((96, 64), (64, 128)),
+    tasked(
+        "keypoint-matching",
+        spec=compose(gives("matches", CELLS), gives("matching_scores", CELLS), gives("keypoints", f"{CELLS} 2")),
+    ),
+    *(
+        patched(
+            f"transformers.models.efficientloftr.modeling_efficientloftr:{name}",
+            by=f"onnxfn.patches.efficientloftr:{by}",
+            why=why,
+        )
+        for name, by, why in (
+            ("EfficientLoFTRAggregatedAttention.forward", "attended", "enlarges by a factor what is joined by size"),
+            ("EfficientLoFTRFineFusionLayer.forward", "windows", "enlarges by a factor what is joined by size"),
+            ("EfficientLoFTRForKeypointMatching.forward", "matched", NUMBERS),
+            ("mask_border", "bordered", "writes eight times into what is as large as all pairs of cells"),
+        )
+    ),
+)
+
 # SAM and those after it: an image is looked at once, and asked about points of it as often as one likes.
 PLACES = "batch_size channels= places= places="
 sam_reads = reads(
@@ -309,9 +390,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "depth_anything": depth_anything,
         "detr": detr,
         "dpt": dpt,
+        "efficientloftr": efficientloftr,
         "eomt": eomt,
         "eomt_dinov3": eomt,
         "glpn": glpn,
+        "lightglue": lightglue,
         "maskformer": maskformer,
         "pp_ocrv5_mobile_det": text_found,
         "pp_ocrv5_server_det": text_found,
@@ -326,6 +409,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "sam_hq": sam_hq,
         "seggpt": seggpt,
         "segformer": segformer,
+        "superglue": superglue,
+        "superpoint": superpoint,
         "table-transformer": table_transformer,
         "upernet": upernet,
         "vitpose": vitpose,

@@ -16,6 +16,8 @@ from onnxfn.families.audio import parakeet_frames as parakeet_frames
 from onnxfn.families.audio import shortened as shortened
 from onnxfn.families.audio import waveforms as waveforms
 from onnxfn.families.audio import whole_banks as whole_banks
+from onnxfn.families.detection import grey_images as grey_images
+from onnxfn.families.detection import grey_pairs as grey_pairs
 from onnxfn.families.detection import image_cases as image_cases
 from onnxfn.families.detection import images_of_any_size as images_of_any_size
 from onnxfn.families.detection import masks_at_points as masks_at_points

@@ -41,6 +41,23 @@ moving_images = compose(
 images_of_any_size = compose(moving_images, image_cases((96, 64), (61, 83)))
 """Images whose sides need not be multiples of anything."""
 
+# Sides that the cells of eight pixels do not divide: what is left over is not looked at.
+grey_images = compose(
+    takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
+    generates("pixels", "normal"),
+    sized(batch_size=2, num_channels=3, height=64, width=64),
+    image_cases((96, 67), (70, 120)),
+    case("one", sized(num_channels=1)),
+    case("several", sized(num_channels=4)),
+    always(return_dict=True),
+)
+"""Images of any size and any number of channels, of which the first alone is seen."""
+
+grey_pairs = compose(
+    grey_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
+)
+"""Pairs of such images."""
+
 queried = gives("last_hidden_state", "batch_size _ _")
 """A vector a query."""
 

@@ -182,6 +182,29 @@ SAM: Mapping[str, Any] = {
     },
 }
 
+# Keypoints that are all alike match nothing: norms over batches have the statistics of pairs of this shape.
+NORMED: Mapping[str, tuple[int, ...]] = dict.fromkeys(("efficientloftr", "superglue"), (2, 2, 3, 64, 64))
+
+UNSURE = ("lightglue",)
+
+SUPERPOINT: Mapping[str, Any] = {
+    "encoder_hidden_sizes": [8, 12, 16, 24],
+    "decoder_hidden_size": 16,
+    "descriptor_decoder_dim": 20,
+    "keypoint_threshold": 0.05,
+    "initializer_range": 0.18,
+}
+
+# No two keypoints have scores that rounding would swap.
+PAIRED: Mapping[str, Any] = {
+    "keypoint_detector_config": {
+        "model_type": "superpoint",
+        **SUPERPOINT,
+        "descriptor_decoder_dim": 32,
+        "initializer_range": 0.15,
+    }
+}
+
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "d_fine": {**RT_DETR, **HGNET, "initializer_range": 0.25},
     "conditional_detr": DETR,
@@ -198,6 +221,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "num_labels": 5,
     },
     "glpn": MIXED,
+    "lightglue": {
+        **PAIRED,
+        "descriptor_dim": 24,
+        "num_key_value_heads": 4,
+        "depth_confidence": -1.0,
+        "width_confidence": -1.0,
+        "initializer_range": 0.12,
+    },
     "maskformer": {
         "backbone_config": RESNET,
         "decoder_config": {
@@ -215,6 +246,15 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "sam": SAM,
     "sam_hq": {**SAM, "mask_decoder_config": {**SAM["mask_decoder_config"], "vit_dim": 32}},
     "segformer": {**MIXED, "num_hidden_layers": 4},
+    "superglue": {
+        **PAIRED,
+        "keypoint_encoder_sizes": [8, 16],
+        "gnn_layers_types": ["self", "cross", "self", "cross"],
+        "sinkhorn_iterations": 5,
+        "matching_threshold": 0.02,
+        "initializer_range": 0.2,
+    },
+    "superpoint": SUPERPOINT,
     "table-transformer": DETR,
     "vitpose": {
         "backbone_config": {
@@ -237,6 +277,19 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "auxiliary_channels": 8,
         "auxiliary_in_channels": 16,
         "num_labels": 5,
+    },
+    "efficientloftr": {
+        "stage_num_blocks": [1, 1, 2, 1],
+        "out_features": [8, 12, 16, 32],
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "intermediate_size": 64,
+        "num_attention_layers": 2,
+        "fine_matching_slice_dim": 4,
+        "coarse_matching_temperature": 0.2,
+        "coarse_matching_threshold": 0.02,
+        "coarse_matching_border_removal": 1,
+        "initializer_range": 1.0,
     },
     "eomt": {
         "image_size": 64,
