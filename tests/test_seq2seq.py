@@ -68,7 +68,7 @@ SWIN = {
     "window_size": 2,
 }
 WAVES = tiny.SPECIAL["speech-encoder-decoder"]["encoder"]
-ADAPTED = {"add_adapter": True, "num_adapter_layers": 1, "output_hidden_size": 20, "feat_extract_norm": "layer"}
+ADAPTED = {"add_adapter": True, "num_adapter_layers": 1, "output_hidden_size": 32, "feat_extract_norm": "layer"}
 PARTS = [
     ("vision-encoder-decoder", "image-to-text-with-past", "encoder", {"model_type": "donut-swin", **SWIN}),
     ("vision-encoder-decoder", "image-to-text-with-past", "decoder", tiny.SPECIAL["encoder-decoder"]["decoder"]),
