@@ -11,6 +11,7 @@ from onnxfn.parts.timesfm import forecast, forecast_by_quantiles
 from onnxfn.parts.vits import drawn, speech
 from onnxfn.patches.fastspeech import placed, regulated, shifted
 from onnxfn.patches.granite import blockwise
+from onnxfn.patches.nemotron import attended
 from onnxfn.patches.timesfm import scaled
 from onnxfn.patches.vits import relative, spline
 
@@ -147,6 +148,25 @@ def test_granites_blocks_are_the_models(length, monkeypatch):
         theirs = model(banks, attention_mask=mask).last_hidden_state
         monkeypatch.setattr(granite.GraniteSpeech5EncoderAttention, "forward", blockwise)
         ours = model(banks, attention_mask=mask).last_hidden_state
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_nemotrons_frames_that_see_nothing_are_the_models(bias, monkeypatch):
+    import torch
+    from transformers.models.nemotron_asr_streaming import modeling_nemotron_asr_streaming as nemotron
+
+    model = tiny.model("nemotron_asr_streaming", "AutoModelForRNNT")
+    if not bias:
+        for layer in model.encoder.layers:
+            layer.self_attn.o_proj.bias = None
+    banks = torch.randn(2, 90, 16, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(2, 90, dtype=torch.int64)
+    mask[1, 20:] = 0  # four frames of twelve, so that most of the others see none of these
+    with torch.no_grad():
+        theirs = model.get_audio_features(banks, mask).pooler_output
+        monkeypatch.setattr(nemotron.NemotronAsrStreamingEncoderAttention, "forward", attended)
+        ours = model.get_audio_features(banks, mask).pooler_output
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 

@@ -15,7 +15,7 @@ from transformers.models.speecht5 import modeling_speecht5
 import onnxfn
 from onnxfn.errors import InvalidSpec
 from onnxfn.generators import dummies
-from onnxfn.parts import speecht5
+from onnxfn.parts import pop2piano, speecht5
 from onnxfn.patches import musicgen
 
 STEPS = 9
@@ -156,3 +156,33 @@ def test_a_transducer_writes_what_transformers_writes(model_type, tmp_path):
     assert len(set(expected.flatten().tolist())) > 3
     assert (expected[:, 1:] == config.blank_token_id).any()
     assert transduced_by_onnx(tmp_path / "out", config, read).tolist() == expected.tolist()
+
+
+def test_pop2piano_plays_as_the_composer_whom_transformers_plays_as(tmp_path):
+    spec = onnxfn.spec_for("pop2piano", "automatic-speech-recognition-with-past")
+    model = tiny.model("pop2piano", spec.loader)
+    model.generation_config.composer_to_feature_token = {str(number): 40 + number for number in range(7)}
+    model.generation_config.decoder_start_token_id = 0
+    onnxfn.export(spec, model, tmp_path / "out")
+    random = np.random.default_rng(0)
+    features, mask = random.normal(size=(2, 9, 32)).astype("float32"), np.ones((2, 9), "int64")
+    mask[1, 6:] = 0
+    told = {"max_new_tokens": 8, "eos_token_id": None, "do_sample": False}
+    for number in (0, 3):
+        heard = {"input_features": torch.from_numpy(features.copy()), "attention_mask": torch.from_numpy(mask.copy())}
+        expected = model.generate(**heard, composer=str(number), **told).numpy()
+        feeds = {"input_features": features, "attention_mask": mask, "composer": np.full(2, number)}
+        read = ran(session(tmp_path / "out", "mel_conditioner"), feeds)
+        played = (read["conditioned_features"], read["conditioned_attention_mask"])
+        assert onnxfn.generate(tmp_path / "out", *played, max_new_tokens=8, start=0).tolist() == expected.tolist()
+
+
+def test_what_begins_with_padding_has_no_composer():
+    model = tiny.model("pop2piano", "AutoModelForSpeechSeq2Seq")
+    model.generation_config.composer_to_feature_token = {"one": 40, "other": 43}
+    features, mask = torch.ones(2, 5, 32), torch.ones(2, 5, dtype=torch.int64)
+    mask[1, 0] = 0
+    with torch.no_grad():
+        ours = pop2piano.mel_conditioner(model)(features, mask, torch.full((2,), 3))
+        theirs = model.get_mel_conditioner_outputs(features, "other", model.generation_config, mask)
+    assert all(map(torch.equal, ours.values(), theirs))

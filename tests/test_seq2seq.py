@@ -67,12 +67,16 @@ SWIN = {
     "num_heads": [2, 2],
     "window_size": 2,
 }
+WAVES = tiny.SPECIAL["speech-encoder-decoder"]["encoder"]
+ADAPTED = {"add_adapter": True, "num_adapter_layers": 1, "output_hidden_size": 32, "feat_extract_norm": "layer"}
 PARTS = [
     ("vision-encoder-decoder", "image-to-text-with-past", "encoder", {"model_type": "donut-swin", **SWIN}),
     ("vision-encoder-decoder", "image-to-text-with-past", "decoder", tiny.SPECIAL["encoder-decoder"]["decoder"]),
     ("vision-encoder-decoder", "image-to-text-with-past", "decoder", part("bert", **CROSS)),
     ("vision-encoder-decoder", "image-to-text-with-past", "decoder", part("mbart", **tiny.BART, **CROSS)),
     ("encoder-decoder", "text2text-generation-with-past", "decoder", part("bert", **CROSS)),
+    ("speech-encoder-decoder", "automatic-speech-recognition-with-past", "encoder", {**WAVES, **ADAPTED}),
+    ("speech-encoder-decoder", "automatic-speech-recognition-with-past", "decoder", part("bert", **CROSS)),
 ]
 
 

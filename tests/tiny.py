@@ -354,6 +354,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             },
         },
         "plbart": BART,
+        "pop2piano": {**T5, "composer_vocab_size": 7},
         "prophetnet": {
             "num_encoder_layers": 3,
             "num_decoder_layers": 2,

@@ -32,6 +32,7 @@ from onnxfn.normalizers import (
     either,
     evened,
     from_config,
+    halvings,
     product,
     quotient,
     reads,
@@ -79,8 +80,8 @@ wav2vec2_bert = compose(
 )
 
 
-def transducer(loader: str) -> ExportSpec:
-    """What hears as Parakeet and writes token by token, each from what is remembered and one frame or more."""
+def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSpec:
+    """What hears filter banks and writes token by token, each from what is remembered and one frame or more."""
     remembered = "num_decoder_layers= batch_size decoder_hidden_size="
     return compose(
         reads(
@@ -93,7 +94,7 @@ def transducer(loader: str) -> ExportSpec:
         behaves(
             "encoder",
             banks,
-            parakeet_frames("encoder_config."),
+            *heard,
             ExportSpec(runs="onnxfn.parts.transducers:encoder"),
             gives("pooler_output", FRAMES),
             gives("encoder_attention_mask", "batch_size frames"),
@@ -122,6 +123,29 @@ def transducer(loader: str) -> ExportSpec:
         ),
         tasked("automatic-speech-recognition", spec=compose(loaded(loader), halves())),
     )
+
+
+# Padded before by a kernel less one, and after by a stride less one. The whole is heard at once, with as much of what
+# comes later as the configuration says where nobody says otherwise.
+nemotron_frames = shortened(
+    "encoder_config.",
+    difference(constant(2), "encoder_config.subsampling_conv_stride"),
+    "encoder_config.subsampling_conv_stride",
+    halvings("encoder_config.subsampling_factor"),
+)
+nemotron_heard = compose(
+    nemotron_frames,
+    patched(
+        "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
+        "NemotronAsrStreamingEncoderAttention.forward",
+        by="onnxfn.patches.nemotron:attended",
+        why="hides with infinities, also all that a frame of padding could see",
+    ),
+)
+# The number of a language, for each sound.
+prompted = compose(
+    takes("prompt_ids", "batch_size", "prompts"), generates("prompts", "integers", high=from_config("num_prompts"))
+)
 
 
 def lasr_frames(config: str) -> ExportSpec:
@@ -390,6 +414,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "lasr_encoder": compose(banks, lasr_frames(""), audio_features),
         "mctct": mctct,
         "moss_transcribe_diarize_audio": whole_banks,
+        "nemotron3_5_asr": transducer(nemotron_heard, prompted),
         "nemotron3_diarization": compose(
             banks,
             diarized_frames("audio_config."),
@@ -403,10 +428,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             diarized_frames(""),
             tasked("feature-extraction", spec=gives("last_hidden_state", grouped)),
         ),
+        "nemotron_asr_streaming": transducer(nemotron_heard),
         "parakeet_ctc": compose(banks, parakeet_frames("encoder_config."), audio_transcription),
         "parakeet_encoder": compose(banks, parakeet_frames(""), audio_features),
-        "parakeet_rnnt": transducer("AutoModelForRNNT"),
-        "parakeet_tdt": transducer("AutoModelForTDT"),
+        "parakeet_rnnt": transducer(parakeet_frames("encoder_config.")),
+        "parakeet_tdt": transducer(parakeet_frames("encoder_config."), loader="AutoModelForTDT"),
         "pe_audio_encoder": pe_audio_encoder,
         "qwen2_audio_encoder": whole_banks,
         "sew": hubert,

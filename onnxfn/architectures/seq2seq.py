@@ -54,12 +54,43 @@ from onnxfn.normalizers import (
 from onnxfn.records import Build, ExportSpec
 from onnxfn.tasks import loaded, tasked
 
-t5 = compose(
-    text_seq2seq,
-    reads(
-        decoder_num_layers="num_decoder_layers",
-        decoder_num_attention_heads="num_heads",
-        decoder_head_dim="d_kv",
+t5_reads = reads(
+    decoder_num_layers="num_decoder_layers",
+    decoder_num_attention_heads="num_heads",
+    decoder_head_dim="d_kv",
+)
+t5 = compose(text_seq2seq, t5_reads)
+
+# T5 that hears: each place is as wide as its states. Its file of composers, which `generate` of transformers asks
+# first, stands beside its encoder and its decoder.
+pop2piano = compose(
+    seq2seq,
+    t5_reads,
+    generates("mel", "normal"),
+    generates("composers", "integers", high=from_config("composer_vocab_size")),
+    behaves(
+        "encoder",
+        takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float", path=("inputs_embeds",)),
+        takes("attention_mask", SOURCE, "padding_mask"),
+        ExportSpec(runs="encoder"),
+        gives("last_hidden_state", f"{SOURCE} _"),
+    ),
+    behaves("decoder", encoded, encoded_mask, to_continue),
+    apart(
+        "mel_conditioner",
+        takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float"),
+        takes("attention_mask", SOURCE, "padding_mask"),
+        takes("composer", "batch_size", "composers"),
+        ExportSpec(runs="onnxfn.parts.pop2piano:mel_conditioner"),
+        gives("conditioned_features", "batch_size encoder_sequence_length+1 _"),
+        gives("conditioned_attention_mask", "batch_size encoder_sequence_length+1"),
+    ),
+    *(
+        tasked(task, spec=compose(files, beside("mel_conditioner", "mel_conditioner")))
+        for task, files in (
+            ("automatic-speech-recognition", halves()),
+            ("automatic-speech-recognition-with-past", halves_with_past()),
+        )
     ),
 )
 
@@ -698,6 +729,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "pegasus_x": pegasus_x,
         "pix2struct": pix2struct,
         "plbart": plbart,
+        "pop2piano": pop2piano,
         "prophetnet": prophetnet,
         "seamless_m4t": seamless("transformers.models.seamless_m4t.modeling_seamless_m4t:SeamlessM4T"),
         "seamless_m4t_v2": seamless("transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2:SeamlessM4Tv2"),

@@ -10,10 +10,13 @@ from onnxfn.parts.modules import module
 
 
 def encoder(model: Any) -> Any:
-    """From what is heard to its frames, as wide as the decoder joins them, and which of these are heard."""
+    """From what is heard to its frames, as wide as the decoder joins them, and which of these are heard.
 
-    def forward(input_features: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-        made = model.get_audio_features(input_features, attention_mask, return_dict=True)
+    `told` is what a model is told besides, as the number of a language.
+    """
+
+    def forward(input_features: Tensor, attention_mask: Tensor, **told: Tensor) -> dict[str, Tensor]:
+        made = model.get_audio_features(input_features, attention_mask, **told)
         return {"pooler_output": made.pooler_output, "encoder_attention_mask": made.attention_mask.long()}
 
     return module(forward)

@@ -44,6 +44,8 @@ TRANSDUCER: Mapping[str, Any] = {
     "blank_token_id": 39,
 }
 
+NEMOTRON: Mapping[str, Any] = {**PARAKEET, "sliding_window": 4, "default_num_lookahead_tokens": 1}
+
 GRANITE: Mapping[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 4,
@@ -134,6 +136,14 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "lasr_ctc": {"encoder_config": PARAKEET},
     "lasr_encoder": PARAKEET,
     "moss_transcribe_diarize_audio": HEARD,
+    "nemotron3_5_asr": {
+        **TRANSDUCER,
+        "encoder_config": NEMOTRON,
+        "initializer_range": 0.15,
+        "num_prompts": 9,
+        "default_prompt_id": 1,
+    },
+    "nemotron_asr_streaming": {**TRANSDUCER, "encoder_config": NEMOTRON},
     "nemotron3_diarization": {
         "audio_config": DIARIZED,
         "head_config": {"hidden_size": 24, "audio_hidden_size": 32, "num_speakers": 4},
