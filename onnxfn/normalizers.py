@@ -244,7 +244,7 @@ def _either(look: Look, *sources: Source) -> Any:
 
 
 def _quotient(look: Look, over: Source, under: Source) -> int:
-    return int(look(over)) // int(look(under))
+    return int(look(over) // look(under))
 
 
 def _nearest(look: Look, over: Source, under: Source) -> int:

@@ -508,6 +508,8 @@ def model(
             _louden(found)
         if model_type in detection.UNSURE:
             _assure(found)
+        if model_type in detection.FAR:
+            _bring_near(found)
     return found
 
 
@@ -581,3 +583,13 @@ def _assure(model: Any) -> None:
                 weights.mul_(15)
             if name.endswith("matchability.bias"):
                 weights.add_(3)
+
+
+def _bring_near(model: Any) -> None:
+    """Depths of hundreds, and of nothing at most places, as some that are all about one."""
+    import torch
+
+    with torch.no_grad():
+        for layer in (one for one in model.modules() if isinstance(one, torch.nn.Conv2d) and one.out_channels == 1):
+            layer.weight.mul_(0.02)
+            layer.bias.add_(4)

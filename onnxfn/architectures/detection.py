@@ -140,6 +140,20 @@ prompt_depth_anything = compose(
 )
 
 
+# An image is cut into patches at several scales, at the coarsest into one: so it has one size.
+SIDE = quotient("patch_size", entry("scaled_images_ratios", 0))
+depth_pro = compose(
+    pixels,
+    reads(num_channels="image_model_config.num_channels", image_height=SIDE, image_width=SIDE),
+    tasked("depth-estimation", spec=gives("field_of_view", "batch_size", when="use_fov_model")),
+    patched(
+        "transformers.models.depth_pro.modeling_depth_pro:DepthProPatchEncoder.forward",
+        by="onnxfn.patches.depth_pro:encoded",
+        why="asks how many patches there are, in Python",
+    ),
+)
+
+
 # Queries find masks.
 masked = compose(
     gives("class_queries_logits", "batch_size _ _"), gives("masks_queries_logits", f"batch_size _ {FOURTH}")
@@ -388,6 +402,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "d_fine": rt_detr("d_fine", "DFine"),
         "dab-detr": table_transformer,
         "depth_anything": depth_anything,
+        "depth_pro": depth_pro,
         "detr": detr,
         "dpt": dpt,
         "efficientloftr": efficientloftr,

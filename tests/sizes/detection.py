@@ -90,6 +90,12 @@ DINOV2: Mapping[str, Any] = {
     "reshape_hidden_states": False,
 }
 
+WHOLE: Mapping[str, Any] = {
+    **{name: value for name, value in DINOV2.items() if name not in ("out_features", "reshape_hidden_states")},
+    "image_size": 64,
+    "patch_size": 16,
+}
+
 NECK: Mapping[str, Any] = {"neck_hidden_sizes": [8, 12, 16, 24], "fusion_hidden_size": 16}
 
 DEPTH: Mapping[str, Any] = {
@@ -186,6 +192,7 @@ SAM: Mapping[str, Any] = {
 NORMED: Mapping[str, tuple[int, ...]] = dict.fromkeys(("efficientloftr", "superglue"), (2, 2, 3, 64, 64))
 
 UNSURE = ("lightglue",)
+FAR = ("depth_pro",)
 
 SUPERPOINT: Mapping[str, Any] = {
     "encoder_hidden_sizes": [8, 12, 16, 24],
@@ -270,6 +277,16 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "num_labels": 5,
     },
     "depth_anything": DEPTH,
+    "depth_pro": {
+        "patch_size": 64,
+        "fusion_hidden_size": 16,
+        "intermediate_hook_ids": [3, 1],
+        "intermediate_feature_dims": [12, 16],
+        "scaled_images_feature_dims": [24, 20, 16],
+        **dict.fromkeys(("image_model_config", "patch_model_config", "fov_model_config"), WHOLE),
+        "use_fov_model": True,
+        "initializer_range": 0.1,
+    },
     "prompt_depth_anything": DEPTH,
     "upernet": {
         "backbone_config": RESNET,
