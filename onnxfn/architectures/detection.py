@@ -22,7 +22,7 @@ from onnxfn.families import (
     segmented,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, either, entry, product, quotient, reads
+from onnxfn.normalizers import at_least, constant, count, either, entry, product, quotient, reads
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import loaded, tasked
 
@@ -139,6 +139,40 @@ prompt_depth_anything = compose(
     ),
 )
 
+
+zoedepth = compose(
+    moving_images,
+    reads(
+        num_channels="backbone_config.num_channels",
+        patch_size="backbone_config.patch_size",
+        several=at_least(count("bin_configurations"), 2),
+    ),
+    sized(height=368, width=368),  # as of DPT
+    image_cases((96, 64), (80, 112)),
+    tasked(
+        "depth-estimation",
+        spec=compose(
+            gives("predicted_depth", f"batch_size {DOUBLED.format(32)}"),
+            gives("domain_logits", "batch_size _", when="several"),
+        ),
+    ),
+    *(
+        patched(f"transformers.models.{name}", by=f"onnxfn.patches.zoedepth:{by}", why=why)
+        for name, by, why in (
+            ("beit.modeling_beit:BeitRelativePositionBias.forward", "biased", NUMBERS),
+            (
+                "zoedepth.modeling_zoedepth:ZoeDepthReassembleStage.forward",
+                "assembled",
+                "splits what it joined by a size that moves",
+            ),
+            (
+                "zoedepth.modeling_zoedepth:ZoeDepthMultipleMetricDepthEstimationHeads.forward",
+                "ranged",
+                "takes a branch by what the whole batch shows",
+            ),
+        )
+    ),
+)
 
 # An image is cut into patches at several scales, at the coarsest into one: so it has one size.
 SIDE = quotient("patch_size", entry("scaled_images_ratios", 0))
@@ -430,5 +464,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "upernet": upernet,
         "vitpose": vitpose,
         "yolos": yolos,
+        "zoedepth": zoedepth,
     }
 )

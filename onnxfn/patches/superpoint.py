@@ -1,6 +1,6 @@
 """SuperPoint on all images of a batch at once (modeling_superpoint, transformers 5.23).
 
-The model goes through a batch image by image, finds in each as many keypoints as there are, and pads the others with nothing.
+The model goes through a batch image by image, and finds in each as many keypoints as there are; the rest is padding.
 """
 
 from __future__ import annotations

@@ -390,5 +390,34 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "pp_ocrv5_server_det": {**FINDS_TEXT_CLASS_BY_CLASS, "backbone_config": FOUR_STAGES},
     "pp_ocrv6_medium_det": {**FINDS_TEXT_CLASS_BY_CLASS, "backbone_config": LCNET_V4},
     "pp_ocrv6_small_det": {**FINDS_TEXT, "backbone_config": LCNET_V4, "layer_list_out_channels": [8, 12, 16, 24]},
+    "zoedepth": {
+        "backbone_config": {
+            "model_type": "beit",
+            "hidden_size": 32,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+            "image_size": 64,
+            "patch_size": 16,
+            "use_relative_position_bias": True,
+            "layer_scale_init_value": 0.5,
+            "initializer_range": 0.15,
+            "reshape_hidden_states": False,
+            "out_features": ["stage1", "stage2", "stage3", "stage4"],
+        },
+        **NECK,
+        "bottleneck_features": 16,
+        "num_relative_features": 8,
+        "bin_embedding_dim": 16,
+        "num_attractors": [4, 2, 2, 1],
+        "num_patch_transformer_layers": 4,
+        "patch_transformer_hidden_size": 128,
+        "patch_transformer_intermediate_size": 32,
+        "patch_transformer_num_attention_heads": 4,
+        "bin_configurations": [
+            {"name": name, "n_bins": 8, "min_depth": 0.001, "max_depth": depth}
+            for name, depth in (("near", 10.0), ("far", 80.0))
+        ],
+    },
     "yolos": {"image_size": [64, 96], "patch_size": 16, "num_detection_tokens": 7, "num_labels": 5},
 }
