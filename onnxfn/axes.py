@@ -119,6 +119,19 @@ def value(symbol: str, sizes: Mapping[str, int]) -> int:
     return _evaluated(ast.parse(symbol, mode="eval").body, sizes, symbol)
 
 
+def told_by(symbol: str, size: int) -> dict[str, int]:
+    """The size of the name that an axis is, or is so many times of; none where a size of the axis does not tell it.
+
+    >>> told_by("frames", 50), told_by("80 * frames", 4000), told_by("past + now", 9)
+    ({'frames': 50}, {'frames': 50}, {})
+    """
+    if len(terms(symbol)) != 1:
+        return {}
+    (name,) = terms(symbol)
+    once, twice, thrice = (value(symbol, {name: many}) for many in (1, 2, 3))
+    return {name: size // once} if once > 0 and (twice, thrice) == (2 * once, 3 * once) else {}
+
+
 def numbered(axes: AxisMap, told: Mapping[str, int | str]) -> AxisMap:
     """The same axes with names replaced, in those that move: by numbers where there are several names, or by formulas.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.axes import names, shape
+from onnxfn.axes import names, shape, told_by
 from onnxfn.errors import InvalidSpec
 from onnxfn.generators import Array, dtype_of, dummies, known_sizes, positions
 from onnxfn.records import ExportSpec, InputSpec, Plan
@@ -133,11 +133,13 @@ def _sizes(spec: ExportSpec, taken: Mapping[str, Array]) -> dict[str, int]:
     """The sizes that the real tensors have."""
     fixed = {one.name for one in spec.shapes}
     return {
-        axis.symbol: size
+        name: told
         for one in spec.inputs
         if one.name in taken and len(one.axes.axes) == taken[one.name].ndim
         for axis, size in zip(one.axes.axes, taken[one.name].shape, strict=True)
-        if axis.kind == "dynamic" and axis.symbol.isidentifier() and axis.symbol not in fixed
+        if axis.kind == "dynamic"
+        for name, told in told_by(axis.symbol, size).items()
+        if name not in fixed
     }
 
 

@@ -21,6 +21,7 @@ from onnxfn.axes import (
     shape,
     symbols,
     terms,
+    told_by,
     value,
 )
 from onnxfn.errors import InvalidSpec, UnknownName
@@ -177,3 +178,14 @@ def test_an_inserted_axis_stands_where_it_was_put_and_moves_no_other(axes, at):
 )
 def test_a_name_that_is_told_as_a_formula_is_that_formula(said, told, made):
     assert pattern(numbered(axis_map(said), told)) == made
+
+
+@given(st.integers(1, 500), st.integers(0, 500))
+def test_a_size_tells_how_often_an_axis_is_there(times, size):
+    for symbol in (f"{times} * frames", f"frames * {times}"):
+        assert told_by(symbol, times * size) == {"frames": size}
+
+
+@pytest.mark.parametrize("symbol", ["past + now", "( frames + 1 ) // 2", "frames // 2", "frames + 1", "8 // frames"])
+def test_a_size_tells_nothing_of_what_an_axis_is_made_of_otherwise(symbol):
+    assert told_by(symbol, 12) == {}

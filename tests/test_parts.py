@@ -142,7 +142,7 @@ def talkative(model, read):
     return model
 
 
-@pytest.mark.parametrize("model_type", ["parakeet_rnnt", "parakeet_tdt"])
+@pytest.mark.parametrize("model_type", ["parakeet_rnnt", "parakeet_tdt", "nemotron_asr_streaming"])
 def test_a_transducer_writes_what_transformers_writes(model_type, tmp_path):
     spec = onnxfn.spec_for(model_type, "automatic-speech-recognition")
     config = tiny.config(model_type)

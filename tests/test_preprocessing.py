@@ -96,6 +96,18 @@ def test_a_tone_of_220_hertz():
     assert np.abs(np.fft.rfft(sound[0])).argmax() == 220
 
 
+def test_a_tone_is_of_so_many_frames():
+    extractor = Wav2Vec2FeatureExtractor(return_attention_mask=True)
+    told = made("moonshine_streaming", "automatic-speech-recognition", extractor, _framed(5.0))
+    assert told["input_values"].shape == told["attention_mask"].shape == (2, 80 * 200)
+    with pytest.raises(InvalidSpec, match=r"makes 'input_values' of \[2, 16000\] where the plan has \[2, 15904\]"):
+        made("moonshine_streaming", "automatic-speech-recognition", extractor, _framed(7.0))
+
+
+def _framed(milliseconds):
+    return {"encoder_config": {"sample_rate": 16000, "frame_ms": milliseconds}}
+
+
 def test_features_are_heard_in_a_tone():
     sizes = {"num_mel_bins": 80, "max_source_positions": 1500}
     told = made("whisper", "automatic-speech-recognition", WhisperFeatureExtractor(), sizes)

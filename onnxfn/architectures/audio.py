@@ -125,23 +125,23 @@ def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSp
     )
 
 
-# Padded before by a kernel less one, and after by a stride less one. The whole is heard at once, with as much of what
-# comes later as the configuration says where nobody says otherwise.
-nemotron_frames = shortened(
-    "encoder_config.",
-    difference(constant(2), "encoder_config.subsampling_conv_stride"),
-    "encoder_config.subsampling_conv_stride",
-    halvings("encoder_config.subsampling_factor"),
-)
-nemotron_heard = compose(
-    nemotron_frames,
-    patched(
-        "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
-        "NemotronAsrStreamingEncoderAttention.forward",
-        by="onnxfn.patches.nemotron:attended",
-        why="hides with infinities, also all that a frame of padding could see",
-    ),
-)
+def nemotron_frames(config: str) -> ExportSpec:
+    """How Nemotron's encoder shortens what it hears, padding by a kernel less one, and a stride; where its fields are.
+
+    A sound is heard at once, and of what comes later as much as the configuration says where nobody says otherwise.
+    """
+    stride = f"{config}subsampling_conv_stride"
+    return compose(
+        shortened(config, difference(constant(2), stride), stride, halvings(f"{config}subsampling_factor")),
+        patched(
+            "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
+            "NemotronAsrStreamingEncoderAttention.forward",
+            by="onnxfn.patches.nemotron:attended",
+            why="hides with infinities, also all that a frame of padding could see",
+        ),
+    )
+
+
 # The number of a language, for each sound.
 prompted = compose(
     takes("prompt_ids", "batch_size", "prompts"), generates("prompts", "integers", high=from_config("num_prompts"))
@@ -414,7 +414,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "lasr_encoder": compose(banks, lasr_frames(""), audio_features),
         "mctct": mctct,
         "moss_transcribe_diarize_audio": whole_banks,
-        "nemotron3_5_asr": transducer(nemotron_heard, prompted),
+        "nemotron3_5_asr": transducer(nemotron_frames("encoder_config."), prompted),
         "nemotron3_diarization": compose(
             banks,
             diarized_frames("audio_config."),
@@ -428,7 +428,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             diarized_frames(""),
             tasked("feature-extraction", spec=gives("last_hidden_state", grouped)),
         ),
-        "nemotron_asr_streaming": transducer(nemotron_heard),
+        "nemotron_asr_streaming": transducer(nemotron_frames("encoder_config.")),
+        "nemotron_asr_streaming_encoder": compose(banks, nemotron_frames(""), audio_features),
         "parakeet_ctc": compose(banks, parakeet_frames("encoder_config."), audio_transcription),
         "parakeet_encoder": compose(banks, parakeet_frames(""), audio_features),
         "parakeet_rnnt": transducer(parakeet_frames("encoder_config.")),

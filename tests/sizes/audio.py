@@ -144,6 +144,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "default_prompt_id": 1,
     },
     "nemotron_asr_streaming": {**TRANSDUCER, "encoder_config": NEMOTRON},
+    "nemotron_asr_streaming_encoder": NEMOTRON,
     "nemotron3_diarization": {
         "audio_config": DIARIZED,
         "head_config": {"hidden_size": 24, "audio_hidden_size": 32, "num_speakers": 4},
