@@ -442,6 +442,8 @@ def model(
         _disturb(found)
         if model_type in audio.QUIET:
             _louden(found)
+        if model_type in detection.LOUD:
+            _hush(found)
     return found
 
 
@@ -503,3 +505,12 @@ def _louden(model: Any) -> None:
     with torch.no_grad():
         for layer in (one for one in model.modules() if isinstance(one, convolutions)):
             layer.weight.mul_(0.5 / (layer.weight.std() * (layer.weight[0].numel() or 1) ** 0.5))
+
+
+def _hush(model: Any) -> None:
+    """Convolutions drawn so wide that sums of their sums pass a hundred: each weighs half."""
+    import torch
+
+    with torch.no_grad():
+        for layer in (one for one in model.modules() if isinstance(one, torch.nn.Conv2d)):
+            layer.weight.mul_(0.5)
