@@ -510,6 +510,8 @@ def model(
             _assure(found)
         if model_type in detection.FAR:
             _bring_near(found)
+        if model_type in detection.LOUD:
+            _hush(found)
     return found
 
 
@@ -593,3 +595,12 @@ def _bring_near(model: Any) -> None:
         for layer in (one for one in model.modules() if isinstance(one, torch.nn.Conv2d) and one.out_channels == 1):
             layer.weight.mul_(0.02)
             layer.bias.add_(4)
+
+
+def _hush(model: Any) -> None:
+    """Convolutions drawn so wide that sums of their sums pass a hundred: each weighs half."""
+    import torch
+
+    with torch.no_grad():
+        for layer in (one for one in model.modules() if isinstance(one, torch.nn.Conv2d)):
+            layer.weight.mul_(0.5)

@@ -9,6 +9,7 @@ from onnxfn.algebra import compose
 from onnxfn.behaviors import apart
 from onnxfn.edits import case, gives, patched, takes, without
 from onnxfn.families import (
+    backbone,
     grey_images,
     grey_pairs,
     image_cases,
@@ -22,13 +23,14 @@ from onnxfn.families import (
     segmented,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import at_least, constant, count, either, entry, product, quotient, reads
+from onnxfn.normalizers import at_least, constant, count, either, entry, from_config, power, product, quotient, reads
 from onnxfn.records import ExportSpec
 from onnxfn.tasks import loaded, tasked
 
 FOURTH = "(height+3)//4 (width+3)//4"
 PATCHES = "(height//patch_size)*(width//patch_size)"
 PATCHED = "height//patch_size*patch_size width//patch_size*patch_size"
+ENLARGED = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
 """The sides of what is computed on half as many places as there are patches, or one more, and then doubled."""
 
@@ -45,6 +47,39 @@ detr = compose(
     ),
 )
 
+spaced = compose(
+    patched(
+        "torch:linspace", by="onnxfn.patches.sides:spaced", why="a trace keeps how many numbers are spread over a side"
+    ),
+    *(
+        patched(f"torch:{name}", by="onnxfn.patches.sides:listed", why="a trace keeps the sides of maps as they are")
+        for name in ("as_tensor", "tensor")
+    ),
+)
+
+# Features are of a 64th of the image at the least, of which there are several where it is traced.
+deformable_detr = compose(table_transformer, sized(height=160, width=224), image_cases((192, 136), (131, 183)), spaced)
+
+lw_detr = compose(
+    moving_images,
+    sized(height=128, width=96),
+    image_cases((96, 64), (64, 128)),
+    spaced,
+    tasked("object-detection"),
+)
+
+rf_detr = compose(
+    lw_detr,
+    tasked(
+        "image-segmentation",
+        spec=compose(
+            loaded("AutoModelForInstanceSegmentation"),
+            gives("logits", "batch_size _ _"),
+            gives("pred_boxes", "batch_size _ _"),
+            gives("pred_masks", f"batch_size _ {FOURTH}"),
+        ),
+    ),
+)
 
 yolos = compose(
     images_of_any_size,
@@ -74,6 +109,12 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
         ),
     )
 
+
+ordered = gives("order_logits", "batch_size _ _")
+outlined = compose(ordered, gives("out_masks", f"batch_size _ {FOURTH}"))
+succeeding = compose(
+    gives("relative_order_logits", "batch_size _ _"), gives("successor_order_logits", "batch_size _ _")
+)
 
 # Each place of an image has a depth, a class, a direction.
 dpt = compose(
@@ -139,6 +180,67 @@ prompt_depth_anything = compose(
     ),
 )
 
+# Patches of 16, along each side an odd number where it is traced.
+chmv2 = compose(
+    depth_anything,
+    sized(height=80, width=112),
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(32)}")),
+)
+
+MAP = DOUBLED.format(16)
+tipsv2_dpt = compose(
+    depth_anything,
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {MAP}")),
+    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {MAP}")),
+    tasked(
+        "normal-estimation",
+        spec=compose(loaded("AutoModelForNormalEstimation"), gives("normals", f"batch_size 3 {MAP}")),
+    ),
+    patched(
+        "transformers.models.tipsv2.modeling_tipsv2:Tipsv2VisionEmbeddings.interpolate_pos_encoding",
+        by="onnxfn.patches.sized:placed_evenly",
+        why=NUMBERS,
+    ),
+)
+
+vitmatte = compose(
+    moving_images,
+    sized(height=96, width=80),
+    image_cases((96, 64), (64, 128)),
+    tasked(
+        "image-matting", spec=compose(loaded("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
+    ),
+    patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="onnxfn.patches.sides:related", why=NUMBERS),
+)
+
+sapiens2 = compose(
+    backbone(moving_images, "batch_size _ height//patch_size width//patch_size"),
+    reads(patch_size="patch_size", enlarged=power(constant(2), count("head_config.upsample_out_channels"))),
+    image_cases((96, 64), (61, 83)),
+    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {ENLARGED}")),
+    tasked(
+        "keypoint-detection",
+        spec=compose(loaded("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {ENLARGED}")),
+    ),
+    tasked(
+        "normal-estimation",
+        spec=compose(loaded("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {ENLARGED}")),
+    ),
+    tasked(
+        "image-matting",
+        spec=compose(
+            loaded("AutoModelForImageMatting"),
+            gives("alphas", f"batch_size _ {ENLARGED}"),
+            gives("foregrounds", f"batch_size 3 {ENLARGED}"),
+        ),
+    ),
+)
+
+uvdoc = compose(
+    moving_images,
+    image_cases((96, 64), (64, 128)),
+    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
+)
 
 zoedepth = compose(
     moving_images,
@@ -203,7 +305,16 @@ maskformer = compose(
 )
 
 universal = compose(loaded("AutoModelForUniversalSegmentation"), masked)
+mask2former = compose(maskformer, spaced, tasked("image-segmentation", spec=universal))
 
+oneformer = compose(
+    images_of_any_size,
+    reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
+    spaced,
+    takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
+    generates("task_tokens", "rounded", high=from_config("text_encoder_vocab_size")),
+    tasked("image-segmentation", spec=universal),
+)
 
 eomt = compose(
     pixels,
@@ -432,9 +543,12 @@ text_found = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
+        "chmv2": chmv2,
         "conditional_detr": table_transformer,
         "d_fine": rt_detr("d_fine", "DFine"),
         "dab-detr": table_transformer,
+        "deformable_detr": deformable_detr,
+        "deimv2": rt_detr("deimv2", "Deimv2"),
         "depth_anything": depth_anything,
         "depth_pro": depth_pro,
         "detr": detr,
@@ -444,24 +558,41 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "eomt_dinov3": eomt,
         "glpn": glpn,
         "lightglue": lightglue,
+        "lw_detr": lw_detr,
+        "mask2former": mask2former,
         "maskformer": maskformer,
+        "oneformer": oneformer,
+        "pp_doclayout_v2": compose(
+            rt_detr("pp_doclayout_v2", "PPDocLayoutV2", ordered),
+            patched(
+                "torch:take_along_dim",
+                by="onnxfn.patches.rt_detr:gathered",
+                why="it fixes the batch where it asks whether sizes are alike",
+            ),
+        ),
+        "pp_doclayout_v3": rt_detr("pp_doclayout_v3", "PPDocLayoutV3", outlined),
+        "pp_doclayout_v4": rt_detr("pp_doclayout_v4", "PPDocLayoutV4", succeeding),
         "pp_ocrv5_mobile_det": text_found,
         "pp_ocrv5_server_det": text_found,
         "pp_ocrv6_medium_det": text_found,
         "pp_ocrv6_small_det": text_found,
         "prompt_depth_anything": prompt_depth_anything,
+        "rf_detr": rf_detr,
         "rt_detr": rt_detr("rt_detr", "RTDetr"),
         "rt_detr_v2": rt_detr("rt_detr_v2", "RTDetrV2"),
         "sam": sam,
         "sam2": sam2,
         "sam3_tracker": sam2,
         "sam_hq": sam_hq,
+        "sapiens2": sapiens2,
         "seggpt": seggpt,
         "segformer": segformer,
         "superglue": superglue,
         "superpoint": superpoint,
         "table-transformer": table_transformer,
         "upernet": upernet,
+        "uvdoc": uvdoc,
+        "vitmatte": vitmatte,
         "vitpose": vitpose,
         "yolos": yolos,
         "zoedepth": zoedepth,

@@ -9,6 +9,7 @@ from onnxfn.algebra import compose
 from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes, without
 from onnxfn.families import (
     any_images,
+    backbone,
     images,
     lines,
     sees,
@@ -19,7 +20,7 @@ from onnxfn.families import (
     vision_of_any_size,
 )
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import at_least, constant, count, product, quotient, reads
+from onnxfn.normalizers import constant, product, quotient, reads
 from onnxfn.records import ExportSpec, Made
 from onnxfn.tasks import loaded, tasked
 
@@ -132,22 +133,6 @@ swin2sr = compose(
 films = tasked("video-classification")
 
 
-# How many maps a backbone gives, its configuration says; each is smaller than the one before.
-def backbone(image: ExportSpec, axes: str) -> ExportSpec:
-    """A spec of what gives maps of an image; `{place}` in their axes stands for the number of the map."""
-    several = (
-        gives(
-            f"feature_maps.{place}",
-            axes.replace("{place}", str(place)),
-            path=("feature_maps", place),
-            when=at_least(count("out_features"), place + 1),
-        )
-        for place in range(8)
-    )
-    given = tasked("feature-extraction", spec=compose(loaded("AutoBackbone"), *several))
-    return without(compose(image, given), "last_hidden_state")
-
-
 backbone_of_any = backbone(any_images, "batch_size _ feature_height_{place} feature_width_{place}")
 backbone_of_one = backbone(images, ONE_MAP)
 
@@ -218,6 +203,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "pp_lcnet_v4": backbone_of_any,
         "uvdoc_backbone": backbone_of_any,
         "mobilevitv2": compose(images, sees(ONE_MAP), classifies),
+        "bit": compose(
+            vision_of_any_size,
+            *(
+                patched(f"{MODELING}.bit.modeling_bit:{what}.forward", by=f"onnxfn.patches.bit:{by}", why=why)
+                for what, by, why in (
+                    ("DynamicPad2d", "padded", "it rounds a quotient up in Python, and a trace keeps the answer"),
+                    ("WeightStandardizedConv2d", "standardized", "a norm that trains has no translation"),
+                )
+            ),
+        ),
         "pvt_v2": vision_of_any_size,
         "swiftformer": vision_of_any_size,
         "textnet": vision_of_any_size,
@@ -229,7 +224,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "vitpose_backbone": backbone(images, SEEN),
         "lw_detr_vit": backbone_of_one,
         "rf_detr_dinov2": backbone_of_one,
-        "sapiens2": backbone_of_one,
         "internvl_vision": compose(images, sees(SEEN)),
         "sam_vision_model": compose(images, sees(ONE_MAP)),
         "sam_hq_vision_model": compose(images, sees(ONE_MAP)),

@@ -45,6 +45,7 @@ from onnxfn.families.text import text_seq2seq as text_seq2seq
 from onnxfn.families.text import to_continue as to_continue
 from onnxfn.families.text import written as written
 from onnxfn.families.vision import any_images as any_images
+from onnxfn.families.vision import backbone as backbone
 from onnxfn.families.vision import images as images
 from onnxfn.families.vision import lines as lines
 from onnxfn.families.vision import pixels as pixels

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from onnxfn.algebra import compose
-from onnxfn.edits import always, case, gives, takes
+from onnxfn.edits import always, case, gives, takes, without
 from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, either, entry, from_config, reads
+from onnxfn.normalizers import at_least, constant, count, either, entry, from_config, reads
 from onnxfn.records import ExportSpec
-from onnxfn.tasks import tasked
+from onnxfn.tasks import loaded, tasked
 
 pixels = compose(
     takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
@@ -78,3 +78,19 @@ vision_of_any_size = compose(
     any_images, sees("batch_size _ feature_height feature_width"), tasked("image-classification")
 )
 """Convolutions all the way, so images of any size: ResNet and those like it."""
+
+
+# How many maps a backbone gives, its configuration says; each is smaller than the one before.
+def backbone(image: ExportSpec, axes: str) -> ExportSpec:
+    """A spec of what gives maps of an image; `{place}` in their axes stands for the number of the map."""
+    several = (
+        gives(
+            f"feature_maps.{place}",
+            axes.replace("{place}", str(place)),
+            path=("feature_maps", place),
+            when=at_least(count("out_features"), place + 1),
+        )
+        for place in range(8)
+    )
+    given = tasked("feature-extraction", spec=compose(loaded("AutoBackbone"), *several))
+    return without(compose(image, given), "last_hidden_state")

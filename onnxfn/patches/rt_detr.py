@@ -31,3 +31,10 @@ def placed(self: Any, width: int, height: int, device: Any, dtype: Any) -> Tenso
         dtype=dtype,
     )
     return made.unsqueeze(0)
+
+
+def gathered(values: Tensor, places: Tensor, dim: int) -> Tensor:
+    """For torch.take_along_dim, which fixes the batch where it asks whether sizes are alike; here they are."""
+    import torch
+
+    return torch.gather(values, dim, places)

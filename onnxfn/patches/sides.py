@@ -24,3 +24,29 @@ def deepened(self: Any, hidden_states: Any, patch_height: Any, patch_width: Any)
     found = self.conv3(self.activation1(self.conv2(enlarged)))
     depth: Tensor = self.activation2(found) * self.max_depth
     return depth.squeeze(dim=1)
+
+
+def related(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
+    """For get_rel_pos of VitDet, where queries and keys are the same places: a vector for each distance of two."""
+    import torch
+    from torch.nn import functional
+
+    known = rel_pos.reshape(1, rel_pos.shape[0], -1).permute(0, 2, 1)
+    resized = functional.interpolate(known, size=2 * q_size - 1, mode="linear")[0].permute(1, 0)
+    return resized[torch.arange(q_size)[:, None] - torch.arange(k_size)[None, :] + k_size - 1]
+
+
+def spaced(start: float, _: float, steps: Any, **kinds: Any) -> Tensor:
+    """For torch.linspace, which has to know how many: here numbers one apart, of which there may be any."""
+    import torch
+
+    return torch.arange(steps, **kinds) + start
+
+
+def listed(data: Any, **kinds: Any) -> Tensor:
+    """For torch.as_tensor and torch.tensor, of which the trace keeps the numbers: here rows of sides that move."""
+    import torch
+
+    if not (isinstance(data, list) and data and isinstance(data[0], (list, tuple))):
+        return torch.asarray(data, **kinds)
+    return torch.stack([torch.stack([torch.scalar_tensor(side, **kinds) for side in sides]) for sides in data])

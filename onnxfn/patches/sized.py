@@ -40,6 +40,15 @@ def filled(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
 
 def placed(self: Any, _: Tensor, height: int, width: int) -> Tensor:
     """For `interpolate_pos_encoding` of DINOv2, which does nothing at the size that the places are of."""
+    return _spread(self, height, width, mode="bicubic")
+
+
+def placed_evenly(self: Any, _: Tensor, height: int, width: int) -> Tensor:
+    """For `interpolate_pos_encoding` of TIPSv2, which also makes a number of each side, in Python."""
+    return _spread(self, height, width, mode="bilinear", antialias=True)
+
+
+def _spread(self: Any, height: int, width: int, **how: Any) -> Tensor:
     import torch
 
     rows, columns = self.patch_embeddings.projection.stride
@@ -48,7 +57,7 @@ def placed(self: Any, _: Tensor, height: int, width: int) -> Tensor:
     side = int(places.shape[1] ** 0.5)
     grid = places.reshape(1, side, side, -1).permute(0, 3, 1, 2)
     sized = torch.nn.functional.interpolate(
-        grid.float(), size=(height // rows, width // columns), mode="bicubic", align_corners=False
+        grid.float(), size=(height // rows, width // columns), align_corners=False, **how
     )
     spread = sized.to(places.dtype).permute(0, 2, 3, 1).reshape(1, -1, places.shape[-1])
     return torch.cat((first, spread), dim=1)

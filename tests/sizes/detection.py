@@ -105,6 +105,44 @@ DEPTH: Mapping[str, Any] = {
     "head_hidden_size": 12,
 }
 
+WINDOWED: Mapping[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "image_size": 64,
+    "patch_size": 16,
+    "initializer_range": 0.15,
+    "out_features": ["stage1", "stage3"],
+}
+
+LW_DETR: Mapping[str, Any] = {
+    "d_model": 32,
+    "num_queries": 7,
+    "num_labels": 5,
+    "decoder_layers": 2,
+    "decoder_self_attention_heads": 4,
+    "decoder_cross_attention_heads": 4,
+    "decoder_ffn_dim": 40,
+    "decoder_n_points": 2,
+    "group_detr": 2,
+    "c2f_num_blocks": 1,
+    "init_std": 0.15,
+}
+
+MASK2FORMER: Mapping[str, Any] = {
+    "backbone_config": RESNET,
+    "hidden_dim": 32,
+    "mask_feature_size": 32,
+    "feature_size": 32,
+    "encoder_feedforward_dim": 48,
+    "dim_feedforward": 48,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "num_attention_heads": 4,
+    "num_queries": 7,
+    "num_labels": 5,
+    "init_std": 0.15,
+}
 
 # Kernel, channels in and out, stride, and whether channels are weighed.
 LCNET_V3: Mapping[str, Any] = {
@@ -211,11 +249,20 @@ PAIRED: Mapping[str, Any] = {
         "initializer_range": 0.15,
     }
 }
+# Where weights are drawn for layers without sums, and each is added to what came before it.
+LOUD = ("tipsv2_dpt",)
 
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "d_fine": {**RT_DETR, **HGNET, "initializer_range": 0.25},
     "conditional_detr": DETR,
     "dab-detr": DETR,
+    "deformable_detr": {
+        **DETR,
+        "backbone_config": {**RESNET, "out_features": ["stage2", "stage3", "stage4"]},
+        "encoder_n_points": 2,
+        "decoder_n_points": 2,
+    },
+    "deimv2": {**RT_DETR, **HGNET, "initializer_range": 0.2},
     "detr": DETR,
     "dpt": {
         "image_size": 32,
@@ -248,6 +295,33 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "init_std": 0.15,
         "num_labels": 5,
     },
+    "pp_doclayout_v2": {
+        **RT_DETR,
+        **HGNET,
+        "class_thresholds": [0.1, 0.2, 0.3, 0.2, 0.1],
+        "class_order": [4, 2, 0, 1, 3],
+        "reading_order_config": {
+            "hidden_size": 32,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "initializer_range": 0.15,
+            "coordinate_size": 6,
+            "shape_size": 4,
+            "num_classes": 5,
+            "relation_bias_embed_dim": 4,
+            "global_pointer_head_size": 8,
+        },
+    },
+    "pp_doclayout_v3": {
+        **RT_DETR,
+        "backbone_config": {**HGNET["backbone_config"], "out_features": ["stage1", "stage2", "stage3", "stage4"]},
+        "mask_feature_channels": [8, 8],
+        "x4_feat_dim": 8,
+        "num_prototypes": 6,
+        "global_pointer_head_size": 8,
+    },
+    "pp_doclayout_v4": {**RT_DETR, **HGNET, "hidden_size": 32, "global_pointer_head_size": 4, "num_coords": 10},
     "rt_detr": {**RT_DETR, **RT_DETR_RESNET, "initializer_range": 0.4},
     "rt_detr_v2": {**RT_DETR, **RT_DETR_RESNET},
     "sam": SAM,
@@ -288,6 +362,41 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "initializer_range": 0.1,
     },
     "prompt_depth_anything": DEPTH,
+    "chmv2": {
+        "backbone_config": {
+            "model_type": "dinov3_vit",
+            "patch_size": 16,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "image_size": 64,
+            "initializer_range": 0.15,
+            "out_features": ["stage1", "stage2", "stage3", "stage4"],
+            "return_class_token": True,
+            "reshape_hidden_states": True,
+        },
+        "post_process_channels": [8, 12, 16, 24],
+        "fusion_hidden_size": 16,
+        "head_hidden_size": 12,
+        "max_depth": 5.0,
+        "number_output_channels": 16,
+    },
+    "lw_detr": {
+        **LW_DETR,
+        "projector_scale_factors": [1.0],
+        "backbone_config": {
+            **WINDOWED,
+            "model_type": "lw_detr_vit",
+            "pretrain_image_size": 64,
+            "window_block_indices": [0, 2],
+            "num_windows": 4,
+        },
+    },
+    "rf_detr": {
+        **LW_DETR,
+        "backbone_config": {**WINDOWED, "model_type": "rf_detr_dinov2", "num_windows": 2},
+    },
     "upernet": {
         "backbone_config": RESNET,
         "hidden_size": 16,
@@ -307,6 +416,56 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "coarse_matching_threshold": 0.02,
         "coarse_matching_border_removal": 1,
         "initializer_range": 1.0,
+    },
+    "vitmatte": {
+        "backbone_config": {
+            "model_type": "vitdet",
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "image_size": 64,
+            "pretrain_image_size": 64,
+            "patch_size": 16,
+            "num_channels": 4,
+            "window_size": 3,
+            "window_block_indices": [0],
+            "residual_block_indices": [1],
+            "use_relative_position_embeddings": True,
+            "initializer_range": 0.15,
+            "out_features": ["stage2"],
+        },
+        "initializer_range": 0.4,
+        "hidden_size": 32,
+        "convstream_hidden_sizes": [6, 8, 12],
+        "fusion_hidden_sizes": [16, 12, 8, 6],
+    },
+    "sapiens2": {
+        "image_size": 64,
+        "patch_size": 16,
+        "num_key_value_attention_heads": 2,
+        "num_first_full_attention_layers": 1,
+        "num_last_full_attention_layers": 0,
+        "num_key_value_heads_per_layer": None,
+        "num_labels": 4,
+        "head_config": {
+            "upsample_out_channels": [12, 8],
+            "upsample_kernel_sizes": [4, 4],
+            "conv_out_channels": [8],
+            "conv_kernel_sizes": [1],
+        },
+    },
+    "mask2former": MASK2FORMER,
+    "oneformer": {
+        **MASK2FORMER,
+        "conv_dim": 32,
+        "mask_dim": 32,
+        "query_dec_layers": 2,
+        "task_seq_len": 9,
+        "text_encoder_width": 16,
+        "text_encoder_context_length": 9,
+        "text_encoder_num_layers": 1,
+        "text_encoder_vocab_size": 99,
+        "text_encoder_n_ctx": 2,
     },
     "eomt": {
         "image_size": 64,
@@ -390,6 +549,41 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "pp_ocrv5_server_det": {**FINDS_TEXT_CLASS_BY_CLASS, "backbone_config": FOUR_STAGES},
     "pp_ocrv6_medium_det": {**FINDS_TEXT_CLASS_BY_CLASS, "backbone_config": LCNET_V4},
     "pp_ocrv6_small_det": {**FINDS_TEXT, "backbone_config": LCNET_V4, "layer_list_out_channels": [8, 12, 16, 24]},
+    "uvdoc": {
+        "backbone_config": {
+            "model_type": "uvdoc_backbone",
+            "resnet_head": [[3, 8], [8, 8]],
+            "resnet_configs": [
+                [[8, 8, 1, False], [8, 8, 3, False]],
+                [[8, 12, 1, True], [12, 12, 3, False]],
+                [[12, 16, 1, True], [16, 16, 3, False]],
+            ],
+            "stage_configs": [[[16, 1]], [[16, 2]], [[16, 5]], [[16, 8], [16, 3]], [[16, 12], [16, 7]], [[16, 3]]],
+            "initializer_range": 0.14,
+            "out_features": [f"stage{stage}" for stage in range(1, 7)],
+        },
+        "bridge_connector": [16, 16],
+        "out_point_positions2D": [[16, 8], [8, 2]],
+        "initializer_range": 0.2,
+    },
+    "tipsv2_dpt": {
+        **NECK,
+        "num_depth_bins": 12,
+        "num_labels": 5,
+        "backbone_config": {
+            "model_type": "tipsv2_vision_model",
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "image_size": 56,
+            "patch_size": 14,
+            "initializer_range": 0.15,
+            "out_indices": [1, 2, 3, 4],
+            "reshape_hidden_states": False,
+            "apply_layernorm": True,
+        },
+    },
     "zoedepth": {
         "backbone_config": {
             "model_type": "beit",

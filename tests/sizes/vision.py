@@ -27,6 +27,7 @@ NORMED: Mapping[str, tuple[int, ...]] = {
             "rt_detr_resnet",
             "swiftformer",
             "textnet",
+            "uvdoc",
             "uvdoc_backbone",
         ),
         (8, 3, 64, 64),
@@ -124,7 +125,10 @@ SAM: Mapping[str, Any] = {
     "mlp_dim": 48,
 }
 
+BIT: Mapping[str, Any] = {**RESNET, "num_groups": 4, "layer_type": "preactivation", "global_padding": "same"}
+
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
+    "bit": BIT,
     "beit": {**PATCHES, "use_relative_position_bias": True, "layer_scale_init_value": 0.5},
     "convnext": {**STAGES, "num_hidden_layers": 4},
     "convnextv2": {**STAGES, "num_hidden_layers": 4},
@@ -323,7 +327,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "num_windows": 2,
         "window_block_indexes": [0],
     },
-    "sapiens2": {**PATCHES, "num_register_tokens": 2},
     "internvl_vision": {"image_size": [24, 24], "patch_size": [8, 8]},
     "sam_vision_model": SAM,
     "sam_hq_vision_model": SAM,
