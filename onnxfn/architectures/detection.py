@@ -469,6 +469,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "segformer": segformer,
         "table-transformer": table_transformer,
         "upernet": upernet,
+        "tipsv2_dpt": tipsv2_dpt,
         "uvdoc": uvdoc,
         "vitmatte": vitmatte,
         "vitpose": vitpose,
