@@ -591,6 +591,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "superpoint": superpoint,
         "table-transformer": table_transformer,
         "upernet": upernet,
+        "tipsv2_dpt": tipsv2_dpt,
         "uvdoc": uvdoc,
         "vitmatte": vitmatte,
         "vitpose": vitpose,
