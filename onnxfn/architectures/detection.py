@@ -51,10 +51,7 @@ spaced = compose(
     patched(
         "torch:linspace", by="onnxfn.patches.sides:spaced", why="a trace keeps how many numbers are spread over a side"
     ),
-    *(
-        patched(f"torch:{name}", by="onnxfn.patches.sides:listed", why="a trace keeps the sides of maps as they are")
-        for name in ("as_tensor", "tensor")
-    ),
+    patched("torch:as_tensor", by="onnxfn.patches.sides:listed", why="a trace keeps the sides of maps as they are"),
 )
 
 # Features are of a 64th of the image at the least, of which there are several where it is traced.

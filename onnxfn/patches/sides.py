@@ -37,14 +37,14 @@ def related(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
 
 
 def spaced(start: float, _: float, steps: Any, **kinds: Any) -> Tensor:
-    """For torch.linspace, which has to know how many: here numbers one apart, of which there may be any."""
+    """For torch.linspace, of which a trace keeps how many: numbers one apart, as models ask for middles of places."""
     import torch
 
     return torch.arange(steps, **kinds) + start
 
 
 def listed(data: Any, **kinds: Any) -> Tensor:
-    """For torch.as_tensor and torch.tensor, of which the trace keeps the numbers: here rows of sides that move."""
+    """For torch.as_tensor, of which a trace keeps the numbers: here rows of sides that move."""
     import torch
 
     if not (isinstance(data, list) and data and isinstance(data[0], (list, tuple))):
