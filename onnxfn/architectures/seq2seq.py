@@ -259,6 +259,27 @@ def lengths_heard(traced: int, *tried: int) -> ExportSpec:
     return compose(sized(audio_sequence_length=traced), *cases, *emptied)
 
 
+def listens(inputs: ExportSpec, states: str, *, gives_them: bool = True) -> ExportSpec:
+    """What is heard and how it comes out of the encoder, alone or in the whole model, which may keep it to itself."""
+    whole = (gives("encoder_last_hidden_state", states),) if gives_them else ()
+    return compose(
+        behaves("monolith", inputs, written, four_entries("decoder_input_ids"), *whole),
+        behaves("encoder", inputs, ExportSpec(runs="encoder"), gives("last_hidden_state", states)),
+    )
+
+
+def told_what_is_heard(by: str, *lengths: int) -> ExportSpec:
+    """A decoder that is handed the encoder's output as one, made `by` a builder, with a mask over these lengths."""
+    return behaves(
+        "decoder",
+        encoded,
+        takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
+        to_continue,
+        ExportSpec(builds=(Build("encoder_outputs", by),)),
+        lengths_heard(*lengths),
+    )
+
+
 # Filter banks, halved in length by each convolution (modeling_speech_to_text.Conv1dSubsampler).
 banks = compose(
     takes("input_features", f"{SOURCE} num_features=", "mel", kind="float"),
@@ -272,10 +293,7 @@ speech_to_text = compose(
         shortening=power(constant(2), "num_conv_layers"),
     ),
     generates("mel", "normal"),
-    behaves(
-        "monolith", banks, written, four_entries("decoder_input_ids"), gives("encoder_last_hidden_state", shortened)
-    ),
-    behaves("encoder", banks, ExportSpec(runs="encoder"), gives("last_hidden_state", shortened)),
+    listens(banks, shortened),
     behaves("decoder", encoded, heard_mask, to_continue, lengths_heard(64, 28, 41, 95, 34, 82)),
     patched(
         "transformers.models.speech_to_text.modeling_speech_to_text:"
@@ -304,22 +322,8 @@ moonshine = compose(
         hidden_size="hidden_size",
     ),
     generates("waveform", "normal"),
-    behaves(
-        "monolith",
-        waveforms,
-        written,
-        four_entries("decoder_input_ids"),
-        gives("encoder_last_hidden_state", thrice_convolved),
-    ),
-    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", thrice_convolved)),
-    behaves(
-        "decoder",
-        encoded,
-        takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
-        to_continue,
-        ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_waveforms"),)),
-        lengths_heard(16000, 3000, 4400, 9300, 3700, 8300),
-    ),
+    listens(waveforms, thrice_convolved),
+    told_what_is_heard("encoder_output_of_waveforms", 16000, 3000, 4400, 9300, 3700, 8300),
     patched(
         f"{MOONSHINE}._get_feat_extract_output_lengths",
         by="onnxfn.patches.moonshine:states_of",
@@ -348,18 +352,8 @@ moonshine_streaming = compose(
         decoder_head_dim=either("head_dim", quotient("hidden_size", "num_attention_heads")),
     ),
     generates("waveform", "normal"),
-    behaves("monolith", framed, written, four_entries("decoder_input_ids")),
-    behaves(
-        "encoder", framed, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size (num_frames+3)//4 _")
-    ),
-    behaves(
-        "decoder",
-        encoded,
-        takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
-        to_continue,
-        ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_frames"),)),
-        lengths_heard(4200, 1700, 2300, 6100, 1900, 5000),
-    ),
+    listens(framed, "batch_size (num_frames+3)//4 _", gives_them=False),
+    told_what_is_heard("encoder_output_of_frames", 4200, 1700, 2300, 6100, 1900, 5000),
 )
 
 frames = "batch_size frames _"
@@ -386,22 +380,8 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
             decoder_head_dim=f"{decoder}head_dim",
         ),
         generates("mel", "normal"),
-        behaves(
-            "monolith",
-            parakeet_banks,
-            written,
-            four_entries("decoder_input_ids"),
-            gives("encoder_last_hidden_state", frames),
-        ),
-        behaves("encoder", parakeet_banks, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
-        behaves(
-            "decoder",
-            encoded,
-            takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
-            to_continue,
-            ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_parakeet"),)),
-            lengths_heard(120, 53, 70, 150, 60, 140),
-        ),
+        listens(parakeet_banks, frames),
+        told_what_is_heard("encoder_output_of_parakeet", 120, 53, 70, 150, 60, 140),
     )
 
 
@@ -418,8 +398,7 @@ long_banks = compose(
 def seamless(model: str) -> ExportSpec:
     """A model of speech and texts that writes texts, for what its classes begin with: each task has its encoder."""
     hearing = compose(
-        behaves("monolith", long_banks, written, four_entries("decoder_input_ids")),
-        behaves("encoder", long_banks, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
+        listens(long_banks, frames, gives_them=False),
         behaves("decoder", encoded, heard_mask, to_continue, lengths_heard(120, 53, 70, 150, 60, 140)),
     )
     reading = compose(
