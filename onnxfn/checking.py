@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ from onnxfn.algebra import compose
 from onnxfn.axes import names, symbols, terms
 from onnxfn.capture import reference
 from onnxfn.errors import CheckFailed
-from onnxfn.generators import Array, dummies, known_sizes, numbers
+from onnxfn.generators import Array, dummies, known_sizes, numbers, padded
 from onnxfn.records import ExportSpec, InputSpec, OutputSpec, Overlay, Part, Plan, Size
 from onnxfn.results import Difference, Report
 from onnxfn.trials import Trial, trial
 from onnxfn.writing import Opens, past_lengths, written
+
+Answers = tuple[Array, ...]
+"""What a part gives: an array an output of the plan."""
 
 
 @frozen
@@ -37,7 +40,7 @@ class Truth:
 
     case: str
     arrays: Mapping[str, Array]
-    answers: tuple[Array, ...]
+    answers: Answers
 
 
 def check(
@@ -108,74 +111,103 @@ def asked(part: Part, real: Mapping[str, Array] | None = None) -> tuple[Question
 
 
 def answered(model: Any, part: Part, real: Mapping[str, Array] | None = None) -> Iterator[Truth]:
-    """What PyTorch answers to each question about a part, prompts first: the others go on from what those leave."""
-    known: list[Truth] = []
-    for question in sorted(asked(part, real), key=lambda one: one.real is None and _goes_on(one.spec)):
-        known.append(truth(model, part, question, known))
-        yield known[-1]
+    """What PyTorch answers to each question about a part."""
+    questions = asked(part, real)
+    left = _left(model, part, [one for one in questions if one.real is None and _goes_on(one.spec)])
+    return (truth(model, part, one, left) for one in questions)
 
 
-def truth(model: Any, part: Part, question: Question, known: Iterable[Truth] = ()) -> Truth:
-    """What PyTorch answers to one question about a part, after what is known already: it needs no file."""
+def truth(model: Any, part: Part, question: Question, left: Answers | None = None) -> Truth:
+    """What PyTorch answers to one question about a part, going on from what a text `left`: it needs no file."""
     real = question.real
-    arrays = feeds(model, part, question.spec, seed=question.seed, known=known) if real is None else real
+    arrays = feeds(model, part, question.spec, seed=question.seed, left=left) if real is None else real
     return Truth(_label(part.spec, question.case, arrays), arrays, reference(model, part, arrays))
 
 
-def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0, known: Iterable[Truth] = ()) -> dict[str, Array]:
+def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0, left: Answers | None = None) -> dict[str, Array]:
     """What both are fed in a case: dummies, and as the past what the model itself keeps of a text of that length.
 
     A past of noise is nothing that a trained model ever sees, and it answers with numbers that no two orders of
-    summation agree on. Where what is `known` already left a past that is long enough, its end is taken.
+    summation agree on; nor is one whose first tokens are hidden, which a trained model looks at all along. Where a text
+    `left` a past that is long enough, its beginning is taken, unless the mask hides some of it as padding.
     """
     arrays = dummies(spec, {}, seed=seed)
     if not _goes_on(spec):
         return arrays
-    pasts = (_past(spec, arrays, one.answers) for one in known)
-    left = next((past for past in pasts if past is not None), None)
-    return arrays | (_past_of_a_prompt(model, part, spec, arrays, seed) if left is None else left)
+    past = None if left is None or _hides(spec, arrays) else _past(spec, arrays, left)
+    return arrays | (past or _past_of_a_prompt(model, part, spec, arrays, seed))
 
 
 def _goes_on(spec: ExportSpec) -> bool:
     """Whether a case has a past that is not empty."""
-    lengths = past_lengths(spec)
     sizes = known_sizes(spec, {})
-    return any(sizes[past] for past in lengths)
+    return any(sizes[past] for past in past_lengths(spec))
+
+
+def _left(model: Any, part: Part, questions: Sequence[Question]) -> Answers | None:
+    """What a text leaves that is as long as the past of any case, and no padding: there, states are of nothing.
+
+    None where less than two cases go on, or something else is longer in one of them: each has a text of its own then.
+    """
+    lengths = past_lengths(part.spec)
+    here = {"batch_size", *lengths, *lengths.values()}
+    sizes = [known_sizes(one.spec, {}) for one in questions]
+    others = [{name: size for name, size in one.items() if name not in here} for one in sizes]
+    if len(questions) < 2 or any(one != others[0] for one in others):  # noqa: PLR2004 - else nothing is shared
+        return None
+    most = {name: max(one[name] for one in sizes) for name in sizes[0]}
+    return reference(model, part, dummies(compose(questions[0].spec, padded("none")), _at_once(most, lengths)))
+
+
+def _hides(spec: ExportSpec, arrays: Mapping[str, Array]) -> bool:
+    """Whether the mask says of some of the past that it is padding."""
+    masks = [one for one in spec.inputs if one.name == spec.judged_by]
+    sizes = known_sizes(spec, {})
+    pasts = [sizes[past] for one in masks for past in past_lengths(spec) if past in terms(_last(one))]
+    return any(not arrays[one.name][:, :past].all() for one in masks for past in pasts)
+
+
+def _last(one: InputSpec) -> str:
+    """What the last axis of an input is called; nothing where it does not move."""
+    return symbols(one.axes).get(len(one.axes.axes) - 1, "")
 
 
 def _past_of_a_prompt(
     model: Any, part: Part, spec: ExportSpec, arrays: Mapping[str, Array], seed: int
 ) -> dict[str, Array]:
-    lengths, sizes = past_lengths(spec), known_sizes(spec, {})
-    prompt_sizes = {**dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}}
-    answers = reference(model, part, dummies(spec, prompt_sizes, seed=seed))
-    kept = dict(zip((one.name for one in spec.outputs), answers, strict=True))
+    prompt = dummies(spec, _at_once(known_sizes(spec, {}), past_lengths(spec)), seed=seed)
+    kept = dict(zip((one.name for one in spec.outputs), reference(model, part, prompt), strict=True))
     return {one.name: kept[one.given].astype(arrays[one.name].dtype) for one in spec.carries}
 
 
-def _past(spec: ExportSpec, arrays: Mapping[str, Array], answers: tuple[Array, ...]) -> dict[str, Array] | None:
-    """The end of what was left to go on from, cut to the shapes of a case; None where it is too small."""
+def _at_once(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[str, int]:
+    """The sizes of a text that leaves a past of its whole length, read with no past."""
+    return {**sizes, **dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}}
+
+
+def _past(spec: ExportSpec, arrays: Mapping[str, Array], answers: Answers) -> dict[str, Array] | None:
+    """The beginning of what a text left, cut to the shapes of a case; None where it is too small."""
     kept = dict(zip((one.name for one in spec.outputs), answers, strict=True))
     inputs = {one.name: one for one in spec.inputs}
     lengths = {"batch_size", *past_lengths(spec)}
-    ends: dict[str, Array] = {}
+    begun: dict[str, Array] = {}
     for one in spec.carries:
         wanted = arrays[one.name]
-        end = _end(kept[one.given], wanted.shape, _axes_of(inputs[one.name], lengths))
-        if end is None:
+        beginning = _beginning(kept[one.given], wanted.shape, _axes_of(inputs[one.name], lengths))
+        if beginning is None:
             return None
-        ends[one.name] = end.astype(wanted.dtype)
-    return ends
+        begun[one.name] = beginning.astype(wanted.dtype)
+    return begun
 
 
-def _end(kept: Array, shape: tuple[int, ...], axes: Container[int]) -> Array | None:
-    """The end of an array along these axes, in a shape; None where no cut there gives the shape."""
+def _beginning(kept: Array, shape: tuple[int, ...], axes: Container[int]) -> Array | None:
+    """The beginning of an array along these axes, in a shape; None where no cut there gives the shape."""
     if kept.ndim != len(shape):
         return None
     spare = [have - want for have, want in zip(kept.shape, shape, strict=True)]
     if any(more < 0 or (more and axis not in axes) for axis, more in enumerate(spare)):
         return None
-    return kept[tuple(slice(more, None) for more in spare)]
+    return kept[tuple(map(slice, shape))]
 
 
 def _judged(spec: ExportSpec, output: OutputSpec, arrays: Mapping[str, Array]) -> Callable[[Array], Array]:

@@ -117,23 +117,23 @@ def test_a_graph_that_forgets_a_part_of_its_past_is_convicted(llama, tmp_path):
     assert {"logits", "present.1.key", "greedy tokens"} <= failed
 
 
-def test_the_past_of_a_case_is_the_end_of_what_a_longer_prompt_left(llama):
+def test_the_pasts_of_cases_are_the_beginning_of_one_text_but_where_some_of_it_is_padding(llama):
     part = plan(SPEC, llama).parts[0]
-    known = list(answered(llama, part))
-    (prompt,) = (one for one in known if one.case.startswith("left-padded prompts"))
-    left = prompt.answers[list(part.outputs).index("present.1.key")]
-    pasts = [one.arrays["past_key_values.1.key"] for one in known]
-    assert [past.shape[2] for past in pasts] == [0, 0, 16, 16, 16, 9, 21]
-    for past in pasts[2:]:
-        batch, _, length, _ = past.shape
-        assert np.array_equal(past, left[-batch:, :, -length:])
+    known = {one.case.partition(" (")[0]: one.arrays for one in answered(llama, part)}
+    pasts = {case: arrays["past_key_values.1.key"] for case, arrays in known.items()}
+    assert [past.shape[2] for past in pasts.values()] == [16, 16, 16, 0, 0, 9, 21]
+    longest = pasts["next tokens"]
+    alike = {case for case, past in pasts.items() if np.array_equal(past[:1], longest[:, :, : past.shape[2]])}
+    padded = {case for case, arrays in known.items() if not arrays["attention_mask"][:, :9].all()}
+    assert padded == {"left-padded", "left-padded prompts", "next token"}
+    assert alike == {*pasts} - {"left-padded", "next token"}
 
 
 def test_a_past_is_made_where_none_that_was_left_is_long_enough(llama):
     part = plan(SPEC, llama).parts[0]
     *_, asks = (compose(part.spec, overlay.spec) for overlay in cases(part.spec))
-    short = next(answered(llama, part))
-    made = feeds(llama, part, asks, known=[short])
+    short = next(one for one in answered(llama, part) if one.case.startswith("prompt"))
+    made = feeds(llama, part, asks, left=short.answers)
     assert made["past_key_values.1.key"].shape[2] > short.answers[-1].shape[2]
     assert all(np.array_equal(array, feeds(llama, part, asks)[name]) for name, array in made.items())
 
