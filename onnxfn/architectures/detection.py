@@ -109,9 +109,6 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
 
 ordered = gives("order_logits", "batch_size _ _")
 outlined = compose(ordered, gives("out_masks", f"batch_size _ {FOURTH}"))
-succeeding = compose(
-    gives("relative_order_logits", "batch_size _ _"), gives("successor_order_logits", "batch_size _ _")
-)
 
 # Each place of an image has a depth, a class, a direction.
 dpt = compose(
@@ -568,7 +565,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
         ),
         "pp_doclayout_v3": rt_detr("pp_doclayout_v3", "PPDocLayoutV3", outlined),
-        "pp_doclayout_v4": rt_detr("pp_doclayout_v4", "PPDocLayoutV4", succeeding),
         "pp_ocrv5_mobile_det": text_found,
         "pp_ocrv5_server_det": text_found,
         "pp_ocrv6_medium_det": text_found,

@@ -321,7 +321,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "num_prototypes": 6,
         "global_pointer_head_size": 8,
     },
-    "pp_doclayout_v4": {**RT_DETR, **HGNET, "hidden_size": 32, "global_pointer_head_size": 4, "num_coords": 10},
     "rt_detr": {**RT_DETR, **RT_DETR_RESNET, "initializer_range": 0.4},
     "rt_detr_v2": {**RT_DETR, **RT_DETR_RESNET},
     "sam": SAM,
