@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from onnxfn.algebra import compose
 from onnxfn.axes import names, symbols, terms
 from onnxfn.capture import reference
 from onnxfn.embedding import TABLE, by_tokens
-from onnxfn.generation import greedy, likeliest_new
+from onnxfn.generation import greedy, likeliest, likeliest_new
 from onnxfn.generators import Array, dummies, padded
 from onnxfn.records import ExportSpec, Part, Plan
 from onnxfn.trials import ENORMOUS, ROUNDING, Trial, scale_of
@@ -25,12 +26,20 @@ PROMPT, STEPS, TEXTS = 6, 16, 2
 TEXT = ("input_ids", "attention_mask", "position_ids")
 """What a text itself says."""
 
+CHOICES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
+    {"greedy": likeliest, "greedy, no token twice": likeliest_new}
+)
+"""How a text is written: the next way where the one before was monotonous.
+
+A model may repeat one token for ever, and then hardly looks at what it keeps.
+"""
+
 Opens = Callable[[Path], Any]
 """From an ONNX file to a session of ONNX Runtime."""
 
 
 def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> list[Trial]:
-    """What a part writes, in one trial; in none where it writes nothing by itself.
+    """What a part writes, in a trial for each way to write that is needed; in none where it writes nothing by itself.
 
     PyTorch keeps no cache here, so a wrong cache shows. What other parts hand over comes from their files for the one,
     from PyTorch for the other; what nobody hands over is a dummy for both.
@@ -47,22 +56,31 @@ def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> l
     given = {*TEXT, *read, *(one.name for one in spec.carries)}
     alone = {name: array for name, array in prompts.items() if name not in given}
     session = opens(folder / f"{part.name}.onnx")
-    # A model may repeat one token for ever, and then hardly looks at what it keeps: here each is written once.
-    texts = greedy(
-        session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=likeliest_new, table=table
-    )
-    logits = _whole(model, evolve(part, spec=spec), texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
-    case = f"greedy, no token twice ({STEPS} tokens after {sizes['batch_size']} left-padded prompts)"
-    return [_judged(spec, case, texts, logits)]
+    trials = []
+    for way, choose in CHOICES.items():
+        texts = greedy(
+            session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose, table=table
+        )
+        logits = _whole(model, evolve(part, spec=spec), texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
+        case = f"{way} ({STEPS} tokens after {sizes['batch_size']} left-padded prompts)"
+        trials.append(_judged(spec, case, texts, logits, choose))
+        if _varied(texts[:, PROMPT:]):
+            break
+    return trials
 
 
-def _judged(spec: ExportSpec, case: str, texts: Array, logits: Array) -> Trial:
+def _varied(texts: Array) -> bool:
+    """Whether half of the tokens of each text are others than those before: then it was written of all that is kept."""
+    return all(2 * len(set(text)) >= len(text) for text in texts.tolist())
+
+
+def _judged(spec: ExportSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]) -> Trial:
     """A text agrees when PyTorch's choices are no better than its tokens by more than the tolerance.
 
     Then both would write the same, or are of two minds.
     """
     steps = range(PROMPT, texts.shape[1])
-    chosen = np.stack([likeliest_new(logits[:, step - 1], texts[:, :step]) for step in steps], axis=1)
+    chosen = np.stack([choose(logits[:, step - 1], texts[:, :step]) for step in steps], axis=1)
     said = logits[:, PROMPT - 1 : -1]
     best, here = (np.take_along_axis(said, one[..., None], axis=-1)[..., 0] for one in (chosen, texts[:, PROMPT:]))
     scale = scale_of(said[np.abs(said) < ENORMOUS])
