@@ -116,11 +116,13 @@ def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
 def seeing_the_past(one: OutputSpec) -> OutputSpec:
     """The output of a graph that takes a past: what told of each new token by each tells of it by what is kept, too.
 
+    A length that is a sum or a product of others is of no tokens that a past has a name for: it stays.
+
     >>> str(seeing_the_past(OutputSpec("attentions.0", "batch_size _ sequence_length sequence_length")).axes)
     '[batch_size, _, sequence_length, past_sequence_length + sequence_length]'
     """
     *rest, last = one.axes.axes
-    if last.kind != "dynamic" or not rest or rest[-1] != last:
+    if last.kind != "dynamic" or not last.symbol.isidentifier() or not rest or rest[-1] != last:
         return one
     return evolve(one, axes=AxisMap((*rest, axis(f"past_{last.symbol}+{last.symbol}"))))
 

@@ -16,7 +16,7 @@ import onnxfn
 from onnxfn import compose, for_task, spec_for, with_behavior, with_output, with_outputs, with_past
 from onnxfn.choices import OF_ONE
 from onnxfn.errors import CaptureFailed, CheckFailed, InvalidSpec, UnknownName
-from onnxfn.records import ExportSpec
+from onnxfn.records import ExportSpec, OutputSpec
 from onnxfn.tasks import edited
 
 BERT = for_task(spec_for("bert"), "text-classification")
@@ -64,6 +64,15 @@ def test_a_spec_is_asked_before_its_task_is_said_or_after(task):
     before = for_task(with_outputs(spec_for("bert"), "hidden_states", "attentions"), task)
     after = with_outputs(for_task(spec_for("bert"), task), "hidden_states", "attentions")
     assert compose(before, ExportSpec(tasks=after.tasks)) == compose(after, ExportSpec(tasks=before.tasks))
+
+
+def test_a_length_of_several_has_no_past_by_one_name():
+    of_squares = ExportSpec(outputs=[OutputSpec("last_hidden_state", "batch_size height*width _")], past="inputs")
+    assert given_by(with_outputs(of_squares, "attentions.0"))["attentions.0"] == {
+        0: "batch_size",
+        2: "height * width",
+        3: "height * width",
+    }
 
 
 def test_rows_of_choices_are_rows_of_the_batch():
