@@ -7,7 +7,8 @@ import inspect
 import re
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,33 @@ def capture(model: Any, part: Part) -> Any:
     """
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
-    with LOCK, quiet(), still(model), attending(model, part.spec.attention), replaced(part.spec.patches):
+    attended, patched = attending(model, part.spec.attention), replaced(part.spec.patches)
+    with LOCK, quiet(), still(model), attended, patched, _sparing():
         program = _program(model, part)
         told = expected(program)
         graph = _translated(program)
     graph.meta[EXPECTED] = told
     graph.meta[LIMITS] = _limits(program, part)
     return graph
+
+
+@contextmanager
+def _sparing() -> Iterator[None]:
+    """torch.export without what takes a third of its time and is of no use to one trace.
+
+    A cache of fake results makes each once more to see that it could, and again at every hit; traces of the stack tell
+    where a node was made, which its module path tells.
+    """
+    import torch._dynamo.config
+    import torch.fx.config
+
+    told = torch.fx.config.do_not_emit_stack_traces
+    torch.fx.config.do_not_emit_stack_traces = True
+    try:
+        with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
+            yield
+    finally:
+        torch.fx.config.do_not_emit_stack_traces = told
 
 
 def in_dtype(model: Any, dtype: str | None) -> Any:

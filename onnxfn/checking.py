@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,18 +61,19 @@ def check(
     known already.
     """
     opens = opens or cache(session)
-    running = opens(file)
     trials: list[Trial] = []
     told: list[str] = []
-    for known in answered(model, part) if truths is None else truths:
-        tell(known.case)
-        _as_named(part.spec, known.arrays, known.answers)
-        answers = _ran(running, file, [one.name for one in part.spec.outputs], known.arrays, known.case)
-        told.append(known.case)
-        trials.extend(
-            trial(part.spec, one.name, known.case, answer, expected, _judged(part.spec, one, known.arrays))
-            for one, answer, expected in zip(part.spec.outputs, answers, known.answers, strict=True)
-        )
+    with ThreadPoolExecutor(1) as beside:  # PyTorch answers the first question while the file is read
+        running = beside.submit(opens, file)
+        for known in answered(model, part) if truths is None else truths:
+            tell(known.case)
+            _as_named(part.spec, known.arrays, known.answers)
+            answers = _ran(running.result(), file, [one.name for one in part.spec.outputs], known.arrays, known.case)
+            told.append(known.case)
+            trials.extend(
+                trial(part.spec, one.name, known.case, answer, expected, _judged(part.spec, one, known.arrays))
+                for one, answer, expected in zip(part.spec.outputs, answers, known.answers, strict=True)
+            )
     texts = written(model, part, made or Plan((part,)), file.parent, opens)
     trials.extend(texts)
     told.extend(one.case for one in texts)
@@ -114,7 +116,7 @@ def answered(model: Any, part: Part, real: Mapping[str, Array] | None = None) ->
     """What PyTorch answers to each question about a part."""
     questions = asked(part, real)
     left = _left(model, part, [one for one in questions if one.real is None and _goes_on(one.spec)])
-    return (truth(model, part, one, left) for one in questions)
+    yield from (truth(model, part, one, left) for one in questions)
 
 
 def truth(model: Any, part: Part, question: Question, left: Answers | None = None) -> Truth:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,8 +20,7 @@ from onnxfn.records import ExportSpec, Part, Plan
 from onnxfn.trials import ENORMOUS, ROUNDING, Trial, scale_of
 
 PROMPT, STEPS, TEXTS = 6, 16, 2
-"""Tokens of the prompts, tokens written after them, and how many, when a decoder is checked by what it writes."""
-
+"""Tokens of the prompts, tokens written after them, and how many texts each way, when a decoder is checked by them."""
 
 TEXT = ("input_ids", "attention_mask", "position_ids")
 """What a text itself says."""
@@ -29,17 +28,14 @@ TEXT = ("input_ids", "attention_mask", "position_ids")
 CHOICES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
     {"greedy": likeliest, "greedy, no token twice": likeliest_new}
 )
-"""How a text is written: the next way where the one before was monotonous.
-
-A model may repeat one token for ever, and then hardly looks at what it keeps.
-"""
+"""How texts are written: a model may repeat its likeliest token for ever, and then hardly looks at what it keeps."""
 
 Opens = Callable[[Path], Any]
 """From an ONNX file to a session of ONNX Runtime."""
 
 
 def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> list[Trial]:
-    """What a part writes, in a trial for each way to write that is needed; in none where it writes nothing by itself.
+    """What a part writes, in a trial for each way to write; in none where it writes nothing by itself.
 
     PyTorch keeps no cache here, so a wrong cache shows. What other parts hand over comes from their files for the one,
     from PyTorch for the other; what nobody hands over is a dummy for both.
@@ -48,30 +44,50 @@ def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> l
         return []
     spec = _of_tokens(part, made)
     now = names(next(one.axes for one in spec.inputs if one.name == "input_ids"))[-1]
+    turns = _turns(spec)
     sizes = {**_batch(spec), **dict.fromkeys(past_lengths(spec), 0)}
     table = opens(folder / f"{TABLE}.onnx") if TABLE in _givers(part) else None
     read, truly_read = _handed(model, part, made, folder, opens)
     prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
-    mask = prompts.get("attention_mask", np.ones_like(prompts["input_ids"]))
+    mask = _alike(prompts.get("attention_mask", np.ones_like(prompts["input_ids"])), len(turns[0]))
     given = {*TEXT, *read, *(one.name for one in spec.carries)}
     alone = {name: array for name, array in prompts.items() if name not in given}
     session = opens(folder / f"{part.name}.onnx")
     trials = []
-    for way, choose in CHOICES.items():
+    for ways in turns:
+        choose = _in_turn([CHOICES[way] for way in ways])
         texts = greedy(
             session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose, table=table
         )
         logits = _whole(model, evolve(part, spec=spec), texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
-        case = f"{way} ({STEPS} tokens after {sizes['batch_size']} left-padded prompts)"
-        trials.append(_judged(spec, case, texts, logits, choose))
-        if _varied(texts[:, PROMPT:]):
-            break
+        for way, its, told in zip(ways, _shared(texts, len(ways)), _shared(logits, len(ways)), strict=True):
+            case = f"{way} ({STEPS} tokens after {len(its)} left-padded prompts)"
+            trials.append(_judged(spec, case, its, told.astype(np.float64), CHOICES[way]))
     return trials
 
 
-def _varied(texts: Array) -> bool:
-    """Whether half of the tokens of each text are others than those before: then it was written of all that is kept."""
-    return all(2 * len(set(text)) >= len(text) for text in texts.tolist())
+def _turns(spec: ExportSpec) -> tuple[tuple[str, ...], ...]:
+    """The ways that are gone in one batch: a step costs two texts hardly more than one. Each alone in a fixed batch."""
+    return tuple((way,) for way in CHOICES) if _fixed(spec) else (tuple(CHOICES),)
+
+
+def _in_turn(choices: Sequence[Callable[[Array, Array], Array]]) -> Callable[[Array, Array], Array]:
+    """The first texts of a batch choose in the first way, the next in the next."""
+
+    def choose(logits: Array, written: Array) -> Array:
+        shares = zip(choices, _shared(logits, len(choices)), _shared(written, len(choices)), strict=True)
+        return np.concatenate([way(said, texts) for way, said, texts in shares])
+
+    return choose
+
+
+def _shared(rows: Array, ways: int) -> list[Array]:
+    return np.array_split(rows, ways)
+
+
+def _alike(mask: Array, ways: int) -> Array:
+    """A mask in which the texts of each way are padded as those of the first, which has one without padding."""
+    return np.tile(mask[: len(mask) // ways], (ways, 1))
 
 
 def _judged(spec: ExportSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]) -> Trial:
@@ -104,8 +120,12 @@ def past_lengths(spec: ExportSpec) -> dict[str, str]:
 
 
 def _batch(spec: ExportSpec) -> dict[str, int]:
-    """How many texts are written: as many as the graph takes, where that is fixed."""
-    return {"batch_size": next((one.value for one in spec.shapes if one.name == "batch_size"), TEXTS)}
+    """How many texts are written at once: as many as the graph takes, where that is fixed."""
+    return {"batch_size": _fixed(spec) or TEXTS * len(CHOICES)}
+
+
+def _fixed(spec: ExportSpec) -> int | None:
+    return next((one.value for one in spec.shapes if one.name == "batch_size"), None)
 
 
 def _writes(part: Part, made: Plan) -> bool:
@@ -161,15 +181,16 @@ def _whole(
     arrays = dummies(part.spec, sizes)
     told = {name: array.astype(arrays[name].dtype) for name, array in known.items() if name in arrays}
     fed = arrays | _nothing(part, arrays) | told
-    return reference(model, part, fed)[list(part.outputs).index("logits")].astype(np.float64)
+    return reference(model, part, fed)[list(part.outputs).index("logits")]
 
 
 def _nothing(part: Part, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """A past before anything was said: of length 0 along all that moves but the batch, zero where nothing does."""
+    moving = part.inputs
     return {
         one.name: np.zeros(
             [
-                0 if part.inputs[one.name].get(axis, "batch_size") != "batch_size" else size
+                0 if moving[one.name].get(axis, "batch_size") != "batch_size" else size
                 for axis, size in enumerate(arrays[one.name].shape)
             ],
             arrays[one.name].dtype,

@@ -90,7 +90,9 @@ def test_the_model_is_left_as_it_was_found_when_the_capture_fails(bert):
 def test_global_state_is_left_as_it_was_found(bert):
     random, grad, dtype = torch.get_rng_state(), torch.is_grad_enabled(), torch.get_default_dtype()
     sdpa = torch.nn.functional.scaled_dot_product_attention
+    told = torch._dynamo.config.fake_tensor_cache_enabled, torch.fx.config.do_not_emit_stack_traces
     capture(bert, part(bert))
+    assert (torch._dynamo.config.fake_tensor_cache_enabled, torch.fx.config.do_not_emit_stack_traces) == told
     assert torch.equal(torch.get_rng_state(), random)
     assert (torch.is_grad_enabled(), torch.get_default_dtype()) == (grad, dtype)
     assert torch.nn.functional.scaled_dot_product_attention is sdpa

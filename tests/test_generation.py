@@ -15,8 +15,9 @@ import onnxfn
 from onnxfn.algebra import compose
 from onnxfn.checking import answered, cases, feeds
 from onnxfn.errors import InvalidSpec, NoModel
-from onnxfn.generation import generate, given_name
+from onnxfn.generation import generate, given_name, likeliest, likeliest_new
 from onnxfn.planning import plan
+from onnxfn.writing import _in_turn
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 
@@ -96,7 +97,22 @@ def test_heads_are_numbers_and_the_batch_is_called_so(exported, llama):
 def test_a_report_tells_that_a_text_was_written(exported):
     written = exported.report.differences[-1]
     assert (written.output, written.passed) == ("greedy tokens", True)
-    assert set(written.shapes) == {(2, 22)}
+    assert written.shapes == ((2, 22), (2, 22))
+    assert [case for case in exported.report.cases if "left-padded prompts)" in case] == [
+        "greedy (16 tokens after 2 left-padded prompts)",
+        "greedy, no token twice (16 tokens after 2 left-padded prompts)",
+    ]
+
+
+def test_a_fixed_batch_writes_one_way_after_the_other(llama, tmp_path):
+    exported = onnxfn.export(onnxfn.with_shapes(SPEC, batch_size=1), llama, tmp_path / "model.onnx")
+    assert exported.report.differences[-1].shapes == ((1, 22), (1, 22))
+
+
+def test_the_first_texts_of_a_batch_are_written_in_the_first_way():
+    logits = np.array([[0.0, 9.0, 1.0], [0.0, 9.0, 2.0], [0.0, 9.0, 1.0], [3.0, 9.0, 2.0]])
+    written = np.array([[1], [1], [1], [1]])
+    assert _in_turn([likeliest, likeliest_new])(logits, written).tolist() == [1, 1, 2, 0]
 
 
 def forgetful(file, name):
