@@ -45,6 +45,13 @@ def kinds(folder, name="model"):
     return Counter((node.domain, node.op_type) for node in onnx.load(folder / f"{name}.onnx").graph.node)
 
 
+def unread(folder):
+    """What the nodes of a file name and nobody reads."""
+    graph = onnx.load(folder / "model.onnx").graph
+    read = {*(name for node in graph.node for name in node.input), *(one.name for one in graph.output)}
+    return {name for node in graph.node for name in node.output if name} - read
+
+
 def exported(model_type, task, loader, folder, **options):
     model = tiny.model(model_type, loader)
     spec = with_opset(onnxfn.spec_for(model_type, task), 23)
@@ -107,7 +114,17 @@ def test_operators_of_onnx_runtime_are_there_for_who_asks(model_type, task, load
     result = exported(model_type, task, loader, tmp_path, fuse="onnxruntime")
     own = {kind: count for (domain, kind), count in kinds(tmp_path).items() if domain == "com.microsoft"}
     assert own == contrib
+    assert not unread(tmp_path)
     assert found(result) == {**DECODERS, **ENCODERS}[model_type]
+
+
+def test_the_operators_of_layers_that_were_not_traced_are_those_of_the_traced(tmp_path):
+    model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=7)
+    spec = with_opset(onnxfn.spec_for("llama", PAST), 23)
+    result = agreeing(onnxfn.export(spec, model, tmp_path, fuse="onnxruntime"), tmp_path)
+    assert "7 layers" in str(result.depths)
+    assert kinds(tmp_path)["com.microsoft", "SkipSimplifiedLayerNormalization"] == 14
+    assert not unread(tmp_path)
 
 
 def test_what_an_opset_lacks_is_not_in_it(tmp_path):
@@ -299,6 +316,28 @@ def test_the_weight_of_a_norm_is_never_read():
 def test_a_norm_means_the_same():
     assert counted(alike(NORM, x=noise(2, 3, 8))) == {"RMSNormalization": 1}
     assert counted(alike(NORM, opset=22, x=noise(2, 3, 8))) == {}
+
+
+def test_onnx_runtime_knows_a_norm_that_the_opset_has_no_operator_for(tmp_path):
+    plain = alike(
+        NORM.replace("more = Add (w, one)\n    y = Mul (even, more)", "y = Mul (even, w)"), opset=18, x=noise(2, 3, 8)
+    )
+    onnx_ir.save(plain, tmp_path / "model.onnx")
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "seen.onnx")
+    onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)
+    assert [node.op_type for node in onnx.load(tmp_path / "seen.onnx").graph.node] == ["SimplifiedLayerNormalization"]
+
+
+def test_an_inverse_that_others_read_stays():
+    inverse = """
+    half (float[n] x, float[n] r) => (float[n] y, float[n] z) {
+        inverse = Reciprocal (r)
+        y = Mul (x, inverse)
+        z = Add (inverse, y)
+    }"""
+    kinds = [node.op_type for node in alike(inverse, opset=18, x=noise(4), r=noise(4, seed=1)).graph]
+    assert kinds == ["Reciprocal", "Mul", "Add"]
 
 
 CENTRED = NORM.replace(

@@ -42,10 +42,20 @@ def _skip(node: Any, total: Any) -> None:
     kind = f"{DOMAIN}::{SKIPPING[node.op_type]}"
     inputs = [*total.inputs, *(one for one in node.inputs[1:] if one is not None)]
     new = made(node, kind, inputs, like, epsilon=attribute(node, "epsilon", 1e-5))
-    for unused in new.outputs[1:3]:
-        unused.name = ""
     instead(normed, new.outputs[0])
     instead(summed, new.outputs[3])
+
+
+def unread(model: Any) -> Any:
+    """Before: a graph whose values have names. After: what its own operators may give and nobody reads has none.
+
+    ONNX Runtime then does not compute it: a norm of 576 numbers takes 7.6 microseconds for 10.
+    """
+    for node in model.graph:
+        for value in node.outputs[1:] if node.domain == DOMAIN else ():
+            if not value.uses() and not value.is_graph_output():
+                value.name = ""
+    return model
 
 
 def biased(model: Any) -> Any:

@@ -267,7 +267,9 @@ def _slot_moved(stack: Stack, value: Any, by: int) -> Any:
 
 
 def _name(traced: Traced, names: Mapping[Place, str], value: Any, by: int) -> str:
-    """The name of a value some layers further: by the plan, by its parameter, or its own and the distance."""
+    """The name of a value some layers further: by the plan, by its parameter, or its own and the distance, if any."""
+    if not value.name:
+        return ""  # nobody reads it
     if value.name in traced.rows and (value.is_graph_input() or value.is_graph_output()):
         side, layer, row = traced.rows[value.name]
         return names[side, layer + by, row]

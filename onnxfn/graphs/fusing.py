@@ -10,9 +10,9 @@ from typing import Any
 from onnxfn.errors import CaptureFailed, InvalidSpec, unknown
 from onnxfn.expectations import EXPECTED
 from onnxfn.graphs.attention import attended
-from onnxfn.graphs.contrib import DOMAIN, biased, skipped
+from onnxfn.graphs.contrib import DOMAIN, biased, skipped, unread
 from onnxfn.graphs.gelus import activated
-from onnxfn.graphs.norms import normalized
+from onnxfn.graphs.norms import divided, normalized
 from onnxfn.graphs.rotations import rotated
 from onnxfn.graphs.walking import dims, number
 from onnxfn.results import Fusion
@@ -54,7 +54,7 @@ def fused(model: Any, fuse: str = STANDARD) -> Any:
     for one in (without_idle, *_passes(opset, fuse)):
         unused(one(model))  # what nobody reads any more would still count as a reader of what it reads
     model.graph.sort()
-    return common.NameFixPass()(model).model
+    return unread(common.NameFixPass()(model).model)
 
 
 def fusable(opset: int, fuse: str) -> None:
@@ -70,7 +70,7 @@ def fusable(opset: int, fuse: str) -> None:
 def _passes(opset: int, fuse: str) -> tuple[Callable[[Any], Any], ...]:
     modern = (rotated, attended) if opset >= MODERN else ()
     gelus = (activated,) if opset >= SINCE["Gelu"] else ()
-    return (normalized, *modern, *gelus, *((skipped, biased, _imported) if fuse == ONNXRUNTIME else ()))
+    return (normalized, divided, *modern, *gelus, *((skipped, biased, _imported) if fuse == ONNXRUNTIME else ()))
 
 
 def _imported(model: Any) -> Any:
