@@ -71,7 +71,8 @@ def coverage() -> str:
     types = {name for rows in told.values() for name, tasks in rows.items() if validated(tasks)}
     lines += [
         "",
-        f"Together {len(types)} model types.",
+        f"Together {len(types)} model types. A derived spec takes the inputs that are known: of a model that reads and",
+        "sees, that may be its text alone. What each took is in `tests/sweeps/derived.json`.",
         "",
         "<details><summary>Every model type and task</summary>",
         "",

@@ -281,7 +281,8 @@ def attempted(model_type, kind, folder):
                 return task, f"not: no small configuration is known, this one has {size / 1e6:.0f} million parameters"
             model = shrunk.model(model_type, kind)
             spec = onnxfn.derived(model)
-            return spec.task, swept.line(agreeing(onnxfn.export(spec, model, folder), folder))
+            result = agreeing(onnxfn.export(spec, model, folder), folder)
+            return spec.task, swept.line(result, f"of {', '.join(result.plan.parts[0].inputs)}")
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever goes wrong is what is to be told
         first = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
         return task, f"not: {type(problem).__name__}: {first}"[:300]
