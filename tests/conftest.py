@@ -19,9 +19,9 @@ def _own_cache(monkeypatch, tmp_path_factory):
 
 
 def pytest_collection_modifyitems(items):
-    """Longformer is traced first: in ten seconds, and in over ten minutes after five thousand tests in one process.
+    """Longformer is traced first: once, after five thousand tests in one process, it took over ten minutes.
 
-    Why is not known; nothing else was seen to slow down.
+    Why is not known. Another time it took its usual seconds there; torch's cache of fake results was still used then.
     """
     items.sort(key=lambda item: not ("test_rows" in item.nodeid and "longformer" in item.nodeid))
 
