@@ -14,9 +14,10 @@ from onnxfn.errors import CaptureFailed, Unlike
 from onnxfn.expectations import EXPECTED, repeated
 from onnxfn.fingerprints import fingerprint
 from onnxfn.graphs.deepening import deepened, ordered, rows_of
-from onnxfn.graphs.fusing import STANDARD, fused, fusions
+from onnxfn.graphs.fusing import ONNXRUNTIME, STANDARD, fused, fusions
 from onnxfn.graphs.merging import filled
 from onnxfn.graphs.naming import named, stamped, stripped
+from onnxfn.graphs.packing import packed
 from onnxfn.graphs.simplify import converted, simplified
 from onnxfn.graphs.sizes import read_once
 from onnxfn.graphs.slots import bound, merged_slots, slotted, turned
@@ -98,7 +99,7 @@ def _assembled(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     for filler in part.filler:
         fills = {one.given: one.name for one in part.spec.carries}
         graph = merged_slots(filled(graph, graph_of(model, filler, timed, making), fills))
-    return graph
+    return packed(graph) if making.turns and making.fuse == ONNXRUNTIME else graph
 
 
 def traced(graph: Any) -> bool:

@@ -15,7 +15,7 @@ from onnxfn.building import Making, template_name
 from onnxfn.checkpoints import Entry, entries, heading
 from onnxfn.errors import CaptureFailed, InvalidSpec, OnnxfnError
 from onnxfn.fingerprints import versions
-from onnxfn.graphs.slots import bound, slot
+from onnxfn.graphs.slots import bound, parameters, slot
 from onnxfn.layouts import CONFIGURED
 from onnxfn.linking import arrays, named
 from onnxfn.plain import plain, recorded
@@ -75,7 +75,7 @@ def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, o
     if None in graphs or recorded(plain(made)) != made:
         return
     slots = [known for graph in graphs for value in graph.graph.initializers.values() if (known := slot(value))]
-    fills = _fills(model, {one.parameter for one in slots}, folder)
+    fills = _fills(model, {name for one in slots for name in parameters(one)}, folder)
     if fills is None:
         return
     told = {file: (out / file).read_text() for file in CONFIGURED.values() if (out / file).exists()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -20,6 +20,9 @@ MOST = 1 << 26
 TILE = 128
 """Rows and columns of the square that is transposed at once: two of them fit a core's cache, whatever the strides."""
 
+PIECES = "onnxfn.pieces"
+"""Where a tensor's `meta` keeps the matrices that stand beside each other in it."""
+
 WORKERS = 2
 """Threads that transpose what is written next, while this one writes."""
 
@@ -27,14 +30,30 @@ WORKERS = 2
 def chunks(tensor: Any, most: int = CHUNK) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in the order of ONNX, as arrays of uint8; views where they lie so already.
 
-    A tensor of torch or numpy may be any view of its memory; what is neither comes in one piece.
+    A tensor of torch or numpy may be any view of its memory, or such views `side_by_side`; what is neither comes in one
+    piece.
     """
-    raw = _array(tensor)
-    if raw is None:
+    raws = [_array(one) for one in _pieces(tensor)]
+    if any(raw is None for raw in raws):
         yield np.frombuffer(tensor.tobytes(), np.uint8)
     else:
-        for part in _contiguous(raw, most):
+        for part in _contiguous(raws[0], most) if len(raws) == 1 else _joined(raws):
             yield part.reshape(-1).view(np.uint8)
+
+
+def side_by_side(pieces: Sequence[Any]) -> Any:
+    """The `onnx_ir` tensor that matrices of one type and as many rows make, put together when it is read."""
+    import onnx_ir
+
+    first, width = pieces[0], sum(one.shape[-1] for one in pieces)
+    made = onnx_ir.LazyTensor(
+        lambda: onnx_ir.Tensor(np.concatenate([one.numpy() for one in pieces], axis=-1), first.dtype),
+        dtype=first.dtype,
+        shape=onnx_ir.Shape([*first.shape[:-1], width]),
+        name=first.name,
+    )
+    made.meta[PIECES] = tuple(pieces)
+    return made
 
 
 def torch_tensor(tensor: Any) -> Any:
@@ -47,6 +66,10 @@ def torch_tensor(tensor: Any) -> Any:
 
 def memory(tensor: Any) -> Any:
     """What tells whether two tensors hold the same bytes because they look at the same memory; None if nothing does."""
+    pieces = _pieces(tensor)
+    if len(pieces) > 1:
+        found = tuple(memory(one) for one in pieces)
+        return None if None in found else found
     raw = _array(tensor)
     if raw is None or not raw.size:
         return None
@@ -54,6 +77,11 @@ def memory(tensor: Any) -> Any:
     if raw.flags.c_contiguous:
         return start, raw.nbytes
     return start, raw.shape, raw.strides, raw.itemsize
+
+
+def _pieces(tensor: Any) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = getattr(tensor, "meta", {}).get(PIECES, (tensor,))
+    return found
 
 
 def _array(tensor: Any) -> Any:
@@ -88,6 +116,18 @@ def _contiguous(raw: Any, most: int) -> Iterator[Any]:
             yield from _contiguous(part, most)
     else:
         yield from (np.ascontiguousarray(part) for part in _split(raw, most // max(1, raw[0].nbytes)))
+
+
+def _joined(raws: Sequence[Any]) -> Iterator[Any]:
+    """Matrices beside each other, so many rows at a time."""
+    step = max(1, min(TILE, MOST // max(1, sum(one[0].nbytes for one in raws))))
+    rows = ([one[start : start + step] for one in raws] for start in range(0, len(raws[0]), step))
+    with ahead(_beside, rows, WORKERS + 1, WORKERS) as joined:
+        yield from joined
+
+
+def _beside(parts: Sequence[Any]) -> Any:
+    return np.concatenate([_untransposed(one) if _transposed(one) else one for one in parts], axis=-1)
 
 
 @contextmanager

@@ -85,6 +85,8 @@ def test_keys_and_values_go_in_as_they_are_kept(tmp_path):
     }
     mask = {node.input[3] for node in (first, second)}
     assert len(mask) == 1
+    before = [node.op_type for node in graph.node[: list(graph.node).index(first)]]
+    assert not {"GatherND", "Expand", "Slice", "Concat"} & set(before)  # masks and tables are as they are read
 
 
 @pytest.mark.parametrize("model_type", ENCODERS)
@@ -123,7 +125,9 @@ def test_the_operators_of_layers_that_were_not_traced_are_those_of_the_traced(tm
     spec = with_opset(onnxfn.spec_for("llama", PAST), 23)
     result = agreeing(onnxfn.export(spec, model, tmp_path, fuse="onnxruntime"), tmp_path)
     assert "7 layers" in str(result.depths)
-    assert kinds(tmp_path)["com.microsoft", "SkipSimplifiedLayerNormalization"] == 14
+    there = kinds(tmp_path)
+    assert there["com.microsoft", "SkipSimplifiedLayerNormalization"] == 14
+    assert (there["", "MatMul"], there["", "Split"]) == (4 * 7 + 1, 2 * 7)
     assert not unread(tmp_path)
 
 
@@ -338,6 +342,71 @@ def test_an_inverse_that_others_read_stays():
     }"""
     kinds = [node.op_type for node in alike(inverse, opset=18, x=noise(4), r=noise(4, seed=1)).graph]
     assert kinds == ["Reciprocal", "Mul", "Add"]
+
+
+# A mask as torch gathers it, at every text and every key.
+GATHERED = """
+gathers (bool[batch, keys] mask, bool[batch, 1, 1, keys] more) => (bool[batch, 1, 1, keys] y)
+<int64[1] last = {-1}, int64[3] inner = {1, 2, 3}, int64[3] outer = {0, 1, 2}, int64 start = {0}, int64 one = {1},
+ bool always = {1}>
+{
+    b = Shape <start = 0, end = 1> (mask)
+    batch = Squeeze (b)
+    k = Shape <start = 1, end = 2> (mask)
+    keys = Squeeze (k)
+    rows = Range (start, batch, one)
+    texts = Unsqueeze (rows, inner)
+    columns = Range (start, keys, one)
+    places = Unsqueeze (columns, outer)
+    larger = Max (texts, places)
+    shape = Shape (larger)
+    all_texts = Expand (texts, shape)
+    all_places = Expand (places, shape)
+    at = Unsqueeze (all_texts, last)
+    beside = Unsqueeze (all_places, last)
+    indices = Concat <axis = -1> (at, beside)
+    gathered = GatherND (mask, indices)
+    sure = And (gathered, always)
+    y = And (sure, more)
+}"""
+
+
+def gathers(text):
+    """The kinds of node of the graph of such a mask, its shapes known as torch tells them."""
+    model = read(text)
+    full = ["batch", 1, 1, "keys"]
+    sizes = {
+        "rows": ["batch"],
+        "columns": ["keys"],
+        "texts": ["batch", 1, 1, 1],
+        "places": [1, 1, 1, "keys"],
+        "gathered": full,
+        "sure": full,
+    }
+    for value in [one for node in model.graph for one in node.outputs if one.name in sizes]:
+        value.shape = onnx_ir.Shape(sizes[value.name])
+    feeds = {"mask": noise(3, 5) > 0, "more": noise(3, 1, 1, 5, seed=1) > 0}
+    before = run(model, **feeds)
+    after = fused(model)
+    assert np.array_equal(run(after, **feeds)[0], before[0])
+    return [node.op_type for node in after.graph]
+
+
+def test_a_mask_that_is_gathered_whole_is_itself():
+    assert gathers(GATHERED) == ["Unsqueeze", "And"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("indices = Concat <axis = -1> (at, beside)", "indices = Concat <axis = -1> (at, at)"),
+        ("columns = Range (start, keys, one)", "c = Sub (keys, one)\n columns = Range (c, less, less)"),
+        ("rows = Range (start, batch, one)", "r = Range (start, batch, one)\n rows = Mul (r, start)"),
+    ],
+)
+def test_a_mask_that_is_gathered_otherwise_is_gathered(one, other):
+    text = GATHERED.replace(one, other).replace("int64 one = {1},", "int64 one = {1}, int64 less = {-1},")
+    assert "GatherND" in gathers(text)
 
 
 CENTRED = NORM.replace(

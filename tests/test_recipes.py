@@ -119,6 +119,15 @@ def test_several_files_and_other_places_of_weights(tmp_path, weights):
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
+def test_matrices_that_are_one_are_taken_from_where_each_lies(tmp_path):
+    checkpoint = llama(tmp_path / "llama")
+    flags = ("--opset", "23", "--fuse", "onnxruntime")
+    assert not exported(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
+    assert exported(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
+    assert b"q_proj.weight+model" in content(tmp_path / "two")["model.onnx"]
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
 def test_a_checkpoint_in_shards_and_a_bare_model_of_a_headed_one(tmp_path):
     checkpoint = saved(tmp_path / "bert", tiny.model("bert", "AutoModelForMaskedLM"), max_shard_size="20KB")
     assert len(list(checkpoint.glob("*.safetensors"))) > 1

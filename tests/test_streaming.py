@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn.streaming import CHUNK, MOST, TILE, ahead, chunks, memory
+from onnxfn.streaming import CHUNK, MOST, TILE, ahead, chunks, memory, side_by_side
 
 DTYPES = (
     torch.float32,
@@ -66,6 +66,19 @@ def test_the_chunks_are_the_bytes_of_the_tensor(raw, most):
 @given(views())
 def test_the_chunks_are_the_bytes_that_onnx_ir_would_write(raw):
     assert joined(weight(raw)) == weight(raw).tobytes()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3 * TILE), st.booleans()), min_size=1, max_size=4), st.integers(1, 2 * TILE + 1)
+)
+def test_the_chunks_of_matrices_beside_each_other_are_their_rows(columns, rows):
+    raws = [
+        filled((many, rows), torch.int16).t() if turned else filled((rows, many), torch.int16)
+        for many, turned in columns
+    ]
+    whole = side_by_side([weight(raw) for raw in raws])
+    assert tuple(whole.shape) == (rows, sum(many for many, _ in columns))
+    assert joined(whole) == np.concatenate([raw.numpy() for raw in raws], axis=-1).tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from onnxfn.expectations import EXPECTED
 from onnxfn.graphs.attention import attended
 from onnxfn.graphs.contrib import DOMAIN, biased, skipped, unread
 from onnxfn.graphs.gelus import activated
+from onnxfn.graphs.masks import plain_masks
 from onnxfn.graphs.norms import divided, normalized
 from onnxfn.graphs.rotations import rotated
 from onnxfn.graphs.walking import dims, number
@@ -68,7 +69,7 @@ def fusable(opset: int, fuse: str) -> None:
 
 
 def _passes(opset: int, fuse: str) -> tuple[Callable[[Any], Any], ...]:
-    modern = (rotated, attended) if opset >= MODERN else ()
+    modern = (rotated, attended, plain_masks) if opset >= MODERN else ()
     gelus = (activated,) if opset >= SINCE["Gelu"] else ()
     return (normalized, divided, *modern, *gelus, *((skipped, biased, _imported) if fuse == ONNXRUNTIME else ()))
 

@@ -284,15 +284,37 @@ def _in_three(last: Any, angles: Any, found: Rotation) -> Any:
     """Angles as `[batch or 1, length, size]`."""
     kind, axis = ("Squeeze", found.heads) if len(dims(angles)) == RANK else ("Unsqueeze", 0)
     sizes = (dims(angles)[0] if axis else 1, dims(found.taken)[3 - found.heads], dims(angles)[-1])
+    lifted = maker(angles, "Unsqueeze")
+    if axis and lifted is not None and dims(lifted.inputs[0]) == sizes:
+        return lifted.inputs[0]
     return made(last, kind, [angles, whole(last.graph, axis)], [(angles, sizes)]).outputs[0]
 
 
 def _half(last: Any, angles: Any, found: Rotation) -> Any:
     if found.said == ONCE:
         return angles
+    once = None if found.said == PAIRS else _once(last, angles)
+    if once is not None:
+        return once
     end, step = (found.size, 2) if found.said == PAIRS else (found.size // 2, 1)
     cut = [whole(last.graph, one) for one in (0, end, 2, step)]
     return made(last, "Slice", [angles, *cut], [(angles, (*dims(angles)[:2], found.size // 2))]).outputs[0]
+
+
+def _once(last: Any, angles: Any) -> Any:
+    """A table as it is before it says everything twice, where no more than its shape is kept until it does."""
+    node = angles.producer()
+    if node is None or _doubled(node):
+        return node and node.inputs[0]
+    taken = [one for one in node.inputs if number(one) is None]
+    if not _keeps(node) or node.op_type in ("Unsqueeze", "Squeeze") or len(taken) != 1:
+        return None
+    once = _once(last, taken[0])
+    if once is None:
+        return None
+    inputs = [once if one is taken[0] else one for one in node.inputs]
+    told = {name: one.value for name, one in node.attributes.items()}
+    return made(last, node.op_type, inputs, [(angles, (*dims(angles)[:-1], dims(once)[-1]))], **told).outputs[0]
 
 
 def _over_batch(last: Any, angles: Any, found: Rotation) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.errors import CaptureFailed
+from onnxfn.streaming import side_by_side
 
 SLOT = "onnxfn.slot"
 """Where an initializer's `meta` keeps its slot."""
@@ -16,16 +17,25 @@ SLOT = "onnxfn.slot"
 
 @frozen
 class Slot:
-    """A parameter by the name that it has in the model, and the order of its axes where a graph turns it."""
+    """A parameter by the name that it has in the model, and the order of its axes where a graph turns it.
+
+    Those that stand `beside` it, turned as it is, follow it along the last axis.
+    """
 
     parameter: str
     turned: tuple[int, ...] = field(default=(), converter=tuple)
+    beside: tuple[str, ...] = field(default=(), converter=tuple)
 
 
 def slot(value: Any) -> Slot | None:
     """The slot that a value is, if it is one."""
     found: Slot | None = value.meta.get(SLOT)
     return found
+
+
+def parameters(known: Slot) -> tuple[str, ...]:
+    """All parameters that a slot is made of."""
+    return known.parameter, *known.beside
 
 
 def slotted(model: Any, names: Callable[[Any], str | None]) -> Any:
@@ -90,22 +100,23 @@ def bound(model: Any, tensors: Callable[[str], Any]) -> Any:
     for value in model.graph.initializers.values():
         known = slot(value)
         if known is not None:
-            value.const_value = _seen(value, known, tensors(known.parameter))
+            pieces = [_seen(tensors(one), known.turned, value.name) for one in parameters(known)]
+            value.const_value = _fitting(value, known, side_by_side(pieces) if known.beside else pieces[0])
     return model
 
 
-def _seen(value: Any, known: Slot, tensor: Any) -> Any:
+def _seen(tensor: Any, turned: tuple[int, ...], name: str) -> Any:
     import onnx_ir
 
     if isinstance(tensor, np.ndarray):
-        seen: Any = onnx_ir.Tensor(tensor.transpose(known.turned) if known.turned else tensor, name=value.name)
-    else:
-        seen = onnx_ir.tensor_adapters.TorchTensor(
-            tensor.permute(known.turned) if known.turned else tensor, name=value.name
-        )
+        return onnx_ir.Tensor(tensor.transpose(turned) if turned else tensor, name=name)
+    return onnx_ir.tensor_adapters.TorchTensor(tensor.permute(turned) if turned else tensor, name=name)
+
+
+def _fitting(value: Any, known: Slot, seen: Any) -> Any:
     if tuple(seen.shape) != tuple(value.shape) or seen.dtype != value.dtype:
         raise CaptureFailed(
-            f"{known.parameter} is {seen.dtype.name}{list(seen.shape)} where the graph reads "
+            f"{' + '.join(parameters(known))} is {seen.dtype.name}{list(seen.shape)} where the graph reads "
             f"{value.dtype.name}{list(value.shape)}"
         )
     return seen
