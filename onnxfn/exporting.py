@@ -77,8 +77,8 @@ def export(
 
     Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
     none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs
-    in values alone. `fuse="onnxruntime"` lets operators in that only ONNX Runtime has, and makes one matrix of those of a
-    module that multiply the same.
+    in values alone. `fuse="onnxruntime"` lets operators in that only ONNX Runtime has, and makes one matrix of several
+    of a module that multiply the same.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
     told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
