@@ -5,6 +5,7 @@ Two rows of input, none of them traced by anyone; a text is also continued greed
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -95,11 +96,19 @@ def difference(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> str |
     return None
 
 
-def session(file: Path) -> Any:
+def share_threads() -> None:
+    """Let graphs that have no threads of their own be run by as many as there are cores: the same for all of them."""
+    import onnxruntime
+
+    onnxruntime.set_global_thread_pool_sizes(os.cpu_count() or 1, 1)
+
+
+def session(file: Path, *, own_threads: bool = True) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.use_per_session_threads = own_threads
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
 

@@ -2,24 +2,25 @@
 
     python benchmarks/decode.py [--runs 5] [--models smollm2] [--graphs FOLDER]
 
-All graphs are float32, run by one process in one ONNX Runtime, each in its turn in every round; each must answer as
-PyTorch does, and write the same tokens, before it is timed. What a graph keeps goes back into it without a copy.
-`--graphs` is a folder of graphs from an earlier run: those that are there are not exported again.
+All graphs are float32 and in memory at once, run by the same threads of one process: each reads a prompt in its turn,
+and writes a token in its turn, so what disturbs one disturbs the others; whose turn it is is drawn. Every round loads
+them anew. Each must answer as PyTorch does, and write the same tokens, before it is timed. What a graph keeps goes back
+into it without a copy. `--graphs` is a folder of graphs of an earlier run: those that are there are not exported again.
 """
 
 from __future__ import annotations
 
 import gc
 import shutil
-import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answers import disagreement, expected, fed, role, session, text
+from answers import disagreement, expected, fed, role, session, share_threads, text
 from attrs import frozen
 from figures import Required, median, published, ratio
 from models import Checkpoint
@@ -38,11 +39,11 @@ REQUIRED = (
 
 @frozen
 class Timed:
-    """One turn of a graph: seconds to load it, for a prompt, and for a token."""
+    """A round of one graph: seconds to load it, for each prompt, and for each token."""
 
-    load: float
-    prompt: float
-    token: float
+    load: list[float]
+    prompt: list[float]
+    token: list[float]
 
 
 def graphs(one: Checkpoint, hows: list[Exporter], place: Path, cache: Path) -> tuple[dict[str, Path], dict[str, str]]:
@@ -65,41 +66,47 @@ def graphs(one: Checkpoint, hows: list[Exporter], place: Path, cache: Path) -> t
     return files, problems
 
 
-def timed(file: Path, known: dict[str, Any]) -> Timed:
-    """A turn of one graph: loaded, prompts read, and tokens written after the last of them."""
+def timed(files: Mapping[str, Path], known: dict[str, Any], drawn: np.random.Generator) -> dict[str, Timed]:
+    """A round: all graphs are loaded, and then read prompts and write tokens after the last of them, turn by turn."""
     gc.collect()
-    start = time.perf_counter()
-    graph = session(file)
-    load = time.perf_counter() - start
+    turns = {name: Timed([], [], []) for name in files}
+    loaded, kept = {}, {}
+    for name, file in files.items():
+        start = time.perf_counter()
+        loaded[name] = session(file, own_threads=False)
+        turns[name].load.append(time.perf_counter() - start)
+    names = list(files)
     ids = np.arange(5, 5 + PROMPT, dtype=np.int64)[None]
-    _step(graph, known, ids, PROMPT, {})
-    prompts = []
-    for _ in range(PROMPTS):
-        start = time.perf_counter()
-        kept, _ = _step(graph, known, ids, PROMPT, {})
-        prompts.append(time.perf_counter() - start)
-    tokens = []
-    for place in range(TOKENS):
-        start = time.perf_counter()
-        kept, _ = _step(graph, known, ids[:, :1], PROMPT + 1 + place, kept)
-        tokens.append(time.perf_counter() - start)
-    return Timed(load, statistics.median(prompts), statistics.median(tokens))
+    for turn in range(1 + PROMPTS):
+        for name in drawn.permutation(names):
+            kept[name], seconds = _step(loaded[name], known, ids, PROMPT, {})
+            turns[name].prompt.extend([seconds] if turn else [])  # the first is for nothing
+    for turn in range(TOKENS):
+        for name in drawn.permutation(names):
+            kept[name], seconds = _step(loaded[name], known, ids[:, :1], PROMPT + 1 + turn, kept[name])
+            turns[name].token.append(seconds)
+    return turns
 
 
-def _step(graph: Any, known: dict[str, Any], new: Any, length: int, kept: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """What a graph keeps after new tokens, by the names it takes it under, and what it says of them."""
+def _step(
+    graph: Any, known: dict[str, Any], new: Any, length: int, kept: dict[str, Any]
+) -> tuple[dict[str, Any], float]:
+    """What a graph keeps after new tokens, by the names it takes it under, and the seconds that it took."""
     import onnxruntime
 
     told = {name: made for name, made in known.items() if name == "head_dim"}
     empty = fed(graph, {**text(new, length), **told, **{role(name): np.zeros(0) for name in kept}})
     feeds = {name: onnxruntime.OrtValue.ortvalue_from_numpy(made) for name, made in empty.items() if name not in kept}
     names = [one.name for one in graph.get_outputs()]
+    start = time.perf_counter()
     given = graph.run_with_ort_values(names, {**feeds, **kept})
+    seconds = time.perf_counter() - start
     made = {role(name): value for name, value in zip(names, given, strict=True)}
-    return {name: made[role(name)] for name in empty if role(name).startswith("cache.")}, made["logits"]
+    return {name: made[role(name)] for name in empty if role(name).startswith("cache.")}, seconds
 
 
 def main() -> None:
+    share_threads()
     question = __doc__.splitlines()[0]
     asked = told(question, "decode", "smollm2", EXPORTERS, graphs=Path)
     rows, required = [], []
@@ -107,10 +114,9 @@ def main() -> None:
         for one in asked.checkpoints:
             files, problems = graphs(one, able(asked.exporters, one), asked.graphs or Path(temporary), asked.peers)
             known = expected(one, asked.peers)
-            turns: dict[str, list[Timed]] = {name: [] for name in files}
-            for _ in range(asked.runs):
-                for name, file in files.items():
-                    turns[name].append(timed(file, known))
+            drawn = np.random.default_rng(0)
+            rounds = [timed(files, known, drawn) for _ in range(asked.runs)]
+            turns = {name: [one[name] for one in rounds] for name in files}
             rows.extend(row(one, name, turns) for name in files)
             rows.extend({"model": one.name, "graph of": name, "problem": why} for name, why in problems.items())
             required.extend(
@@ -121,7 +127,7 @@ def main() -> None:
 
 
 def row(one: Checkpoint, name: str, turns: dict[str, list[Timed]]) -> dict[str, Any]:
-    figures = {what: [getattr(turn, what) for turn in turns[name]] for what in ("load", "prompt", "token")}
+    figures = {what: _all(turns, name, what) for what in ("load", "prompt", "token")}
     return {
         "model": one.name,
         "graph of": name,
@@ -135,8 +141,11 @@ def row(one: Checkpoint, name: str, turns: dict[str, list[Timed]]) -> dict[str, 
 
 
 def _ratio(turns: dict[str, list[Timed]], ours: str, theirs: str, what: str) -> float | None:
-    here, there = ([getattr(turn, what) for turn in turns.get(name, [])] for name in (ours, theirs))
-    return ratio(here, there)
+    return ratio(*(_all(turns, name, what) for name in (ours, theirs)))
+
+
+def _all(turns: dict[str, list[Timed]], name: str, what: str) -> list[float]:
+    return [seconds for turn in turns.get(name, []) for seconds in getattr(turn, what)]
 
 
 def _thousand(seconds: float | None) -> float | None:
