@@ -15,11 +15,13 @@ from agreement import agreeing
 from onnx import parser
 
 import onnxfn
+from onnxfn.architectures import decoders
 from onnxfn.edits import with_opset
 from onnxfn.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.expectations import EXPECTED
 from onnxfn.graphs.fusing import counted, fused, fusions
 from onnxfn.results import Fusion
+from onnxfn.tasks import TASKS, task_names
 
 PAST = "text-generation-with-past"
 
@@ -38,6 +40,9 @@ ENCODERS = {
     "bert": {"Attention": 2, "Gelu": 2, "LayerNormalization": 5},
     "modernbert": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 2, "LayerNormalization": 5},
 }
+
+# Transformers 5 has no model of InternLM2.
+WRITERS = [name for name, row in decoders.ROWS.items() if PAST in task_names(row) and name != "internlm2"]
 
 
 def kinds(folder, name="model"):
@@ -69,6 +74,13 @@ def test_a_decoder_is_fused_and_right(model_type, tmp_path):
     there = kinds(tmp_path)
     assert {domain for domain, _ in there} == {""}
     assert not there["", "Softmax"]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("fuse", ["standard", "onnxruntime"])
+@pytest.mark.parametrize("model_type", WRITERS)
+def test_every_decoder_is_right_in_the_largest_operators(model_type, fuse, tmp_path):
+    exported(model_type, PAST, TASKS["text-generation"].loader, tmp_path, fuse=fuse)
 
 
 def test_keys_and_values_go_in_as_they_are_kept(tmp_path):
