@@ -22,8 +22,15 @@ UNTOLD = (
 )
 """What a configuration says that no graph depends on, or that the parameters say themselves."""
 
-INTERNAL = ("_parameters", "_buffers", "_modules", "training", "_weight_conversions")
-"""Attributes of a module that are told otherwise, or tell of nothing but what its weights were called in a file."""
+INTERNAL = (
+    *("_parameters", "_buffers", "_modules", "training"),
+    *("_weight_conversions", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
+    *("_flat_weights", "_flat_weight_refs"),
+)
+"""Attributes of a module that are told otherwise, or tell of nothing but how its weights were loaded from a file."""
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+"""Attributes of a module whose keys count the hooks of the whole process."""
 
 PLAIN = (bool, int, float, str, bytes, type(None))
 
@@ -33,11 +40,12 @@ def fingerprint(model: Any, *beside: Any) -> str | None:
 
     It is of the modules, their attributes and sources, the shapes and types of parameters, the values of tables that
     are not stored, the configuration, the versions of what makes graphs, and whatever stands `beside`. Nobody can tell
-    of a model that others hook into, or that holds functions made at run time.
+    of a model that others hook into, or that holds functions made at run time, but
+    by a package that its version tells.
     """
     try:
         told = [*map(repr, beside), *versions(), _config(model), *_modules(model)]
-    except Untold:
+    except (Untold, RecursionError):
         return None
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
@@ -65,14 +73,17 @@ def _held(value: Any) -> Iterator[Any]:
 
     if isinstance(value, torch.nn.Module):
         yield value
+    elif inspect.ismethod(value):
+        yield from _held(value.__self__)
     elif isinstance(value, (list, tuple, dict)):
         for one in value.values() if isinstance(value, dict) else value:
             yield from _held(one)
 
 
 def _said(module: Any) -> list[tuple[str, Any]]:
-    """The attributes of a module, those of torch's own that are empty left out."""
-    return [(name, value) for name, value in vars(module).items() if name not in INTERNAL and not _empty(value)]
+    """The attributes of a module, those of torch's own that are empty left out; hooks without their running numbers."""
+    there = [(name, value) for name, value in vars(module).items() if name not in INTERNAL and not _empty(value)]
+    return [(name, list(value.values()) if name in HOOKS else value) for name, value in there]
 
 
 def _empty(value: Any) -> bool:
@@ -84,7 +95,13 @@ def _tensor(tensor: Any) -> str:
 
 
 def _elements(tensor: Any) -> str:
-    return "" if tensor is None else hashlib.sha256(tensor.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+    """A digest of a tensor's bytes; numpy lacks some of torch's types."""
+    import torch
+
+    if tensor is None:
+        return ""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return hashlib.sha256(flat.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
 def _value(value: Any) -> str:
@@ -130,18 +147,36 @@ def _other(value: Any) -> str:
 
 
 def _code(made: Any) -> str:
-    """A class or a function by its name, and by its source where no version tells it."""
-    if getattr(made, "__closure__", None) or "<locals>" in getattr(made, "__qualname__", "<locals>"):
-        raise Untold
+    """A class or a function by its name, and by its source where no version tells it; a method also by whose it is."""
+    if inspect.ismethod(made):
+        return f"{_code(made.__func__)} of {_value(made.__self__)}"
     module = made.__module__ or "builtins"
-    return f"{module}.{made.__qualname__} {_source(module)}"
+    name = f"{module}.{made.__qualname__} {_source(module)}"
+    if "<locals>" not in made.__qualname__ and not getattr(made, "__closure__", None):
+        return name
+    if not inspect.isfunction(made) or not _versioned(module):
+        raise Untold
+    around = _each([_inside(one) for one in made.__closure__ or ()])
+    return f"{name} of line {made.__code__.co_firstlineno} with {around}"
+
+
+def _inside(cell: Any) -> Any:
+    """What a function has of the one that it was made in."""
+    try:
+        return cell.cell_contents
+    except ValueError as problem:  # not there yet
+        raise Untold from problem
+
+
+def _versioned(module: str) -> bool:
+    package = module.partition(".")[0]
+    return package in (*PINNED, "builtins") or package in sys.stdlib_module_names
 
 
 @cache
 def _source(module: str) -> str:
     """A digest of a module's file; empty for those that a version tells."""
-    package = module.partition(".")[0]
-    if package in (*PINNED, "builtins") or package in sys.stdlib_module_names:
+    if _versioned(module):
         return ""
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from transformers import CONFIG_MAPPING
 
+import onnxfn
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.fingerprints import fingerprint
 
@@ -56,7 +57,15 @@ def attention(model):
     model.config._attn_implementation = "eager"
 
 
-@pytest.mark.parametrize("change", [number, table, module, dtype, attention])
+def borrowed(model):
+    model.model.norm.told = model.model.layers[0].self_attn.q_proj.extra_repr
+
+
+def short_table(model):
+    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.bfloat16()
+
+
+@pytest.mark.parametrize("change", [number, table, short_table, module, dtype, attention, borrowed])
 def test_a_model_that_was_changed_has_another(change):
     model = llama()
     change(model)
@@ -84,11 +93,27 @@ def hidden(model):
     model.model.norm.aside = [nn.Linear(2, 2)]
 
 
-@pytest.mark.parametrize("change", [hook, closure, hidden])
+def hidden_behind_a_method(model):
+    model.model.norm.aside = nn.Linear(2, 2).extra_repr
+
+
+@pytest.mark.parametrize("change", [hook, closure, hidden, hidden_behind_a_method])
 def test_nobody_can_tell_of_functions_made_at_run_time_and_modules_that_are_hidden(change):
     model = llama()
     change(model)
     assert fingerprint(model) is None
+
+
+def test_hooks_that_transformers_makes_are_told_by_what_they_close_over():
+    from transformers.utils.output_capturing import install_output_capuring_hook
+
+    def listening(index):
+        model = llama()
+        install_output_capuring_hook(model.model.norm, "hidden_states", index)
+        return fingerprint(model)
+
+    assert None not in {listening(0), listening(1)}
+    assert listening(0) == listening(0) != listening(1)
 
 
 def test_a_class_of_ones_own_is_told_by_its_source():
@@ -102,6 +127,6 @@ def test_a_class_of_ones_own_is_told_by_its_source():
 @pytest.mark.sweep
 @pytest.mark.parametrize("model_type", [name for name in ARCHITECTURES if name in CONFIG_MAPPING])
 def test_every_tiny_model_has_one(model_type):
-    import onnxfn
-
-    assert fingerprint(tiny.model(model_type, onnxfn.spec_for(model_type).loader)) is not None
+    """But OneFormer, which holds a module that it does not register."""
+    spec = onnxfn.spec_for(model_type, onnxfn.tasks_for(model_type)[0])
+    assert (fingerprint(tiny.model(model_type, spec.loader)) is None) == (model_type == "oneformer")

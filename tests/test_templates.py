@@ -53,6 +53,27 @@ def test_the_next_model_is_exported_without_a_trace(kept, tmp_path):
     assert (second.limits, second.plan) == (first.limits, first.plan)
 
 
+# Of each, what once kept its graph from being kept: hooks of torch's and of transformers', a table of bfloat16.
+@pytest.mark.parametrize(
+    ("model_type", "task"),
+    [
+        ("hubert", "audio-classification"),
+        ("vitpose", "keypoint-detection"),
+        ("recurrent_gemma", "text-generation"),
+    ],
+)
+def test_models_with_hooks_and_tables_of_any_type_have_templates(model_type, task, tmp_path):
+    spec = onnxfn.spec_for(model_type, task)
+    first, second = tiny.model(model_type, spec.loader), tiny.model(model_type, spec.loader)
+    with torch.no_grad():
+        for parameter in second.parameters():
+            parameter.mul_(1.1)
+    onnxfn.export(spec, first, tmp_path / "one", templates=tmp_path / "templates", check=False)
+    result = onnxfn.export(spec, second, tmp_path / "two", templates=tmp_path / "templates")
+    assert "capture" not in stages(result)
+    assert result.report.passed
+
+
 def test_the_graph_is_the_one_that_a_trace_gives(kept, tmp_path):
     templates, _ = kept
     plain = exported(fine_tuned(), tmp_path / "plain", None)
@@ -124,5 +145,5 @@ def test_what_is_kept_says_which_parameters_it_reads(kept):
     file = next(kept[0].glob("*.onnx"))
     notes = {one.key: one.value for one in onnx.load(file, load_external_data=False).metadata_props}
     slots = json.loads(notes["onnxfn.template"])["slots"]
-    assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "turned": []}
+    assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "turned": [], "beside": []}
     assert slots["model.layers.0.mlp.up_proj.weight"]["turned"] == [1, 0]
