@@ -40,8 +40,7 @@ def fingerprint(model: Any, *beside: Any) -> str | None:
 
     It is of the modules, their attributes and sources, the shapes and types of parameters, the values of tables that
     are not stored, the configuration, the versions of what makes graphs, and whatever stands `beside`. Nobody can tell
-    of a model that others hook into, or that holds functions made at run time, but
-    by a package that its version tells.
+    of a model that others hook into, or that holds functions made at run time, but by a package that a version tells.
     """
     try:
         told = [*map(repr, beside), *versions(), _config(model), *_modules(model)]
@@ -156,8 +155,10 @@ def _code(made: Any) -> str:
         return name
     if not inspect.isfunction(made) or not _versioned(module):
         raise Untold
-    around = _each([_inside(one) for one in made.__closure__ or ()])
-    return f"{name} of line {made.__code__.co_firstlineno} with {around}"
+    around = [_inside(one) for one in made.__closure__ or ()]
+    if any(True for _ in _held(around)):  # whose parameters nobody binds, or one of several alike
+        raise Untold
+    return f"{name} of line {made.__code__.co_firstlineno} with {_each(around)}"
 
 
 def _inside(cell: Any) -> Any:
