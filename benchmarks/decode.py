@@ -4,7 +4,7 @@
 
 All graphs are float32 and in memory at once, run by the same threads of one process: each reads a prompt in its turn,
 and writes a token in its turn, so what disturbs one disturbs the others; whose turn it is is drawn. Every round loads
-them anew. Each must answer as PyTorch does, and write the same tokens, before it is timed. What a graph keeps goes back
+them anew, in an order that is drawn too. Each must answer as PyTorch does, and write the same tokens, before it is timed. What a graph keeps goes back
 into it without a copy. `--graphs` is a folder of graphs of an earlier run: those that are there are not exported again.
 """
 
@@ -71,11 +71,11 @@ def timed(files: Mapping[str, Path], known: dict[str, Any], drawn: np.random.Gen
     gc.collect()
     turns = {name: Timed([], [], []) for name in files}
     loaded, kept = {}, {}
-    for name, file in files.items():
-        start = time.perf_counter()
-        loaded[name] = session(file, own_threads=False)
-        turns[name].load.append(time.perf_counter() - start)
     names = list(files)
+    for name in drawn.permutation(names):  # which memory is left to a graph depends on those that came before
+        start = time.perf_counter()
+        loaded[name] = session(files[name], own_threads=False)
+        turns[name].load.append(time.perf_counter() - start)
     ids = np.arange(5, 5 + PROMPT, dtype=np.int64)[None]
     for turn in range(1 + PROMPTS):
         for name in drawn.permutation(names):
