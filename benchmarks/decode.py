@@ -4,8 +4,9 @@
 
 All graphs are float32 and in memory at once, run by the same threads of one process: each reads a prompt in its turn,
 and writes a token in its turn, so what disturbs one disturbs the others; whose turn it is is drawn. Every round loads
-them anew, in an order that is drawn too. Each must answer as PyTorch does, and write the same tokens, before it is timed. What a graph keeps goes back
-into it without a copy. `--graphs` is a folder of graphs of an earlier run: those that are there are not exported again.
+them anew, in an order that is drawn too. Each must answer as PyTorch does, and write the same tokens, before it is
+timed. What a graph keeps goes back into it without a copy. `--graphs` is a folder of graphs of an earlier run:
+those that are there are not exported again.
 """
 
 from __future__ import annotations

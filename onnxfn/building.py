@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.capture import LIMITS, LOCK, capture, in_dtype, parameter_names
+from onnxfn.capture import LIMITS, LOCK, capture, parameter_names
 from onnxfn.errors import CaptureFailed, Unlike
 from onnxfn.expectations import EXPECTED, repeated
 from onnxfn.fingerprints import fingerprint
@@ -64,16 +64,16 @@ class Making:
 def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies.
 
-    A graph that is kept for models like this is taken from where it is kept, or else put there.
+    The model is in the part's float type. A graph that is kept for models like this is taken from where it is kept, or
+    else put there.
     """
     with LOCK:
-        ready = in_dtype(model, part.spec.float_dtype)
-        name, graph = _kept(ready, part, timed, making) if making.templates is not None else (None, None)
+        name, graph = _kept(model, part, timed, making) if making.templates is not None else (None, None)
         if graph is None:
-            graph = _assembled(ready, part, timed, making)
+            graph = _assembled(model, part, timed, making)
             keep(making.templates, name, graph)
         graph.meta[TEMPLATE] = name
-        return bound(graph, ready.state_dict(keep_vars=True).__getitem__)
+        return bound(graph, model.state_dict(keep_vars=True).__getitem__)
 
 
 def _kept(model: Any, part: Part, timed: Timed, making: Making) -> tuple[str | None, Any]:

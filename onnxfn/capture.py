@@ -88,7 +88,8 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
 
     if dtype is None or _float_dtype(model) == getattr(torch, dtype):
         return model
-    return copy.deepcopy(model).to(getattr(torch, dtype))
+    with LOCK:
+        return copy.deepcopy(model).to(getattr(torch, dtype))
 
 
 def parameter_names(model: Any) -> Callable[[Any], str | None]:

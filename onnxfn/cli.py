@@ -46,10 +46,15 @@ Split = Annotated[
     bool, typer.Option("--split", help="A file for each part of a model: text_model.onnx, vision_model.onnx.")
 ]
 Fuse = Annotated[str, typer.Option(help="standard, or onnxruntime: operators that only it has, too (opset 23).")]
-Sidecar = Annotated[str, typer.Option(help="How the file of the weights ends, when they need one.")]
+Layout = Annotated[
+    str, typer.Option(help="The program that a folder is for: optimum, or transformers.js, also in a browser.")
+]
+Sidecar = Annotated[str | None, typer.Option(help="How the file of the weights ends, when they need one.")]
 Weights = Annotated[
-    str,
-    typer.Option(help="copy; share, once for several files; link, to the checkpoint; none."),
+    str | None,
+    typer.Option(
+        help="share, once for all files; copy, with each (for transformers.js); link, to the checkpoint; none."
+    ),
 ]
 Templates = Annotated[
     Path | None, typer.Option(help="Where graphs without weights are kept for the next such model; the user's cache.")
@@ -72,8 +77,9 @@ def export(
     shape: Shapes = None,
     output: Outputs = None,
     inputs_embeds: Embedded = False,
-    sidecar: Sidecar = ".onnx_data",
-    weights: Weights = "copy",
+    layout: Layout = "optimum",
+    sidecar: Sidecar = None,
+    weights: Weights = None,
     templates: Templates = None,
     afresh: Afresh = False,
     whole: Whole = False,
@@ -92,7 +98,8 @@ def export(
 
     tensors = {"size": size, "shape": shape, "output": output, "inputs_embeds": inputs_embeds, "split": split}
     chosen = {"task": task, "opset": opset, "dtype": dtype, "atol": atol, "rtol": rtol, **tensors}
-    how = {"merge": merge, "keep_parts": keep_parts, "fuse": fuse, "sidecar": sidecar, "weights": weights}
+    how = {"merge": merge, "keep_parts": keep_parts, "fuse": fuse}
+    how |= {"layout": layout, "sidecar": sidecar, "weights": weights}
     with _refusals():
         target(out, force=force)
         if library != "transformers":
@@ -112,7 +119,7 @@ def _again(recipe: Any, templates: Path | None, folder: Path, out: Path, task: s
 
     if recipe is None or templates is None:
         return False
-    chosen = {name: options[name] for name in ("force", "sidecar", "weights")}
+    chosen = {name: options[name] for name in ("force", "layout", "sidecar", "weights")}
     with _progress() as tell:
         done = repeat(recipe, folder, out, templates=templates, tell=tell, **chosen)
     if done is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -12,14 +12,14 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.building import DEPTH, Making, Repeats, Timed, built, forgotten, traced, traced_whole
-from onnxfn.capture import LIMITS
+from onnxfn.capture import LIMITS, in_dtype
 from onnxfn.checking import answered, failed, session
 from onnxfn.checking import check as checked
 from onnxfn.deriving import SAY_IT
 from onnxfn.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
 from onnxfn.generators import Array
 from onnxfn.graphs.fusing import STANDARD, fusable, fusions
-from onnxfn.layouts import configured, copied, said
+from onnxfn.layouts import OPTIMUM, Layout, configured, copied, declared, graphs_in, said
 from onnxfn.lookup import fitting
 from onnxfn.normalizers import kept
 from onnxfn.planning import plan
@@ -28,8 +28,8 @@ from onnxfn.recipes import Recipe, graphs_of
 from onnxfn.records import ExportSpec, Plan
 from onnxfn.results import Event, Exported, Report
 from onnxfn.stacks import stacks
-from onnxfn.storing import Storing, linkable, stored
-from onnxfn.weights import LARGEST_MESSAGE, SIDECAR, moved, workshop
+from onnxfn.storing import Storing, linked, stored, storing
+from onnxfn.weights import LARGEST_MESSAGE, moved, workshop
 
 CONVICTED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
 
@@ -56,9 +56,10 @@ def export(
     merge: bool = True,
     keep_parts: bool = False,
     fuse: str = STANDARD,
-    sidecar: str = SIDECAR,
+    layout: str = OPTIMUM,
+    sidecar: str | None = None,
     threshold: int = LARGEST_MESSAGE,
-    weights: str = "copy",
+    weights: str | None = None,
     repeats: Repeats = stacks,
     templates: Path | None = None,
     tell: Tell = silent,
@@ -70,10 +71,10 @@ def export(
     a dict of what the spec reads. What the model's `preprocessor` makes of a real input is one more case of the check.
     One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. `tell` hears it.
 
-    Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="share"`
-    stores what several ONNX files read once, in a file beside them. `"link"` leaves what lies unchanged in the
-    checkpoint's safetensors files there, with hard links to them beside the ONNX file, and `"none"` writes the graph
-    alone: all that they do not place otherwise belongs in that file.
+    Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="share"` stores
+    what several ONNX files read in that of the first, `"copy"` with each. `"link"` leaves what lies unchanged in the
+    checkpoint's safetensors files there, hard-linked beside the ONNX file; `"none"` writes no weights. `layout` is the
+    program that a folder is for: with `"optimum"` files share, for `"transformers.js"` they do not, and lie in `onnx/`.
 
     Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
     none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs
@@ -82,13 +83,13 @@ def export(
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
     told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
-    cannot be traced as planned, CheckFailed when ONNX Runtime answers otherwise than PyTorch. The model and its
-    configuration are left as they were found.
+    cannot be traced as planned, CheckFailed when ONNX Runtime answers otherwise than PyTorch. The model is left as is.
     """
     fitted = fitting(spec, model)
     place = target(Path(path), force=force)
     making = Making(repeats, templates, turns=weights != "link", fuse=fuse)
-    storing = Storing(weights, threshold, sidecar, linkable(weights, beside, _folder(place), force=force))
+    asked = storing(layout, weights, threshold, sidecar)
+    asked = linked(asked, beside, _graphs(place, asked.layout), force=force)
     with owned(spec), _timed(tell) as (timed, seconds):
         with timed("plan", ""):
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
@@ -96,11 +97,11 @@ def export(
             fusable(made.parts[0].spec.opset or 0, fuse)
             real = samples(made, preprocessor)
         with workshop(_folder(place)) as bench:
-            done = _proven(model, made, bench, making, storing, timed, real, check=check)
+            done = _proven(model, made, _bench(bench, place, asked.layout), making, asked, timed, real, check=check)
             files = list(done.files)
             if place.suffix != ".onnx":
                 files.extend((*configured(model, bench), *(copied(beside, bench) if beside else ())))
-            there = _placed(files, made, place, sidecar)
+            there = _placed(files, made, bench, place, asked)
     return _outcome(place, there, made, done, seconds)
 
 
@@ -111,9 +112,10 @@ def repeat(
     *,
     templates: Path,
     force: bool = False,
-    sidecar: str = SIDECAR,
+    layout: str = OPTIMUM,
+    sidecar: str | None = None,
     threshold: int = LARGEST_MESSAGE,
-    weights: str = "copy",
+    weights: str | None = None,
     tell: Tell = silent,
 ) -> Exported | None:
     """Write a checkpoint's folder `beside` as `export` would, unchecked and without its model; what was written.
@@ -121,26 +123,35 @@ def repeat(
     None, and nothing written, when a template of the recipe is not kept any more. `weights` cannot be `"link"`.
     """
     place, made = target(Path(path), force=force), recipe.plan
-    storing = Storing(weights, threshold, sidecar)
+    asked = storing(layout, weights, threshold, sidecar)
     with _timed(tell) as (timed, seconds):
         with timed("template", ""):
             graphs = graphs_of(recipe, templates, beside)
         if graphs is None:
             return None
         with workshop(_folder(place)) as bench:
-            files = list(stored(made, graphs, bench, storing, timed, check=False))
+            files = list(stored(made, graphs, _bench(bench, place, asked.layout), asked, timed, check=False))
             if place.suffix != ".onnx":
                 files.extend((*said(recipe.beside, bench), *copied(beside, bench)))
-            there = _placed(files, made, place, sidecar)
+            there = _placed(files, made, bench, place, asked)
     return _outcome(place, there, made, Attempt(graphs, there, None, _depths(graphs)), seconds)
 
 
-def _placed(files: list[Path], made: Plan, place: Path, sidecar: str) -> tuple[Path, ...]:
+def _placed(files: list[Path], made: Plan, bench: Path, place: Path, asked: Storing) -> tuple[Path, ...]:
     """Put finished files in their place; weights of an earlier, larger export do not stay beside what reads others."""
-    there = moved(tuple(dict.fromkeys(files)), _folder(place))
-    for old in {_folder(place) / f"{part.name}{sidecar}" for part in made.parts} - set(there):
+    sidecars = [f"{part.name}{asked.sidecar}" for part in made.parts]
+    declared(bench, asked.layout, [file for file in files if file.name in sidecars])
+    there = moved(tuple(dict.fromkeys(files)), bench, _folder(place))
+    for old in {_graphs(place, asked.layout) / file for file in sidecars} - set(there):
         old.unlink(missing_ok=True)
     return there
+
+
+def _bench(bench: Path, place: Path, layout: Layout) -> Path:
+    """Where in a workshop ONNX files are written."""
+    made = _graphs(bench / place.name if place.suffix == ".onnx" else bench, layout)
+    made.mkdir(exist_ok=True)
+    return made
 
 
 def _outcome(place: Path, there: tuple[Path, ...], made: Plan, done: Attempt, seconds: dict[str, float]) -> Exported:
@@ -173,8 +184,9 @@ def validate(
         place = Path(exported)
         decided = plan(fitting(spec, model), _config(model, config), merge=merge, keep_parts=keep_parts)
         made = _in_file(decided, place)
+    folder = place.parent if place.suffix == ".onnx" else graphs_in(place)
     with _timed(tell) as (timed, _):
-        return _checked(model, made, _folder(place), timed, samples(made, preprocessor))
+        return _checked(model, made, folder, timed, samples(made, preprocessor))
 
 
 @contextmanager
@@ -204,13 +216,14 @@ class Attempt:
 
 
 def _proven(
-    model: Any, made: Plan, bench: Path, making: Making, storing: Storing, timed: Timed, real: Real, *, check: bool
+    model: Any, made: Plan, bench: Path, making: Making, asked: Storing, timed: Timed, real: Real, *, check: bool
 ) -> Attempt:
     """Graphs that passed the check; what was not traced of this very model, or not whole, has a second trial."""
 
     def attempt(making: Making) -> Attempt:
-        graphs = tuple(built(model, part, timed, making) for part in made.parts)
-        files = stored(made, graphs, bench, storing, timed, check=check)
+        cast = cache(partial(in_dtype, model))
+        graphs = tuple(built(cast(part.spec.float_dtype), part, timed, making) for part in made.parts)
+        files = stored(made, graphs, bench, asked, timed, check=check)
         report = _checked(model, made, bench, timed, real) if check else None
         return Attempt(graphs, files, report, _depths(graphs))
 
@@ -278,6 +291,11 @@ def target(path: Path, *, force: bool) -> Path:
 
 def _folder(target: Path) -> Path:
     return target.parent if target.suffix == ".onnx" else target
+
+
+def _graphs(target: Path, layout: Layout) -> Path:
+    """The folder of the ONNX files: the one that is asked for, where that is a file."""
+    return target.parent if target.suffix == ".onnx" else target / layout.onnx
 
 
 def _in_file(made: Plan, target: Path) -> Plan:

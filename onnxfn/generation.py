@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxfn.errors import InvalidSpec, NoModel, listed
 from onnxfn.generators import Array
+from onnxfn.layouts import graphs_in
 from onnxfn.results import Exported
 
 PAST = "past_"
@@ -49,12 +50,13 @@ def generate(
     """
     place = Path(exported.path if isinstance(exported, Exported) else exported)
     told: dict[str, Any] = {"steps": max_new_tokens, "stop": tuple(stop)}
-    if (place / f"{ENCODER}.onnx").is_file():
-        first, later = _decoders(place)
-        read = encoded(opened(place / f"{ENCODER}.onnx"), np.asarray(input_ids), attention_mask)
+    graphs = graphs_in(place)
+    if (graphs / f"{ENCODER}.onnx").is_file():
+        first, later = _decoders(graphs)
+        read = encoded(opened(graphs / f"{ENCODER}.onnx"), np.asarray(input_ids), attention_mask)
         begun = np.full((len(input_ids), 1), _start(place) if start is None else start, dtype=np.int64)
         return greedy(first, begun, np.ones_like(begun), later=later, beside=read, **told)
-    files = (Path(file) for file in exported.files) if isinstance(exported, Exported) else (place / "model.onnx",)
+    files = (Path(file) for file in exported.files) if isinstance(exported, Exported) else (graphs / "model.onnx",)
     written = (file for file in files if file.stem != TABLE)
     file = place if place.suffix == ".onnx" else next(written)
     session = opened(file)

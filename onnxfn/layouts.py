@@ -1,12 +1,57 @@
-"""What stands beside the ONNX files: configuration, tokenizer and processor files."""
+"""What programs expect of a folder: where ONNX files and their weights lie, and what stands beside them."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from attrs import frozen
+
+from onnxfn.errors import unknown
+from onnxfn.weights import SIDECAR
+
+
+@frozen
+class Layout:
+    """What a program expects of a folder.
+
+    `onnx` is the folder in it that holds the ONNX files, `sidecar` how the files of their weights end, and `weights`
+    where these are unless something else is asked for. A program that must be told which files have a sidecar reads it
+    in `config.json`, under `declares`.
+    """
+
+    name: str
+    onnx: str = ""
+    sidecar: str = SIDECAR
+    weights: str = "share"
+    declares: str = ""
+
+
+OPTIMUM, TRANSFORMERS_JS = "optimum", "transformers.js"
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            Layout(OPTIMUM),
+            # A browser has no folder: it fetches each file by its name, and with it what is named after it alone.
+            Layout(TRANSFORMERS_JS, onnx="onnx", weights="copy", declares="transformers.js_config"),
+        )
+    }
+)
+"""The programs that folders are written for; what Optimum loads, so does ONNX Runtime wherever there are files."""
+
+
+def layout_of(name: str) -> Layout:
+    """The layout of this name; UnknownName when there is none."""
+    if name not in LAYOUTS:
+        raise unknown("layout", name, LAYOUTS)
+    return LAYOUTS[name]
+
 
 CONFIGURED = MappingProxyType({"config": "config.json", "generation_config": "generation_config.json"})
 """What a model says of itself -> the file that transformers keeps it in."""
@@ -14,6 +59,12 @@ CONFIGURED = MappingProxyType({"config": "config.json", "generation_config": "ge
 # What a checkpoint's folder holds beside its weights.
 BESIDE = ("*.json", "*.txt", "*.model", "*.jinja", "*.py")
 WEIGHT_INDEXES = ("*.index.json",)
+
+
+def graphs_in(folder: Path) -> Path:
+    """Where in the folder of an export its ONNX files are, whatever its layout; itself when there are none."""
+    places = [folder / one.onnx for one in LAYOUTS.values()]
+    return next((one for one in places if any(one.glob("*.onnx"))), folder)
 
 
 def side_files(folder: Path) -> tuple[Path, ...]:
@@ -45,3 +96,12 @@ def _telling(model: Any, name: str) -> Any:
     """What can tell a configuration as JSON: itself, or the model where it is a plain dict, as diffusers keeps it."""
     config = getattr(model, name, None)
     return model if isinstance(config, Mapping) else config
+
+
+def declared(folder: Path, layout: Layout, sidecars: Iterable[Path]) -> None:
+    """Let the `config.json` of a folder tell of sidecars, if there are any and the program would not know."""
+    file, graphs = folder / CONFIGURED["config"], {f"{one.stem}.onnx": 1 for one in sidecars}
+    if layout.declares and graphs and file.is_file():
+        told = json.loads(file.read_text())
+        own = {**told.get(layout.declares, {}), "use_external_data_format": graphs}
+        file.write_text(json.dumps({**told, layout.declares: own}, indent=2) + "\n")

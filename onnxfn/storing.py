@@ -7,67 +7,69 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.building import Timed
 from onnxfn.checkpoints import Entry, entries
 from onnxfn.errors import InvalidSpec, OutputExists, unknown
+from onnxfn.layouts import Layout, layout_of
 from onnxfn.records import Plan
-from onnxfn.weights import NOTHING, Place, common, layout, store, store_common, write
+from onnxfn.weights import NOTHING, Place, common, placed, store, write
 
 WEIGHTS = ("copy", "share", "link", "none")
 """Where weights may be: each graph's by it, what several read once, in files of the checkpoint, or nowhere yet."""
 
-SHARED = "shared"
-"""The stem of the file that holds what several graphs read."""
-
 
 @frozen
 class Storing:
-    """Where the weights of an export go: see `export`; `entries` is what of a checkpoint can be linked to."""
+    """How an export is stored: see `export`; `entries` is what of a checkpoint can be linked to."""
 
+    layout: Layout
     weights: str
     threshold: int
     sidecar: str
     entries: tuple[Entry, ...] = ()
 
 
+def storing(layout: str, weights: str | None, threshold: int, sidecar: str | None) -> Storing:
+    """How an export is stored: as is asked for, else as its layout says; UnknownName for what there is not."""
+    program = layout_of(layout)
+    if weights is not None and weights not in WEIGHTS:
+        raise unknown("weights", weights, WEIGHTS)
+    return Storing(program, weights or program.weights, threshold, sidecar or program.sidecar)
+
+
 def stored(
-    made: Plan, graphs: Sequence[Any], folder: Path, storing: Storing, timed: Timed, *, check: bool
+    made: Plan, graphs: Sequence[Any], folder: Path, asked: Storing, timed: Timed, *, check: bool
 ) -> tuple[Path, ...]:
     """Write the graphs and their weights to a folder; the files that belong to the export.
 
     A check needs the weights, also of an export that is to have none.
     """
-    threshold = storing.threshold if storing.weights in ("copy", "share") else 0
+    threshold = asked.threshold if asked.weights in ("copy", "share") else 0
+    sidecars = [f"{part.name}{asked.sidecar}" for part in made.parts]
+    shared = common(graphs, sidecars) if asked.weights == "share" else NOTHING
     files: list[Path] = []
-    shared = NOTHING
-    if storing.weights == "share":
-        with timed("write", SHARED):
-            shared = common(graphs, f"{SHARED}{storing.sidecar}")
-            files.extend(store_common(shared, folder))
-    for part, graph in zip(made.parts, graphs, strict=True):
+    for part, graph, sidecar in zip(made.parts, graphs, sidecars, strict=True):
         with timed("write", part.name):
-            places = layout(
+            places = placed(
                 graph,
                 part.name,
                 threshold=threshold,
-                sidecar=storing.sidecar,
-                entries=storing.entries,
+                sidecar=asked.sidecar,
+                entries=asked.entries,
                 common=shared,
             )
             files.append(write(graph, folder / f"{part.name}.onnx", places))
-            there = store(graph, folder, places, shared) if check or storing.weights != "none" else ()
-        files.extend((*(there if storing.weights != "none" else ()), *_linked(places.values(), folder, timed)))
+            there = store(graph, folder / sidecar, places) if check or asked.weights != "none" else ()
+        files.extend((*(there if asked.weights != "none" else ()), *_linked(places.values(), folder, timed)))
     return tuple(files)
 
 
-def linkable(weights: str, beside: Path | None, folder: Path, *, force: bool) -> tuple[Entry, ...]:
-    """What of a checkpoint can be linked to, all of it where that is asked for, else nothing."""
-    if weights not in WEIGHTS:
-        raise unknown("weights", weights, WEIGHTS)
-    if weights != "link":
-        return ()
+def linked(asked: Storing, beside: Path | None, folder: Path, *, force: bool) -> Storing:
+    """With what of a checkpoint can be linked to from a folder, all of it where that is asked for, else nothing."""
+    if asked.weights != "link":
+        return asked
     if beside is None:
         raise InvalidSpec("weights='link' is into a checkpoint's safetensors files; say where: beside=<its folder>")
     found = entries(beside)
@@ -77,7 +79,7 @@ def linkable(weights: str, beside: Path | None, folder: Path, *, force: bool) ->
             raise OutputExists(
                 f"{there} is another file than {file}, to be linked there; choose another place, or force"
             )
-    return found
+    return evolve(asked, entries=found)
 
 
 def _linked(places: Iterable[Place], folder: Path, timed: Timed) -> list[Path]:

@@ -42,8 +42,8 @@ class Place:
     source: Path | None = None
 
 
-Common = Mapping[Any, tuple[Place, Any]]
-"""Weights that several graphs read: the memory that they look at -> where they lie, and the tensor."""
+Common = Mapping[Any, Place]
+"""Weights that several graphs read: the memory that they look at -> where they lie."""
 
 NOTHING: Common = MappingProxyType({})
 
@@ -59,7 +59,7 @@ def workshop(beside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def layout(
+def placed(
     model: Any,
     stem: str,
     *,
@@ -74,17 +74,19 @@ def layout(
     most `threshold` bytes, else in one file, named stem + `sidecar`, a tensor once. The places depend on nothing but
     the sizes of the weights and on which of them are one.
     """
-    if f"{stem}{sidecar}" in {one.file.name for one in entries}:
-        raise InvalidSpec(f"{stem}{sidecar} is a file of the checkpoint; name the sidecar otherwise than {sidecar!r}")
+    own = f"{stem}{sidecar}"
+    if own in {one.file.name for one in entries}:
+        raise InvalidSpec(f"{own} is a file of the checkpoint; name the sidecar otherwise than {sidecar!r}")
     large = _large(model)
     linked = {
         name: Place(one.file.name, one.offset, one.length, one.file) for name, one in found(large, entries).items()
     }
-    placed = {name: common[key][0] for name, tensor in large.items() if (key := memory(tensor)) in common}
-    linked |= {name: one for name, one in placed.items() if name not in linked}
-    rest = {name: tensor for name, tensor in large.items() if name not in linked}
+    several = {name: common[key] for name, tensor in large.items() if (key := memory(tensor)) in common}
+    elsewhere = {**several, **linked}
+    rest = {name: tensor for name, tensor in large.items() if name not in elsewhere}
     inside = weight_bytes(model) <= min(threshold, LARGEST_MESSAGE)
-    return linked | (_inside(rest) if inside else _in_sidecar(rest, f"{stem}{sidecar}"))
+    end = max((one.offset + one.length for one in common.values() if one.file == own), default=0)
+    return elsewhere | (_inside(rest) if inside else _in_sidecar(rest, own, end))
 
 
 def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
@@ -102,44 +104,33 @@ def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
     return path
 
 
-def common(models: Sequence[Any], file: str) -> Common:
-    """The large weights that several graphs read, and their places in one file, by the memory that they look at."""
+def common(models: Sequence[Any], sidecars: Sequence[str]) -> Common:
+    """The large weights that several graphs read: each lies in the sidecar of the first of them."""
     tensors = [{memory(tensor): tensor for tensor in _large(model).values() if _is_large(tensor)} for model in models]
     often = Counter(key for one in tensors for key in one if key is not None)
-    several = {key: tensor for one in tensors for key, tensor in one.items() if often[key] > 1}
-    places = _in_sidecar({str(index): tensor for index, tensor in enumerate(several.values())}, file)
-    return {key: (places[str(index)], tensor) for index, (key, tensor) in enumerate(several.items())}
+    places: dict[Any, Place] = {}
+    for its, file in zip(tensors, sidecars, strict=True):
+        first = {key: tensor for key, tensor in its.items() if often[key] > 1 and key not in places}
+        places |= _in_sidecar(first, file)
+    return places
 
 
-def store_common(shared: Common, folder: Path) -> tuple[Path, ...]:
-    """Write the file of what several graphs read, if they do."""
-    named = {str(index): found for index, found in enumerate(shared.values())}
-    tensors = {name: tensor for name, (_, tensor) in named.items()}
-    return _stored(tensors, folder, {name: place for name, (place, _) in named.items()})
-
-
-def store(model: Any, folder: Path, places: Mapping[str, Place], shared: Common = NOTHING) -> tuple[Path, ...]:
-    """Write the sidecar that a layout speaks of, if it does; what is common to several graphs is written apart."""
-    apart = {place.file for place, _ in shared.values()}
-    return _stored(_large(model), folder, {name: one for name, one in places.items() if one.file not in apart})
+def store(model: Any, path: Path, places: Mapping[str, Place]) -> tuple[Path, ...]:
+    """Write the sidecar that is at `path`, if places are in it."""
+    large = _large(model)
+    stored = {one.offset: name for name, one in places.items() if one.file == path.name and one.source is None}
+    if not stored:
+        return ()
+    path.unlink(missing_ok=True)  # never into a file that is linked to
+    with path.open("wb") as file:
+        for offset, name in stored.items():
+            file.seek(offset)
+            file.writelines(chunks(large[name]))
+    return (path,)
 
 
 def _is_large(tensor: Any) -> bool:
     return bool(tensor.nbytes >= LARGE)
-
-
-def _stored(large: Mapping[str, Any], folder: Path, places: Mapping[str, Place]) -> tuple[Path, ...]:
-    stored = {(one.file, one.offset): name for name, one in places.items() if one.file and one.source is None}
-    files = tuple(folder / file for file in dict.fromkeys(file for file, _ in stored))
-    for path in files:
-        path.unlink(missing_ok=True)  # never into a file that is linked to
-        with path.open("wb") as file:
-            for (where, offset), name in stored.items():
-                if where != path.name:
-                    continue
-                file.seek(offset)
-                file.writelines(chunks(large[name]))
-    return files
 
 
 def weight_bytes(model: Any) -> int:
@@ -147,12 +138,13 @@ def weight_bytes(model: Any) -> int:
     return sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
 
 
-def moved(files: tuple[Path, ...], folder: Path) -> tuple[Path, ...]:
-    """Put finished files in their place, each by one rename; the new places."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        file.replace(folder / file.name)
-    return tuple(folder / file.name for file in files)
+def moved(files: tuple[Path, ...], bench: Path, folder: Path) -> tuple[Path, ...]:
+    """Put finished files where they are to be, as they lie in `bench`, each by one rename; the new places."""
+    there = tuple(folder / file.relative_to(bench) for file in files)
+    for file, place in zip(files, there, strict=True):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(place)
+    return there
 
 
 def _large(model: Any) -> dict[str, Any]:
@@ -168,10 +160,9 @@ def _inside(tensors: Mapping[str, Any]) -> dict[str, Place]:
     return {name: Place(None, 0, tensor.nbytes) for name, tensor in tensors.items()}
 
 
-def _in_sidecar(tensors: Mapping[str, Any], file: str) -> dict[str, Place]:
+def _in_sidecar(tensors: Mapping[Any, Any], file: str, end: int = 0) -> dict[Any, Place]:
     first: dict[Any, Place] = {}
-    places: dict[str, Place] = {}
-    end = 0
+    places: dict[Any, Place] = {}
     for name, tensor in tensors.items():
         key = memory(tensor) or name
         if key not in first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import numpy as np
@@ -19,7 +20,7 @@ import onnxfn
 from onnxfn import storing
 from onnxfn.checkpoints import entries
 from onnxfn.errors import CaptureFailed, InvalidSpec, NoModel, OutputExists, UnknownName
-from onnxfn.weights import LARGE, LINE, PAGE, SMALL, layout, store, weight_bytes, write
+from onnxfn.weights import LARGE, LINE, PAGE, SIDECAR, SMALL, placed, store, weight_bytes, write
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.int64)
@@ -46,8 +47,9 @@ def weights(raws):
 
 
 def written(model, folder, **options):
-    places = layout(model, "model", **options)
-    return (write(model, folder / "model.onnx", places), *store(model, folder, places))
+    places = placed(model, "model", **options)
+    sidecar = folder / f"model{options.get('sidecar', SIDECAR)}"
+    return (write(model, folder / "model.onnx", places), *store(model, sidecar, places))
 
 
 @st.composite
@@ -97,7 +99,7 @@ def test_the_file_says_what_onnx_ir_would_say(tmp_path, threshold):
 
 def test_places_in_a_sidecar_can_be_used_where_they_are(tmp_path):
     raws = {"odd": torch.ones(1031, dtype=torch.int8), "line": torch.ones(300), "page": torch.ones(LARGE // 4)}
-    places = layout(graph(weights(raws)), "model", threshold=0)
+    places = placed(graph(weights(raws)), "model", threshold=0)
     assert [(one.file, one.offset) for one in places.values()] == [
         ("model.onnx_data", 0),
         ("model.onnx_data", -(-1031 // LINE) * LINE),
@@ -118,15 +120,15 @@ def test_one_tensor_is_stored_once(tmp_path):
 def test_the_threshold_is_of_all_weights_and_never_above_what_a_file_holds():
     model = graph(weights({"a": torch.ones(300), "b": torch.ones(300)}))
     assert weight_bytes(model) == 2400
-    assert {one.file for one in layout(model, "m", threshold=2400).values()} == {None}
-    assert {one.file for one in layout(model, "m", threshold=2399, sidecar=".data").values()} == {"m.data"}
+    assert {one.file for one in placed(model, "m", threshold=2400).values()} == {None}
+    assert {one.file for one in placed(model, "m", threshold=2399, sidecar=".data").values()} == {"m.data"}
     huge = graph(weights({"a": torch.empty(1).expand(1 << 30)}))
-    assert {one.file for one in layout(huge, "m", threshold=1 << 40).values()} == {"m.onnx_data"}
+    assert {one.file for one in placed(huge, "m", threshold=1 << 40).values()} == {"m.onnx_data"}
 
 
 def test_a_graph_that_is_no_valid_onnx_is_refused(tmp_path):
     model = graph(weights({"a": torch.ones(300)}), op="NoSuchOperator")
-    told = refusal(CaptureFailed, write, model, tmp_path / "model.onnx", layout(model, "model"))
+    told = refusal(CaptureFailed, write, model, tmp_path / "model.onnx", placed(model, "model"))
     assert told.startswith("model.onnx is no valid ONNX: No Op registered for NoSuchOperator")
     assert list(tmp_path.iterdir()) == []
 
@@ -257,7 +259,7 @@ def test_without_check_the_graph_alone_reads_no_weight(bert, tmp_path, monkeypat
 
 
 def test_a_sidecar_is_never_written_over_a_file_of_the_checkpoint(checkpoint):
-    told = refusal(InvalidSpec, layout, graph({}), "model", sidecar=".safetensors", entries=entries(checkpoint))
+    told = refusal(InvalidSpec, placed, graph({}), "model", sidecar=".safetensors", entries=entries(checkpoint))
     assert told == "model.safetensors is a file of the checkpoint; name the sidecar otherwise than '.safetensors'"
 
 
@@ -277,18 +279,87 @@ def test_a_layout_finds_what_a_checkpoint_holds(tmp_path):
 
     raw = torch.randn(300, 400)
     save_file({"w": raw}, tmp_path / "model.safetensors")
-    places = layout(graph(weights({"w": raw, "turned": raw.t()})), "model", threshold=0, entries=entries(tmp_path))
+    places = placed(graph(weights({"w": raw, "turned": raw.t()})), "model", threshold=0, entries=entries(tmp_path))
     assert places["w"].source == tmp_path / "model.safetensors"
     assert (places["turned"].file, places["turned"].source) == ("model.onnx_data", None)
 
 
-def test_what_several_files_read_is_stored_once(tmp_path):
-    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    model = tiny.model("t5", spec.loader, vocab_size=9000)
-    shared = onnxfn.export(spec, model, tmp_path / "shared", weights="share")
-    apart = onnxfn.export(spec, model, tmp_path / "apart", check=False)
+def seq2seq(dtype="float32"):
+    spec = onnxfn.with_dtypes(onnxfn.spec_for("t5", "text2text-generation-with-past"), float=dtype)
+    return spec, tiny.model("t5", spec.loader, vocab_size=20000)
+
+
+def sizes(files):
+    return sum(os.path.getsize(file) for file in files)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("threshold", [1 << 30, 0])
+def test_what_several_files_read_is_stored_once_beside_the_first(dtype, threshold, tmp_path):
+    spec, model = seq2seq(dtype)
+    shared = onnxfn.export(spec, model, tmp_path / "shared", threshold=threshold)
+    apart = onnxfn.export(spec, model, tmp_path / "apart", threshold=threshold, weights="copy", check=False)
     assert shared.report.passed
-    assert names(tmp_path / "shared").count("shared.onnx_data") == 1
-    saved = sum(os.path.getsize(file) for file in apart.files) - sum(os.path.getsize(file) for file in shared.files)
-    assert abs(saved - model.shared.weight.nbytes) < PAGE
-    assert {at["location"] for file in shared.files[1:3] for at in locations(file).values()} == {"shared.onnx_data"}
+    table = model.shared.weight.nbytes // (2 if dtype == "float16" else 1)
+    assert abs(sizes(apart.files) - sizes(shared.files) - table) < 2 * PAGE
+    files = {os.path.basename(file): file for file in shared.files}
+    told = {name: {at["location"] for at in locations(files[name]).values()} for name in files if name.endswith("onnx")}
+    own = set() if threshold else {"decoder_model_merged.onnx_data"}
+    assert told == {
+        "encoder_model.onnx": {"encoder_model.onnx_data"},
+        "decoder_model_merged.onnx": {"encoder_model.onnx_data"} | own,
+    }
+    assert {name for name in files if "_model" in name} == {*told, "encoder_model.onnx_data"} | own
+
+
+def test_four_files_hold_what_all_read_once(tmp_path):
+    spec, model = seq2seq()
+    apart, shared = (
+        onnxfn.export(spec, model, tmp_path / weights, keep_parts=True, weights=weights, check=False)
+        for weights in ("copy", "share")
+    )
+    graphs = [os.path.basename(file) for file in shared.files if file.endswith(".onnx")]
+    assert graphs == list(shared.plan.files)
+    assert len(graphs) == 4
+    assert abs(sizes(apart.files) - sizes(shared.files) - 3 * model.shared.weight.nbytes) < 4 * PAGE
+
+
+def test_for_a_browser_each_file_comes_with_all_it_reads(tmp_path):
+    spec, model = seq2seq()
+    done = onnxfn.export(spec, model, tmp_path / "out", layout="transformers.js", threshold=0)
+    assert done.report.passed
+    assert onnxfn.validate(spec, model, tmp_path / "out").passed
+    graphs = [file for file in done.files if file.endswith(".onnx")]
+    assert {os.path.dirname(file) for file in graphs} == {str(tmp_path / "out" / "onnx")}
+    for file in graphs:
+        assert {at["location"] for at in locations(file).values()} == {f"{os.path.basename(file)}_data"}
+    told = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert told["model_type"] == "t5"
+    assert told["transformers.js_config"] == {
+        "use_external_data_format": {os.path.basename(file): 1 for file in graphs},
+    }
+
+
+def test_a_small_model_has_no_sidecar_to_be_told_of(bert, tmp_path):
+    done = onnxfn.export(SPEC, bert, tmp_path / "out", layout="transformers.js", check=False)
+    assert [os.path.relpath(file, tmp_path) for file in done.files] == ["out/onnx/model.onnx", "out/config.json"]
+    assert "transformers.js_config" not in json.loads((tmp_path / "out" / "config.json").read_text())
+    alone = onnxfn.export(SPEC, bert, tmp_path / "alone" / "bert.onnx", layout="transformers.js", check=False)
+    assert [os.path.relpath(file, tmp_path) for file in alone.files] == ["alone/bert.onnx"]
+
+
+def test_what_is_asked_for_comes_before_what_the_layout_says(tmp_path):
+    spec, model = seq2seq()
+    done = onnxfn.export(
+        spec, model, tmp_path / "out", layout="transformers.js", weights="share", sidecar=".data", check=False
+    )
+    assert [os.path.relpath(file, tmp_path / "out") for file in done.files[:2]] == [
+        "onnx/encoder_model.onnx",
+        "onnx/encoder_model.data",
+    ]
+
+
+def test_an_unknown_layout_is_refused(bert, tmp_path):
+    told = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", layout="transformersjs")
+    assert told == "no layout 'transformersjs'; known: optimum, transformers.js; did you mean 'transformers.js'?"
+    assert names(tmp_path) == []
