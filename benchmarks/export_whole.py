@@ -107,10 +107,9 @@ def required(all_found: Mapping[str, Mapping[str, Found]], parameters: Mapping[s
         if model in all_found
     ]
     small = [
-        Required(f"{model}, {name}: bytes on disk / bytes of parameters", here.disk / parameters[model], SMALL)
+        Required(f"{model}, onnxfn: bytes on disk / bytes of parameters", here.disk / parameters[model], SMALL)
         for model, found in all_found.items()
-        for name in ("onnxfn", "onnxfn share")
-        if (here := found.get(name)) is not None and not here.problem
+        if (here := found.get("onnxfn")) is not None and not here.problem
     ]
     return [*faster, *small]
 

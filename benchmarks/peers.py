@@ -139,7 +139,6 @@ EXPORTERS = {
         Exporter("onnxfn", OURS, _onnxfn("--no-templates")),
         Exporter("onnxfn unchecked", OURS, _onnxfn("--no-check", "--no-templates")),
         Exporter("onnxfn templates", OURS, _onnxfn("--no-check"), twice=True),
-        Exporter("onnxfn share", OURS, _onnxfn("--no-templates", "--weights", "share"), kinds=("text to text",)),
         Exporter(
             "onnxfn fused",
             OURS,

@@ -31,6 +31,9 @@ PAGE, LINE = 4096, 64
 
 LARGE = 1 << 20
 
+WORTH = 1 << 16
+"""Bytes from which a weight that several files read lies beside them once."""
+
 
 @frozen
 class Place:
@@ -105,8 +108,10 @@ def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
 
 
 def common(models: Sequence[Any], sidecars: Sequence[str]) -> Common:
-    """The large weights that several graphs read: each lies in the sidecar of the first of them."""
-    tensors = [{memory(tensor): tensor for tensor in _large(model).values() if _is_large(tensor)} for model in models]
+    """The weights that several graphs read, unless they are small: each lies in the sidecar of the first of them."""
+    tensors = [
+        {memory(tensor): tensor for tensor in _large(model).values() if tensor.nbytes >= WORTH} for model in models
+    ]
     often = Counter(key for one in tensors for key in one if key is not None)
     places: dict[Any, Place] = {}
     for its, file in zip(tensors, sidecars, strict=True):
@@ -127,10 +132,6 @@ def store(model: Any, path: Path, places: Mapping[str, Place]) -> tuple[Path, ..
             file.seek(offset)
             file.writelines(chunks(large[name]))
     return (path,)
-
-
-def _is_large(tensor: Any) -> bool:
-    return bool(tensor.nbytes >= LARGE)
 
 
 def weight_bytes(model: Any) -> int:

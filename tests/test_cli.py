@@ -124,6 +124,15 @@ def test_a_model_that_compares_texts_with_images_is_split_when_asked(tmp_path):
     assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == {"text_model.onnx", "vision_model.onnx"}
 
 
+def test_a_folder_can_be_for_a_browser(checkpoint, tmp_path):
+    done = ran("export", checkpoint, tmp_path / "out", "--layout", "transformers.js")
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in (tmp_path / "out" / "onnx").iterdir()} == {"model.onnx"}
+    assert {"config.json", "onnx"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    told = refused("export", checkpoint, tmp_path / "other", "--layout", "browser")
+    assert told == "no layout 'browser'; known: optimum, transformers.js"
+
+
 @pytest.mark.parametrize(("weights", "there"), [("link", {"model.safetensors"}), ("none", set())])
 def test_weights_stay_in_the_checkpoint_or_are_left_out(checkpoint, tmp_path, weights, there):
     done = ran("export", checkpoint, tmp_path / "out", "--weights", weights)

@@ -50,7 +50,7 @@ def exported(checkpoint, out, templates, *flags):
 
 
 def content(folder):
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +109,14 @@ def test_a_file_of_a_name_and_other_places_of_weights(kept, tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-@pytest.mark.parametrize("weights", ["share", "none"])
-def test_several_files_and_other_places_of_weights(tmp_path, weights):
-    checkpoint = saved(tmp_path / "t5", tiny.model("t5", "AutoModelForSeq2SeqLM"))
-    flags = ("--weights", weights, "--keep-parts")
+@pytest.mark.parametrize("asked", [("--weights", "share"), ("--weights", "none"), ("--layout", "transformers.js")])
+def test_several_files_and_other_places_of_weights(tmp_path, asked):
+    checkpoint = saved(tmp_path / "t5", tiny.model("t5", "AutoModelForSeq2SeqLM", vocab_size=20000))
+    flags = (*asked, "--keep-parts")
     assert not exported(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
     assert exported(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
-    assert len(list((tmp_path / "two").glob("*.onnx"))) == 4
+    assert len(list((tmp_path / "two").rglob("*.onnx"))) == 4
+    assert len(list((tmp_path / "two").rglob("*.onnx_data"))) == (1 if "share" in asked else 0)
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 

@@ -329,6 +329,9 @@ def test_for_a_browser_each_file_comes_with_all_it_reads(tmp_path):
     done = onnxfn.export(spec, model, tmp_path / "out", layout="transformers.js", threshold=0)
     assert done.report.passed
     assert onnxfn.validate(spec, model, tmp_path / "out").passed
+    read = np.array([[5, 6, 7]])
+    written = onnxfn.generate(tmp_path / "out", read, max_new_tokens=4, start=0)
+    assert np.array_equal(written, onnxfn.generate(done, read, max_new_tokens=4, start=0))
     graphs = [file for file in done.files if file.endswith(".onnx")]
     assert {os.path.dirname(file) for file in graphs} == {str(tmp_path / "out" / "onnx")}
     for file in graphs:
