@@ -47,7 +47,7 @@ def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> l
     turns = _turns(spec)
     sizes = {**_batch(spec), **dict.fromkeys(past_lengths(spec), 0)}
     table = opens(folder / f"{TABLE}.onnx") if TABLE in _givers(part) else None
-    read, truly_read = _handed(model, part, made, folder, opens)
+    read, truly_read = (_for_each(one, part, len(turns[0])) for one in _handed(model, part, made, folder, opens))
     prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
     mask = _alike(prompts.get("attention_mask", np.ones_like(prompts["input_ids"])), len(turns[0]))
     given = {*TEXT, *read, *(one.name for one in spec.carries)}
@@ -162,13 +162,22 @@ def _handed(
     by_files: dict[str, Array] = {}
     by_pytorch: dict[str, Array] = {}
     for giver in (one for one in made.parts if one.name in _before(part)):
-        read = dummies(compose(giver.spec, padded("right")), _batch(giver.spec))
+        read = dummies(compose(giver.spec, padded("right")), {"batch_size": _fixed(giver.spec) or TEXTS})
         answers = opens(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
         truth = reference(model, giver, read)
         for answered, told in ((answers, by_files), (truth, by_pytorch)):
             known = {**read, **dict(zip(giver.outputs, answered, strict=True))}
             told.update({one.name: known[one.given] for one in part.spec.handovers if one.part == giver.name})
     return by_files, by_pytorch
+
+
+def _for_each(handed: Mapping[str, Array], part: Part, ways: int) -> dict[str, Array]:
+    """What is handed to the texts of one way, once for each: they are written of the same, which is read once."""
+    along = {name: [axis for axis, size in part.inputs[name].items() if size == "batch_size"] for name in handed}
+    return {
+        name: np.concatenate([array] * ways, axis=along[name][0]) if along[name] else array
+        for name, array in handed.items()
+    }
 
 
 def _whole(

@@ -13,6 +13,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.algebra import compose
+from onnxfn.capture import reference
 from onnxfn.checking import answered, cases, feeds
 from onnxfn.errors import InvalidSpec, NoModel
 from onnxfn.generation import generate, given_name, likeliest, likeliest_new
@@ -113,6 +114,23 @@ def test_the_first_texts_of_a_batch_are_written_in_the_first_way():
     logits = np.array([[0.0, 9.0, 1.0], [0.0, 9.0, 2.0], [0.0, 9.0, 1.0], [3.0, 9.0, 2.0]])
     written = np.array([[1], [1], [1], [1]])
     assert _in_turn([likeliest, likeliest_new])(logits, written).tolist() == [1, 1, 2, 0]
+
+
+def test_what_texts_are_written_of_is_read_once_for_each_way_to_write(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        "onnxfn.writing.reference",
+        lambda model, part, arrays: asked.append((part.name, arrays)) or reference(model, part, arrays),
+    )
+    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+    done = onnxfn.export(spec, tiny.model("t5", spec.loader), tmp_path / "out")
+    assert {one.output for one in done.report.differences} >= {"greedy tokens"}
+    (read, sources), (wrote, texts) = asked
+    assert (read, len(sources["input_ids"])) == ("encoder_model", 2)
+    assert (wrote, len(texts["input_ids"])) == ("decoder_model_merged", 4)
+    states = texts["encoder_hidden_states"]
+    assert np.array_equal(states[:2], states[2:])
+    assert not np.allclose(states[0], states[1])
 
 
 def forgetful(file, name):
