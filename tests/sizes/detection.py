@@ -229,7 +229,7 @@ SAM: Mapping[str, Any] = {
 # Keypoints that are all alike match nothing: norms over batches have the statistics of pairs of this shape.
 NORMED: Mapping[str, tuple[int, ...]] = dict.fromkeys(("efficientloftr", "superglue"), (2, 2, 3, 64, 64))
 
-UNSURE = ("lightglue",)
+UNSURE, OVERSURE = ("lightglue",), ("superglue",)
 FAR = ("depth_pro",)
 
 SUPERPOINT: Mapping[str, Any] = {
