@@ -280,13 +280,19 @@ def session(file: Path) -> Any:
     options.log_severity_level = 4
     # PyTorch's threads and these take turns: who waits lets the other run.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if any(beside.suffix != ".onnx" for beside in file.parent.glob(f"{file.stem}*")):
+    if _sidecars(file.parent):
         # Weights in a file of their own are read where they lie: a repacked copy of them would fill the memory.
         options.add_session_config_entry("session.disable_prepacking", "1")
     try:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as problem:
         raise CheckFailed(f"ONNX Runtime cannot load {file.name}: {_told(problem)}") from problem
+
+
+def _sidecars(folder: Path) -> bool:
+    """Whether an ONNX file of a folder has weights beside it, which the others may read, too."""
+    stems = [graph.stem for graph in folder.glob("*.onnx")]
+    return any(one.suffix != ".onnx" for stem in stems for one in folder.glob(f"{stem}*"))
 
 
 def _ran(session: Any, file: Path, outputs: list[str], arrays: Mapping[str, Array], label: str) -> list[Array]:

@@ -18,6 +18,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import storing
+from onnxfn.checking import session
 from onnxfn.checkpoints import entries
 from onnxfn.errors import CaptureFailed, InvalidSpec, NoModel, OutputExists, UnknownName
 from onnxfn.weights import LARGE, LINE, PAGE, SIDECAR, SMALL, placed, store, weight_bytes, write
@@ -322,6 +323,17 @@ def test_four_files_hold_what_all_read_once(tmp_path):
     assert graphs == list(shared.plan.files)
     assert len(graphs) == 4
     assert abs(sizes(apart.files) - sizes(shared.files) - 3 * model.shared.weight.nbytes) < 4 * PAGE
+
+
+@pytest.mark.parametrize(("weights", "where_it_lies"), [("share", True), ("copy", False)])
+def test_the_check_repacks_no_weights_that_lie_beside_another_file(weights, where_it_lies, tmp_path):
+    spec, model = seq2seq()
+    onnxfn.export(spec, model, tmp_path / "out", weights=weights, check=False)
+    told = session(tmp_path / "out" / "decoder_model_merged.onnx").get_session_options()
+    try:
+        assert where_it_lies == (told.get_session_config_entry("session.disable_prepacking") == "1")
+    except RuntimeError:  # how ONNX Runtime says that nothing was told
+        assert not where_it_lies
 
 
 def test_for_a_browser_each_file_comes_with_all_it_reads(tmp_path):
