@@ -90,14 +90,14 @@ def _product(shape: list[int]) -> int:
 
 
 def _minilm(folder: Path, _: Path) -> None:
-    from onnxfn.demo import minilm
+    from onnxfn.export.demo import minilm
 
     shutil.copytree(minilm(), folder, dirs_exist_ok=True)
 
 
 def _smollm2(folder: Path, _: Path) -> None:
-    from onnxfn.demo import smollm2
-    from onnxfn.loading import gguf_model
+    from onnxfn.export.demo import smollm2
+    from onnxfn.export.lookup.loading import gguf_model
 
     model, tokenizer = gguf_model(smollm2())
     if hasattr(model.config, "quantization_config"):

@@ -3,7 +3,7 @@
 import gc
 import os
 
-from onnxfn.cli import app
+from onnxfn.export.cli import app
 
 SELDOM = 1_000_000
 """New objects between two collections of garbage: what is imported for an export is made once and stays."""

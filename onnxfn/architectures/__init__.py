@@ -8,7 +8,7 @@ from types import MappingProxyType
 from attrs import evolve
 
 from onnxfn.architectures import audio, decoders, detection, libraries, multimodal, seq2seq, series, text, vision
-from onnxfn.records import ExportSpec
+from onnxfn.specs.records import ExportSpec
 
 ARCHITECTURES: Mapping[str, ExportSpec] = MappingProxyType(
     {

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
-from onnxfn.behaviors import STEMS, behaves, halves
-from onnxfn.edits import TOKENS, always, case, gives, patched, takes, without
-from onnxfn.families import (
+from onnxfn.architectures.families import (
     FRAMES,
     audio,
     audio_features,
@@ -23,8 +20,12 @@ from onnxfn.families import (
     waveforms,
     whole_banks,
 )
-from onnxfn.generators import generates, padded, sized
-from onnxfn.normalizers import (
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.edits.behaviors import STEMS, behaves, halves
+from onnxfn.specs.edits.tensors import without
+from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.getters import (
     constant,
     convolved,
     count,
@@ -39,8 +40,8 @@ from onnxfn.normalizers import (
     repeated,
     whether,
 )
-from onnxfn.records import ExportSpec, Handover
-from onnxfn.tasks import loaded, tasked
+from onnxfn.specs.records import ExportSpec, Handover
+from onnxfn.specs.tasks import loaded, tasked
 
 hubert = compose(audio, convolved_frames)
 wav2vec2 = compose(audio_of_voices, convolved_frames)
@@ -95,7 +96,7 @@ def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSp
             "encoder",
             banks,
             *heard,
-            ExportSpec(runs="onnxfn.parts.transducers:encoder"),
+            ExportSpec(runs="transducers.encoder"),
             gives("pooler_output", FRAMES),
             gives("encoder_attention_mask", "batch_size frames"),
         ),
@@ -114,7 +115,7 @@ def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSp
             case("one", sized(batch_size=1, encoder_sequence_length=1)),
             case("several", sized(batch_size=3, encoder_sequence_length=11)),
             ExportSpec(
-                runs="onnxfn.parts.transducers:decoder",
+                runs="transducers.decoder",
                 handovers=(Handover("encoder_hidden_states", STEMS["encoder"], "pooler_output"),),
             ),
             gives("logits", "batch_size encoder_sequence_length _"),
@@ -136,7 +137,7 @@ def nemotron_frames(config: str) -> ExportSpec:
         patched(
             "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
             "NemotronAsrStreamingEncoderAttention.forward",
-            by="onnxfn.patches.nemotron:attended",
+            by="nemotron.attended",
             why="hides with infinities, also all that a frame of padding could see",
         ),
     )
@@ -165,7 +166,7 @@ def granite_frames(config: str) -> ExportSpec:
         sized(sequence_length=1010),
         patched(
             "transformers.models.granite_speech5.modeling_granite_speech5:GraniteSpeech5EncoderAttention.forward",
-            by="onnxfn.patches.granite:blockwise",
+            by="granite.blockwise",
             why="branches on whether a length is of whole blocks",
         ),
     )
@@ -240,13 +241,13 @@ dac = compose(
     behaves(
         "encoder",
         takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
-        ExportSpec(runs="onnxfn.parts.codecs:coded"),
+        ExportSpec(runs="codecs.coded"),
         gives("audio_codes", "batch_size _ frames"),
     ),
     behaves(
         "decoder",
         takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
-        ExportSpec(runs="onnxfn.parts.codecs:sounded"),
+        ExportSpec(runs="codecs.sounded"),
         gives("audio_values", "batch_size audio_length"),
     ),
     tasked("feature-extraction", spec=halves()),
@@ -268,20 +269,20 @@ encodec = compose(
     behaves(
         "encoder",
         takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
-        ExportSpec(runs="onnxfn.parts.codecs:coded_at_once"),
+        ExportSpec(runs="codecs.coded_at_once"),
         gives("audio_codes", "1 batch_size _ frames"),
     ),
     behaves(
         "decoder",
         takes("audio_codes", "1 batch_size num_codebooks chunk_length", "codes"),
-        ExportSpec(runs="onnxfn.parts.codecs:sounded_at_once"),
+        ExportSpec(runs="codecs.sounded_at_once"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
     tasked("feature-extraction", spec=halves()),
     encodec_layers,
     patched(
         f"{ENCODEC}:EncodecResidualVectorQuantizer.decode",
-        by="onnxfn.patches.encodec:summed",
+        by="encodec.summed",
         why="is a step for each codebook that was traced",
     ),
 )
@@ -292,7 +293,7 @@ spectrograms = compose(
     generates("mel", "normal"),
     reads(model_in_dim="model_in_dim"),
     sized(batch_size=2, sequence_length=16),
-    ExportSpec(runs="onnxfn.parts.codecs:waveform"),
+    ExportSpec(runs="codecs.waveform"),
 )
 
 
@@ -325,7 +326,7 @@ vits = compose(
     case("one", sized(text_batch_size=1, sequence_length=7), padded("none")),
     case("right-padded", sized(text_batch_size=3, sequence_length=11), padded("right")),
     case("short", sized(text_batch_size=3, sequence_length=3), padded("right")),
-    ExportSpec(runs="onnxfn.parts.vits:speech"),
+    ExportSpec(runs="vits.speech"),
     tasked(
         "text-to-audio",
         spec=compose(
@@ -336,17 +337,17 @@ vits = compose(
     ),
     patched(
         f"{VITS}:_unconstrained_rational_quadratic_spline",
-        by="onnxfn.patches.vits:spline",
+        by="vits.spline",
         why="selects values by a mask, so that their number depends on them",
     ),
     patched(
         f"{VITS}:VitsAttention._get_relative_embeddings",
-        by="onnxfn.patches.vits:relative",
+        by="vits.relative",
         why="branches on whether a text is longer than the window",
     ),
     patched(
         f"{VITS}:fused_add_tanh_sigmoid_multiply",
-        by="onnxfn.patches.vits:gated",
+        by="vits.gated",
         why="cuts at a number that it keeps in a tensor",
     ),
 )
@@ -370,17 +371,17 @@ fastspeech2_conformer = compose(
     ),
     patched(
         f"{FASTSPEECH}:length_regulator",
-        by="onnxfn.patches.fastspeech:regulated",
+        by="fastspeech.regulated",
         why="goes through the texts one by one",
     ),
     patched(
         f"{FASTSPEECH}:FastSpeech2ConformerRelPositionalEncoding.forward",
-        by="onnxfn.patches.fastspeech:placed",
+        by="fastspeech.placed",
         why="branches on whether its table is long enough, and keeps a longer one",
     ),
     patched(
         f"{FASTSPEECH}:FastSpeech2ConformerAttention.shift_relative_position_tensor",
-        by="onnxfn.patches.fastspeech:shifted",
+        by="fastspeech.shifted",
         why="reshapes by a length that is not known before it speaks",
     ),
 )

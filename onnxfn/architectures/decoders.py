@@ -8,11 +8,12 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.algebra import compose
-from onnxfn.caches import kept_state, kv_cache
-from onnxfn.edits import TOKENS, only_tasks, patched, takes
-from onnxfn.families import positions, text_decoder
-from onnxfn.normalizers import (
+from onnxfn.architectures.families import positions, text_decoder
+from onnxfn.specs.compose import compose
+from onnxfn.specs.edits.caches import kept_state, kv_cache
+from onnxfn.specs.edits.tensors import only_tasks
+from onnxfn.specs.facts import TOKENS, patched, takes
+from onnxfn.specs.getters import (
     below,
     constant,
     difference,
@@ -28,8 +29,8 @@ from onnxfn.normalizers import (
     total,
     whether,
 )
-from onnxfn.records import Build, Edit, ExportSpec, Source
-from onnxfn.tasks import tasked
+from onnxfn.specs.records import Build, Edit, ExportSpec, Source
+from onnxfn.specs.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
 GENERATION = (*FEATURES, "text-generation", "text-generation-with-past")
@@ -45,7 +46,7 @@ bloom = text_decoder
 # What the experts' loop would follow in a trace are the experts that the traced tokens chose.
 experts = patched(
     "transformers.integrations.moe:ExpertsInterface.get_interface",
-    by="onnxfn.patches.experts:batched",
+    by="experts.batched",
     why="loops over the experts that were chosen",
 )
 mixtral = compose(llama, experts)
@@ -74,7 +75,7 @@ falcon = compose(
     ),
     patched(
         "transformers.models.falcon.modeling_falcon:build_alibi_tensor",
-        by="onnxfn.patches.falcon:slopes",
+        by="falcon.slopes",
         why="multiplies in bfloat16, which ONNX Runtime has not on every device",
     ),
 )
@@ -96,10 +97,8 @@ gemma3 = compose(
 # Layers that keep keys and values among layers that keep the end of what they convolve (modeling_lfm2.Lfm2ShortConv).
 LAYER = "transformers.cache_utils:LinearAttentionLayer"
 recurrent = compose(
-    patched(f"{LAYER}.update_conv_state", by="onnxfn.patches.recurrent:conv_state", why="branches on the length"),
-    patched(
-        f"{LAYER}.update_recurrent_state", by="onnxfn.patches.recurrent:recurrent_state", why="writes into its input"
-    ),
+    patched(f"{LAYER}.update_conv_state", by="recurrent.conv_state", why="branches on the length"),
+    patched(f"{LAYER}.update_recurrent_state", by="recurrent.recurrent_state", why="writes into its input"),
 )
 lfm2 = compose(
     mixtral,
@@ -119,7 +118,7 @@ def delta_net(name: str) -> ExportSpec:
         recurrent,
         patched(
             f"transformers.models.{name}.modeling_{name}:torch_chunk_gated_delta_rule",
-            by="onnxfn.patches.recurrent:delta_rule",
+            by="recurrent.delta_rule",
             why="loops over chunks of the text",
         ),
         reads(
@@ -148,7 +147,7 @@ def state_space(name: str, layers: Source = "num_layers", argument: str = "past_
         recurrent,
         patched(
             f"transformers.models.{name}.modeling_{name}:mamba2_chunk_scan",
-            by="onnxfn.patches.recurrent:state_space",
+            by="recurrent.state_space",
             why="fills up the text to whole chunks",
         ),
         reads(
@@ -195,7 +194,7 @@ def selective(mixer: str, by: str = "mixer", **placed: Any) -> ExportSpec:
         recurrent,
         patched(
             f"transformers.models.{name}.modeling_{name}:{title}.forward",
-            by=f"onnxfn.patches.selective:{by}",
+            by=f"selective.{by}",
             why="loops over the text, and forgets the state before a text of several tokens",
         ),
         reads(
@@ -245,7 +244,7 @@ def channelwise(name: str) -> ExportSpec:
         recurrent,
         patched(
             f"transformers.models.{name}.modeling_{name}:chunk_kimi_delta_attention",
-            by="onnxfn.patches.recurrent:delta_rule",
+            by="recurrent.delta_rule",
             why="loops over chunks of the text",
         ),
         reads(
@@ -275,7 +274,7 @@ minimax = compose(
     mixtral,
     patched(
         "transformers.models.minimax.modeling_minimax:MiniMaxLightningAttention.forward",
-        by="onnxfn.patches.recurrent:lightning",
+        by="recurrent.lightning",
         why="loops over blocks of the text",
     ),
     reads(value_size="head_dim"),
@@ -294,7 +293,7 @@ recurrent_gemma = compose(
     llama,
     patched(
         "transformers.models.recurrent_gemma.modeling_recurrent_gemma:RecurrentGemmaRglru._rnn_scan",
-        by="onnxfn.patches.recurrent:gated",
+        by="recurrent.gated",
         why="loops over the text",
     ),
 )
@@ -317,7 +316,7 @@ gemma3n = compose(
     kv_cache(layers=KEEPING),
     patched(
         "transformers.models.gemma3n.modeling_gemma3n:Gemma3nTextMLP._gaussian_topk",
-        by="onnxfn.patches.gemma3n:sparse",
+        by="gemma3n.sparse",
         why="the inverse of the error function",
     ),
 )
@@ -342,8 +341,8 @@ def turned(name: str, title: str, by: str) -> ExportSpec:
     """A rotation of pairs that the model writes with complex numbers; `name` is that of the model's module."""
     module, why = f"transformers.models.{name}.modeling_{name}", "complex numbers"
     return compose(
-        patched(f"{module}:{title}RotaryEmbedding.forward", by="onnxfn.patches.rotations:angles", why=why),
-        patched(f"{module}:apply_rotary_emb", by=f"onnxfn.patches.rotations:{by}", why=why),
+        patched(f"{module}:{title}RotaryEmbedding.forward", by="rotations.angles", why=why),
+        patched(f"{module}:apply_rotary_emb", by=f"rotations.{by}", why=why),
     )
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
-from onnxfn.behaviors import apart
-from onnxfn.edits import case, gives, patched, takes, without
-from onnxfn.families import (
+from onnxfn.architectures.families import (
     backbone,
     grey_images,
     grey_pairs,
@@ -22,10 +19,14 @@ from onnxfn.families import (
     queried,
     segmented,
 )
-from onnxfn.generators import generates, sized
-from onnxfn.normalizers import at_least, constant, count, either, entry, from_config, power, product, quotient, reads
-from onnxfn.records import ExportSpec
-from onnxfn.tasks import loaded, tasked
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.edits.behaviors import apart
+from onnxfn.specs.edits.tensors import without
+from onnxfn.specs.facts import case, gives, patched, takes
+from onnxfn.specs.getters import at_least, constant, count, either, entry, from_config, power, product, quotient, reads
+from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.tasks import loaded, tasked
 
 FOURTH = "(height+3)//4 (width+3)//4"
 PATCHES = "(height//patch_size)*(width//patch_size)"
@@ -48,10 +49,8 @@ detr = compose(
 )
 
 spaced = compose(
-    patched(
-        "torch:linspace", by="onnxfn.patches.sides:spaced", why="a trace keeps how many numbers are spread over a side"
-    ),
-    patched("torch:as_tensor", by="onnxfn.patches.sides:listed", why="a trace keeps the sides of maps as they are"),
+    patched("torch:linspace", by="sides.spaced", why="a trace keeps how many numbers are spread over a side"),
+    patched("torch:as_tensor", by="sides.listed", why="a trace keeps the sides of maps as they are"),
 )
 
 # Features are of a 64th of the image at the least, of which there are several where it is traced.
@@ -96,12 +95,12 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
         tasked("object-detection", spec=compose(*outputs)),
         patched(
             "torch:Tensor.__len__",
-            by="onnxfn.patches.rt_detr:unasked",
+            by="rt_detr.unasked",
             why="asks how long a batch is, in Python, and needs it for queries that are learned alone",
         ),
         patched(
             f"transformers.models.{module}.modeling_{module}:{prefix}SinePositionEmbedding.forward",
-            by="onnxfn.patches.rt_detr:placed",
+            by="rt_detr.placed",
             why=NUMBERS,
         ),
     )
@@ -122,7 +121,7 @@ dpt = compose(
     *(
         patched(
             f"transformers.models.dpt.modeling_dpt:{head}.forward",
-            by=f"onnxfn.patches.dpt:{by}",
+            by=f"dpt.{by}",
             why="takes the square root of the number of patches, in Python, for the sides of an image",
         )
         for head, by in (("DPTForDepthEstimation", "depth"), ("DPTForSemanticSegmentation", "segmentation"))
@@ -155,7 +154,7 @@ depth_anything = compose(
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {PATCHED}")),
     patched(
         "transformers.models.depth_anything.modeling_depth_anything:DepthAnythingDepthEstimationHead.forward",
-        by="onnxfn.patches.sides:deepened",
+        by="sides.deepened",
         why=NUMBERS,
     ),
 )
@@ -169,7 +168,7 @@ prompt_depth_anything = compose(
     case("several", sized(prompt_height=31, prompt_width=9)),
     patched(
         "transformers.models.prompt_depth_anything.modeling_prompt_depth_anything:torch_int",
-        by="onnxfn.patches.sides:whole",
+        by="sides.whole",
         why=NUMBERS,
     ),
 )
@@ -192,7 +191,7 @@ tipsv2_dpt = compose(
     ),
     patched(
         "transformers.models.tipsv2.modeling_tipsv2:Tipsv2VisionEmbeddings.interpolate_pos_encoding",
-        by="onnxfn.patches.sized:placed_evenly",
+        by="sized.placed_evenly",
         why=NUMBERS,
     ),
 )
@@ -204,7 +203,7 @@ vitmatte = compose(
     tasked(
         "image-matting", spec=compose(loaded("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
     ),
-    patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="onnxfn.patches.sides:related", why=NUMBERS),
+    patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="sides.related", why=NUMBERS),
 )
 
 sapiens2 = compose(
@@ -253,7 +252,7 @@ zoedepth = compose(
         ),
     ),
     *(
-        patched(f"transformers.models.{name}", by=f"onnxfn.patches.zoedepth:{by}", why=why)
+        patched(f"transformers.models.{name}", by=f"zoedepth.{by}", why=why)
         for name, by, why in (
             ("beit.modeling_beit:BeitRelativePositionBias.forward", "biased", NUMBERS),
             (
@@ -278,7 +277,7 @@ depth_pro = compose(
     tasked("depth-estimation", spec=gives("field_of_view", "batch_size", when="use_fov_model")),
     patched(
         "transformers.models.depth_pro.modeling_depth_pro:DepthProPatchEncoder.forward",
-        by="onnxfn.patches.depth_pro:encoded",
+        by="depth_pro.encoded",
         why="asks how many patches there are, in Python",
     ),
 )
@@ -313,7 +312,7 @@ oneformer = compose(
 eomt = compose(
     pixels,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
-    ExportSpec(runs="onnxfn.parts.eomt:decided"),
+    ExportSpec(runs="eomt.decided"),
     tasked("image-segmentation", spec=compose(universal, gives("masks_queries_logits", "batch_size _ _ _"))),
 )
 
@@ -352,7 +351,7 @@ vitpose = compose(
 KEYPOINTS = "batch_size num_keypoints"
 batched = patched(
     "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
-    by="onnxfn.patches.superpoint:detected",
+    by="superpoint.detected",
     why="goes through a batch image by image, and each has as many keypoints as it has",
 )
 
@@ -389,7 +388,7 @@ def matches(module: str, prefix: str) -> ExportSpec:
         ),
         patched(
             f"transformers.models.{module}.modeling_{module}:{prefix}ForKeypointMatching.forward",
-            by=f"onnxfn.patches.glue:{module}",
+            by=f"glue.{module}",
             why="asks, in Python, whether there are keypoints at all, and finds them image by image",
         ),
     )
@@ -398,9 +397,7 @@ def matches(module: str, prefix: str) -> ExportSpec:
 superglue = matches("superglue", "SuperGlue")
 
 # Only eager attention asks nothing of the number of keypoints.
-lightglue = compose(
-    matches("lightglue", "LightGlue"), ExportSpec(runs="onnxfn.parts.lightglue:whole", attention="eager")
-)
+lightglue = compose(matches("lightglue", "LightGlue"), ExportSpec(runs="lightglue.whole", attention="eager"))
 
 # Each cell of one image is compared with each of the other, and attended to in fours: sides are multiples of 32.
 CELLS = "batch_size 2 (height//cell)*(width//cell)"
@@ -415,7 +412,7 @@ efficientloftr = compose(
     *(
         patched(
             f"transformers.models.efficientloftr.modeling_efficientloftr:{name}",
-            by=f"onnxfn.patches.efficientloftr:{by}",
+            by=f"efficientloftr.{by}",
             why=why,
         )
         for name, by, why in (
@@ -444,7 +441,7 @@ sam = compose(
     apart(
         "vision_encoder",
         pixels,
-        ExportSpec(runs="onnxfn.parts.sam:vision_encoder"),
+        ExportSpec(runs="sam.vision_encoder"),
         gives("image_embeddings", "batch_size _ _ _"),
         gives("image_positional_embeddings", "batch_size _ _ _"),
     ),
@@ -453,7 +450,7 @@ sam = compose(
         takes("image_positional_embeddings", PLACES, "embeddings", kind="float"),
         takes("image_embeddings", PLACES, "embeddings", kind="float"),
         points_in_images,
-        ExportSpec(runs="onnxfn.parts.sam:prompt_encoder_mask_decoder"),
+        ExportSpec(runs="sam.prompt_encoder_mask_decoder"),
         masks_given,
     ),
 )
@@ -466,7 +463,7 @@ sam_hq = compose(
     apart(
         "vision_encoder",
         pixels,
-        ExportSpec(runs="onnxfn.parts.sam:layered"),
+        ExportSpec(runs="sam.layered"),
         gives("image_embeddings", "batch_size _ _ _"),
         gives("intermediate_embeddings.0", "batch_size _ _ _", path=("intermediate_embeddings", 0)),
     ),
@@ -481,7 +478,7 @@ sam_hq = compose(
             kind="float",
             path=("intermediate_embeddings", 0),
         ),
-        ExportSpec(runs="onnxfn.parts.sam:itself"),
+        ExportSpec(runs="sam.itself"),
         masks_given,
     ),
 )
@@ -504,7 +501,7 @@ sam2 = compose(
     apart(
         "vision_encoder",
         pixels,
-        ExportSpec(runs="onnxfn.parts.sam:pyramid"),
+        ExportSpec(runs="sam.pyramid"),
         *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=("image_embeddings", level)) for level in LEVELS),
     ),
     apart(
@@ -520,7 +517,7 @@ sam2 = compose(
             )
             for level in LEVELS
         ),
-        ExportSpec(runs="onnxfn.parts.sam:itself"),
+        ExportSpec(runs="sam.itself"),
         masks_given,
         gives("object_score_logits", "batch_size point_batch_size _"),
     ),
@@ -560,7 +557,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             rt_detr("pp_doclayout_v2", "PPDocLayoutV2", ordered),
             patched(
                 "torch:take_along_dim",
-                by="onnxfn.patches.rt_detr:gathered",
+                by="rt_detr.gathered",
                 why="it fixes the batch where it asks whether sizes are alike",
             ),
         ),

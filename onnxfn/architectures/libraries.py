@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
-from onnxfn.edits import TOKENS, always, case, gives, patched, pins, takes
-from onnxfn.families.multimodal import (
+from onnxfn.architectures.families.multimodal import (
     ended,
     hidden_states,
     image_reads,
@@ -16,9 +14,11 @@ from onnxfn.families.multimodal import (
     several_texts,
     texts,
 )
-from onnxfn.families.text import text_cases, text_dummies, text_reads
-from onnxfn.generators import generates, sized
-from onnxfn.normalizers import (
+from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.facts import TOKENS, always, case, gives, patched, pins, takes
+from onnxfn.specs.getters import (
     constant,
     count,
     difference,
@@ -31,8 +31,8 @@ from onnxfn.normalizers import (
     reads,
     whether,
 )
-from onnxfn.records import ExportSpec, Overlay, Source
-from onnxfn.tasks import loaded
+from onnxfn.specs.records import ExportSpec, Overlay, Source
+from onnxfn.specs.tasks import loaded
 
 
 def serves(task: str, *specs: ExportSpec) -> ExportSpec:
@@ -43,7 +43,7 @@ def serves(task: str, *specs: ExportSpec) -> ExportSpec:
 # timm: some models have places for the patches of one size of image, and say so.
 timm = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
-    ExportSpec(runs="onnxfn.parts.timm:classifier"),
+    ExportSpec(runs="timm.classifier"),
     generates("pixels", "normal"),
     reads(num_channels=entry("input_size", 0)),
     sized(batch_size=2, height=from_config(entry("input_size", 1)), width=from_config(entry("input_size", 2))),
@@ -78,7 +78,7 @@ clip_sentences = compose(
     image_reads(),
     images(),
     texts,
-    ExportSpec(runs="onnxfn.parts.sentence_transformers:apart"),
+    ExportSpec(runs="sentence_transformers.apart"),
     serves("feature-extraction", gives("text_embeds", "text_batch_size _"), gives("image_embeds", "batch_size _")),
 )
 
@@ -136,7 +136,7 @@ def floats(name: str, axes: str, generator: str = "hidden_states", *, inside: st
 
 any_batch = patched(
     "diffusers.models.upsampling:Upsample2D.forward",
-    by="onnxfn.patches.diffusers:enlarged",
+    by="diffusers.enlarged",
     why="looks whether 64 pictures or more are given",
 )
 two_texts = equals("addition_embed_type", "text_time")
@@ -157,7 +157,7 @@ unet = compose(
     any_batch,
     patched(
         "diffusers.models.unets.unet_2d_condition:UNet2DConditionModel.num_upsamplers",
-        by="onnxfn.patches.diffusers:ALWAYS",
+        by="diffusers.ALWAYS",
         why="each half is doubled to the size that it was halved from, which sides of any length need",
     ),
     case("several", sized(height=21, width=14)),
@@ -222,7 +222,7 @@ def encoder(side: str, part: str, *specs: ExportSpec, gives_: str) -> ExportSpec
         painter,
         floats("sample", f"batch_size num_channels= {height} {width}", "pixels"),
         reads(num_channels="in_channels"),
-        ExportSpec(runs=f"onnxfn.parts.diffusers:{part}"),
+        ExportSpec(runs=f"diffusers.{part}"),
         case("one", sized(batch_size=1, **{height: 64, width: 96})),
         case("several", sized(batch_size=3, **{height: 96, width: 32})),
         serves("semantic-segmentation", gives(gives_, f"batch_size _ {height}//scale {width}//scale")),
@@ -239,7 +239,7 @@ def decoder(part: str, *specs: ExportSpec) -> ExportSpec:
         sized(latent_height=64, latent_width=64),
         case("one", sized(batch_size=1, latent_height=6, latent_width=9)),
         case("several", sized(batch_size=3, latent_height=5, latent_width=4)),
-        ExportSpec(runs=f"onnxfn.parts.diffusers:{part}"),
+        ExportSpec(runs=f"diffusers.{part}"),
         serves("semantic-segmentation", gives("sample", "batch_size _ latent_height*scale latent_width*scale")),
         *specs,
     )

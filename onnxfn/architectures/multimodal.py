@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
-from onnxfn.behaviors import apart, beside
-from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes
-from onnxfn.families.multimodal import (
+from onnxfn.architectures.families.multimodal import (
     AUDIO_MODEL,
     TEXT_MODEL,
     TEXTS,
@@ -37,9 +34,13 @@ from onnxfn.families.multimodal import (
     video_part,
     vision_part,
 )
-from onnxfn.families.text import text_cases, text_dummies, text_inputs
-from onnxfn.generators import generates, sized
-from onnxfn.normalizers import (
+from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.edits.behaviors import apart, beside
+from onnxfn.specs.edits.tensors import only_tasks
+from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.getters import (
     constant,
     difference,
     equals,
@@ -52,8 +53,8 @@ from onnxfn.normalizers import (
     total,
     whether,
 )
-from onnxfn.records import ExportSpec, Made, Overlay
-from onnxfn.tasks import loaded, tasked
+from onnxfn.specs.records import ExportSpec, Made, Overlay
+from onnxfn.specs.tasks import loaded, tasked
 
 clip = compose(text_and_vision, ended, tasked("image-classification", spec=images()))
 chinese_clip = text_and_vision
@@ -97,7 +98,7 @@ def patch_values(at: str = "vision_config.") -> ExportSpec:
         sized(max_num_patches=16),
         patched(
             "transformers.models.siglip2.modeling_siglip2:Siglip2VisionEmbeddings.resize_positional_embeddings",
-            by="onnxfn.patches.siglip2:resized",
+            by="siglip2.resized",
             why="loops over images, whose shapes are numbers in tensors",
         ),
     )
@@ -242,7 +243,7 @@ clap = compose(
     featured(heard, texts, similarities("audio", SOUNDS)),
     patched(
         "transformers.models.clap.modeling_clap:ClapAudioPatchEmbed.forward",
-        by="onnxfn.patches.clap:embedded",
+        by="clap.embedded",
         why="picks out the sounds that are longer, so that their number depends on the input",
     ),
 )
@@ -262,14 +263,14 @@ colpali = compose(
     apart(
         TEXT_MODEL,
         text_inputs,
-        ExportSpec(runs="onnxfn.parts.towers:prefixed"),
+        ExportSpec(runs="towers.prefixed"),
         gives("embeddings", f"{TOKENS} _"),
     ),
     apart(
         VISION_MODEL,
         text_inputs,
         images(),
-        ExportSpec(runs="onnxfn.parts.towers:prefixed"),
+        ExportSpec(runs="towers.prefixed"),
         gives("embeddings", f"{TOKENS} _"),
         generates(
             "token_ids",
@@ -305,7 +306,7 @@ clipseg = compose(
             gives("logits", "batch_size _ _"),
             patched(
                 "transformers.models.clipseg.modeling_clipseg:CLIPSegForImageSegmentation.get_conditional_embeddings",
-                by="onnxfn.patches.clipseg:conditioned",
+                by="clipseg.conditioned",
                 why="counts texts and images in Python",
             ),
         ),

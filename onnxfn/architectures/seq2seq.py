@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
-from onnxfn.behaviors import (
-    apart,
-    behaves,
-    beside,
-    cross_cache,
-    decoder_with_past,
-    halves,
-    halves_with_past,
-    own_cache,
-)
-from onnxfn.edits import SOURCE, TARGET, case, gives, only_tasks, patched, takes
-from onnxfn.families import (
+from onnxfn.architectures.families import (
     convolved_waves,
     decoder_alone,
     encodec_layers,
@@ -34,8 +22,13 @@ from onnxfn.families import (
     to_continue,
     written,
 )
-from onnxfn.generators import generates, sized
-from onnxfn.normalizers import (
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.edits.behaviors import apart, behaves, beside, decoder_with_past, halves, halves_with_past
+from onnxfn.specs.edits.caches import cross_cache, own_cache
+from onnxfn.specs.edits.tensors import only_tasks
+from onnxfn.specs.facts import SOURCE, TARGET, case, gives, patched, takes
+from onnxfn.specs.getters import (
     constant,
     convolved,
     difference,
@@ -51,8 +44,8 @@ from onnxfn.normalizers import (
     total,
     whether,
 )
-from onnxfn.records import Build, ExportSpec
-from onnxfn.tasks import loaded, tasked
+from onnxfn.specs.records import Build, ExportSpec
+from onnxfn.specs.tasks import loaded, tasked
 
 t5_reads = reads(
     decoder_num_layers="num_decoder_layers",
@@ -81,7 +74,7 @@ pop2piano = compose(
         takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float"),
         takes("attention_mask", SOURCE, "padding_mask"),
         takes("composer", "batch_size", "composers"),
-        ExportSpec(runs="onnxfn.parts.pop2piano:mel_conditioner"),
+        ExportSpec(runs="pop2piano.mel_conditioner"),
         gives("conditioned_features", "batch_size encoder_sequence_length+1 _"),
         gives("conditioned_attention_mask", "batch_size encoder_sequence_length+1"),
     ),
@@ -101,17 +94,17 @@ longt5 = compose(
     sized(encoder_sequence_length=57),
     patched(
         f"{LONG_T5}:_make_global_fixed_block_ids",
-        by="onnxfn.patches.longt5:numbered",
+        by="longt5.numbered",
         why="branches on the number of blocks, and counts them in fractions",
     ),
     patched(
         f"{LONG_T5}:_create_global_aggregates",
-        by="onnxfn.patches.longt5:summed",
+        by="longt5.summed",
         why="makes as many classes as there were blocks in the trace",
     ),
     patched(
         f"{LONG_T5}:LongT5TransientGlobalAttention.compute_side_bias",
-        by="onnxfn.patches.longt5:biased",
+        by="longt5.biased",
         why="has nothing to see in a text that is shorter than a block",
     ),
 )
@@ -124,12 +117,12 @@ switch_transformers = compose(
     behaves("decoder", ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_experts"),))),
     patched(
         f"{SWITCH}Top1Router.forward",
-        by="onnxfn.patches.switch:routed",
+        by="switch.routed",
         why="converts the weights of its classifier while it runs",
     ),
     patched(
         f"{SWITCH}Experts.forward",
-        by="onnxfn.patches.switch:chosen",
+        by="switch.chosen",
         why="loops over the experts that were chosen",
     ),
 )
@@ -144,10 +137,10 @@ led = compose(
     case("one", generates("global_mask", "filled", value=0)),
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
-    patched(f"{LED}._pad_to_window_size", by="onnxfn.patches.longformer:unpadded_source", why="branches on the length"),
+    patched(f"{LED}._pad_to_window_size", by="longformer.unpadded_source", why="branches on the length"),
     patched(
         f"{LED}SelfAttention.forward",
-        by="onnxfn.patches.longformer:attention",
+        by="longformer.attention",
         why="branches on whether any token is global",
     ),
 )
@@ -183,7 +176,7 @@ def classifier(model: str) -> ExportSpec:
             generates("token_ids", "ended", high=from_config("vocab_size"), end=from_config("eos_token_id")),
             patched(
                 f"{model}ForSequenceClassification.forward",
-                by="onnxfn.patches.bart:classified",
+                by="bart.classified",
                 why="selects rows by a mask, so that their number depends on the tokens",
             ),
         ),
@@ -201,16 +194,14 @@ PLBART = "transformers.models.plbart.modeling_plbart:PLBart"
 
 def layered(model: str) -> ExportSpec:
     """A model of transformers, by how its classes begin, whose encoder has BART's layers."""
-    return patched(
-        f"{model}EncoderLayer.forward", by="onnxfn.patches.bart:encoded", why="branches on infinities in float16"
-    )
+    return patched(f"{model}EncoderLayer.forward", by="bart.encoded", why="branches on infinities in float16")
 
 
 def shifting(module: str) -> ExportSpec:
     """A module of transformers whose decoder starts with the last token that the encoder reads."""
     return patched(
         f"{module}:shift_tokens_right",
-        by="onnxfn.patches.shifted:shift_tokens_right",
+        by="shifted.shift_tokens_right",
         why="squeezes the axis of the batch away where it is 1",
     )
 
@@ -222,7 +213,7 @@ m2m_100 = compose(
     patched(
         "transformers.models.m2m_100.modeling_m2m_100:"
         "M2M100SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
-        by="onnxfn.patches.numbered:position_ids_of",
+        by="numbered.position_ids_of",
         why="adds a length to whole numbers of 32 bits",
     ),
 )
@@ -298,7 +289,7 @@ speech_to_text = compose(
     patched(
         "transformers.models.speech_to_text.modeling_speech_to_text:"
         "Speech2TextSinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
-        by="onnxfn.patches.numbered:position_ids_of",
+        by="numbered.position_ids_of",
         why="adds a length to whole numbers of 32 bits",
     ),
 )
@@ -326,7 +317,7 @@ moonshine = compose(
     told_what_is_heard("encoder_output_of_waveforms", 16000, 3000, 4400, 9300, 3700, 8300),
     patched(
         f"{MOONSHINE}._get_feat_extract_output_lengths",
-        by="onnxfn.patches.moonshine:states_of",
+        by="moonshine.states_of",
         why="divides lengths as real numbers",
     ),
 )
@@ -425,7 +416,7 @@ def seamless(model: str) -> ExportSpec:
         tasked("text2text-generation-with-past", spec=compose(reading, halves_with_past())),
         patched(
             f"{model}SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
-            by="onnxfn.patches.numbered:position_ids_of",
+            by="numbered.position_ids_of",
             why="adds a length to whole numbers of 32 bits",
         ),
     )
@@ -573,7 +564,7 @@ speecht5 = compose(
     behaves(
         "encoder",
         takes("input_ids", spoken_text, "token_ids"),
-        ExportSpec(runs="onnxfn.parts.speecht5:encoder"),
+        ExportSpec(runs="speecht5.encoder"),
         gives("encoder_outputs", f"{spoken_text} _"),
         gives("encoder_attention_mask", spoken_text),
     ),
@@ -583,7 +574,7 @@ speecht5 = compose(
         takes("speaker_embeddings", "1 speaker_embedding_dim=", "frames", kind="float"),
         takes("encoder_hidden_states", f"{spoken_text} hidden_size=", "hidden_states", kind="float"),
         takes("encoder_attention_mask", spoken_text, "padding_mask"),
-        ExportSpec(runs="onnxfn.parts.speecht5:decoder"),
+        ExportSpec(runs="speecht5.decoder"),
         gives("output_sequence_out", "1 decoder_sequence_length+1 _"),
         gives("spectrum", "reduction_factor= num_mel_bins="),
         gives("prob", "reduction_factor="),
@@ -599,7 +590,7 @@ speecht5 = compose(
     behaves(
         "monolith",
         takes("spectrogram", "n_spectrums_x_reduction_factor num_mel_bins=", "frames", kind="float"),
-        ExportSpec(runs="onnxfn.parts.speecht5:postnet_and_vocoder"),
+        ExportSpec(runs="speecht5.postnet_and_vocoder"),
         gives("waveform", "n_samples"),
     ),
     *(
@@ -635,7 +626,7 @@ musicgen = compose(
     behaves(
         "encoder",
         source,
-        ExportSpec(runs="onnxfn.parts.musicgen:text_encoder"),
+        ExportSpec(runs="musicgen.text_encoder"),
         gives("last_hidden_state", f"{SOURCE} _"),
     ),
     behaves(
@@ -648,7 +639,7 @@ musicgen = compose(
     apart(
         "encodec_decode",
         takes("audio_codes", "1 batch_size codebooks_heard= chunk_length", "codes"),
-        ExportSpec(runs="onnxfn.parts.musicgen:encodec_decode"),
+        ExportSpec(runs="musicgen.encodec_decode"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
     apart(
@@ -656,7 +647,7 @@ musicgen = compose(
         takes("input_ids", CODES, "codes"),
         takes("pad_token_id", "1", "padding_code"),
         takes("max_length", "1", "most"),
-        ExportSpec(runs="onnxfn.parts.musicgen:build_delay_pattern_mask"),
+        ExportSpec(runs="musicgen.build_delay_pattern_mask"),
         gives("input_ids_edited", CODES),
         gives("delay_pattern_mask", "batch_size*num_codebooks max_length"),
     ),
@@ -679,7 +670,7 @@ musicgen = compose(
     ),
     patched(
         "transformers.models.musicgen.modeling_musicgen:MusicgenForCausalLM.build_delay_pattern_mask",
-        by="onnxfn.patches.musicgen:delayed",
+        by="musicgen.delayed",
         why="writes into slices and looks for the first code to write",
     ),
     encodec_layers,

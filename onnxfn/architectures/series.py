@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
-from onnxfn.edits import TOKENS, always, case, gives, patched, takes
-from onnxfn.families import time_series
-from onnxfn.generators import generates, padded, sized
-from onnxfn.normalizers import entry, from_config, greatest, reads, total
-from onnxfn.records import ExportSpec, Overlay
-from onnxfn.tasks import loaded, tasked
+from onnxfn.architectures.families import time_series
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.getters import entry, from_config, greatest, reads, total
+from onnxfn.specs.records import ExportSpec, Overlay
+from onnxfn.specs.tasks import loaded, tasked
 
 predictions = compose(
     gives("state_preds", f"{TOKENS} _"),
@@ -58,11 +58,11 @@ timesfm = compose(
     measured,
     takes("freq", "batch_size", "frequencies"),
     generates("frequencies", "integers", high=from_config("freq_size")),
-    ExportSpec(runs="onnxfn.parts.timesfm:forecast"),
+    ExportSpec(runs="timesfm.forecast"),
     quantiles,
     patched(
         "transformers.models.timesfm.modeling_timesfm:TimesFmModel._timesfm_masked_mean_std",
-        by="onnxfn.patches.timesfm:scaled",
+        by="timesfm.scaled",
         why="compares sums of 32-bit numbers, which torch makes of 64 bits and ONNX does not",
     ),
 )
@@ -125,6 +125,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "patchtst": compose(time_series, forecasting("PatchTSTForPrediction")),
         "time_series_transformer": time_series_transformer,
         "timesfm": timesfm,
-        "timesfm2_5": compose(measured, ExportSpec(runs="onnxfn.parts.timesfm:forecast_by_quantiles"), quantiles),
+        "timesfm2_5": compose(measured, ExportSpec(runs="timesfm.forecast_by_quantiles"), quantiles),
     }
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
-from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes, without
-from onnxfn.families import bert_inputs, text_encoder, text_inputs
-from onnxfn.generators import generates
-from onnxfn.normalizers import constant, count, either, from_config, negated, quotient, reads
-from onnxfn.records import ExportSpec
-from onnxfn.tasks import tasked
+from onnxfn.architectures.families import bert_inputs, text_encoder, text_inputs
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates
+from onnxfn.specs.edits.tensors import only_tasks, without
+from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.getters import constant, count, either, from_config, negated, quotient, reads
+from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 CLASSIFIERS = ("text-classification", "token-classification")
 SMALL = ("feature-extraction", "fill-mask", *CLASSIFIERS)
@@ -40,12 +41,10 @@ longformer = compose(
     case("one", generates("global_mask", "filled", value=0)),
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
-    patched(
-        f"{LONGFORMER}Model._pad_to_window_size", by="onnxfn.patches.longformer:unpadded", why="branches on the length"
-    ),
+    patched(f"{LONGFORMER}Model._pad_to_window_size", by="longformer.unpadded", why="branches on the length"),
     patched(
         f"{LONGFORMER}SelfAttention.forward",
-        by="onnxfn.patches.longformer:attention",
+        by="longformer.attention",
         why="branches on whether any token is global",
     ),
 )
@@ -92,11 +91,9 @@ canine = only_tasks(
     compose(
         bert,
         reads(vocab_size=constant(0x110000)),  # its tokens are characters of Unicode
-        patched(f"{CANINE}Attention.forward", by="onnxfn.patches.canine:attention", why="loops over the length"),
-        patched(
-            f"{CANINE}Model._downsample_attention_mask", by="onnxfn.patches.canine:downsampled", why="fixes the length"
-        ),
-        patched(f"{CANINE}Model._repeat_molecules", by="onnxfn.patches.canine:repeated", why="repeats by the length"),
+        patched(f"{CANINE}Attention.forward", by="canine.attention", why="loops over the length"),
+        patched(f"{CANINE}Model._downsample_attention_mask", by="canine.downsampled", why="fixes the length"),
+        patched(f"{CANINE}Model._repeat_molecules", by="canine.repeated", why="repeats by the length"),
     ),
     *HEADLESS,
     "multiple-choice",
@@ -123,7 +120,7 @@ fnet = compose(
     without(bert, "attention_mask"),
     patched(
         "transformers.models.fnet.modeling_fnet:FNetBasicFourierTransform.forward",
-        by="onnxfn.patches.fnet:fourier",
+        by="fnet.fourier",
         why="the DFT of ONNX Runtime is inexact",
     ),
 )
@@ -134,7 +131,7 @@ funnel = compose(
     reads(type_vocab_size=constant(3)),
     patched(
         "transformers.models.funnel.modeling_funnel:FunnelAttentionStructure.get_position_embeds",
-        by="onnxfn.patches.funnel:position_embeds",
+        by="funnel.position_embeds",
         why="lists every position",
     ),
 )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.algebra import compose
-from onnxfn.edits import TOKENS, always, case, gives, only_tasks, patched, takes, without
-from onnxfn.families import (
+from onnxfn.architectures.families import (
     any_images,
     backbone,
     images,
@@ -19,10 +17,13 @@ from onnxfn.families import (
     vision,
     vision_of_any_size,
 )
-from onnxfn.generators import generates, sized
-from onnxfn.normalizers import constant, product, quotient, reads
-from onnxfn.records import ExportSpec, Made
-from onnxfn.tasks import loaded, tasked
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.edits.tensors import only_tasks, without
+from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.getters import constant, product, quotient, reads
+from onnxfn.specs.records import ExportSpec, Made
+from onnxfn.specs.tasks import loaded, tasked
 
 SEEN = "batch_size _ _"
 PLACES = "batch_size sequence_length _"
@@ -45,7 +46,7 @@ def padding_as_tensorflow(module: str) -> ExportSpec:
     """A spec whose padding is worked out for every size of an image."""
     return patched(
         f"{MODELING}.{module}.modeling_{module}:apply_tf_padding",
-        by="onnxfn.patches.sized:padded_as_tensorflow",
+        by="sized.padded_as_tensorflow",
         why="it asks whether a stride divides the size, and a trace keeps one answer",
     )
 
@@ -54,7 +55,7 @@ def placing(module: str, owner: str) -> ExportSpec:
     """A spec whose places are spread over every size of an image."""
     return patched(
         f"{MODELING}.{module}.modeling_{module}:{owner}.interpolate_pos_encoding",
-        by="onnxfn.patches.sized:placed",
+        by="sized.placed",
         why="it leaves places as they are at the size that they are of, and a trace keeps that answer",
     )
 
@@ -120,12 +121,12 @@ swin2sr = compose(
     tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
     patched(
         f"{MODELING}.swin2sr.modeling_swin2sr:Swin2SRModel.pad_and_normalize",
-        by="onnxfn.patches.sized:in_whole_windows",
+        by="sized.in_whole_windows",
         why="a remainder of a remainder is not seen to leave whole windows, and every layer asks again",
     ),
     patched(
         f"{MODELING}.swin2sr.modeling_swin2sr:Swin2SRLayer.maybe_pad",
-        by="onnxfn.patches.sized:already_whole",
+        by="sized.already_whole",
         why="the image is padded to whole windows before the first layer",
     ),
 )
@@ -177,7 +178,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("masked-im", spec=images),  # what was masked is put into a square
             patched(
                 f"{MODELING}.focalnet.modeling_focalnet:FocalNetPatchEmbeddings.maybe_pad",
-                by="onnxfn.patches.sized:filled",
+                by="sized.filled",
                 why="it asks whether patches divide the size, and a trace keeps one answer",
             ),
         ),
@@ -206,7 +207,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "bit": compose(
             vision_of_any_size,
             *(
-                patched(f"{MODELING}.bit.modeling_bit:{what}.forward", by=f"onnxfn.patches.bit:{by}", why=why)
+                patched(f"{MODELING}.bit.modeling_bit:{what}.forward", by=f"bit.{by}", why=why)
                 for what, by, why in (
                     ("DynamicPad2d", "padded", "it rounds a quotient up in Python, and a trace keeps the answer"),
                     ("WeightStandardizedConv2d", "standardized", "a norm that trains has no translation"),

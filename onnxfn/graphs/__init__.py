@@ -1,1 +1,1 @@
-"""Passes: graph -> graph, each with a docstring that says what holds before and after."""
+"""Graphs: a model and a part of a plan -> a finished ONNX graph."""

@@ -1,0 +1,55 @@
+"""Families: what architectures of one kind share. An architecture says only how it differs."""
+
+from __future__ import annotations
+
+from onnxfn.architectures.families.audio import FRAMES as FRAMES
+from onnxfn.architectures.families.audio import audio as audio
+from onnxfn.architectures.families.audio import audio_features as audio_features
+from onnxfn.architectures.families.audio import audio_frames as audio_frames
+from onnxfn.architectures.families.audio import audio_of_voices as audio_of_voices
+from onnxfn.architectures.families.audio import audio_transcription as audio_transcription
+from onnxfn.architectures.families.audio import banks as banks
+from onnxfn.architectures.families.audio import convolved_frames as convolved_frames
+from onnxfn.architectures.families.audio import convolved_waves as convolved_waves
+from onnxfn.architectures.families.audio import encodec_layers as encodec_layers
+from onnxfn.architectures.families.audio import parakeet_frames as parakeet_frames
+from onnxfn.architectures.families.audio import shortened as shortened
+from onnxfn.architectures.families.audio import waveforms as waveforms
+from onnxfn.architectures.families.audio import whole_banks as whole_banks
+from onnxfn.architectures.families.detection import grey_images as grey_images
+from onnxfn.architectures.families.detection import grey_pairs as grey_pairs
+from onnxfn.architectures.families.detection import image_cases as image_cases
+from onnxfn.architectures.families.detection import images_of_any_size as images_of_any_size
+from onnxfn.architectures.families.detection import masks_at_points as masks_at_points
+from onnxfn.architectures.families.detection import masks_given as masks_given
+from onnxfn.architectures.families.detection import moving_images as moving_images
+from onnxfn.architectures.families.detection import points_in_images as points_in_images
+from onnxfn.architectures.families.detection import queried as queried
+from onnxfn.architectures.families.detection import segmented as segmented
+from onnxfn.architectures.families.multimodal import text_and_vision as text_and_vision
+from onnxfn.architectures.families.series import time_series as time_series
+from onnxfn.architectures.families.text import bert_inputs as bert_inputs
+from onnxfn.architectures.families.text import decoder_alone as decoder_alone
+from onnxfn.architectures.families.text import encoded as encoded
+from onnxfn.architectures.families.text import encoded_mask as encoded_mask
+from onnxfn.architectures.families.text import four_entries as four_entries
+from onnxfn.architectures.families.text import positions as positions
+from onnxfn.architectures.families.text import seq2seq as seq2seq
+from onnxfn.architectures.families.text import source as source
+from onnxfn.architectures.families.text import speech_seq2seq as speech_seq2seq
+from onnxfn.architectures.families.text import text_decoder as text_decoder
+from onnxfn.architectures.families.text import text_encoder as text_encoder
+from onnxfn.architectures.families.text import text_inputs as text_inputs
+from onnxfn.architectures.families.text import text_seq2seq as text_seq2seq
+from onnxfn.architectures.families.text import to_continue as to_continue
+from onnxfn.architectures.families.text import written as written
+from onnxfn.architectures.families.vision import any_images as any_images
+from onnxfn.architectures.families.vision import backbone as backbone
+from onnxfn.architectures.families.vision import images as images
+from onnxfn.architectures.families.vision import lines as lines
+from onnxfn.architectures.families.vision import pixels as pixels
+from onnxfn.architectures.families.vision import sees as sees
+from onnxfn.architectures.families.vision import video as video
+from onnxfn.architectures.families.vision import vision as vision
+from onnxfn.architectures.families.vision import vision_of_any_size as vision_of_any_size
+from onnxfn.specs.defaults import DEFAULTS as DEFAULTS

@@ -1,0 +1,95 @@
+"""Models that find things in images: boxes, masks, depths, points."""
+
+from __future__ import annotations
+
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.edits.behaviors import beside
+from onnxfn.specs.facts import always, case, gives, takes
+from onnxfn.specs.getters import constant, either, from_config, reads
+from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.tasks import loaded, tasked
+
+IMAGE = "batch_size num_channels= height width"
+"""The axes of a batch of images of any size."""
+
+CASES = ("one", "several")
+
+POINTS = "batch_size point_batch_size nb_points_per_image"
+"""The axes of several points of each of several things in each of several images."""
+
+
+def image_cases(*sizes: tuple[int, int]) -> ExportSpec:
+    """A spec that checks images of these heights and widths: the first alone, of each other three at once."""
+    return compose(
+        *(
+            case(place, sized(batch_size=3 if index else 1, height=height, width=width))
+            for index, (place, (height, width)) in enumerate(zip(CASES, sizes, strict=True))
+        )
+    )
+
+
+moving_images = compose(
+    takes("pixel_values", IMAGE, "pixels", kind="float"),
+    generates("pixels", "normal"),
+    reads(num_channels=either("num_channels", "backbone_config.num_channels", constant(3))),
+    sized(batch_size=2, height=64, width=64),
+    always(return_dict=True),
+)
+"""Images of a size that moves, with as many channels as the model has weights for."""
+
+images_of_any_size = compose(moving_images, image_cases((96, 64), (61, 83)))
+"""Images whose sides need not be multiples of anything."""
+
+# Sides that the cells of eight pixels do not divide: what is left over is not looked at.
+grey_images = compose(
+    takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
+    generates("pixels", "normal"),
+    sized(batch_size=2, num_channels=3, height=64, width=64),
+    image_cases((96, 67), (70, 120)),
+    case("one", sized(num_channels=1)),
+    case("several", sized(num_channels=4)),
+    always(return_dict=True),
+)
+"""Images of any size and any number of channels, of which the first alone is seen."""
+
+grey_pairs = compose(
+    grey_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
+)
+"""Pairs of such images."""
+
+queried = gives("last_hidden_state", "batch_size _ _")
+"""A vector a query."""
+
+
+def segmented(logits: str) -> ExportSpec:
+    """A spec of the two tasks that Optimum has for a class a place of an image, whose logits have these axes."""
+    given = compose(loaded("AutoModelForSemanticSegmentation"), gives("logits", logits))
+    return compose(tasked("image-segmentation", spec=given), tasked("semantic-segmentation", spec=given))
+
+
+points_in_images = compose(
+    takes("input_points", f"{POINTS} 2", "points", kind="float"), takes("input_labels", POINTS, "point_labels")
+)
+"""Points of things, and whether each is on the thing or beside it."""
+
+masks_given = compose(
+    gives("iou_scores", "batch_size point_batch_size _"), gives("pred_masks", "batch_size point_batch_size _ _ _")
+)
+"""Several masks of each thing, and how good each is."""
+
+masks_at_points = compose(
+    generates("points", "uniform", low=0.0, high=from_config("image_size")),
+    generates("point_labels", "integers", low=0, high=2),
+    generates("embeddings", "normal"),
+    sized(batch_size=2, point_batch_size=3, nb_points_per_image=2),
+    tasked(
+        "feature-extraction",
+        spec=compose(
+            loaded("AutoModelForMaskGeneration"),
+            beside("vision_encoder", "vision_encoder"),
+            beside("prompt_encoder_mask_decoder", "prompt_encoder_mask_decoder"),
+        ),
+    ),
+)
+"""Masks of the things that points are of, in two files: what is seen of an image, and what is at its points."""

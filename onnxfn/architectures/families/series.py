@@ -1,0 +1,20 @@
+"""Models of what was measured over time."""
+
+from __future__ import annotations
+
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.facts import always, gives, takes
+from onnxfn.specs.getters import reads
+from onnxfn.specs.tasks import tasked
+
+time_series = compose(
+    takes("past_values", "batch_size context_length= num_input_channels=", "measured", kind="float"),
+    generates("measured", "normal"),
+    reads(context_length="context_length", num_input_channels="num_input_channels"),
+    sized(batch_size=2),
+    always(return_dict=True),
+    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _ _")),
+    tasked("time-series-forecasting", spec=gives("prediction_outputs", "batch_size _ _")),
+)
+"""Models that read as many steps of some channels as they have patches for, and say how these go on."""

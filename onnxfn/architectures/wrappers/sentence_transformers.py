@@ -1,0 +1,23 @@
+"""The two embeddings of a model of sentence-transformers that reads and sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from onnxfn.architectures.wrappers.modules import module
+
+
+def apart(model: Any) -> Any:
+    """Texts and images, any number of each, each through all of the model by itself."""
+
+    def forward(pixel_values: Tensor, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
+        texts = {"input_ids": input_ids, "attention_mask": attention_mask, "modality": "text"}
+        images = {"pixel_values": pixel_values, "modality": "image"}
+        return {
+            "text_embeds": model(texts)["sentence_embedding"],
+            "image_embeds": model(images)["sentence_embedding"],
+        }
+
+    return module(forward)

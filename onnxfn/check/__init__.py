@@ -1,0 +1,1 @@
+"""Check: the ONNX files of an export against PyTorch."""

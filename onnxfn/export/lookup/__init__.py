@@ -1,0 +1,1 @@
+"""Lookup: which spec belongs to a model, a configuration or a model type."""

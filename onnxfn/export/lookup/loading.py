@@ -1,0 +1,131 @@
+"""From a folder or a hub id to a model: its configuration first, its weights when all is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.export.lookup.lookup import served, task_of
+from onnxfn.specs.errors import InvalidSpec, NoModel, UnknownName, listed, unknown
+from onnxfn.specs.functions import resolve
+from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.tasks import WITH_PAST
+from onnxfn.weights.layouts import BESIDE
+
+# Heads give `last_hidden_state` no weights of their own, so the bare model of any checkpoint is whole without them.
+HEADLESS = "feature-extraction"
+
+
+def checkpoint(name: str) -> Path:
+    """The folder of a checkpoint: `name` itself, or the hub's files without the weights; NoModel if there is none."""
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            there = sorted(file.name for file in folder.iterdir())
+            raise NoModel(f"no config.json in {folder}; there is: {listed(there)}; name the folder of a checkpoint")
+        return folder
+    if folder.exists() or name.startswith((".", "/", "~")):
+        raise NoModel(f"{name} is not the folder of a checkpoint")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(BESIDE)))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
+        first = next(iter(str(problem).splitlines()), "")
+        raise NoModel(f"no folder and no model of the hub is called {name!r}: {first}") from None
+
+
+def configuration(folder: Path) -> Any:
+    """The configuration in a checkpoint's folder; NoModel when transformers cannot read it."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(folder)
+    except (OSError, ValueError, KeyError) as problem:
+        first = next(iter(str(problem).splitlines()), "")
+        raise NoModel(f"{folder / 'config.json'} is no configuration that transformers knows: {first}") from None
+
+
+def loaded_model(name: str, config: Any, spec: ExportSpec) -> Any:
+    """The model of a checkpoint for the task of a spec, in float32 whatever the checkpoint is stored in.
+
+    InvalidSpec when the checkpoint is for another task, so that the head would be random numbers.
+    """
+    import torch
+    import transformers
+
+    _head_exists(name, config, spec)
+    loader = getattr(transformers, spec.loader or "AutoModel")
+    try:
+        model, told = loader.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+    except (OSError, ValueError) as problem:
+        first = next(iter(str(problem).splitlines()), "")
+        raise NoModel(f"{name} could not be loaded with {spec.loader}: {first}") from None
+    # Checkpoints of headed models often lack a pooler, which matters only where an output reads it.
+    pools = any("pooler_output" in one.place for one in spec.outputs)
+    missing = sorted(key for key in told["missing_keys"] if pools or "pooler" not in key.split("."))
+    if missing:
+        raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(missing, most=4)}")
+    return model
+
+
+def model_of(library: str, name: str) -> Any:
+    """The model or the pipeline that another library than transformers makes of a folder, or of a name on its hub.
+
+    UnknownName for a library that is not known; NoModel when it is not installed, or finds nothing there.
+    """
+    if library not in LOADERS:
+        raise unknown("library", library, ("transformers", *LOADERS))
+    try:
+        load = resolve(library, LOADERS, kind="library")
+        made = load(f"local-dir:{name}", pretrained=True) if library == "timm" else load(name)
+    except (UnknownName, ImportError, RuntimeError) as problem:  # diffusers raises any of these when it is not whole
+        cause = problem.__cause__ if isinstance(problem, UnknownName) and problem.__cause__ else problem
+        raise NoModel(f"{name} is to be a model of {library}, which cannot be imported: {_first(cause)}") from None
+    except (OSError, ValueError) as problem:
+        raise NoModel(f"{name} could not be loaded with {library}: {_first(problem)}") from None
+    return made.eval() if hasattr(made, "eval") else made
+
+
+def _first(problem: BaseException) -> str:
+    return next(iter(str(problem).splitlines()), "")
+
+
+LOADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "diffusers": "diffusers:DiffusionPipeline.from_pretrained",
+        "sentence_transformers": "sentence_transformers:SentenceTransformer",
+        "timm": "timm:create_model",
+    }
+)
+"""Libraries, and what of theirs makes a model of a folder."""
+
+
+def gguf_model(file: Path) -> tuple[Any, Any]:
+    """The model and the tokenizer of a GGUF file, its weights as float32; NoModel when they cannot be read."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            **place, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+        )
+        return model, AutoTokenizer.from_pretrained(**place)
+    except (OSError, ValueError, ImportError) as problem:
+        first = next(iter(str(problem).splitlines()), "")
+        raise NoModel(f"{file} could not be read: {first}") from None
+
+
+def _head_exists(name: str, config: Any, spec: ExportSpec) -> None:
+    own = task_of(config)
+    asked = (spec.task or HEADLESS).removesuffix(WITH_PAST)
+    if own is not None and asked not in (*served(own), HEADLESS):
+        called = next(iter(config.architectures))
+        raise InvalidSpec(
+            f"{name} holds {called}, a model for {own}: it has no trained weights for {spec.task}; "
+            f"ask for {own} or {HEADLESS}"
+        )

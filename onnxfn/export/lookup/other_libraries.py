@@ -1,0 +1,48 @@
+"""Models of other libraries than transformers: which rows they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.specs.errors import UnknownName, listed
+
+# The classes of which diffusers makes pipelines, those of its text encoders being of transformers -> how the part is
+# called after the component, and its row.
+ROWS_OF: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
+    {
+        "AutoencoderDC": (("_encoder", "diffusers.dcae-encoder"), ("_decoder", "diffusers.dcae-decoder")),
+        "AutoencoderKL": (("_encoder", "diffusers.vae-encoder"), ("_decoder", "diffusers.vae-decoder")),
+        "CLIPTextModel": (("", "diffusers.clip-text"),),
+        "CLIPTextModelWithProjection": (("", "diffusers.clip-text-with-projection"),),
+        "FluxTransformer2DModel": (("", "diffusers.flux-transformer-2d"),),
+        "Gemma2Model": (("", "diffusers.gemma2-text-encoder"),),
+        "SD3Transformer2DModel": (("", "diffusers.sd3-transformer-2d"),),
+        "SanaTransformer2DModel": (("", "diffusers.sana-transformer"),),
+        "T5EncoderModel": (("", "diffusers.t5-encoder"),),
+        "UNet2DConditionModel": (("", "diffusers.unet-2d-condition"),),
+    }
+)
+
+
+def row_name(model: Any) -> str | None:
+    """The row of a model of timm, sentence-transformers or diffusers, None for all others.
+
+    UnknownName for an autoencoder, which is of two.
+    """
+    match type(model).__module__.partition(".")[0]:
+        case "timm":
+            return "timm.default-timm-config"
+        case "sentence_transformers":
+            sees = getattr(model.config, "model_type", None) == "clip"
+            return f"sentence_transformers.{'clip' if sees else 'transformer'}"
+        case "diffusers":
+            return _only(model, [row for _, row in ROWS_OF.get(type(model).__name__, ())])
+    return None
+
+
+def _only(model: Any, rows: list[str]) -> str | None:
+    if len(rows) > 1:
+        raise UnknownName(f"{type(model).__name__} is several parts; pass the name of one: {listed(rows)}")
+    return rows[0] if rows else None

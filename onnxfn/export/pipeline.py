@@ -1,0 +1,312 @@
+"""The one pipeline: plan -> capture -> passes -> write -> check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from attrs import evolve, frozen
+
+from onnxfn.check.check import answered, failed, session
+from onnxfn.check.check import check as checked
+from onnxfn.export.lookup.derive import SAY_IT
+from onnxfn.export.lookup.lookup import fitting
+from onnxfn.export.recipes import Recipe, graphs_of
+from onnxfn.graphs.build import DEPTH, Making, Repeats, built, forgotten, traced, traced_whole
+from onnxfn.graphs.capture.capture import LIMITS
+from onnxfn.graphs.capture.forward import in_dtype
+from onnxfn.graphs.capture.repeated_layers import stacks
+from onnxfn.graphs.passes.fusing import STANDARD, fusable, fusions
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
+from onnxfn.specs.getters import kept
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.plan.real_inputs import samples
+from onnxfn.specs.records import ExportSpec, Plan
+from onnxfn.specs.reports import Event, Exported, Report, Timed
+from onnxfn.weights.layouts import OPTIMUM, Layout, configured, copied, declared, graphs_in, said
+from onnxfn.weights.placement import LARGEST_MESSAGE, moved, workshop
+from onnxfn.weights.write import Storing, linked, stored, storing
+
+CONVICTED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
+
+Tell = Callable[[Event], None]
+
+Real = Mapping[str, Mapping[str, Array]]
+"""Part -> what a preprocessor made for it."""
+
+
+def silent(_: Event) -> None:
+    """Hear of no event."""
+
+
+def export(
+    spec: ExportSpec,
+    model: Any,
+    path: str | Path,
+    *,
+    check: bool = True,
+    force: bool = False,
+    beside: Path | None = None,
+    config: Any = None,
+    preprocessor: Any = None,
+    merge: bool = True,
+    keep_parts: bool = False,
+    fuse: str = STANDARD,
+    layout: str = OPTIMUM,
+    sidecar: str | None = None,
+    threshold: int = LARGEST_MESSAGE,
+    weights: str | None = None,
+    repeats: Repeats = stacks,
+    templates: Path | None = None,
+    tell: Tell = silent,
+) -> Exported:
+    """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
+
+    `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
+    processor files of the checkpoint's folder `beside`. `config` is the configuration of a model that carries none, or
+    a dict of what the spec reads. What the model's `preprocessor` makes of a real input is one more case of the check.
+    One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. `tell` hears it.
+
+    Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="share"` stores
+    what several ONNX files read in that of the first, `"copy"` with each. `"link"` leaves what lies unchanged in the
+    checkpoint's safetensors files there, hard-linked beside the ONNX file; `"none"` writes no weights. `layout` is the
+    program that a folder is for: with `"optimum"` files share, for `"transformers.js"` they do not, and lie in `onnx/`.
+
+    Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
+    none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs
+    in values alone. `fuse="onnxruntime"` lets operators in that only ONNX Runtime has, and makes one matrix of several
+    of a module that multiply the same.
+
+    The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
+    told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
+    cannot be traced as planned, CheckFailed when ONNX Runtime answers otherwise than PyTorch. The model is left as is.
+    """
+    fitted = fitting(spec, model)
+    place = target(Path(path), force=force)
+    making = Making(repeats, templates, turns=weights != "link", fuse=fuse)
+    asked = storing(layout, weights, threshold, sidecar)
+    asked = linked(asked, beside, _graphs(place, asked.layout), force=force)
+    with owned(spec), _timed(tell) as (timed, seconds):
+        with timed("plan", ""):
+            decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
+            made = _in_file(decided, place)
+            fusable(made.parts[0].spec.opset or 0, fuse)
+            real = samples(made, preprocessor)
+        with workshop(_folder(place)) as bench:
+            done = _proven(model, made, _bench(bench, place, asked.layout), making, asked, timed, real, check=check)
+            files = list(done.files)
+            if place.suffix != ".onnx":
+                files.extend((*configured(model, bench), *(copied(beside, bench) if beside else ())))
+            there = _placed(files, made, bench, place, asked)
+    return _outcome(place, there, made, done, seconds)
+
+
+def repeat(
+    recipe: Recipe,
+    beside: Path,
+    path: str | Path,
+    *,
+    templates: Path,
+    force: bool = False,
+    layout: str = OPTIMUM,
+    sidecar: str | None = None,
+    threshold: int = LARGEST_MESSAGE,
+    weights: str | None = None,
+    tell: Tell = silent,
+) -> Exported | None:
+    """Write a checkpoint's folder `beside` as `export` would, unchecked and without its model; what was written.
+
+    None, and nothing written, when a template of the recipe is not kept any more. `weights` cannot be `"link"`.
+    """
+    place, made = target(Path(path), force=force), recipe.plan
+    asked = storing(layout, weights, threshold, sidecar)
+    with _timed(tell) as (timed, seconds):
+        with timed("template", ""):
+            graphs = graphs_of(recipe, templates, beside)
+        if graphs is None:
+            return None
+        with workshop(_folder(place)) as bench:
+            files = list(stored(made, graphs, _bench(bench, place, asked.layout), asked, timed, check=False))
+            if place.suffix != ".onnx":
+                files.extend((*said(recipe.beside, bench), *copied(beside, bench)))
+            there = _placed(files, made, bench, place, asked)
+    return _outcome(place, there, made, Attempt(graphs, there, None, _depths(graphs)), seconds)
+
+
+def _placed(files: list[Path], made: Plan, bench: Path, place: Path, asked: Storing) -> tuple[Path, ...]:
+    """Put finished files in their place; weights of an earlier, larger export do not stay beside what reads others."""
+    sidecars = [f"{part.name}{asked.sidecar}" for part in made.parts]
+    declared(bench, asked.layout, [file for file in files if file.name in sidecars])
+    there = moved(tuple(dict.fromkeys(files)), bench, _folder(place))
+    for old in {_graphs(place, asked.layout) / file for file in sidecars} - set(there):
+        old.unlink(missing_ok=True)
+    return there
+
+
+def _bench(bench: Path, place: Path, layout: Layout) -> Path:
+    """Where in a workshop ONNX files are written."""
+    made = _graphs(bench / place.name if place.suffix == ".onnx" else bench, layout)
+    made.mkdir(exist_ok=True)
+    return made
+
+
+def _outcome(place: Path, there: tuple[Path, ...], made: Plan, done: Attempt, seconds: dict[str, float]) -> Exported:
+    limits = dict.fromkeys(limit for graph in done.graphs for limit in graph.meta[LIMITS])
+    operators = tuple((part.name, fusions(graph)) for part, graph in zip(made.parts, done.graphs, strict=True))
+    opset, times = made.parts[0].spec.opset or 0, seconds.items()
+    return Exported(str(place), map(str, there), made, opset, times, done.report, limits, done.depths, operators)
+
+
+def validate(
+    spec: ExportSpec,
+    model: Any,
+    exported: Exported | str | Path,
+    *,
+    config: Any = None,
+    preprocessor: Any = None,
+    merge: bool = True,
+    keep_parts: bool = False,
+    tell: Tell = silent,
+) -> Report:
+    """How far ONNX files are from a PyTorch model, on inputs that were not traced; judges nothing, `passed` does.
+
+    `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan: those that
+    `export` writes when it is told the same of `merge` and `keep_parts`. NoModel when a file is not there. What the
+    model's `preprocessor` makes of a text, an image or a tone is one more case.
+    """
+    if isinstance(exported, Exported):
+        place, made = Path(exported.path), exported.plan
+    else:
+        place = Path(exported)
+        decided = plan(fitting(spec, model), _config(model, config), merge=merge, keep_parts=keep_parts)
+        made = _in_file(decided, place)
+    folder = place.parent if place.suffix == ".onnx" else graphs_in(place)
+    with _timed(tell) as (timed, _):
+        return _checked(model, made, folder, timed, samples(made, preprocessor))
+
+
+@contextmanager
+def owned(spec: ExportSpec) -> Iterator[None]:
+    """What is refused of a spec that was derived says so, and how to say another."""
+    try:
+        yield
+    except OnnxfnError as refused:
+        if spec.derived is not None:
+            refused.args = (f"{refused}; the spec was derived from {spec.derived}; {SAY_IT}",)
+        raise
+
+
+@frozen
+class Attempt:
+    """Graphs, the files that hold them, and what a check of these found, if there was one."""
+
+    graphs: tuple[Any, ...]
+    files: tuple[Path, ...]
+    report: Report | None
+    depths: tuple[str, ...]
+
+    @property
+    def convicted(self) -> bool:
+        """Whether the check found a graph that does not compute what PyTorch computes."""
+        return self.report is not None and not self.report.passed
+
+
+def _proven(
+    model: Any, made: Plan, bench: Path, making: Making, asked: Storing, timed: Timed, real: Real, *, check: bool
+) -> Attempt:
+    """Graphs that passed the check; what was not traced of this very model, or not whole, has a second trial."""
+
+    def attempt(making: Making) -> Attempt:
+        cast = cache(partial(in_dtype, model))
+        graphs = tuple(built(cast(part.spec.float_dtype), part, timed, making) for part in made.parts)
+        files = stored(made, graphs, bench, asked, timed, check=check)
+        report = _checked(model, made, bench, timed, real) if check else None
+        return Attempt(graphs, files, report, _depths(graphs))
+
+    done = attempt(making)
+    if done.convicted and not all(map(traced, done.graphs)):
+        forgotten(making, done.graphs)
+        done = evolve(attempt(evolve(making, repeats=traced_whole, templates=None)), depths=(CONVICTED,))
+    if done.report is not None and done.convicted:
+        raise failed(done.report)
+    return done
+
+
+def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(graph.meta[DEPTH] for graph in graphs if graph.meta[DEPTH]))
+
+
+def _checked(model: Any, made: Plan, folder: Path, timed: Timed, real: Real) -> Report:
+    reports = []
+    opens = cache(session)
+    for part in made.parts:
+        file = folder / f"{part.name}.onnx"
+        if not file.is_file():
+            raise NoModel(
+                f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
+            )
+        with timed("check", part.name):
+            truths = answered(model, part, real.get(part.name))
+            reports.append(checked(model, part, file, made, opens=opens, truths=truths))
+    return Report(
+        tuple(one for report in reports for one in report.differences),
+        tuple(dict.fromkeys(case for report in reports for case in report.cases)),
+    )
+
+
+@contextmanager
+def _timed(tell: Tell) -> Iterator[tuple[Any, dict[str, float]]]:
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(stage: str, part: str) -> Iterator[None]:
+        tell(Event(stage, part))
+        start = perf_counter()
+        yield
+        spent = perf_counter() - start
+        seconds[stage] = seconds.get(stage, 0.0) + spent
+        tell(Event(stage, part, spent))
+
+    yield timed, seconds
+
+
+def target(path: Path, *, force: bool) -> Path:
+    """The place to write to, as it is; OutputExists when it is taken and `force` is false."""
+    if path.suffix == ".onnx":
+        taken = path.exists()
+    else:
+        if path.exists() and not path.is_dir():
+            raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
+        taken = path.is_dir() and any(path.iterdir())
+    if taken and not force:
+        raise OutputExists(
+            f"{path} exists{'' if path.is_file() else ' and is not empty'}; choose another place, or force"
+        )
+    return path
+
+
+def _folder(target: Path) -> Path:
+    return target.parent if target.suffix == ".onnx" else target
+
+
+def _graphs(target: Path, layout: Layout) -> Path:
+    """The folder of the ONNX files: the one that is asked for, where that is a file."""
+    return target.parent if target.suffix == ".onnx" else target / layout.onnx
+
+
+def _in_file(made: Plan, target: Path) -> Plan:
+    """The plan for a file of this name: the one part is named after it."""
+    if target.suffix != ".onnx":
+        return made
+    if len(made.parts) != 1:
+        raise InvalidSpec(f"{', '.join(made.files)} are {len(made.parts)} files; name a folder, not {target.name}")
+    return Plan((evolve(made.parts[0], name=target.stem),))
+
+
+def _config(model: Any, config: Any) -> Any:
+    return (kept(model) or {}) if config is None else config

@@ -1,0 +1,171 @@
+"""Build: a model and a part of the plan -> the finished graph of the part, its weights bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+
+from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
+from onnxfn.graphs.capture.expected_operators import EXPECTED, repeated
+from onnxfn.graphs.capture.forward import LOCK
+from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.graphs.capture.repeated_layers import Stack, cut
+from onnxfn.graphs.fingerprints import fingerprint
+from onnxfn.graphs.passes.deepening import deepened, ordered, rows_of
+from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fused, fusions
+from onnxfn.graphs.passes.merging import filled
+from onnxfn.graphs.passes.naming import named, stamped, stripped
+from onnxfn.graphs.passes.packing import packed
+from onnxfn.graphs.passes.simplify import converted, simplified
+from onnxfn.graphs.passes.sizes import read_once
+from onnxfn.graphs.passes.slots import bound, merged_slots, slotted, turned
+from onnxfn.graphs.template_cache import forget, keep, kept
+from onnxfn.specs.errors import CaptureFailed, Unlike
+from onnxfn.specs.records import Part
+from onnxfn.specs.reports import Timed
+
+Repeats = Callable[[Any], tuple[Stack, ...]]
+"""From a model to its layers that are all alike."""
+
+DEPTH = "onnxfn.depth"
+"""Where a graph's `meta` says of which layers it was made, or why all were traced."""
+
+FEW = "onnxfn.few"
+"""Where a graph's `meta` says whether it was made of fewer layers than it has."""
+
+TEMPLATE = "onnxfn.template"
+"""Where the `meta` of a graph that is kept in a folder of templates says under which name."""
+
+
+def traced_whole(_: Any) -> tuple[Stack, ...]:
+    """No layers that are alike: all are traced."""
+    return ()
+
+
+@frozen
+class Making:
+    """How graphs are made: which layers are told by a few, and where graphs are kept for the next model, if at all.
+
+    `turns` says whether weights that a graph transposes are stored so, or as they stand in the model, `fuse` which
+    operators may stand for many.
+    """
+
+    repeats: Repeats = traced_whole
+    templates: Path | None = None
+    turns: bool = True
+    fuse: str = STANDARD
+
+
+def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
+    """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies.
+
+    The model is in the part's float type. A graph that is kept for models like this is taken from where it is kept, or
+    else put there.
+    """
+    with LOCK:
+        name, graph = _kept(model, part, timed, making) if making.templates is not None else (None, None)
+        if graph is None:
+            graph = _assembled(model, part, timed, making)
+            keep(making.templates, name, graph)
+        graph.meta[TEMPLATE] = name
+        return bound(graph, model.state_dict(keep_vars=True).__getitem__)
+
+
+def _kept(model: Any, part: Part, timed: Timed, making: Making) -> tuple[str | None, Any]:
+    """The name under which the graph is kept, and the graph if it is."""
+    with timed("template", part.name):
+        name = template_name(model, part, making)
+        return name, kept(making.templates, name)
+
+
+def template_name(model: Any, part: Part, making: Making) -> str | None:
+    """The name under which the graph of a part is kept; None when nobody can tell what it depends on."""
+    return fingerprint(model, part, making.turns, making.fuse)
+
+
+def forgotten(making: Making, graphs: Iterable[Any]) -> None:
+    """Let nobody take the templates of these graphs again."""
+    for graph in graphs:
+        forget(making.templates, graph.meta[TEMPLATE])
+
+
+def _assembled(model: Any, part: Part, timed: Timed, making: Making) -> Any:
+    graph = graph_of(model, part, timed, making)
+    for filler in part.filler:
+        fills = {one.given: one.name for one in part.spec.carries}
+        graph = merged_slots(filled(graph, graph_of(model, filler, timed, making), fills))
+    return packed(graph) if making.turns and making.fuse == ONNXRUNTIME else graph
+
+
+def traced(graph: Any) -> bool:
+    """Whether a graph was traced of the model itself, with all its layers."""
+    return graph.meta[TEMPLATE] is None and not graph.meta[FEW]
+
+
+def graph_of(model: Any, part: Part, timed: Timed, making: Making) -> Any:
+    """The graph of a part, its parameters slots: of a few layers where these prove the others, else of all."""
+    found = making.repeats(model)
+    keeping = _keeping(part, found)
+    why = ""
+    if found and keeping is not None:
+        try:
+            return _deep(model, part, timed, making, found, keeping)
+        except (Unlike, CaptureFailed) as problem:
+            why = str(problem)
+    graph = _plain(model, part, timed, making)
+    graph.meta[FEW] = False
+    graph.meta[DEPTH] = f"every layer traced: {why}" if why else ""
+    return graph
+
+
+def _deep(model: Any, part: Part, timed: Timed, making: Making, found: Sequence[Stack], keeping: Stack) -> Any:
+    few = _few(part, keeping)
+    with cut(model, found):
+        graph = _plain(model, few, timed, making)
+    with timed("passes", part.name):
+        for stack in found:
+            own = stack is keeping
+            graph = deepened(graph, stack, rows_of(few) if own else {}, rows_of(part) if own else {})
+            graph.meta[EXPECTED] = repeated(graph.meta[EXPECTED], stack)
+        graph = ordered(graph, part)
+    graph.meta[FEW] = True
+    graph.meta[DEPTH] = ", ".join(f"{one.layers} layers of {one.path} from {one.traced}" for one in found)
+    return graph
+
+
+def _keeping(part: Part, found: Sequence[Stack]) -> Stack | None:
+    """The stack whose layers keep the cache, or the last where there is no cache; None when none has as many layers."""
+    layers = [one.layer for side in (part.spec.inputs, part.spec.outputs) for one in side]
+    deepest = max((layer for layer in layers if layer is not None), default=-1)
+    fits = [one for one in found if one.layers == deepest + 1] or [one for one in found if one.layers > deepest]
+    return fits[-1] if fits else None
+
+
+def _few(part: Part, stack: Stack) -> Part:
+    """The part with no more of the cache than the first layers keep."""
+    spec = part.spec
+    inputs = tuple(one for one in spec.inputs if one.layer is None or one.layer < stack.traced)
+    outputs = tuple(one for one in spec.outputs if one.layer is None or one.layer < stack.traced)
+    names = {one.name for one in inputs}
+    carries = tuple(one for one in spec.carries if one.name in names)
+    return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, carries=carries))
+
+
+def _plain(model: Any, part: Part, timed: Timed, making: Making) -> Any:
+    with timed("capture", part.name):
+        graph = capture(model, part)
+    with timed("passes", part.name), quiet():
+        graph = read_once(slotted(graph, parameter_names(model)), part)
+        graph = fused(converted(simplified(graph), part.spec.opset or 0), making.fuse)
+        fusions(graph)
+        if making.turns:
+            graph = turned(graph)
+        facts = {
+            "task": part.spec.task,
+            "model": type(model).__name__,
+            "limits": ", ".join(map(str, graph.meta[LIMITS])),
+        }
+        return stamped(stripped(named(graph, part)), {name: fact for name, fact in facts.items() if fact})

@@ -1,0 +1,40 @@
+"""Submodules: which callable inside a model a part of the plan runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.architectures.wrappers.modules import module
+from onnxfn.specs.functions import resolve
+
+
+def encoder(model: Any) -> Any:
+    """The encoder of an encoder-decoder."""
+    return model.get_encoder()
+
+
+def token_embeddings(model: Any) -> Any:
+    """A module that looks up token embeddings in the model's table: `input_ids` -> `inputs_embeds`."""
+
+    def forward(input_ids: Any) -> dict[str, Any]:
+        return {"inputs_embeds": model.get_input_embeddings()(input_ids)}
+
+    return module(forward)
+
+
+SUBMODULES: Mapping[str, Callable[[Any], Any] | str] = MappingProxyType(
+    {"encoder": encoder, "token_embeddings": token_embeddings, **FUNCTIONS}
+)
+"""Name -> function from the model to the callable, or where that function lies."""
+
+
+def submodule_of(model: Any, name: str | None) -> Any:
+    """The callable that `name` stands for: the model itself when it is None.
+
+    Raises:
+        UnknownName: no function is called so.
+    """
+    return model if name is None else resolve(name, SUBMODULES, kind="submodule")(model)

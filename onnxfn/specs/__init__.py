@@ -1,0 +1,1 @@
+"""Specs: records, the functions that combine them, and the plan."""

@@ -1,0 +1,1 @@
+"""Edits: pure functions ExportSpec -> ExportSpec."""

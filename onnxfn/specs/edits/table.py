@@ -1,0 +1,45 @@
+"""The edits by name, for edits that a spec holds as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from onnxfn.specs.edits.behaviors import cross_attention, merged_decoder, with_behavior
+from onnxfn.specs.edits.caches import with_past, with_single_steps
+from onnxfn.specs.edits.extra_outputs import with_known_output
+from onnxfn.specs.edits.tensors import with_axis, with_opset, with_output, with_shapes, with_tolerance
+from onnxfn.specs.edits.token_embeddings import table_alone, with_inputs_embeds
+from onnxfn.specs.errors import unknown
+from onnxfn.specs.records import Edit, ExportSpec
+
+
+def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
+    """The spec after edits that are said as data."""
+    for edit in edits:
+        if edit.function not in EDITS:
+            raise unknown("edit", edit.function, EDITS)
+        spec = EDITS[edit.function](spec, **dict(edit.arguments))
+    return spec
+
+
+EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
+    {
+        made.__name__: made
+        for made in (
+            cross_attention,
+            merged_decoder,
+            with_known_output,
+            table_alone,
+            with_axis,
+            with_behavior,
+            with_output,
+            with_opset,
+            with_inputs_embeds,
+            with_past,
+            with_shapes,
+            with_single_steps,
+            with_tolerance,
+        )
+    }
+)

@@ -1,0 +1,1 @@
+"""Plan: a spec and a configuration -> what an export will do."""

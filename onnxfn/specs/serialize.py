@@ -1,0 +1,71 @@
+"""Records <-> plain data: what JSON and a file can hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attrs import NOTHING, fields, has
+
+from onnxfn.specs import axes, records
+from onnxfn.specs import reports as results
+from onnxfn.specs.errors import InvalidSpec, unknown
+
+RECORDS: Mapping[str, type] = MappingProxyType(
+    {
+        known.__name__: known
+        for known in (*vars(axes).values(), *vars(records).values(), *vars(results).values())
+        if isinstance(known, type) and has(known)
+    }
+)
+
+
+def plain(record: Any) -> Any:
+    """A record as dicts, lists, text and numbers; fields that say nothing are left out.
+
+    >>> plain(records.Size("batch_size", 2))
+    {'record': 'Size', 'name': 'batch_size', 'value': 2}
+    """
+    if isinstance(record, axes.AxisMap):
+        return {"record": "AxisMap", "pattern": axes.pattern(record)}
+    if has(type(record)):
+        said = ((one, getattr(record, one.name)) for one in fields(type(record)))
+        told = {one.name: plain(value) for one, value in said if one.default is NOTHING or value not in (None, ())}
+        return {"record": type(record).__name__, **told}
+    if isinstance(record, (tuple, list)):
+        return [plain(one) for one in record]
+    return record
+
+
+def recorded(data: Any) -> Any:
+    """The record that plain data describes; `recorded(plain(r)) == r`. UnknownName for a record that is none."""
+    if isinstance(data, Mapping):
+        told = {key: recorded(value) for key, value in data.items() if key != "record"}
+        name = str(data.get("record"))
+        if name not in RECORDS:
+            raise unknown("record", name, RECORDS)
+        if name == "AxisMap":
+            return axes.axis_map(str(told.get("pattern", "")))
+        try:
+            return RECORDS[name](**told)
+        except TypeError as problem:
+            raise InvalidSpec(f"no {name} is described by {sorted(told)}: {problem}") from None
+    if isinstance(data, list):
+        return tuple(recorded(one) for one in data)
+    return data
+
+
+def to_json(record: Any, *, indent: int | None = 2) -> str:
+    """A record as JSON text."""
+    return json.dumps(plain(record), indent=indent)
+
+
+def from_json(text: str) -> Any:
+    """The record that JSON text describes; `from_json(to_json(r)) == r`. InvalidSpec when it is no JSON."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise InvalidSpec(f"not JSON: {problem}") from None
+    return recorded(data)

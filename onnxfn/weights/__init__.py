@@ -1,0 +1,1 @@
+"""Weights: where they lie, how they are converted and streamed, where they go."""

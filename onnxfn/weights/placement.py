@@ -1,0 +1,216 @@
+"""Write: a graph and its weights -> files, which appear whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec
+from onnxfn.weights.checkpoint_links import found
+from onnxfn.weights.chunks import chunks, memory
+from onnxfn.weights.protobuf import write_model
+from onnxfn.weights.safetensors import Entry
+
+SIDECAR = ".onnx_data"
+LARGEST_MESSAGE = (1 << 31) - (1 << 26)
+"""Bytes of weights that a single ONNX file may hold: protobuf's 2 GiB less room for the graph."""
+
+SMALL = 1024
+"""Bytes below which a weight always stands in the ONNX file, where it is looked at while a graph is loaded."""
+
+PAGE, LINE = 4096, 64
+"""What the places of large and of other weights in a sidecar are multiples of, to be used where they lie."""
+
+LARGE = 1 << 20
+
+WORTH = 1 << 16
+"""Bytes from which a weight that several files read lies beside them once."""
+
+
+@frozen
+class Place:
+    """Where the bytes of a weight lie: in a file beside the ONNX file, which `source` is linked to, or inside it."""
+
+    file: str | None
+    offset: int
+    length: int
+    source: Path | None = None
+
+
+Common = Mapping[Any, Place]
+"""Weights that several graphs read: the memory that they look at -> where they lie."""
+
+NOTHING: Common = MappingProxyType({})
+
+
+@contextmanager
+def workshop(beside: Path) -> Iterator[Path]:
+    """A fresh folder beside the place that is written to, on its file system; gone on leaving, whatever happens."""
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.", dir=beside.parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def placed(
+    model: Any,
+    stem: str,
+    *,
+    threshold: int = LARGEST_MESSAGE,
+    sidecar: str = SIDECAR,
+    entries: Sequence[Entry] = (),
+    common: Common = NOTHING,
+) -> dict[str, Place]:
+    """Where each weight that is not small goes: into a file of the checkpoint that holds it, or with all the others.
+
+    What is `common` to several graphs has its place already. The others stand in the ONNX file if all weights are at
+    most `threshold` bytes, else in one file, named stem + `sidecar`, a tensor once. The places depend on nothing but
+    the sizes of the weights and on which of them are one.
+    """
+    own = f"{stem}{sidecar}"
+    if own in {one.file.name for one in entries}:
+        raise InvalidSpec(f"{own} is a file of the checkpoint; name the sidecar otherwise than {sidecar!r}")
+    large = _large(model)
+    linked = {
+        name: Place(one.file.name, one.offset, one.length, one.file) for name, one in found(large, entries).items()
+    }
+    several = {name: common[key] for name, tensor in large.items() if (key := memory(tensor)) in common}
+    elsewhere = {**several, **linked}
+    rest = {name: tensor for name, tensor in large.items() if name not in elsewhere}
+    inside = weight_bytes(model) <= min(threshold, LARGEST_MESSAGE)
+    end = max((one.offset + one.length for one in common.values() if one.file == own), default=0)
+    return elsewhere | (_inside(rest) if inside else _in_sidecar(rest, own, end))
+
+
+def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
+    """Write a graph, with the weights that stand in it and pointers to the others.
+
+    The graph passes `onnx.checker`, which sees no bytes of weights; CaptureFailed when it does not.
+    """
+    proto = _pointing(model, places)
+    _valid(proto, path)
+    large = _large(model)
+    inside = {name: (one.length, chunks(large[name])) for name, one in places.items() if one.file is None}
+    path.unlink(missing_ok=True)
+    with path.open("wb") as file:
+        write_model(proto, file, inside)
+    return path
+
+
+def common(models: Sequence[Any], sidecars: Sequence[str]) -> Common:
+    """The weights that several graphs read, unless they are small: each lies in the sidecar of the first of them."""
+    tensors = [
+        {memory(tensor): tensor for tensor in _large(model).values() if tensor.nbytes >= WORTH} for model in models
+    ]
+    often = Counter(key for one in tensors for key in one if key is not None)
+    places: dict[Any, Place] = {}
+    for its, file in zip(tensors, sidecars, strict=True):
+        first = {key: tensor for key, tensor in its.items() if often[key] > 1 and key not in places}
+        places |= _in_sidecar(first, file)
+    return places
+
+
+def store(model: Any, path: Path, places: Mapping[str, Place]) -> tuple[Path, ...]:
+    """Write the sidecar that is at `path`, if places are in it."""
+    large = _large(model)
+    stored = {one.offset: name for name, one in places.items() if one.file == path.name and one.source is None}
+    if not stored:
+        return ()
+    path.unlink(missing_ok=True)  # never into a file that is linked to
+    with path.open("wb") as file:
+        for offset, name in stored.items():
+            file.seek(offset)
+            file.writelines(chunks(large[name]))
+    return (path,)
+
+
+def weight_bytes(model: Any) -> int:
+    """Bytes of all weights of a graph."""
+    return sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
+
+
+def moved(files: tuple[Path, ...], bench: Path, folder: Path) -> tuple[Path, ...]:
+    """Put finished files where they are to be, as they lie in `bench`, each by one rename; the new places."""
+    there = tuple(folder / file.relative_to(bench) for file in files)
+    for file, place in zip(files, there, strict=True):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(place)
+    return there
+
+
+def _large(model: Any) -> dict[str, Any]:
+    tensors = {name: value.const_value for name, value in model.graph.initializers.items()}
+    return {name: one for name, one in tensors.items() if one is not None and one.nbytes >= SMALL and _numeric(one)}
+
+
+def _numeric(tensor: Any) -> bool:
+    return bool(tensor.dtype.name != "STRING")
+
+
+def _inside(tensors: Mapping[str, Any]) -> dict[str, Place]:
+    return {name: Place(None, 0, tensor.nbytes) for name, tensor in tensors.items()}
+
+
+def _in_sidecar(tensors: Mapping[Any, Any], file: str, end: int = 0) -> dict[Any, Place]:
+    first: dict[Any, Place] = {}
+    places: dict[Any, Place] = {}
+    for name, tensor in tensors.items():
+        key = memory(tensor) or name
+        if key not in first:
+            multiple = PAGE if tensor.nbytes >= LARGE else LINE
+            offset = -(-end // multiple) * multiple
+            first[key] = Place(file, offset, tensor.nbytes)
+            end = offset + tensor.nbytes
+        places[name] = first[key]
+    return places
+
+
+def _pointing(model: Any, places: Mapping[str, Place]) -> Any:
+    """The ModelProto of a graph whose weights are in their places; the graph is left as it was."""
+    import onnx_ir
+
+    values = {name: model.graph.initializers[name] for name in places}
+    tensors = {name: value.const_value for name, value in values.items()}
+    try:
+        for name, one in places.items():
+            values[name].const_value = onnx_ir.ExternalTensor(
+                one.file or "", one.offset, one.length, tensors[name].dtype, shape=tensors[name].shape, name=name
+            )
+        return onnx_ir.to_proto(model)
+    finally:
+        for name, value in values.items():
+            value.const_value = tensors[name]
+
+
+def _valid(proto: Any, path: Path) -> None:
+    """Ask `onnx.checker`, of a copy whose weights all seem to lie in one empty file beside it.
+
+    It looks at no weight that is in another file; of one that is a hard link it would not hear.
+    """
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        stand_in = Path(folder, "weights")
+        stand_in.touch()
+        for tensor in copy.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = stand_in.name
+        graph = Path(folder, path.name)
+        graph.write_bytes(copy.SerializeToString())
+        try:
+            onnx.checker.check_model(str(graph))
+        except onnx.checker.ValidationError as problem:
+            raise CaptureFailed(f"{path.name} is no valid ONNX: {str(problem).splitlines()[0]}") from problem

@@ -1,0 +1,307 @@
+"""A model that no row speaks of has a spec derived from it; with a row, the spec that is derived plans the same.
+
+The sweep takes every model type of transformers that has a model and no row, and writes `tests/sweeps/derived.json`:
+`python -m pytest -m sweep tests/export/test_derive.py`; `--left` goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from contextlib import contextmanager
+
+import pytest
+import shrunk
+import swept
+import tiny
+from agreement import agreeing
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn import ARCHITECTURES, CaptureFailed, InvalidSpec, UnknownName
+from onnxfn.export.cli import app
+from onnxfn.export.lookup.lookup import task_of
+
+SECONDS = 60
+"""Of one processor, for each model of the sweep."""
+
+LARGEST = 30_000_000
+"""Parameters of a model that the sweep still takes."""
+
+
+MAPPING = re.compile(r"MODEL_.*MAPPING_NAMES")
+
+
+def plans(spec, model):
+    return [(part.name, part.inputs, part.outputs) for part in onnxfn.plan(spec, model).parts]
+
+
+SAME = [
+    ("bert", "AutoModel", "feature-extraction"),
+    ("bert", "AutoModelForMaskedLM", "fill-mask"),
+    ("bert", "AutoModelForQuestionAnswering", "question-answering"),
+    ("convbert", "AutoModelForSequenceClassification", "text-classification"),
+    ("albert", "AutoModelForTokenClassification", "token-classification"),
+    ("distilbert", "AutoModel", "feature-extraction"),
+    ("layoutlm", "AutoModel", "feature-extraction"),
+    ("gpt2", "AutoModelForCausalLM", "text-generation"),
+    ("gpt2", "AutoModelForCausalLM", "text-generation-with-past"),
+    ("llama", "AutoModelForCausalLM", "text-generation-with-past"),
+    ("llama", "AutoModel", "feature-extraction-with-past"),
+    ("bloom", "AutoModelForCausalLM", "text-generation-with-past"),
+    ("mimo_v2_flash", "AutoModelForCausalLM", "text-generation-with-past"),
+    ("deepseek_v3", "AutoModelForCausalLM", "text-generation-with-past"),
+    ("lfm2", "AutoModelForCausalLM", "text-generation-with-past"),
+    ("vit", "AutoModel", "feature-extraction"),
+    ("vit", "AutoModelForImageClassification", "image-classification"),
+    ("t5", "AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
+    ("bart", "AutoModelForSeq2SeqLM", "text2text-generation"),
+]
+
+
+@pytest.mark.parametrize(("model_type", "loader", "task"), SAME)
+def test_what_is_derived_plans_what_the_row_plans(model_type, loader, task):
+    model = tiny.model(model_type, loader)
+    derived = onnxfn.derived(model, task)
+    assert plans(derived, model) == plans(onnxfn.spec_for(model_type, task), model)
+    assert derived.derived is not None
+
+
+UNROWED = {name: row for name, row in ARCHITECTURES.items() if name not in ("bert", "gpt2", "t5", "vit")}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "loader", "task"),
+    [
+        ("bert", "AutoModelForMaskedLM", None),
+        ("gpt2", "AutoModelForCausalLM", "text-generation-with-past"),
+        ("t5", "AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
+        ("vit", "AutoModelForImageClassification", None),
+    ],
+)
+def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, tmp_path):
+    model = tiny.model(model_type, loader)
+    spec = onnxfn.spec_for(model, task, architectures=UNROWED)
+    assert type(model).__name__ in str(spec)
+    agreeing(onnxfn.export(spec, model, tmp_path / "out"), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kind", "task", "taken"),
+    [
+        ("lfm3", "Lfm3ForCausalLM", "text-generation-with-past", "past_conv.0"),  # keeps two kinds of state
+        ("sam_vision_model", "SamVisionModel", "feature-extraction", "pixel_values"),
+    ],
+)
+def test_a_model_that_nobody_has_described_agrees(model_type, kind, task, taken, tmp_path):
+    model = shrunk.model(model_type, kind)
+    result = agreeing(onnxfn.export(onnxfn.derived(model, task), model, tmp_path / "out"), tmp_path / "out")
+    assert taken in result.inputs
+
+
+def test_what_is_known_and_not_taken_is_said():
+    """Without an image this model reads texts; who wants to show it one is told that the spec does not."""
+    spec = onnxfn.derived(shrunk.model("florence2", "Florence2Model"))
+    assert spec.derived == (
+        "Florence2Model.forward(input_ids, attention_mask, decoder_input_ids); without pixel_values; "
+        "task feature-extraction"
+    )
+
+
+@pytest.mark.parametrize(("model_type", "task"), [("gpt2", "text-generation-with-past"), ("vit", "feature-extraction")])
+def test_a_configuration_alone_tells_the_same(model_type, task):
+    config = tiny.config(model_type)
+    derived = onnxfn.spec_for(config, task, architectures=UNROWED)
+    assert plans(derived, config) == plans(onnxfn.spec_for(config, task), config)
+
+
+def test_a_configuration_tells_the_tasks_of_its_classes():
+    tasks = onnxfn.tasks_for(tiny.config("bert"), architectures=UNROWED)
+    assert {"feature-extraction", "fill-mask", "multiple-choice"} <= set(tasks)
+
+
+def test_a_name_alone_is_refused_and_told_what_can_be_derived():
+    with pytest.raises(
+        UnknownName, match=r"no model type 'brt'.*did you mean 'bert'\?; a spec is derived from a model"
+    ):
+        onnxfn.spec_for("brt")
+
+
+def test_a_spec_that_is_derived_goes_to_json_and_back():
+    spec = onnxfn.derived(tiny.model("gpt2", "AutoModelForCausalLM"), "text-generation-with-past")
+    assert onnxfn.from_json(onnxfn.to_json(spec)) == spec
+
+
+def test_a_model_that_keeps_nothing_has_no_past():
+    with pytest.raises(InvalidSpec, match="keeps nothing between calls"):
+        onnxfn.derived(tiny.model("bert"), "feature-extraction-with-past")
+
+
+def test_a_model_that_answers_to_nothing_known_says_what_it_takes_and_what_to_do():
+    model = tiny.model("bert")
+    model.forward = lambda quantum_state: quantum_state
+    with pytest.raises(InvalidSpec, match=r"forward takes quantum_state, of which quantum_state is not known.*sample="):
+        onnxfn.derived(model)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A checkpoint of a decoder that no row speaks of."""
+    where = tmp_path_factory.mktemp("zaya")
+    assert "zaya" not in ARCHITECTURES
+    shrunk.model("zaya", "ZayaForCausalLM").save_pretrained(where)
+    return where
+
+
+@pytest.mark.parametrize(
+    ("options", "task", "name"),
+    [((), "text-generation-with-past", "ZayaForCausalLM"), (("--task", "feature-extraction"), "", "ZayaModel")],
+)
+def test_the_command_line_derives_a_spec_and_says_so(options, task, name, folder, tmp_path):
+    done = CliRunner().invoke(app, ["export", str(folder), str(tmp_path / "out"), *options])
+    assert done.exit_code == 0, done.stderr
+    assert f"derived from\n    {name}.forward(input_ids, attention_mask, position_ids); task {task}" in done.stdout
+    assert (tmp_path / "out" / "model.onnx").is_file()
+
+
+def test_what_goes_wrong_with_a_derived_spec_says_that_it_was_derived(tmp_path):
+    model = tiny.model("bert")
+    spec = onnxfn.with_output(onnxfn.derived(model), "hopes", "batch_size _")
+    with pytest.raises(CaptureFailed, match=r"'hopes'.*; the spec was derived from BertModel.forward.*say it yourself"):
+        onnxfn.export(spec, model, tmp_path / "out")
+
+
+# Any module
+
+
+def crossed():
+    import torch
+
+    module = torch.nn.Module()
+    module.mix = torch.nn.Linear(6, 3)
+
+    def forward(left, right, flags, gain=1.0):
+        mixed = module.mix(left) * gain
+        kept = right[flags.long().argmax()]
+        return {"scores": mixed @ right.transpose(1, 2), "loss": (mixed.sum(-1), {"kept": kept})}
+
+    module.forward = forward
+    sample = {
+        "left": torch.randn(2, 5, 6),
+        "right": torch.randn(2, 7, 3),
+        "flags": torch.tensor([True, False]),
+    }
+    return module, sample
+
+
+def test_any_module_has_a_spec_from_a_sample(tmp_path):
+    module, sample = crossed()
+    spec = onnxfn.derived(module, sample=sample, axes={"left": "batch_size rows _", "right": "batch_size columns _"})
+    assert onnxfn.inputs(spec, {})["right"] == {0: "batch_size", 1: "columns"}
+    result = onnxfn.export(spec, module, tmp_path / "crossed.onnx")
+    assert result.report.passed
+    assert result.outputs == {
+        "scores": {0: "batch_size", 1: "rows", 2: "columns"},
+        "loss.0": {0: "batch_size", 1: "rows"},
+        "loss.1.kept": {0: "columns"},
+    }
+
+
+def test_of_a_sample_without_axes_the_first_moves(tmp_path):
+    import torch
+
+    spec = onnxfn.derived(torch.nn.Linear(4, 2), sample={"input": torch.randn(1, 3, 4)})
+    assert onnxfn.inputs(spec, {}) == {"input": {0: "batch_size"}}
+    assert [one.name for one in spec.outputs] == ["output"]
+    assert onnxfn.export(spec, torch.nn.Linear(4, 2), tmp_path / "linear.onnx").report.passed
+
+
+@pytest.mark.parametrize(
+    ("sample", "axes", "error", "said"),
+    [
+        ({"inptu": 2}, {}, UnknownName, "no argument 'inptu' for the forward of Linear; known: input; did you mean"),
+        ({"input": 2}, {"inptu": "_"}, UnknownName, "no tensor 'inptu' for the sample; known: input"),
+        ({"input": 2}, {"input": "batch_size"}, InvalidSpec, "'input' has 2 axes [2, 4] and 'batch_size' says 1"),
+        ({"input": 2}, {"input": "batch_size width"}, InvalidSpec, "does not answer to tensors like this sample"),
+    ],
+)
+def test_a_sample_that_does_not_fit_is_refused(sample, axes, error, said):
+    import torch
+
+    tensors = {name: torch.randn(rows, 4) for name, rows in sample.items()}
+    with pytest.raises(error, match=re.escape(said)):
+        onnxfn.derived(torch.nn.Linear(4, 2), sample=tensors, axes=axes)
+
+
+# The sweep
+
+
+@contextmanager
+def limited(seconds):
+    """So many seconds of this process's own time."""
+
+    def late(*_):
+        raise TimeoutError(f"took longer than {seconds} s")
+
+    former = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, former)
+
+
+def kinds():
+    """{model type: the class of transformers that the sweep takes}, of all that have one and no row."""
+    from transformers.models.auto import modeling_auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    tables = [getattr(modeling_auto, name) for name in sorted(vars(modeling_auto)) if MAPPING.fullmatch(name)]
+    tables.sort(key=lambda table: table is not modeling_auto.MODEL_MAPPING_NAMES)
+    found = {}
+    for model_type in CONFIG_MAPPING:
+        named = next((table[model_type] for table in tables if model_type in table), None)
+        if named and model_type not in ARCHITECTURES:
+            found[model_type] = named if isinstance(named, str) else named[0]
+    return found
+
+
+def attempted(model_type, kind, folder):
+    """The task and what is said of it."""
+    import torch
+    import transformers
+
+    task = task_of(kind) or "feature-extraction"
+    try:
+        with limited(SECONDS):
+            with torch.device("meta"):
+                shape = getattr(transformers, kind)(shrunk.config(model_type))
+            if (size := sum(one.numel() for one in shape.parameters())) > LARGEST:
+                return task, f"not: no small configuration is known, this one has {size / 1e6:.0f} million parameters"
+            model = shrunk.model(model_type, kind)
+            spec = onnxfn.derived(model)
+            result = agreeing(onnxfn.export(spec, model, folder), folder)
+            return spec.task, swept.line(result, f"of {', '.join(result.plan.parts[0].inputs)}")
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever goes wrong is what is to be told
+        first = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
+        return task, f"not: {type(problem).__name__}: {first}"[:300]
+
+
+@pytest.mark.sweep
+def test_every_model_type_without_a_row(tmp_path, request):
+    table = kinds()
+    done = swept.seen("derived") if request.config.getoption("--left") else {}
+    left = {name: kind for name, kind in table.items() if name not in done}
+    for model_type, kind in left.items():
+        task, line = attempted(model_type, kind, tmp_path / model_type)
+        known = {pair for pair in swept.pairs("derived") if pair[0] in table and pair[0] != model_type}
+        swept.record("derived", model_type, task, line, known | {(model_type, task)})
+    every = [swept.seen(family) for family in swept.FAMILIES]
+    assert len({name for told in every for name, tasks in told.items() if swept.validated(tasks)}) >= 250
+
+
+def test_the_last_sweep_is_of_model_types_that_there_are():
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    assert swept.seen("derived").keys() <= set(CONFIG_MAPPING)

@@ -1,0 +1,149 @@
+"""A graph that is kept serves the next model that differs in values alone, and no other."""
+
+from __future__ import annotations
+
+import json
+
+import onnx
+import pytest
+import tiny
+import torch
+
+import onnxfn
+from onnxfn.export.pipeline import CONVICTED
+from onnxfn.graphs.template_cache import template_folder
+
+SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
+
+
+def llama(**said):
+    torch.manual_seed(len(said))
+    return tiny.model("llama", "AutoModelForCausalLM", **said)
+
+
+def fine_tuned():
+    model = llama()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    return model
+
+
+def exported(model, place, templates, **said):
+    return onnxfn.export(SPEC, model, place, templates=templates, **said)
+
+
+def stages(result):
+    return {stage for stage, _ in result.seconds}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder of templates with one graph in it, and the export that put it there."""
+    folder = tmp_path_factory.mktemp("kept")
+    return folder / "templates", exported(llama(), folder / "out", folder / "templates")
+
+
+def test_the_next_model_is_exported_without_a_trace(kept, tmp_path):
+    templates, first = kept
+    second = exported(fine_tuned(), tmp_path / "out", templates)
+    assert "capture" in stages(first)
+    assert "capture" not in stages(second)
+    assert second.report.passed
+    assert (second.limits, second.plan) == (first.limits, first.plan)
+
+
+# Of each, what once kept its graph from being kept: hooks of torch's and of transformers', a table of bfloat16.
+@pytest.mark.parametrize(
+    ("model_type", "task"),
+    [
+        ("hubert", "audio-classification"),
+        ("vitpose", "keypoint-detection"),
+        ("recurrent_gemma", "text-generation"),
+    ],
+)
+def test_models_with_hooks_and_tables_of_any_type_have_templates(model_type, task, tmp_path):
+    spec = onnxfn.spec_for(model_type, task)
+    first, second = tiny.model(model_type, spec.loader), tiny.model(model_type, spec.loader)
+    with torch.no_grad():
+        for parameter in second.parameters():
+            parameter.mul_(1.1)
+    onnxfn.export(spec, first, tmp_path / "one", templates=tmp_path / "templates", check=False)
+    result = onnxfn.export(spec, second, tmp_path / "two", templates=tmp_path / "templates")
+    assert "capture" not in stages(result)
+    assert result.report.passed
+
+
+def test_the_graph_is_the_one_that_a_trace_gives(kept, tmp_path):
+    templates, _ = kept
+    plain = exported(fine_tuned(), tmp_path / "plain", None)
+    again = exported(fine_tuned(), tmp_path / "again", templates)
+    ours, theirs = (onnx.load(one.files[0]) for one in (again, plain))
+    assert ours.SerializeToString(deterministic=True) == theirs.SerializeToString(deterministic=True)
+
+
+def test_a_template_holds_no_weights(kept):
+    templates, first = kept
+    file = next(templates.glob("*.onnx"))
+    weights = sum(parameter.numel() * 4 for parameter in llama().parameters())
+    assert file.stat().st_size < (templates.parent / "out" / "model.onnx").stat().st_size - 0.9 * weights
+    assert first.report.passed
+
+
+def test_another_configuration_is_traced(kept, tmp_path):
+    result = exported(llama(rms_norm_eps=0.01), tmp_path / "out", kept[0])
+    assert "capture" in stages(result)
+
+
+def test_another_plan_is_traced(kept, tmp_path):
+    spec = onnxfn.with_opset(SPEC, 20)
+    result = onnxfn.export(spec, llama(), tmp_path / "out", templates=kept[0])
+    assert "capture" in stages(result)
+
+
+def test_a_template_that_cannot_be_read_is_made_again(tmp_path):
+    exported(llama(), tmp_path / "one", tmp_path / "templates", check=False)
+    (file,) = (tmp_path / "templates").iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    result = exported(llama(), tmp_path / "two", tmp_path / "templates")
+    assert "capture" in stages(result)
+    assert file.stat().st_size > 100
+
+
+def test_a_template_that_computes_otherwise_is_convicted_and_forgotten(tmp_path):
+    exported(llama(), tmp_path / "one", tmp_path / "templates", check=False)
+    (file,) = (tmp_path / "templates").iterdir()
+    wrong = onnx.load(file, load_external_data=False)
+    next(node for node in wrong.graph.node if node.op_type == "Softmax").op_type = "LogSoftmax"
+    onnx.save(wrong, file)
+    result = exported(llama(), tmp_path / "two", tmp_path / "templates")
+    assert result.report.passed
+    assert result.depths == (CONVICTED,)
+    assert not file.exists()
+
+
+def test_several_parts_are_kept_each(tmp_path):
+    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+    for name in ("one", "two"):
+        result = onnxfn.export(spec, tiny.model("t5", spec.loader), tmp_path / name, templates=tmp_path / "templates")
+        assert result.report.passed
+    assert "capture" not in stages(result)
+    assert len(list((tmp_path / "templates").iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+    (tmp_path / "templates").write_text("a file")
+    assert exported(llama(), tmp_path / "out", tmp_path / "templates", check=False).files
+
+
+def test_the_command_line_keeps_templates_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert template_folder() == tmp_path / "onnxfn" / "templates"
+
+
+def test_what_is_kept_says_which_parameters_it_reads(kept):
+    file = next(kept[0].glob("*.onnx"))
+    notes = {one.key: one.value for one in onnx.load(file, load_external_data=False).metadata_props}
+    slots = json.loads(notes["onnxfn.template"])["slots"]
+    assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "turned": [], "beside": []}
+    assert slots["model.layers.0.mlp.up_proj.weight"]["turned"] == [1, 0]

@@ -1,0 +1,20 @@
+"""What is said when something is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxfn.specs.errors import OnnxfnError
+
+
+def refusal(kind: type[OnnxfnError], call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
+    """The text of the error of just this kind that a call raises."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **named)
+    assert type(caught.value) is kind
+    return str(caught.value)

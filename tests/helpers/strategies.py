@@ -1,0 +1,255 @@
+"""Strategies for every record. Names come from small pools, so that joins collide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from onnxfn.specs.axes import Axis, AxisMap
+from onnxfn.specs.dummies import FILLS
+from onnxfn.specs.edits.behaviors import BEHAVIORS
+from onnxfn.specs.getters import GETTERS
+from onnxfn.specs.records import (
+    Build,
+    Carry,
+    Constant,
+    Edit,
+    ExportSpec,
+    File,
+    Generator,
+    Getter,
+    Handover,
+    InputSpec,
+    Normalizer,
+    OutputSpec,
+    Overlay,
+    Patch,
+    Pin,
+    Read,
+    Shape,
+    Size,
+    State,
+)
+
+TENSORS = ("input_ids", "attention_mask", "logits", "last_hidden_state")
+AXES = ("batch_size", "sequence_length", "past_sequence_length")
+KEYS = ("hidden_size", "num_attention_heads", "text_config.num_layers")
+FILLED = ("token_ids", "padding_mask", "pixels")
+TASK_NAMES = ("fill-mask", "text-classification", "my-own-task")
+CASE_NAMES = ("one", "left-padded")
+OPERATORS = ("+", "-", "*", "//")
+
+# A symbol in its two spellings: packed, as patterns write it, and spaced, as ONNX shows it.
+Spelt = tuple[str, str]
+
+
+def _joined(left: Spelt, operator: str, right: Spelt) -> Spelt:
+    return f"{left[0]}{operator}{right[0]}", f"{left[1]} {operator} {right[1]}"
+
+
+def spelt_symbols(operators: tuple[str, ...] = OPERATORS) -> st.SearchStrategy[Spelt]:
+    """Symbols that hold a name: `batch_size`, `2*(past_sequence_length+sequence_length)`."""
+    name = st.sampled_from(AXES).map(lambda one: (one, one))
+    number = st.integers(1, 9).map(lambda one: (str(one), str(one)))
+
+    def grown(inner: st.SearchStrategy[Spelt]) -> st.SearchStrategy[Spelt]:
+        operator = st.sampled_from(operators)
+        return (
+            st.builds(_joined, inner, operator, inner)
+            | st.builds(_joined, number, operator, inner)
+            | st.builds(_joined, inner, operator, number)
+            | inner.map(lambda one: (f"({one[0]})", f"( {one[1]} )"))
+        )
+
+    return st.recursive(name, grown, max_leaves=4)
+
+
+moving_axes = spelt_symbols().map(lambda spelt: (spelt[0], Axis(spelt[1], "dynamic")))
+literal_axes = st.integers(0, 1 << 40).map(lambda size: (str(size), Axis(str(size), "literal")))
+configured_axes = st.sampled_from(("head_dim", "num_heads")).map(lambda name: (f"{name}=", Axis(name, "configured")))
+unsaid_axes = st.just(("_", Axis("_", "unsaid")))
+
+said_axes = moving_axes | literal_axes | configured_axes | unsaid_axes
+"""A word of a pattern and the axis that it says, each made without the other."""
+
+said_axis_maps = st.lists(said_axes, max_size=4).map(
+    lambda said: (" ".join(word for word, _ in said), AxisMap(tuple(axis for _, axis in said)))
+)
+"""A pattern and the AxisMap that it says, each made without the other."""
+
+axis_patterns = said_axis_maps.map(lambda said: said[0])
+axis_maps = said_axis_maps.map(lambda said: said[1])
+
+paths = st.lists(st.sampled_from(("past_key_values", "hidden")) | st.integers(0, 2), max_size=3).map(tuple)
+
+trees = st.recursive(
+    st.integers(),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3).map(tuple)
+        | st.dictionaries(st.sampled_from((*TENSORS, "keys", "items")), inner, min_size=1, max_size=3)
+    ),
+    max_leaves=8,
+)
+"""What `forward` takes or gives: numbers in tuples and dicts."""
+
+plain_values = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4)
+)
+keys = st.sampled_from(KEYS)
+getters = st.deferred(
+    lambda: st.builds(Getter, st.sampled_from(sorted(GETTERS)), st.lists(sources | plain_values, max_size=2))
+)
+sources = keys | getters
+reads_of_names = st.builds(Read, st.sampled_from(("num_layers", "head_dim", "vocab_size")), sources)
+
+
+def by_name(records: st.SearchStrategy[Any], *, most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Tuples of records in which no two share a name."""
+    return st.lists(records, max_size=most, unique_by=lambda one: one.name).map(tuple)
+
+
+def keywords(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(("low", "high", "value")), values, max_size=2)
+
+
+normalizers = by_name(reads_of_names).map(Normalizer)
+generators = st.builds(
+    Generator, st.sampled_from(FILLED), st.sampled_from(sorted(FILLS)), keywords(plain_values | getters)
+)
+inputs = st.builds(
+    InputSpec,
+    st.sampled_from(TENSORS),
+    axis_maps,
+    st.sampled_from(FILLED),
+    st.sampled_from(("int", "float", "bool")),
+    paths,
+    st.none() | sources,
+)
+outputs = st.builds(
+    OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.none() | sources, layers=st.none() | sources
+)
+sizes = st.builds(Size, st.sampled_from(AXES), st.integers(0, 8) | getters)
+shapes = st.builds(Shape, st.sampled_from(AXES), st.integers(0, 8))
+pins = st.builds(Pin, st.sampled_from(AXES), sources, st.none() | sources)
+constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
+patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
+states = st.builds(
+    State,
+    st.sampled_from(("key", "value")),
+    taken=st.sampled_from(("past_key_values.{layer}.key", "past_conv.{layer}")),
+    given=st.none() | st.just("present.{layer}.key"),
+    axes=axis_maps,
+    grown=axis_maps,
+    path=paths,
+    found=paths,
+    layers=sources,
+)
+builds = st.builds(Build, st.sampled_from(("past_key_values", "cache")), by=st.just("dynamic_cache"))
+carries = st.builds(Carry, st.sampled_from(TENSORS), given=st.sampled_from(TENSORS))
+handovers = st.builds(Handover, st.sampled_from(TENSORS), st.just("encoder_model"), given=st.sampled_from(TENSORS))
+
+opsets = st.integers(18, 23)
+tolerances = st.floats(0, 1)
+edits = st.one_of(
+    st.builds(lambda opset: Edit("with_opset", {"opset": opset}), opsets),
+    st.builds(lambda atol: Edit("with_tolerance", {"atol": atol}), tolerances),
+    st.builds(
+        lambda name, axes, path: Edit("with_output", {"name": name, "axes": axes, "path": path}),
+        st.sampled_from(TENSORS),
+        axis_patterns,
+        paths,
+    ),
+    st.builds(
+        lambda word, at, starting: Edit("with_axis", {"axis": word, "at": at, "starting": starting}),
+        said_axes.map(lambda said: said[0]),
+        st.integers(0, 2),
+        axis_patterns,
+    ),
+)
+
+
+def unless_unsaid(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | values
+
+
+def overlays(
+    names: tuple[str, ...], laid_over: st.SearchStrategy[ExportSpec]
+) -> st.SearchStrategy[tuple[Overlay, ...]]:
+    return by_name(
+        st.builds(Overlay, st.sampled_from(names), laid_over, st.lists(edits, max_size=2).map(tuple)), most=2
+    )
+
+
+some_edits = st.lists(edits, max_size=2).map(tuple)
+files = st.builds(
+    File,
+    st.sampled_from(("encoder_model", "decoder_model")),
+    some_edits,
+    replaces=st.lists(st.sampled_from(("encoder_model", "old_model")), max_size=2).map(tuple),
+    filler=some_edits,
+)
+
+thin_specs = st.builds(
+    ExportSpec,
+    name=unless_unsaid(st.sampled_from(("bert", "roberta"))),
+    inputs=by_name(inputs, most=2),
+    outputs=by_name(outputs, most=2),
+    sizes=by_name(sizes, most=2),
+    opset=unless_unsaid(opsets),
+)
+"""Specs as overlays hold them."""
+
+thick_specs = st.builds(ExportSpec, outputs=by_name(outputs, most=2), tasks=overlays(TASK_NAMES, thin_specs))
+"""Specs that an overlay may hold too: they have overlays themselves."""
+
+specs = st.builds(
+    ExportSpec,
+    name=unless_unsaid(st.sampled_from(("bert", "roberta"))),
+    task=unless_unsaid(st.sampled_from(TASK_NAMES)),
+    inputs=by_name(inputs),
+    outputs=by_name(outputs),
+    generators=by_name(generators, most=2),
+    normalizer=normalizers,
+    tasks=overlays(TASK_NAMES, thin_specs | thick_specs),
+    cases=overlays(CASE_NAMES, thin_specs),
+    behaviors=overlays(BEHAVIORS, thin_specs),
+    files=by_name(files),
+    runs=unless_unsaid(st.sampled_from(("encoder", "p:f"))),
+    sizes=by_name(sizes),
+    pins=by_name(pins),
+    shapes=by_name(shapes, most=2),
+    constants=by_name(constants, most=2),
+    patches=by_name(patches),
+    states=by_name(states),
+    builds=by_name(builds),
+    carries=by_name(carries),
+    handovers=by_name(handovers),
+    judged_by=unless_unsaid(st.sampled_from(TENSORS)),
+    past=unless_unsaid(st.sampled_from(("inputs", "outputs", "both"))),
+    attention=unless_unsaid(st.sampled_from(("eager", "sdpa"))),
+    loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
+    opset=unless_unsaid(opsets),
+    atol=unless_unsaid(tolerances),
+    rtol=unless_unsaid(tolerances),
+    int_dtype=unless_unsaid(st.sampled_from(("int64", "int32"))),
+    float_dtype=unless_unsaid(st.sampled_from(("float32", "float16"))),
+)
+
+records = st.one_of(
+    axis_maps,
+    inputs,
+    outputs,
+    generators,
+    normalizers,
+    getters,
+    sizes,
+    pins,
+    constants,
+    patches,
+    states,
+    builds,
+    files,
+    edits,
+    specs,
+)

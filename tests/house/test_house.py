@@ -1,0 +1,387 @@
+"""How onnxfn is built: no inheritance, no state, imports in one direction, short functions, short files."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "onnxfn"
+SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+
+ROOMS = ("specs", "architectures", "weights", "graphs", "check", "export")
+"""The folders of the package: each imports only from itself and from those before it."""
+
+OUTSIDE = ("__init__", "__main__")
+"""The two files at the top of the package: they import from any folder, and no folder imports from them."""
+
+TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", "README.md", "LICENSE", ".gitignore", ".ci"}
+LONGEST_FUNCTION = 60
+LONGEST_FILE = 400
+
+EXCEPTION_ENDINGS = ("Error", "Exception", "Warning")
+EXCEPTIONS = {node.name for node in ast.walk(ast.parse(SOURCES["specs/errors.py"])) if isinstance(node, ast.ClassDef)}
+MUTABLE = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
+MAKERS_OF_MUTABLES = {"dict", "list", "set", "bytearray", "sorted", "defaultdict", "deque", "Counter", "OrderedDict"}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def last_name(node):
+    """`c` of `a.b.c`, of `c`, and of `a.c[int]`."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case ast.Subscript(value=value):
+            return last_name(value)
+    return ""
+
+
+def classes(source):
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+
+
+def is_exception(base):
+    return last_name(base).endswith(EXCEPTION_ENDINGS) or last_name(base) in EXCEPTIONS
+
+
+# The rules: (name of the file, its source) -> what is wrong with it
+
+
+def inheritance(name, source):
+    """No class has a base, exception types excepted."""
+    for one in classes(source):
+        for base in (*one.bases, *(keyword.value for keyword in one.keywords)):
+            if not is_exception(base):
+                yield f"{name}:{one.lineno}: class {one.name} inherits from {ast.unparse(base)}"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and last_name(node.func) == "type" and len(node.args) > 1:
+            yield f"{name}:{node.lineno}: a class is made by a call of type"
+
+
+def unfrozen(name, source):
+    """Every class is a frozen record of attrs, exception types excepted."""
+    froms = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    known = any(node.module == "attrs" and alias.name == "frozen" for node in froms for alias in node.names)
+    for one in classes(source):
+        decorators = [getattr(node, "func", node) for node in one.decorator_list]
+        frozen = [getattr(node, "id", "") for node in decorators] == ["frozen"] and known
+        if not frozen and not (one.bases and all(map(is_exception, one.bases))):
+            yield f"{name}:{one.lineno}: class {one.name} is not attrs.frozen, and that alone"
+
+
+def global_statements(name, source):
+    """No function rebinds a name of its module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Global):
+            yield f"{name}:{node.lineno}: global {', '.join(node.names)}"
+
+
+def outside_functions(tree):
+    """The statements that run when a module is imported, those of class bodies and of branches too."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt) and not isinstance(node, FUNCTIONS):
+            yield node
+            yield from outside_functions(node)
+
+
+def is_mutable(value):
+    match value:
+        case ast.BinOp(left=left, right=right):
+            return is_mutable(left) or is_mutable(right)
+        case ast.IfExp(body=body, orelse=other):
+            return is_mutable(body) or is_mutable(other)
+        case ast.Tuple(elts=several) | ast.BoolOp(values=several):
+            return any(map(is_mutable, several))
+        case ast.Call(func=function):
+            return last_name(function) in MAKERS_OF_MUTABLES
+    return isinstance(value, MUTABLE)
+
+
+def mutable_values(name, source):
+    """No value of a module, or of a class, can be changed."""
+    for node in outside_functions(ast.parse(source)):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and is_mutable(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield f"{name}:{node.lineno}: {', '.join(map(ast.unparse, targets))} can be changed"
+
+
+def room(name):
+    """The folder of a file, or the file itself at the top of the package: `graphs` for graphs/passes/naming.py."""
+    return name.removesuffix(".py").split("/")[0]
+
+
+def imported(node):
+    """The folders that a statement imports from: `__init__` where it takes a name of the package itself."""
+    match node:
+        case ast.Import(names=names):
+            paths = [alias.name.split(".") for alias in names]
+        case ast.ImportFrom(module="onnxfn", names=names, level=0):
+            paths = [["onnxfn", alias.name] if alias.name in ROOMS else ["onnxfn"] for alias in names]
+        case ast.ImportFrom(module=str(module), level=0):
+            paths = [module.split(".")]
+        case ast.ImportFrom():
+            paths = [["onnxfn", "a relative import"]]
+        case _:
+            paths = []
+    return [(*path, "__init__")[1] for path in paths if path[0] == "onnxfn"]
+
+
+def downward_imports(name, source):
+    """A module imports only from its own folder and those before it, under `if TYPE_CHECKING` and in functions too."""
+    own = room(name)
+    if own not in (*ROOMS, *OUTSIDE):
+        yield f"{name}: {own} is not one of the folders {', '.join(ROOMS)}"
+        return
+    allowed = (*ROOMS, "__init__") if own in OUTSIDE else ROOMS[: ROOMS.index(own) + 1]
+    for node in ast.walk(ast.parse(source)):
+        for other in imported(node):
+            if other not in allowed:
+                yield f"{name}:{node.lineno}: {own} imports {other}, which is not before it"
+
+
+def module_name(name):
+    """`onnxfn.graphs.passes.naming` for graphs/passes/naming.py, `onnxfn.specs` for specs/__init__.py."""
+    return ".".join(["onnxfn", *name.removesuffix(".py").removesuffix("__init__").strip("/").split("/")]).rstrip(".")
+
+
+def imported_modules(source):
+    """The modules of the package that a source imports, wherever the statement stands."""
+    modules = {module_name(name) for name in SOURCES}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def cycle(graph):
+    """The modules of one import cycle of `{module: the modules that it imports}`, or nothing when there is none."""
+    done, path = set(), []
+
+    def visit(module):
+        if module in path:
+            return path[path.index(module) :]
+        if module in done:
+            return ()
+        path.append(module)
+        found = next(filter(None, map(visit, graph.get(module, ()))), ())
+        path.pop()
+        done.add(module)
+        return found
+
+    return tuple(next(filter(None, map(visit, graph)), ()))
+
+
+def long_functions(name, source):
+    """No function is longer than a screen."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, FUNCTIONS) and node.end_lineno - node.lineno >= LONGEST_FUNCTION:
+            yield f"{name}:{node.lineno}: {node.name} has {node.end_lineno - node.lineno + 1} lines"
+
+
+def long_files(name, source):
+    """No file is long, tables of architectures excepted."""
+    lines = len(source.splitlines())
+    if lines > LONGEST_FILE and room(name) != "architectures":
+        yield f"{name}: {lines} lines"
+
+
+RULES = (
+    inheritance,
+    unfrozen,
+    global_statements,
+    mutable_values,
+    downward_imports,
+    long_functions,
+    long_files,
+)
+
+
+def strays(paths):
+    """What stands at the top of the repository and has no place there."""
+    return sorted({path.split("/")[0] for path in paths} - TOP_LEVEL)
+
+
+# The rules hold
+
+
+def test_the_files_are_found():
+    assert {"specs/axes.py", "graphs/passes/naming.py", "architectures/text.py"} <= set(SOURCES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_rule_holds(rule):
+    assert [complaint for name, source in SOURCES.items() for complaint in rule(name, source)] == []
+
+
+def test_every_folder_has_files():
+    assert set(ROOMS) - {room(name) for name in SOURCES} == set()
+
+
+def test_the_package_has_at_most_8_entries_besides_its_type_marker():
+    entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__", "py.typed"}
+    assert entries == {*ROOMS, *(f"{name}.py" for name in OUTSIDE)}
+    assert len(entries) <= 8
+
+
+def test_no_module_imports_itself_through_others():
+    assert cycle({module_name(name): set(imported_modules(source)) for name, source in SOURCES.items()}) == ()
+
+
+def test_a_cycle_is_found():
+    assert set(cycle({"a": ["b"], "b": ["c"], "c": ["d", "b"], "d": []})) == {"b", "c"}
+    assert cycle({"a": ["b", "c"], "b": ["c"], "c": []}) == ()
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in PACKAGE.rglob("*.py")}), ids=lambda path: path.name)
+def test_a_folder_of_more_than_five_files_has_a_short_readme(folder):
+    files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    if len(files) > 5 or (folder != PACKAGE and folder.parent == PACKAGE):
+        assert len((folder / "README.md").read_text().splitlines()) <= 40
+
+
+def test_nothing_strays_at_the_top_of_the_repository():
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True)
+    assert strays(tracked.stdout.splitlines()) == []
+    assert "pyproject.toml" in tracked.stdout
+
+
+# The rules convict
+
+CONVICTIONS = [
+    (inheritance, "axes.py", "class A(B): ...", ["axes.py:1: class A inherits from B"]),
+    (inheritance, "axes.py", "class A(torch.nn.Module): ...", ["axes.py:1: class A inherits from torch.nn.Module"]),
+    (inheritance, "axes.py", "class A(Generic[T]): ...", ["axes.py:1: class A inherits from Generic[T]"]),
+    (inheritance, "axes.py", "class A(metaclass=Meta): ...", ["axes.py:1: class A inherits from Meta"]),
+    (inheritance, "axes.py", "def f():\n  class A(B): ...", ["axes.py:2: class A inherits from B"]),
+    (inheritance, "axes.py", "A = type('A', (B,), {})", ["axes.py:1: a class is made by a call of type"]),
+    (unfrozen, "axes.py", "class A: ...", ["axes.py:1: class A is not attrs.frozen, and that alone"]),
+    (
+        unfrozen,
+        "axes.py",
+        "from attrs import define\n@define\nclass A: ...",
+        ["axes.py:3: class A is not attrs.frozen, and that alone"],
+    ),
+    (
+        unfrozen,
+        "axes.py",
+        "from attrs import frozen\n@frozen\n@final\nclass A: ...",
+        ["axes.py:4: class A is not attrs.frozen, and that alone"],
+    ),
+    (
+        unfrozen,
+        "axes.py",
+        "from dataclasses import dataclass as frozen\n@frozen\nclass A: ...",
+        ["axes.py:3: class A is not attrs.frozen, and that alone"],
+    ),
+    (global_statements, "axes.py", "def f():\n  global a, b", ["axes.py:2: global a, b"]),
+    (mutable_values, "axes.py", "A = {}", ["axes.py:1: A can be changed"]),
+    (mutable_values, "axes.py", "A: object = []", ["axes.py:1: A can be changed"]),
+    (mutable_values, "axes.py", "a = b = {1}", ["axes.py:1: a, b can be changed"]),
+    (mutable_values, "axes.py", "A = dict(a=1)", ["axes.py:1: A can be changed"]),
+    (mutable_values, "axes.py", "A = collections.defaultdict(int)", ["axes.py:1: A can be changed"]),
+    (mutable_values, "axes.py", "A = [b for b in c]", ["axes.py:1: A can be changed"]),
+    (mutable_values, "axes.py", "A = B | {'c': 1}", ["axes.py:1: A can be changed"]),
+    (mutable_values, "axes.py", "A = (1, [])", ["axes.py:1: A can be changed"]),
+    (mutable_values, "axes.py", "if a:\n  A = {}", ["axes.py:2: A can be changed"]),
+    (mutable_values, "axes.py", "class A:\n  b = {}", ["axes.py:2: b can be changed"]),
+    (
+        downward_imports,
+        "specs/axes.py",
+        "from onnxfn.weights.chunks import chunks",
+        ["specs/axes.py:1: specs imports weights, which is not before it"],
+    ),
+    (
+        downward_imports,
+        "specs/axes.py",
+        "if TYPE_CHECKING:\n  from onnxfn.graphs.build import BuildOptions",
+        ["specs/axes.py:2: specs imports graphs, which is not before it"],
+    ),
+    (
+        downward_imports,
+        "weights/chunks.py",
+        "def f():\n  import onnxfn.graphs.passes.naming",
+        ["weights/chunks.py:2: weights imports graphs, which is not before it"],
+    ),
+    (
+        downward_imports,
+        "specs/axes.py",
+        "from onnxfn import export, specs",
+        ["specs/axes.py:1: specs imports export, which is not before it"],
+    ),
+    (
+        downward_imports,
+        "export/cli.py",
+        "from onnxfn import compose",
+        ["export/cli.py:1: export imports __init__, which is not before it"],
+    ),
+    (
+        downward_imports,
+        "export/cli.py",
+        "import onnxfn",
+        ["export/cli.py:1: export imports __init__, which is not before it"],
+    ),
+    (
+        downward_imports,
+        "specs/axes.py",
+        "from . import errors",
+        ["specs/axes.py:1: specs imports a relative import, which is not before it"],
+    ),
+    (downward_imports, "utils.py", "", ["utils.py: utils is not one of the folders " + ", ".join(ROOMS)]),
+    (long_functions, "axes.py", "def f():" + "\n  a" * 60, ["axes.py:1: f has 61 lines"]),
+    (
+        long_functions,
+        "axes.py",
+        "def g():\n async def f():" + "\n  a" * 60,
+        ["axes.py:1: g has 62 lines", "axes.py:2: f has 61 lines"],
+    ),
+    (long_files, "axes.py", "a\n" * 401, ["axes.py: 401 lines"]),
+]
+
+ACQUITTALS = [
+    (inheritance, "errors.py", "class A(Exception): ...\nclass B(OnnxfnError, LookupError): ...\nclass C: ..."),
+    (inheritance, "axes.py", "A = type(b)"),
+    (unfrozen, "axes.py", "from attrs import frozen\n@frozen\nclass A: ...\n@frozen(kw_only=True)\nclass B: ..."),
+    (unfrozen, "errors.py", "class A(ValueError): ..."),
+    (global_statements, "axes.py", "def f():\n  a = 1"),
+    (mutable_values, "axes.py", "A = MappingProxyType({'a': 1})\nB = (1, 'b')\nC = frozenset({1})\nD: int"),
+    (mutable_values, "axes.py", "def f():\n  a = {}\nclass A:\n  def f(self):\n    a = []"),
+    (downward_imports, "specs/records.py", "from onnxfn.specs import axes, errors\nimport json"),
+    (
+        downward_imports,
+        "graphs/passes/naming.py",
+        "from onnxfn.graphs.build import f\nfrom onnxfn.specs.axes import axis",
+    ),
+    (downward_imports, "__init__.py", "from onnxfn.export.cli import app"),
+    (downward_imports, "__main__.py", "import onnxfn"),
+    (long_functions, "axes.py", "def f():" + "\n  a" * 59),
+    (long_files, "axes.py", "a\n" * 400),
+    (long_files, "architectures/text.py", "a\n" * 401),
+]
+
+
+def identified(cases):
+    return [pytest.param(*case, id=f"{case[0].__name__}-{number}") for number, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("rule", "name", "source", "complaints"), identified(CONVICTIONS))
+def test_a_rule_convicts(rule, name, source, complaints):
+    assert list(rule(name, source)) == complaints
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), identified(ACQUITTALS))
+def test_a_rule_acquits(rule, name, source):
+    assert list(rule(name, source)) == []
+
+
+def test_every_rule_convicts_something():
+    assert {case[0] for case in CONVICTIONS} == set(RULES)
+
+
+def test_a_stray_is_told():
+    assert strays(["onnxfn/axes.py", "docs/index.md", "setup.cfg", ".ci/run"]) == ["docs", "setup.cfg"]

@@ -1,0 +1,242 @@
+"""The four graphs of an encoder-decoder, as views of one spec."""
+
+import pytest
+from refusals import refusal
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures.families import text_seq2seq
+from onnxfn.specs.compose import compose
+from onnxfn.specs.edits.behaviors import BEHAVIORS, apart, behaves, beside, split, with_behavior
+from onnxfn.specs.edits.caches import cross_cache
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.facts import takes
+from onnxfn.specs.plan.planning import outputs, plan
+from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.tasks import for_task
+
+CONFIG = {"vocab_size": 50, "d_model": 32, "hidden_size": 32, "decoder_layers": 2, "decoder_attention_heads": 4}
+BART = for_task(ARCHITECTURES["bart"], "text2text-generation-with-past")
+LAYERS, KINDS = range(2), ("key", "value")
+
+
+def cache(start, *sides):
+    return [f"{start}.{layer}.{side}.{kind}" for layer in LAYERS for side in sides for kind in KINDS]
+
+
+def part(spec, **asked):
+    (made,) = plan(spec, CONFIG, **asked).parts
+    return made
+
+
+def view(behavior, **past):
+    return part(with_behavior(BART, behavior, **past))
+
+
+def test_an_encoder_gives_what_it_reads():
+    made = view("encoder")
+    assert made.name == "encoder_model"
+    assert list(made.inputs) == ["input_ids", "attention_mask"]
+    assert made.outputs == {"last_hidden_state": {0: "batch_size", 1: "encoder_sequence_length"}}
+
+
+def test_a_decoder_without_past_neither_takes_nor_gives_a_cache():
+    made = view("decoder")
+    assert made.name == "decoder_model"
+    assert list(made.inputs) == ["encoder_hidden_states", "encoder_attention_mask", "input_ids"]
+    assert list(made.outputs) == ["logits"]
+
+
+def test_a_decoder_that_is_asked_first_gives_both_caches():
+    made = view("decoder", use_past=True)
+    assert made.name == "decoder_model"
+    assert list(made.inputs) == ["encoder_hidden_states", "encoder_attention_mask", "input_ids"]
+    assert list(made.outputs) == ["logits", *cache("present", "decoder", "encoder")]
+
+
+def test_a_decoder_that_takes_a_past_gives_its_own_alone():
+    made = view("decoder", use_past=True, use_past_in_inputs=True)
+    assert made.name == "decoder_with_past_model"
+    assert list(made.inputs)[3:] == cache("past_key_values", "decoder", "encoder")
+    assert list(made.outputs) == ["logits", *cache("present", "decoder")]
+
+
+def test_a_monolith_is_one_file():
+    made = view("monolith")
+    assert made.name == "model"
+    assert list(made.inputs) == ["input_ids", "attention_mask", "decoder_input_ids"]
+    assert list(made.outputs) == ["logits"]
+
+
+def test_a_monolith_with_past_gives_the_decoders_own():
+    assert list(view("monolith", use_past=True).outputs) == ["logits", *cache("present", "decoder")]
+    both = view("monolith", use_past=True, use_past_in_inputs=True)
+    assert both.name == "model"
+    assert list(both.inputs)[3:] == cache("past_key_values", "decoder", "encoder")
+    assert list(both.outputs) == ["logits", *cache("present", "decoder")]
+
+
+def test_axes_of_a_cache_are_optimums():
+    made = view("decoder", use_past=True, use_past_in_inputs=True)
+    grown = "past_decoder_sequence_length + decoder_sequence_length"
+    assert made.inputs["past_key_values.0.decoder.key"] == {0: "batch_size", 2: "past_decoder_sequence_length"}
+    assert made.inputs["past_key_values.1.encoder.value"] == {0: "batch_size", 2: "encoder_sequence_length"}
+    assert made.outputs["present.1.decoder.value"] == {0: "batch_size", 2: grown}
+
+
+def test_a_behavior_leaves_its_argument_as_it_is():
+    before = repr(BART)
+    with_behavior(BART, "decoder", use_past=True)
+    assert repr(BART) == before
+
+
+# Files
+
+
+def test_one_decoder_stands_for_two():
+    assert plan(BART, CONFIG).files == ("encoder_model.onnx", "decoder_model_merged.onnx")
+
+
+def test_both_decoders_are_planned_when_asked_for():
+    apart = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
+    assert plan(BART, CONFIG, merge=False).files == apart
+    assert plan(BART, CONFIG, keep_parts=True).files == (*apart, "decoder_model_merged.onnx")
+
+
+def test_without_past_nothing_is_merged():
+    spec = for_task(ARCHITECTURES["bart"], "text2text-generation")
+    assert plan(spec, CONFIG).files == plan(spec, CONFIG, merge=False).files
+    assert plan(spec, CONFIG).files == ("encoder_model.onnx", "decoder_model.onnx")
+
+
+def test_features_without_past_are_one_file():
+    assert part(for_task(ARCHITECTURES["bart"], "feature-extraction")).name == "model"
+
+
+def test_a_merged_decoder_holds_what_computes_its_empty_inputs():
+    merged = plan(BART, CONFIG).parts[1]
+    (filler,) = merged.filler
+    assert list(filler.outputs) == cache("present", "encoder")
+    assert set(filler.inputs) <= set(merged.inputs)
+    assert list(merged.outputs) == ["logits", *cache("present", "decoder", "encoder")]
+
+
+def test_a_merged_decoder_is_checked_with_and_without_a_past():
+    spec = plan(BART, CONFIG).parts[1].spec
+    emptied = {one.name: [made.name for made in one.spec.inputs] for one in spec.cases}
+    assert emptied.pop("prompt") == emptied.pop("prompts") == cache("past_key_values", "encoder")
+    assert set(map(tuple, emptied.values())) == {()}
+
+
+def test_a_decoder_alone_has_a_cache_of_two_entries():
+    made = part(for_task(ARCHITECTURES["bart"], "text-generation-with-past"))
+    assert list(made.outputs) == ["logits", *(f"present.{layer}.{kind}" for layer in LAYERS for kind in KINDS)]
+
+
+# Refusals
+
+
+def test_an_unknown_behavior_is_refused():
+    text = refusal(UnknownName, with_behavior, BART, "decodr")
+    assert text == ("no behavior 'decodr' for bart; known: monolith, decoder, encoder; did you mean 'decoder'?")
+    assert "known: monolith, encoder, decoder" in refusal(UnknownName, with_behavior, ARCHITECTURES["bert"], "decodr")
+    assert "known: monolith, encoder, decoder" in refusal(UnknownName, behaves, "decodr")
+
+
+def test_a_behavior_of_what_is_no_encoder_decoder_is_refused():
+    assert refusal(InvalidSpec, with_behavior, ARCHITECTURES["bert"], "decoder") == (
+        "bert is no encoder-decoder (or one of its parts already), so it has no behavior 'decoder'; "
+        "an encoder-decoder has: monolith, encoder, decoder"
+    )
+
+
+def test_a_behavior_is_chosen_once():
+    assert "one of its parts already" in refusal(InvalidSpec, with_behavior, with_behavior(BART, "decoder"), "encoder")
+
+
+def test_a_task_comes_before_a_behavior():
+    assert refusal(InvalidSpec, with_behavior, ARCHITECTURES["bart"], "encoder") == (
+        "say the task of bart before its behavior: for_task(spec, task)"
+    )
+
+
+def test_a_past_of_an_encoder_is_refused():
+    assert refusal(InvalidSpec, with_behavior, BART, "encoder", use_past=True) == (
+        "bart has no cache here, so no past: use_past=False"
+    )
+
+
+def test_a_past_that_is_taken_and_not_given_is_refused():
+    assert refusal(InvalidSpec, with_behavior, BART, "decoder", use_past_in_inputs=True) == (
+        "a past that is taken is also given: say use_past=True with use_past_in_inputs=True"
+    )
+
+
+@pytest.mark.parametrize(("model_type", "task"), [("bert", "fill-mask-with-past"), ("whisper", "text-generation")])
+def test_a_task_with_past_of_a_model_that_keeps_none_is_refused(model_type, task):
+    assert f"no task {task!r} for {model_type}" in refusal(UnknownName, for_task, ARCHITECTURES[model_type], task)
+
+
+# What a spec of one's own needs
+
+
+def test_any_spec_can_have_behaviors():
+    own = compose(
+        text_seq2seq, behaves("decoder", cross_cache(heads="own_heads", key="own_size", value="own_size")), ExportSpec()
+    )
+    spec = with_behavior(for_task(own, "text2text-generation"), "decoder", use_past=True)
+    config = CONFIG | {"own_heads": 2, "own_size": 5, "decoder_num_layers": 1}
+    assert "present.1.encoder.value" in outputs(spec, config)
+    assert set(BEHAVIORS) == {one.name for one in own.behaviors}
+
+
+def test_a_part_stands_beside_the_three_behaviors_and_goes_by_its_own_name():
+    mute = compose(
+        apart("vocoder", takes("spectrogram", "frames 80", "noise", kind="float")), beside("speaks", "vocoder")
+    )
+    assert [one.name for one in mute.files] == ["speaks"]
+    view = with_behavior(mute, "vocoder")
+    assert [one.name for one in view.inputs] == ["spectrogram"]
+    assert [one.name for one in view.files] == ["vocoder"]
+    assert "known: vocoder" in refusal(UnknownName, with_behavior, mute, "decoder")
+
+
+def test_a_cache_of_one_text_grows_to_what_its_decoder_says():
+    kept = cross_cache(heads="heads", key="size", value="size", batch="1", grown="frames")
+    own, cross = kept.states[0], kept.states[2]
+    assert [one.symbol for one in own.axes.axes] == ["1", "heads", "past_decoder_sequence_length", "size"]
+    assert [one.symbol for one in own.grown.axes] == ["1", "heads", "frames", "size"]
+    assert cross.grown == cross.axes
+
+
+# A file for each part
+
+PAIR = {"text_config": {"vocab_size": 99, "eos_token_id": 98}, "vision_config": {"image_size": 32}}
+CLIP = for_task(ARCHITECTURES["clip"], "feature-extraction")
+
+
+def test_a_model_of_two_parts_is_one_file_until_it_is_split():
+    whole, (seeing, reading) = plan(CLIP, PAIR), plan(split(CLIP), PAIR).parts
+    assert whole.files == ("model.onnx",)
+    assert list(whole.parts[0].outputs) == ["logits_per_image", "logits_per_text", "text_embeds", "image_embeds"]
+    assert (seeing.name, seeing.outputs) == ("vision_model", {"image_embeds": {0: "batch_size"}})
+    assert (reading.name, reading.outputs) == ("text_model", {"text_embeds": {0: "text_batch_size"}})
+    assert list(seeing.inputs) == ["pixel_values"]
+    assert list(reading.inputs) == ["input_ids", "attention_mask"]
+
+
+def test_one_part_can_be_asked_for():
+    assert plan(split(CLIP, "text_model"), PAIR).files == ("text_model.onnx",)
+    assert plan(with_behavior(CLIP, "text_model"), PAIR).parts == plan(split(CLIP, "text_model"), PAIR).parts
+    assert plan(split(BART, "encoder"), CONFIG).files == ("encoder_model.onnx",)
+
+
+def test_an_encoder_decoder_is_split_into_its_halves_and_not_into_the_whole_too():
+    assert plan(split(BART), CONFIG).files == ("decoder_model.onnx", "encoder_model.onnx")
+
+
+def test_what_cannot_be_split_is_refused():
+    known = refusal(UnknownName, split, CLIP, "text")
+    assert "no behavior 'text' for clip; known: vision_model, text_model" in known
+    bert = for_task(ARCHITECTURES["bert"], "fill-mask")
+    assert refusal(InvalidSpec, split, bert) == "bert is of one part, so there is nothing to split"
+    assert "say the task" in refusal(InvalidSpec, split, ARCHITECTURES["clip"])

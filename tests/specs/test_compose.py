@@ -1,0 +1,48 @@
+"""How specs join; the laws are in test_laws.py."""
+
+from refusals import refusal
+
+from onnxfn.specs.compose import JOINS, compose
+from onnxfn.specs.dummies import sized
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.facts import gives, takes
+from onnxfn.specs.getters import reads
+from onnxfn.specs.records import Edit, ExportSpec, Overlay
+
+
+def test_an_input_said_again_keeps_its_place_and_takes_the_later_axes():
+    joined = compose(takes("ids", "batch", "a"), takes("mask", "batch", "b"), takes("ids", "batch length", "c"))
+    assert joined == ExportSpec(inputs=(*takes("ids", "batch length", "c").inputs, *takes("mask", "batch", "b").inputs))
+
+
+def test_zero_and_an_empty_text_are_said():
+    assert compose(ExportSpec(atol=1.0, name="bert"), ExportSpec(atol=0.0, name="")) == ExportSpec(atol=0.0, name="")
+
+
+def test_reads_join_by_name():
+    joined = compose(reads(hidden="hidden_size", layers="num_layers"), reads(layers="n_layer"))
+    assert joined == reads(hidden="hidden_size", layers="n_layer")
+
+
+def test_overlays_of_one_task_are_laid_over_each_other():
+    left = ExportSpec(tasks=[Overlay("ner", sized(batch_size=1), [Edit("with_opset", {"opset": 18})])])
+    right = ExportSpec(tasks=[Overlay("ner", gives("logits", "batch_size _"), [Edit("with_opset", {"opset": 19})])])
+    both = compose(sized(batch_size=1), gives("logits", "batch_size _"))
+    edits = (Edit("with_opset", {"opset": 18}), Edit("with_opset", {"opset": 19}))
+    assert compose(left, right) == ExportSpec(tasks=[Overlay("ner", both, edits)])
+
+
+def test_an_edit_that_both_sides_ask_for_is_done_once():
+    edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": "batch_size"})
+    one = ExportSpec(tasks=[Overlay("multiple-choice", edits=[edit])])
+    assert compose(one, one) == one
+
+
+def test_every_way_to_join_is_a_function_so_called():
+    assert {name: join.__name__ for name, join in JOINS.items()} == {name: name for name in JOINS}
+
+
+def test_what_is_no_spec_is_refused():
+    assert (
+        refusal(InvalidSpec, compose, ExportSpec(), "bert") == "compose joins ExportSpec records, and got str: 'bert'"
+    )

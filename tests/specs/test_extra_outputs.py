@@ -1,0 +1,220 @@
+"""What a graph gives besides its task's outputs: which, under which names and axes, and that the numbers are right."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import strategies as some
+import tiny
+import torch
+from agreement import agreeing
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refusal
+
+import onnxfn
+from onnxfn import compose, for_task, spec_for, with_behavior, with_output, with_outputs, with_past
+from onnxfn.specs.edits.extra_outputs import OF_ONE
+from onnxfn.specs.edits.table import edited
+from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, UnknownName
+from onnxfn.specs.records import ExportSpec, OutputSpec
+
+BERT = for_task(spec_for("bert"), "text-classification")
+SIZES = {"vocab_size": 99, "type_vocab_size": 2, "num_hidden_layers": 2}
+
+
+def given_by(spec, config=SIZES):
+    return onnxfn.outputs(spec, config)
+
+
+def exported(spec, model, folder):
+    return agreeing(onnxfn.export(spec, model, folder), folder)
+
+
+def answers(file, **feeds):
+    session = onnxruntime.InferenceSession(str(file))
+    return dict(zip((one.name for one in session.get_outputs()), session.run(None, feeds), strict=True))
+
+
+# Plans
+
+
+def test_what_each_layer_gives_is_an_output_a_layer_from_the_embeddings_on():
+    tokens = {0: "batch_size", 1: "sequence_length"}
+    assert given_by(with_outputs(BERT, "hidden_states")) == {
+        "logits": {0: "batch_size"},
+        **{f"hidden_states.{layer}": tokens for layer in range(3)},
+    }
+
+
+def test_attentions_are_over_what_is_kept_too():
+    llama = for_task(spec_for("llama"), "text-generation-with-past")
+    axes = {0: "batch_size", 2: "sequence_length", 3: "past_sequence_length + sequence_length"}
+    config = tiny.config("llama")
+    assert given_by(with_outputs(llama, "attentions"), config)["attentions.1"] == axes
+
+
+def test_a_spec_is_asked_before_it_takes_a_past_or_after():
+    plain = for_task(spec_for("llama"), "text-generation")
+    assert with_past(with_outputs(plain, "attentions")).outputs == with_outputs(with_past(plain), "attentions").outputs
+
+
+@pytest.mark.parametrize("task", ["text-classification", "multiple-choice", "fill-mask"])
+def test_a_spec_is_asked_before_its_task_is_said_or_after(task):
+    before = for_task(with_outputs(spec_for("bert"), "hidden_states", "attentions"), task)
+    after = with_outputs(for_task(spec_for("bert"), task), "hidden_states", "attentions")
+    assert compose(before, ExportSpec(tasks=after.tasks)) == compose(after, ExportSpec(tasks=before.tasks))
+
+
+def test_a_length_of_several_has_no_past_by_one_name():
+    of_squares = ExportSpec(outputs=[OutputSpec("last_hidden_state", "batch_size height*width _")], past="inputs")
+    assert given_by(with_outputs(of_squares, "attentions.0"))["attentions.0"] == {
+        0: "batch_size",
+        2: "height * width",
+        3: "height * width",
+    }
+
+
+def test_rows_of_choices_are_rows_of_the_batch():
+    asked = with_outputs(for_task(spec_for("bert"), "multiple-choice"), "hidden_states")
+    assert given_by(asked)["hidden_states.1"] == {0: "batch_size * num_choices", 1: "sequence_length"}
+
+
+@given(st.lists(st.sampled_from((*OF_ONE, "hidden_states.1", "attentions.0")), max_size=4), some.specs)
+def test_asking_twice_is_asking_once(names, spec):
+    once = with_outputs(evolve(spec, tasks=(), behaviors=()), *names)
+    assert with_outputs(once, *names) == once
+
+
+def test_one_layer_is_asked_for_by_its_number():
+    assert list(given_by(with_outputs(BERT, "hidden_states.1"))) == ["logits", "hidden_states.1"]
+    every = with_outputs(BERT, "hidden_states")
+    assert with_outputs(every, "hidden_states.1") == every
+    assert with_outputs(BERT, "hidden_states.1", "hidden_states") == every
+
+
+def test_files_of_an_encoder_decoder_give_what_they_compute():
+    t5 = for_task(spec_for("t5"), "text2text-generation-with-past")
+    made = onnxfn.plan(with_outputs(t5, "encoder_hidden_states", "cross_attentions"), tiny.config("t5"))
+    encoder, decoder = made.parts
+    assert [name for name in encoder.outputs if "hidden" in name] == [
+        "last_hidden_state",
+        *(f"hidden_states.{layer}" for layer in range(3)),
+    ]
+    assert decoder.outputs["cross_attentions.1"] == {
+        0: "batch_size",
+        2: "decoder_sequence_length",
+        3: "encoder_sequence_length",
+    }
+
+
+def test_one_graph_of_an_encoder_decoder_is_asked_by_its_own_names():
+    t5 = for_task(spec_for("t5"), "text2text-generation-with-past")
+    encoder = with_outputs(with_behavior(t5, "encoder"), "hidden_states.0")
+    assert list(given_by(encoder, tiny.config("t5"))) == ["last_hidden_state", "hidden_states.0"]
+
+
+# Refusals
+
+
+def test_an_unknown_output_is_refused_with_what_is_known():
+    known = "last_hidden_state, pooler_output, hidden_states, attentions, logits"
+    assert refusal(UnknownName, with_outputs, BERT, "hidden_state") == (
+        f"no output 'hidden_state' for bert; known: {known}; did you mean 'hidden_states'?; "
+        "another needs its axes: with_output(spec, 'hidden_state', axes)"
+    )
+
+
+def test_an_unknown_output_is_refused_before_the_task_is_said():
+    assert "no output 'hiden_states'" in refusal(UnknownName, with_outputs, spec_for("bert"), "hiden_states")
+
+
+def test_an_encoder_decoder_has_two_of_each():
+    t5 = for_task(spec_for("t5"), "text2text-generation")
+    assert "did you mean 'encoder_hidden_states'?" in refusal(UnknownName, with_outputs, t5, "hidden_states")
+
+
+@pytest.mark.parametrize("name", ["hidden_states.last", "pooler_output.0"])
+def test_what_is_of_no_layer_is_refused(name):
+    assert f"{name!r} is of no layer" in refusal(InvalidSpec, with_outputs, BERT, name)
+
+
+def test_an_output_that_the_model_lacks_is_refused_where_it_is_traced(tmp_path):
+    spec = with_outputs(for_task(spec_for("distilbert"), "feature-extraction"), "pooler_output")
+    model = tiny.model("distilbert")
+    text = refusal(CaptureFailed, onnxfn.export, spec, model, tmp_path / "out")
+    assert "nothing at 'pooler_output'; there is: last_hidden_state" in text
+
+
+def test_layers_that_the_plan_does_not_know_are_refused(tmp_path):
+    spec = compose(with_outputs(for_task(spec_for("bert"), "feature-extraction"), "hidden_states"))
+    config = tiny.config("bert").to_dict() | {"num_hidden_layers": 1}
+    text = refusal(CaptureFailed, onnxfn.export, spec, tiny.model("bert"), tmp_path / "out", config=config)
+    assert text == "BertModel gives 3 hidden_states, and the plan has 2"
+
+
+# Numbers
+
+
+def test_layers_and_attentions_of_a_decoder_are_pytorchs(tmp_path):
+    """Of six layers four are traced; the past is one that another call gave."""
+    spec = with_outputs(for_task(spec_for("llama"), "text-generation-with-past"), "hidden_states", "attentions")
+    model = tiny.model("llama", spec.loader, num_hidden_layers=6)
+    result = exported(spec, model, tmp_path / "out")
+    assert result.depths == ("6 layers of model.layers from 4",)
+    ids = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
+    empty = {name: np.zeros((2, 2, 0, 8), np.float32) for name in result.inputs if name.startswith("past")}
+    told = answers(result.files[0], input_ids=ids, attention_mask=ids**0, position_ids=ids * 0 + np.arange(5), **empty)
+    model.set_attn_implementation("eager")
+    truth = model(torch.tensor(ids), output_hidden_states=True, output_attentions=True)
+    for name in ("hidden_states", "attentions"):
+        assert len([one for one in told if one.startswith(name)]) == len(truth[name])
+        for layer, expected in enumerate(truth[name]):
+            np.testing.assert_allclose(told[f"{name}.{layer}"], expected.detach(), atol=1e-5)
+
+
+def test_the_model_is_left_with_its_own_attention_and_without_hooks(tmp_path):
+    spec = with_outputs(for_task(spec_for("bert"), "feature-extraction"), "attentions", "hidden_states")
+    model = tiny.model("bert")
+    before = model.config._attn_implementation
+    exported(spec, model, tmp_path / "out")
+    assert model.config._attn_implementation == before != "eager"
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("model_type", "task", "names"),
+    [
+        ("bert", "multiple-choice", ("hidden_states", "attentions")),
+        ("bert", "feature-extraction", ("pooler_output",)),
+        ("vit", "image-classification", ("hidden_states", "attentions")),
+        ("bart", "feature-extraction", ("encoder_last_hidden_state", "encoder_attentions", "decoder_hidden_states")),
+        (
+            "t5",
+            "text2text-generation-with-past",
+            ("encoder_hidden_states", "encoder_attentions", "decoder_attentions", "cross_attentions"),
+        ),
+    ],
+)
+def test_what_is_asked_for_agrees_with_pytorch(model_type, task, names, tmp_path):
+    spec = with_outputs(for_task(spec_for(model_type), task), *names)
+    exported(spec, tiny.model(model_type, spec.loader), tmp_path / "out")
+
+
+def test_the_edit_of_one_name_is_said_as_data():
+    (overlay, *_) = with_outputs(spec_for("bert"), "hidden_states").tasks
+    assert edited(for_task(spec_for("bert"), overlay.name), overlay.edits[-1:]) == with_outputs(
+        for_task(spec_for("bert"), overlay.name), "hidden_states"
+    )
+
+
+def test_another_output_is_said_with_its_axes():
+    assert "anything" in given_by(with_output(BERT, "anything", "batch_size _"))
+
+
+def test_windows_that_are_rows_are_not_called_a_batch(tmp_path):
+    spec = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions.0")
+    every = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions")
+    assert list(given_by(spec, tiny.config("donut-swin")))[-1] == "attentions.0"
+    text = refusal(CheckFailed, onnxfn.export, every, tiny.model("donut-swin", every.loader), tmp_path / "out")
+    assert "its axes are planned as [batch_size, _, _, _]: say them with" in text

@@ -1,0 +1,158 @@
+"""Axes that no longer move: planned as numbers, checked at these, and nothing else changes."""
+
+import onnx
+import pytest
+import strategies as some
+import tiny
+from agreement import agreeing
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refusal
+
+import onnxfn
+from onnxfn import compose, for_task, spec_for, with_shapes
+from onnxfn.check.check import feeds
+from onnxfn.specs.axes import axis_map, fixed, names, pattern, shape
+from onnxfn.specs.edits.table import edited
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.records import Edit
+
+BERT = for_task(spec_for("bert"), "text-classification")
+LLAMA = for_task(spec_for("llama"), "text-generation-with-past")
+T5 = for_task(spec_for("t5"), "text2text-generation-with-past")
+SIZES = {"vocab_size": 99, "type_vocab_size": 2}
+LENGTHS = {"encoder_sequence_length": 10, "decoder_sequence_length": 1, "past_decoder_sequence_length": 7}
+
+some_sizes = st.dictionaries(st.sampled_from(some.AXES), st.integers(1, 9), max_size=3)
+
+
+def moving(part):
+    """The symbols that are left."""
+    return {symbol for axes in (*part.inputs.values(), *part.outputs.values()) for symbol in axes.values()}
+
+
+# Laws
+
+
+@given(some.specs, some_sizes)
+def test_fixing_twice_is_fixing_once(spec, sizes):
+    once = with_shapes(spec, **sizes)
+    assert with_shapes(once, **sizes) == once
+
+
+@given(some.specs, some_sizes, some_sizes)
+def test_the_last_size_wins(spec, first, then):
+    once = {one.name: one.value for one in with_shapes(with_shapes(spec, **first), **then).shapes}
+    assert once.items() >= (first | then).items()
+
+
+@given(some.specs)
+def test_fixing_nothing_changes_nothing(spec):
+    assert with_shapes(spec) == spec
+
+
+@given(st.lists(some.moving_axes, max_size=3), some_sizes, st.dictionaries(st.sampled_from(some.AXES), st.just(3)))
+def test_fixed_axes_are_of_the_sizes_that_they_had(said, sizes, others):
+    """Whatever is fixed first, the shape is the same; what is fixed whole has no name."""
+    axes = axis_map(" ".join(word for word, _ in said if "//" not in word))
+    every = dict.fromkeys(some.AXES, 2) | others | sizes
+    assert shape(fixed(axes, sizes), every) == shape(axes, every)
+    assert names(fixed(axes, every)) == ()
+    assert set(names(fixed(axes, sizes))) == set(names(axes)) - sizes.keys()
+
+
+@pytest.mark.parametrize(
+    ("spec", "config", "sizes"),
+    [
+        (BERT, SIZES, {"sequence_length": 8}),
+        (for_task(spec_for("bert"), "multiple-choice"), SIZES, {"sequence_length": 8, "num_choices": 3}),
+        (LLAMA, tiny.config("llama"), {"sequence_length": 4, "past_sequence_length": 6}),
+        (T5, tiny.config("t5"), LENGTHS),
+    ],
+)
+def test_a_plan_whose_axes_are_all_fixed_has_no_symbol(spec, config, sizes):
+    for part in onnxfn.plan(with_shapes(spec, batch_size=2, **sizes), config).parts:
+        assert moving(part) == set()
+
+
+# Plans
+
+
+def test_what_is_not_fixed_moves():
+    (part,) = onnxfn.plan(with_shapes(LLAMA, sequence_length=1), tiny.config("llama")).parts
+    assert moving(part) == {"batch_size", "past_sequence_length", "past_sequence_length + 1"}
+
+
+def test_a_graph_that_takes_no_past_gives_what_is_new():
+    """Optimum calls the length of what it gives a sum with a past that it does not take."""
+    made = onnxfn.plan(with_shapes(T5, **LENGTHS), tiny.config("t5"), merge=False)
+    given_axes = {part.name: pattern(part.spec.in_graph(part.spec.outputs[1])) for part in made.parts[1:]}
+    assert given_axes == {"decoder_model": "batch_size 4 1 8", "decoder_with_past_model": "batch_size 4 8 8"}
+
+
+def test_no_file_stands_for_two_of_different_lengths():
+    assert len(onnxfn.plan(with_shapes(T5, batch_size=1), tiny.config("t5")).files) == 2
+    assert onnxfn.plan(with_shapes(T5, encoder_sequence_length=9), tiny.config("t5")).files == (
+        *("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"),
+    )
+
+
+def test_a_plan_prints_the_numbers():
+    assert "int64[1, 12]" in str(onnxfn.plan(with_shapes(BERT, batch_size=1, sequence_length=12), SIZES))
+
+
+def test_dummies_are_of_that_shape():
+    spec = with_shapes(BERT, batch_size=1)
+    assert onnxfn.dummy_inputs(spec, SIZES, "np", sequence_length=5)["input_ids"].shape == (1, 5)
+    assert refusal(InvalidSpec, onnxfn.dummy_inputs, spec, SIZES, batch_size=2) == (
+        "'batch_size' is fixed at 1 by with_shapes, so no dummy has 2"
+    )
+
+
+# Refusals, and the edit as data
+
+
+def test_an_axis_that_no_input_has_is_refused_with_the_closest():
+    assert refusal(UnknownName, onnxfn.plan, with_shapes(BERT, sequence_lenght=4), SIZES) == (
+        "no axis 'sequence_lenght' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
+    )
+
+
+def test_a_size_below_one_is_refused():
+    assert refusal(InvalidSpec, with_shapes, BERT, batch_size=0) == (
+        "axis 'batch_size' cannot be fixed at 0; a size is 1 or more"
+    )
+
+
+def test_the_edit_is_said_as_data():
+    assert edited(BERT, (Edit("with_shapes", {"batch_size": 1}),)) == with_shapes(BERT, batch_size=1)
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        (BERT, {"batch_size": 1, "sequence_length": 12}),
+        (LLAMA, {"batch_size": 2, "sequence_length": 1, "past_sequence_length": 9}),
+        (LLAMA, {"batch_size": 1}),
+        (T5, {"batch_size": 2, **LENGTHS}),
+    ],
+)
+def test_a_fixed_graph_agrees_with_pytorch(spec, sizes, tmp_path):
+    model = tiny.model(spec.name, spec.loader)
+    result = agreeing(onnxfn.export(with_shapes(spec, **sizes), model, tmp_path / "out"), tmp_path / "out")
+    for file in (name for name in result.files if name.endswith(".onnx")):
+        for value in onnx.load(file).graph.input:
+            batch = value.type.tensor_type.shape.dim[0]
+            assert (batch.dim_value, batch.dim_param) == (sizes["batch_size"], "")
+
+
+def test_cases_at_one_shape_have_other_values():
+    part = onnxfn.plan(with_shapes(BERT, batch_size=2, sequence_length=6), SIZES).parts[0]
+    one, other = (
+        feeds(None, part, compose(part.spec, overlay.spec), seed=seed)["input_ids"].tolist()
+        for seed, overlay in enumerate(part.spec.cases[:2])
+    )
+    assert one != other

@@ -1,0 +1,425 @@
+"""The laws of the algebra, of patterns, of paths, of dummies, of records as data, and of edits."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import strategies as some
+from attrs import evolve, fields
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refusal
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.specs.axes import axis_map, names, pattern
+from onnxfn.specs.compose import EMPTY, compose
+from onnxfn.specs.dummies import dummies, generates, sized
+from onnxfn.specs.edits import tensors as edits
+from onnxfn.specs.errors import UnknownName
+from onnxfn.specs.facts import takes
+from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.serialize import from_json, to_json
+from onnxfn.specs.tasks import SYNONYMS, for_task, task_names, tasked
+from onnxfn.specs.tensor_paths import flat, nested
+
+BY_NAME = (
+    "inputs",
+    "outputs",
+    "generators",
+    "sizes",
+    "shapes",
+    "pins",
+    "constants",
+    "patches",
+    "states",
+    "builds",
+    "carries",
+    "handovers",
+    "files",
+)
+OVERLAID = ("tasks", "cases", "behaviors")
+SCALARS = (
+    *("derived", "judged_by", "name", "task", "past", "attention", "runs", "loader"),
+    *("opset", "atol", "rtol", "int_dtype", "float_dtype"),
+)
+
+TASKED = [(model_type, task) for model_type, spec in ARCHITECTURES.items() for task in task_names(spec)]
+
+
+def tensor_names(spec):
+    """Every name of a tensor, where it stands: in the spec, and in each of its tasks."""
+    inner = tuple(tensor_names(overlay.spec) for overlay in spec.tasks)
+    return tuple(one.name for one in spec.inputs), tuple(one.name for one in spec.outputs), inner
+
+
+def every_name(spec):
+    """The names of a spec's tensors, and of its tasks' tensors, each once, sorted."""
+    inner = (name for overlay in spec.tasks for name in every_name(overlay.spec))
+    return sorted({*(one.name for one in (*spec.inputs, *spec.outputs)), *inner})
+
+
+def named(records):
+    """Names in the order of first mention, records as last mentioned."""
+    return list({one.name: one for one in records}.items())
+
+
+def unheard(right, joined):
+    """What the right spec says and the joined one does not."""
+    lost = [name for name in SCALARS if getattr(right, name) not in (None, getattr(joined, name))]
+    lost += [one for name in BY_NAME for one in getattr(right, name) if one not in getattr(joined, name)]
+    lost += [one for one in right.normalizer.reads if one not in joined.normalizer.reads]
+    for name in OVERLAID:
+        laid = {one.name: one for one in getattr(joined, name)}
+        for one in getattr(right, name):
+            lost += unheard(one.spec, laid[one.name].spec)
+            lost += [edit for edit in one.edits if edit not in laid[one.name].edits]
+    return lost
+
+
+# Joining
+
+
+def test_the_laws_speak_of_every_field():
+    assert {*BY_NAME, *OVERLAID, *SCALARS, "normalizer"} == {one.name for one in fields(ExportSpec)}
+
+
+def test_composing_nothing_is_empty():
+    assert compose() == EMPTY
+
+
+@given(some.specs)
+def test_composing_one_spec_is_that_spec(spec):
+    assert compose(spec) == spec
+
+
+@given(some.specs, some.specs, some.specs)
+def test_composing_is_associative(a, b, c):
+    together = compose(a, b, c)
+    assert compose(compose(a, b), c) == together
+    assert compose(a, compose(b, c)) == together
+
+
+@given(some.specs)
+def test_empty_is_neutral_on_both_sides(spec):
+    assert compose(EMPTY, spec) == spec
+    assert compose(spec, EMPTY) == spec
+
+
+@given(some.specs)
+def test_a_spec_over_itself_is_that_spec(spec):
+    assert compose(spec, spec) == spec
+
+
+@given(some.specs, some.specs)
+def test_the_right_most_wins(a, b):
+    assert unheard(b, compose(a, b)) == []
+
+
+@given(some.specs, some.specs)
+def test_what_the_right_does_not_say_the_left_keeps(a, b):
+    joined = compose(a, b)
+    unsaid = [name for name in SCALARS if getattr(b, name) is None]
+    assert [name for name in unsaid if getattr(joined, name) != getattr(a, name)] == []
+
+
+@given(some.specs, some.specs)
+def test_records_stand_in_the_order_of_first_mention_with_the_value_of_last_mention(a, b):
+    joined = compose(a, b)
+    assert named(joined.normalizer.reads) == named((*a.normalizer.reads, *b.normalizer.reads))
+    for name in BY_NAME:
+        assert named(getattr(joined, name)) == named((*getattr(a, name), *getattr(b, name)))
+    for name in OVERLAID:
+        mentioned = (one.name for one in (*getattr(a, name), *getattr(b, name)))
+        assert [one.name for one in getattr(joined, name)] == list(dict.fromkeys(mentioned))
+
+
+# Tasks
+
+
+@given(some.specs, st.data())
+def test_a_spec_for_a_task_twice_is_that_spec_once(spec, data):
+    untold = compose(evolve(spec, task=None), tasked("fill-mask"))
+    task = data.draw(st.sampled_from(task_names(untold)))
+    once = for_task(untold, task)
+    assert once.task == task
+    assert for_task(once, task) == once
+
+
+@pytest.mark.parametrize(("model_type", "task"), TASKED)
+def test_an_architecture_for_a_task_twice_is_that_spec_once(model_type, task):
+    once = for_task(ARCHITECTURES[model_type], task)
+    assert for_task(once, task) == once
+
+
+@pytest.mark.parametrize(("synonym", "task"), SYNONYMS.items())
+def test_a_synonym_names_the_same_spec(synonym, task):
+    spec = tasked(task)
+    assert for_task(spec, synonym) == for_task(spec, task)
+    assert for_task(for_task(spec, synonym), synonym) == for_task(spec, task)
+
+
+# Axis patterns
+
+
+@given(some.said_axis_maps)
+def test_a_pattern_says_its_axes(said):
+    word, axes = said
+    assert axis_map(word) == axes
+
+
+@given(some.said_axis_maps)
+def test_printed_axes_are_the_pattern_that_was_parsed(said):
+    word, _ = said
+    assert pattern(axis_map(word)) == word
+
+
+@given(some.axis_maps)
+def test_parsed_axes_are_the_axes_that_were_printed(axes):
+    assert axis_map(pattern(axes)) == axes
+
+
+# Nested and flat
+
+
+def leaves(tree, path=()):
+    """Every (path, number) of a tree, found without onnxfn."""
+    if isinstance(tree, int):
+        return [(path, tree)]
+    steps = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    return [leaf for step, branch in steps for leaf in leaves(branch, (*path, step))]
+
+
+@given(some.trees)
+def test_nesting_the_leaves_of_a_tree_gives_the_tree(tree):
+    assert nested(leaves(tree)) == tree
+
+
+@given(some.trees, st.data())
+def test_flattening_what_was_nested_gives_the_values(tree, data):
+    shuffled = data.draw(st.permutations(leaves(tree)))
+    paths = [path for path, _ in shuffled]
+    values = tuple(range(len(paths)))
+    assert flat(paths, nested(zip(paths, values, strict=True))) == values
+
+
+# Dummy tensors
+
+moving_or_literal = st.lists(
+    st.one_of(
+        some.spelt_symbols(operators=("+", "*")).map(lambda spelt: spelt[0]),
+        st.integers(1, 4).map(str),
+    ),
+    min_size=1,
+    max_size=2,
+).map(" ".join)
+
+filling = compose(
+    generates("token_ids", "integers", high=1 << 40),
+    generates("padding_mask", "mask"),
+    generates("pixels", "normal"),
+)
+
+
+@st.composite
+def dummy_specs(draw):
+    """Planned specs of some inputs, with a size for every axis."""
+    made = [evolve(one, axes=draw(moving_or_literal), when=None) for one in draw(some.by_name(some.inputs)) if one.name]
+    return compose(filling, ExportSpec(inputs=made), sized(**dict.fromkeys(some.AXES, 2)))
+
+
+def same(left, right):
+    return left.dtype == right.dtype and np.array_equal(left, right)
+
+
+@given(dummy_specs(), st.integers(0, 1 << 32), st.data())
+def test_a_dummy_does_not_depend_on_the_other_inputs_nor_on_their_order(spec, seed, data):
+    every = dummies(spec, {}, seed=seed)
+    shuffled = data.draw(st.permutations(spec.inputs))
+    kept = tuple(one for one in shuffled if data.draw(st.booleans()))
+    fewer = dummies(evolve(spec, inputs=kept), {}, seed=seed)
+    assert list(fewer) == [one.name for one in kept]
+    assert [name for name in fewer if not same(fewer[name], every[name])] == []
+
+
+@given(dummy_specs(), st.integers(0, 1 << 32), st.sampled_from(some.AXES))
+def test_a_dummy_does_not_depend_on_sizes_that_are_not_its_own(spec, seed, axis):
+    before = dummies(spec, {}, seed=seed)
+    after = dummies(compose(spec, sized(**{axis: 3})), {}, seed=seed)
+    others = [one.name for one in spec.inputs if axis not in names(one.axes)]
+    assert [name for name in others if not same(before[name], after[name])] == []
+
+
+@given(dummy_specs(), st.integers(0, 1 << 32), st.permutations(some.FILLED))
+def test_a_dummy_does_not_depend_on_the_order_of_the_generators(spec, seed, order):
+    by_name = {one.name: one for one in spec.generators}
+    moved = evolve(spec, generators=tuple(by_name[name] for name in order))
+    before, after = (dummies(one, {}, seed=seed) for one in (spec, moved))
+    assert [name for name in before if not same(before[name], after[name])] == []
+
+
+TOKENS = compose(
+    takes("input_ids", "batch_size sequence_length", "token_ids"),
+    takes("other_ids", "batch_size sequence_length", "token_ids"),
+    generates("token_ids", "integers", high=1 << 40),
+    sized(batch_size=2, sequence_length=8),
+)
+
+
+def test_a_dummy_depends_on_the_seed():
+    assert not same(dummies(TOKENS, {}, seed=0)["input_ids"], dummies(TOKENS, {}, seed=1)["input_ids"])
+
+
+def test_a_dummy_depends_on_the_name():
+    made = dummies(TOKENS, {})
+    assert not same(made["input_ids"], made["other_ids"])
+
+
+def test_a_dummy_is_the_same_in_another_process():
+    code = "import sys; from onnxfn.specs.serialize import from_json; from onnxfn.specs.dummies import dummies\n"
+    code += "print(dummies(from_json(sys.stdin.read()), {}, seed=7)['input_ids'].tolist())"
+    told = elsewhere(code, to_json(TOKENS).encode())
+    assert json.loads(told) == dummies(TOKENS, {}, seed=7)["input_ids"].tolist()
+
+
+# Records as data
+
+
+def elsewhere(code, given_to_it):
+    """What a fresh Python, which hashes text otherwise, answers to these bytes."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        input=given_to_it,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+    )
+    return ran.stdout
+
+
+def pickled(record):
+    """A record after a turn through pickle."""
+    return pickle.loads(pickle.dumps(record))
+
+
+@given(some.records)
+def test_a_record_goes_to_json_and_back(record):
+    back = from_json(to_json(record))
+    assert back == record
+    assert hash(back) == hash(record)
+
+
+@given(some.records)
+def test_a_record_is_pickled_and_back(record):
+    back = pickled(record)
+    assert back == record
+    assert hash(back) == hash(record)
+
+
+@given(some.specs)
+def test_the_same_spec_is_the_same_json(spec):
+    assert to_json(from_json(to_json(spec))) == to_json(spec)
+
+
+@pytest.mark.parametrize("model_type", ARCHITECTURES)
+def test_an_architecture_goes_to_json_and_pickle_and_back(model_type):
+    spec = ARCHITECTURES[model_type]
+    for record in (spec, *(for_task(spec, task) for task in task_names(spec))):
+        for back in (from_json(to_json(record)), pickled(record)):
+            assert back == record
+            assert hash(back) == hash(record)
+
+
+def test_specs_are_pickled_to_another_process_and_back():
+    specs = [for_task(ARCHITECTURES[model_type], task) for model_type, task in TASKED]
+    code = """
+import pickle, sys
+from onnxfn.specs.serialize import from_json
+pairs = [(spec, from_json(text)) for spec, text in pickle.load(sys.stdin.buffer)]
+agreed = all(spec == told and hash(spec) == hash(told) for spec, told in pairs)
+sys.stdout.buffer.write(pickle.dumps((agreed, [spec for spec, _ in pairs])))
+"""
+    told = elsewhere(code, pickle.dumps([(spec, to_json(spec)) for spec in specs]))
+    agreed, back = pickle.loads(told)
+    assert agreed
+    assert back == specs
+    assert list(map(hash, back)) == list(map(hash, specs))
+
+
+# Edits
+
+
+@st.composite
+def specs_and_names(draw):
+    """A spec with tensors, and some of their names."""
+    spec = compose(draw(some.specs), ExportSpec(inputs=[draw(some.inputs)]))
+    return spec, draw(st.lists(st.sampled_from(every_name(spec)), min_size=1, unique=True))
+
+
+@given(specs_and_names())
+def test_a_spec_without_tensors_names_none_of_them(given_pair):
+    spec, gone = given_pair
+    assert set(every_name(edits.without(spec, *gone))) == set(every_name(spec)) - set(gone)
+
+
+@given(specs_and_names())
+def test_leaving_out_several_is_leaving_out_one_after_another(given_pair):
+    spec, gone = given_pair
+    one_by_one = spec
+    for name in gone:
+        one_by_one = edits.without(one_by_one, name)
+    assert edits.without(spec, *gone) == one_by_one
+
+
+@given(specs_and_names())
+def test_what_is_left_out_cannot_be_left_out_again(given_pair):
+    spec, gone = given_pair
+    assert f"no input or output {gone[0]!r}" in refusal(
+        UnknownName, edits.without, edits.without(spec, gone[0]), gone[0]
+    )
+
+
+@given(specs_and_names(), st.data())
+def test_renaming_and_renaming_back_gives_the_names_and_the_places(given_pair, data):
+    spec, old = given_pair
+    new = data.draw(st.permutations(old) | st.just([f"my_{name}" for name in old]))
+    there = dict(zip(old, new, strict=True))
+    back = edits.renamed(edits.renamed(spec, **there), **{late: early for early, late in there.items()})
+    assert tensor_names(back) == tensor_names(spec)
+    assert [one.place for one in back.inputs] == [one.place for one in spec.inputs]
+    assert [one.axes for one in back.inputs] == [one.axes for one in spec.inputs]
+
+
+@given(specs_and_names())
+def test_a_renamed_tensor_keeps_its_place(given_pair):
+    spec, (old, *_) = given_pair
+    changed = edits.renamed(spec, **{old: "otherwise"})
+    assert [one.place for one in changed.inputs] == [one.place for one in spec.inputs]
+    assert [one.place for one in changed.outputs] == [one.place for one in spec.outputs]
+
+
+CHANGES = {
+    "without": lambda spec: edits.without(spec, spec.inputs[0].name),
+    "renamed": lambda spec: edits.renamed(spec, **{spec.inputs[0].name: "otherwise"}),
+    "with_output": lambda spec: edits.with_output(spec, "another", "batch_size _"),
+    "with_opset": lambda spec: edits.with_opset(spec, 99),
+    "with_tolerance": lambda spec: edits.with_tolerance(spec, atol=2.0, rtol=2.0),
+    "with_dtypes": lambda spec: edits.with_dtypes(spec, float="bfloat16"),
+    "with_shapes": lambda spec: edits.with_shapes(spec, num_choices=4),
+    "with_axis": lambda spec: edits.with_axis(spec, "num_choices", at=0, starting=""),
+    "only_tasks": lambda spec: edits.only_tasks(spec, "question-answering"),
+    "for_task": lambda spec: for_task(evolve(spec, task=None), "question-answering"),
+}
+
+
+@given(st.sampled_from(sorted(CHANGES)), some.specs, some.inputs)
+def test_an_edit_gives_another_spec_and_leaves_its_argument_as_it_is(name, spec, one):
+    whole = compose(spec, ExportSpec(inputs=[one]), tasked("fill-mask"), tasked("question-answering"))
+    before = to_json(whole)
+    assert CHANGES[name](whole) != whole
+    assert to_json(whole) == before

@@ -1,0 +1,112 @@
+"""Nested arguments and results of `forward`, by the names of ONNX."""
+
+import pytest
+from refusals import refusal
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.specs.edits.behaviors import with_behavior
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.plan.onnx_feeds import flatten_outputs, ort_inputs
+from onnxfn.specs.plan.planning import past_key_values, plan
+from onnxfn.specs.tasks import for_task
+
+CONFIG = {"vocab_size": 50, "d_model": 32, "hidden_size": 32, "decoder_layers": 1, "decoder_attention_heads": 4}
+BART = for_task(ARCHITECTURES["bart"], "text2text-generation-with-past")
+FOUR = {
+    "past_key_values.0.decoder.key": "k",
+    "past_key_values.0.decoder.value": "v",
+    "past_key_values.0.encoder.key": "K",
+    "past_key_values.0.encoder.value": "V",
+}
+RESUMED = {
+    "decoder_input_ids": "ids",
+    "attention_mask": "mask",
+    "encoder_outputs": ("states", None, None),
+    "past_key_values": (("k", "v", "K", "V"),),
+}
+
+
+# Results
+
+
+def test_a_cache_of_four_entries_is_flattened():
+    assert flatten_outputs("past_key_values", (("k", "v", "K", "V"),)) == FOUR
+
+
+def test_a_cache_of_transformers_is_flattened():
+    import torch
+    from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+    own, cross = DynamicCache(), DynamicCache()
+    tensors = [torch.full((1, 1, 1, 1), float(number)) for number in range(4)]
+    own.update(*tensors[:2], 0)
+    cross.update(*tensors[2:], 0)
+    made = flatten_outputs("past_key_values", EncoderDecoderCache(own, cross))
+    assert {name: one.item() for name, one in made.items()} == dict(zip(FOUR, range(4), strict=True))
+    assert list(flatten_outputs("present", own)) == ["present.0.key", "present.0.value"]
+
+
+def test_no_cache_is_itself():
+    assert flatten_outputs("past_key_values", None) == {"past_key_values": None}
+
+
+# Arguments
+
+
+def test_names_are_those_of_onnx():
+    spec = plan(with_behavior(BART, "decoder", use_past=True, use_past_in_inputs=True), CONFIG).parts[0].spec
+    assert ort_inputs(spec, RESUMED) == {
+        "input_ids": "ids",
+        "encoder_attention_mask": "mask",
+        "encoder_hidden_states": "states",
+        **FOUR,
+    }
+
+
+def test_a_spec_without_a_past_is_fed_none():
+    spec = plan(with_behavior(BART, "decoder"), CONFIG).parts[0].spec
+    assert set(ort_inputs(spec, RESUMED)) == {"input_ids", "encoder_attention_mask", "encoder_hidden_states"}
+
+
+def test_a_spec_that_is_not_planned_yet_is_fed_the_whole_cache():
+    spec = with_behavior(BART, "decoder", use_past=True, use_past_in_inputs=True)
+    assert set(ort_inputs(spec, RESUMED)) >= set(FOUR)
+
+
+def test_an_input_that_is_not_there_is_an_error():
+    spec = plan(with_behavior(BART, "encoder"), CONFIG).parts[0].spec
+    assert "nothing at 'input_ids'" in refusal(UnknownName, ort_inputs, spec, {"attention_mask": 1})
+
+
+# The cache of a plan
+
+
+@pytest.mark.parametrize("spec", [BART, ARCHITECTURES["bart"]])
+def test_the_cache_of_an_encoder_decoder_is_its_decoders(spec):
+    own = {0: "batch_size", 2: "past_decoder_sequence_length"}
+    cross = {0: "batch_size", 2: "encoder_sequence_length"}
+    assert past_key_values(spec, CONFIG, direction="inputs") == dict(zip(FOUR, (own, own, cross, cross), strict=True))
+    given = past_key_values(spec, CONFIG, direction="outputs")
+    grown = {0: "batch_size", 2: "past_decoder_sequence_length + decoder_sequence_length"}
+    names = [name.replace("past_key_values", "present") for name in FOUR]
+    assert given == dict(zip(names, (grown, grown, cross, cross), strict=True))
+
+
+def test_a_decoder_that_takes_a_past_gives_its_own_alone():
+    spec = with_behavior(BART, "decoder", use_past=True, use_past_in_inputs=True)
+    assert list(past_key_values(spec, CONFIG, direction="outputs")) == [
+        "present.0.decoder.key",
+        "present.0.decoder.value",
+    ]
+
+
+def test_what_keeps_nothing_has_no_past():
+    assert refusal(InvalidSpec, past_key_values, ARCHITECTURES["bert"], CONFIG, direction="inputs") == (
+        "bert has no cache, so it has no past"
+    )
+
+
+def test_an_unknown_direction_is_refused():
+    assert refusal(UnknownName, past_key_values, BART, CONFIG, direction="input") == (
+        "no direction 'input'; known: inputs, outputs; did you mean 'inputs'?"
+    )

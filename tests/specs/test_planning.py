@@ -1,0 +1,235 @@
+"""From a spec and a configuration to a plan."""
+
+import numpy as np
+import pytest
+from refusals import refusal
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures.families import bert_inputs, text_encoder
+from onnxfn.specs.axes import pattern
+from onnxfn.specs.compose import compose
+from onnxfn.specs.defaults import DEFAULTS
+from onnxfn.specs.dummies import dummies, generates, sized
+from onnxfn.specs.edits.tensors import only_tasks, with_output
+from onnxfn.specs.errors import MissingValue, UnknownName
+from onnxfn.specs.facts import case, gives, takes
+from onnxfn.specs.getters import constant, equals, from_config, product, reads, total
+from onnxfn.specs.plan.planning import dummy_inputs, inputs, outputs, plan, resolved
+from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.tasks import for_task, task_names
+
+BERT = compose(text_encoder, bert_inputs, ExportSpec(name="bert"))
+CONFIG = {"vocab_size": 50, "type_vocab_size": 2}
+TOKENS = {0: "batch_size", 1: "sequence_length"}
+
+OPTIMUM = {"batch_size": 2, "sequence_length": 16, "num_choices": 4}
+"""optimum.utils.input_generators.DEFAULT_DUMMY_SHAPES."""
+
+
+ROWS = ("bert", "deberta-v2", "longformer", "markuplm", "xlm")
+EVERYTHING = CONFIG | {
+    "max_depth": 50,
+    "max_xpath_subs_unit_embeddings": 30,
+    "max_xpath_tag_unit_embeddings": 20,
+}
+"""A configuration that holds all that these rows read."""
+
+
+# What goes in, what comes out
+
+
+def test_a_plan_says_every_input_and_output_with_its_axes():
+    made = for_task(BERT, "text-classification")
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    assert inputs(made, CONFIG) == dict.fromkeys(names, TOKENS)
+    assert outputs(made, CONFIG) == {"logits": {0: "batch_size"}}
+
+
+def test_a_configuration_tells_sizes_of_dummies_and_of_cases():
+    spec = compose(
+        takes("x", "batch_size length", "ids"),
+        generates("ids", "integers", high=9),
+        sized(batch_size=2, length=total("patches", constant(3)), unused=total("nowhere", constant(1))),
+        case("one", sized(batch_size=1, length=product("patches", constant(5)))),
+        gives("y", "batch_size"),
+    )
+    made = plan(spec, {"patches": 4}).parts[0].spec
+    assert dummies(made, {})["x"].shape == (2, 7)
+    assert dummies(compose(made, made.cases[0].spec), {})["x"].shape == (1, 20)
+    assert "size 'length'" in refusal(MissingValue, plan, spec, {})
+
+
+def test_a_plan_has_one_file():
+    assert plan(BERT, CONFIG).files == ("model.onnx",)
+
+
+def test_a_spec_without_outputs_is_planned_for_features():
+    assert plan(only_tasks(BERT, "fill-mask", "feature-extraction"), CONFIG).task == "feature-extraction"
+    assert outputs(BERT, CONFIG) == {"last_hidden_state": TOKENS}
+
+
+def test_a_spec_without_outputs_and_features_is_planned_for_its_first_task():
+    assert plan(only_tasks(BERT, "question-answering", "fill-mask"), CONFIG).task == "question-answering"
+
+
+def test_a_spec_with_outputs_is_planned_as_it_is():
+    spec = compose(takes("x", "batch_size", "ids"), gives("y", "batch_size"), generates("ids", "first"))
+    assert plan(spec, {}).task is None
+    assert outputs(spec, {}) == {"y": {0: "batch_size"}}
+
+
+def test_a_plan_starts_from_the_defaults_and_what_is_said_wins():
+    planned = plan(compose(BERT, ExportSpec(opset=20)), CONFIG).parts[0].spec
+    assert (planned.opset, planned.atol, planned.int_dtype) == (20, DEFAULTS.atol, DEFAULTS.int_dtype)
+
+
+# The configuration's facts
+
+
+def test_axes_that_the_configuration_fixes_are_numbers_in_the_plan():
+    spec = compose(takes("x", "batch_size depth=", "ids"), generates("ids", "first"), reads(depth="max_depth"))
+    assert pattern(plan(spec, {"max_depth": 50}).parts[0].spec.inputs[0].axes) == "batch_size 50"
+
+
+def test_what_a_generator_reads_is_a_number_in_the_plan():
+    (ids, *_) = plan(BERT, CONFIG).parts[0].spec.generators
+    assert dict(ids.arguments) == {"high": 50}
+
+
+def test_a_plain_text_in_a_generator_is_meant_as_it_is():
+    assert ("padding", "right") in [
+        pair for made in plan(BERT, CONFIG).parts[0].spec.generators for pair in made.arguments
+    ]
+
+
+def test_what_a_case_reads_is_a_number_in_the_plan():
+    spec = compose(BERT, case("wide", generates("token_ids", "integers", high=from_config("type_vocab_size"))))
+    (wide,) = (one for one in plan(spec, CONFIG).parts[0].spec.cases if one.name == "wide")
+    assert [dict(made.arguments) for made in wide.spec.generators] == [{"high": 2}]
+
+
+def test_a_generator_that_no_input_uses_reads_nothing():
+    unused = generates("pixels", "integers", high=from_config("nowhere"))
+    spec = compose(BERT, unused, case("one", unused))
+    assert [made.name for made in plan(spec, CONFIG).parts[0].spec.generators] == [
+        "token_ids",
+        "segment_ids",
+        "padding_mask",
+    ]
+
+
+@pytest.mark.parametrize(("segments", "names"), [(2, {"token_type_ids"}), (0, set())])
+def test_an_input_under_a_condition_is_there_when_it_is_met(segments, names):
+    made = inputs(ARCHITECTURES["deberta-v2"], {"vocab_size": 50, "type_vocab_size": segments})
+    assert set(made) == {"input_ids", "attention_mask"} | names
+
+
+@pytest.mark.parametrize(("head", "names"), [("linear", {"y", "z"}), ("none", {"y"}), (None, {"y"})])
+def test_an_output_under_a_condition_is_there_when_it_is_met(head, names):
+    spec = compose(gives("y", "batch_size"), gives("z", "batch_size", when=equals("head", "linear")))
+    assert set(outputs(spec, {"head": head})) == names
+
+
+def test_a_plan_holds_no_conditions_and_no_other_tasks():
+    spec = compose(BERT, takes("x", "batch_size", "token_ids", when="vocab_size"), gives("y", "3", when="vocab_size"))
+    planned = plan(spec, CONFIG).parts[0].spec
+    assert {one.when for one in (*planned.inputs, *planned.outputs)} == {None}
+    assert planned.tasks == ()
+
+
+def test_what_is_left_out_reads_nothing():
+    spec = compose(takes("x", "batch_size", "ids"), takes("y", "depth=", "ids", when="deep"), generates("ids", "first"))
+    assert inputs(spec, {}) == {"x": {0: "batch_size"}}
+
+
+@pytest.mark.parametrize("model_type", ROWS)
+def test_planning_what_was_planned_changes_nothing(model_type):
+    for task in task_names(ARCHITECTURES[model_type]):
+        once = resolved(for_task(ARCHITECTURES[model_type], task), EVERYTHING)
+        assert resolved(once, {}) == once
+
+
+def test_a_fact_that_an_axis_needs_is_missing_with_the_axis():
+    spec = compose(ExportSpec(name="markuplm"), takes("x", "batch_size depth=", "ids"), reads(depth="max_depth"))
+    assert refusal(MissingValue, plan, spec, {"max_dept": 50}) == (
+        "axis 'depth' of 'x' of markuplm: "
+        "the configuration has no 'max_depth'; it has: max_dept; did you mean 'max_dept'?"
+    )
+
+
+def test_a_fact_that_a_generator_needs_is_missing_with_the_generator():
+    assert refusal(MissingValue, plan, BERT, {"vocab": 50}) == (
+        "'high' of token_ids of bert: the configuration has no 'vocab_size'; it has: vocab; did you mean 'vocab'?"
+    )
+
+
+def test_a_spec_without_a_name_is_said_so():
+    spec = compose(takes("x", "depth=", "ids"))
+    assert refusal(MissingValue, plan, spec, {}) == (
+        "axis 'depth' of 'x' of this spec: the configuration has no 'depth'; it has: none"
+    )
+
+
+# Dummies
+
+
+@pytest.mark.parametrize("task", task_names(BERT))
+def test_dummies_have_optimums_sizes(task):
+    made = dummy_inputs(for_task(BERT, task), CONFIG, "np")
+    axes = inputs(for_task(BERT, task), CONFIG)
+    assert {name: array.shape for name, array in made.items()} == {
+        name: tuple(OPTIMUM[symbol] for symbol in axes[name].values()) for name in axes
+    }
+
+
+@pytest.mark.parametrize("size", OPTIMUM)
+def test_each_size_is_said_otherwise_by_its_name(size):
+    spec = for_task(BERT, "multiple-choice")
+    told = {**OPTIMUM, size: 7}
+    made = dummy_inputs(spec, CONFIG, "np", **{size: 7})
+    assert {array.shape for array in made.values()} == {
+        (told["batch_size"], told["num_choices"], told["sequence_length"])
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "size", "text"),
+    [
+        ("fill-mask", "seq_length", "known: batch_size, sequence_length; did you mean 'sequence_length'?"),
+        ("fill-mask", "num_choices", "known: batch_size, sequence_length"),
+        (
+            "multiple-choice",
+            "choices",
+            "known: batch_size, num_choices, sequence_length; did you mean 'num_choices'?",
+        ),
+    ],
+)
+def test_an_unknown_size_is_refused_with_the_closest(task, size, text):
+    told = refusal(UnknownName, dummy_inputs, for_task(BERT, task), CONFIG, "np", **{size: 8})
+    assert told == f"no size {size!r} for bert; {text}"
+
+
+def test_dummies_are_those_of_the_plan():
+    made = dummy_inputs(BERT, CONFIG, "np", seed=3)
+    planned = dummies(plan(BERT, CONFIG).parts[0].spec, {}, seed=3)
+    assert list(made) == list(planned)
+    assert [name for name in made if not np.array_equal(made[name], planned[name])] == []
+
+
+def test_dummies_are_torch_tensors_unless_asked_otherwise():
+    import torch
+
+    made = dummy_inputs(BERT, CONFIG)
+    arrays = dummy_inputs(BERT, CONFIG, "np")
+    assert {type(tensor) for tensor in made.values()} == {torch.Tensor}
+    assert {tensor.dtype for tensor in made.values()} == {torch.int64}
+    assert [name for name in made if made[name].tolist() != arrays[name].tolist()] == []
+
+
+def test_another_framework_is_refused():
+    assert refusal(UnknownName, dummy_inputs, BERT, CONFIG, "jax") == "no framework 'jax'; known: pt, np"
+
+
+def test_an_output_more_is_planned_beside_the_tasks_own():
+    made = with_output(for_task(BERT, "feature-extraction"), "pooler_output", "batch_size _")
+    assert outputs(made, CONFIG) == {"last_hidden_state": TOKENS, "pooler_output": {0: "batch_size"}}

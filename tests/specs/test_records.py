@@ -1,0 +1,178 @@
+"""Every record: what it holds, and how it prints."""
+
+import pytest
+import strategies as some
+from attrs import has
+from attrs.exceptions import FrozenInstanceError
+from hypothesis import given
+from refusals import refusal
+
+from onnxfn.specs import records
+from onnxfn.specs import reports as results
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates
+from onnxfn.specs.edits.tensors import renamed
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.facts import gives, takes
+from onnxfn.specs.getters import equals, from_config, quotient
+from onnxfn.specs.records import ExportSpec, Generator, InputSpec, Normalizer, OutputSpec, Part, Plan, Read, Size
+from onnxfn.specs.reports import Difference, Exported, Limit, Report
+
+IDS = takes("input_ids", "batch_size sequence_length", "token_ids")
+MASK = takes("mask", "batch_size heads= 4", "padding_mask", kind="bool", path=("extra", 0), when="use_mask")
+BERT = compose(
+    ExportSpec(name="bert", opset=18, atol=1e-5, int_dtype="int64"),
+    IDS,
+    MASK,
+    gives("logits", "batch_size _", when=equals("head", "linear")),
+    generates("token_ids", "integers", high=from_config("vocab_size")),
+)
+PLAN = Plan([Part("encoder", BERT), Part("decoder", IDS)])
+GOOD = Difference("encoder", "logits", ((2, 3),), 1e-7, 2e-6, 1e-5, "left-padded", passed=True)
+BAD = Difference("encoder", "logits", ((2, 3),), 1e-2, 2e-1, 1e-5, "left-padded", passed=False)
+
+
+@given(some.specs)
+def test_a_spec_cannot_be_changed(spec):
+    with pytest.raises(FrozenInstanceError):
+        spec.opset = 17
+
+
+@pytest.mark.parametrize(
+    "record", [one for one in (*vars(records).values(), *vars(results).values()) if isinstance(one, type) and has(one)]
+)
+def test_no_record_takes_an_attribute_that_it_does_not_have(record):
+    assert "__dict__" not in dir(record)
+
+
+def test_lists_are_held_as_tuples():
+    assert ExportSpec(sizes=[Size("batch_size", 2)]) == ExportSpec(sizes=(Size("batch_size", 2),))
+
+
+def test_keyword_arguments_are_held_in_order_of_their_names():
+    assert Generator("ids", "integers", {"low": 1, "high": 9}) == Generator("ids", "integers", {"high": 9, "low": 1})
+    assert Generator("ids", "integers", {"low": 1, "high": 9}).arguments == (("high", 9), ("low", 1))
+
+
+def test_a_pattern_is_held_as_axes():
+    assert str(InputSpec("ids", "batch_size 4", "token_ids").axes) == "[batch_size, 4]"
+
+
+def test_two_records_of_one_name_are_refused():
+    assert refusal(InvalidSpec, ExportSpec, inputs=(*IDS.inputs, *IDS.inputs)) == (
+        "inputs say 'input_ids' twice; say it once, or compose two specs: the right one wins"
+    )
+
+
+def test_two_reads_of_one_name_are_refused():
+    assert refusal(InvalidSpec, Normalizer, [Read("heads", "n_head"), Read("heads", "num_heads")]) == (
+        "reads say 'heads' twice; say it once, or compose two specs: the right one wins"
+    )
+
+
+def test_a_tensor_sits_where_its_name_says_unless_a_path_says_otherwise():
+    assert InputSpec("ids", "b", "token_ids").place == ("ids",)
+    assert InputSpec("ids", "b", "token_ids", path=("past", 0)).place == ("past", 0)
+    assert OutputSpec("logits", "b").place == ("logits",)
+    assert OutputSpec("logits", "b", path=("scores",)).place == ("scores",)
+
+
+def test_a_part_reads_as_names_and_symbols():
+    assert PLAN.parts[0].inputs == {"input_ids": {0: "batch_size", 1: "sequence_length"}, "mask": {0: "batch_size"}}
+    assert PLAN.parts[0].outputs == {"logits": {0: "batch_size"}}
+
+
+def test_a_plan_has_the_files_of_its_parts_in_order():
+    assert PLAN.files == ("encoder.onnx", "decoder.onnx")
+    assert Plan(()).files == ()
+
+
+def test_a_plan_has_the_task_of_its_parts():
+    assert Plan([Part("model", ExportSpec(task="fill-mask"))]).task == "fill-mask"
+    assert Plan(()).task is None
+
+
+def test_a_report_passes_when_every_output_does():
+    assert Report([GOOD, GOOD]).passed
+    assert not Report([GOOD, BAD]).passed
+
+
+def test_a_report_on_nothing_has_not_passed():
+    assert not Report(()).passed
+
+
+def test_an_export_reads_as_its_first_part():
+    exported = Exported("out", ["encoder.onnx"], PLAN, 18, [])
+    assert (exported.inputs, exported.outputs) == (PLAN.parts[0].inputs, PLAN.parts[0].outputs)
+
+
+def test_getters_and_generators_print_as_calls():
+    assert str(quotient("hidden_size", quotient("heads", "groups"))) == "quotient(hidden_size, quotient(heads, groups))"
+    assert str(Generator("ids", "integers", {"low": 1, "high": 9})) == "integers(high=9, low=1)"
+
+
+def test_a_spec_prints_as_a_table():
+    assert str(BERT).splitlines() == [
+        "bert · opset 18 · atol 1e-05",
+        "  inputs",
+        "    input_ids  int64[batch_size, sequence_length]  integers(high=from_config(vocab_size))",
+        f"    mask       bool[batch_size, heads, 4]          {'padding_mask':38}  forward: extra.0 when use_mask",
+        "  outputs",
+        "    logits  [batch_size, _]    when equals(head, linear)",
+    ]
+
+
+def test_a_spec_prints_the_tasks_that_it_knows_while_it_is_for_none():
+    spec = compose(IDS, ExportSpec(tasks=[records.Overlay("fill-mask"), records.Overlay("question-answering")]))
+    assert str(spec).splitlines()[-3:] == ["  tasks", "    fill-mask", "    question-answering"]
+    assert "tasks" not in str(compose(spec, ExportSpec(task="fill-mask")))
+
+
+def test_empty_prints_as_a_spec():
+    assert str(ExportSpec()) == "spec\n  inputs"
+
+
+def test_a_renamed_input_prints_where_forward_takes_it():
+    assert str(renamed(IDS, input_ids="ids")).endswith("forward: input_ids")
+
+
+def test_a_plan_prints_every_file():
+    lines = str(PLAN).splitlines()
+    assert lines[0] == "encoder.onnx · bert · opset 18 · atol 1e-05"
+    assert "decoder.onnx · spec" in lines
+
+
+def test_a_report_prints_its_verdict_its_figures_and_what_was_tried():
+    assert str(Report([BAD], ["left-padded"])).splitlines() == [
+        "check FAILED",
+        "  ONNX Runtime against PyTorch",
+        "    output           max abs diff  max rel diff  atol     verdict  worst at",
+        "    encoder: logits  1.0e-02       2.0e-01       1.0e-05  FAILED   left-padded",
+        "  tried",
+        "    left-padded",
+    ]
+
+
+def test_an_export_prints_its_verdict_or_that_there_is_none():
+    exported = Exported("out", ["out/encoder.onnx"], PLAN, 18, [("capture", 1.5)])
+    checked = Exported("out", ["out/encoder.onnx"], PLAN, 18, [("capture", 1.5)], Report([GOOD]))
+    assert str(exported).splitlines()[0] == "bert · opset 18 · unchecked"
+    assert str(checked).splitlines()[0] == "bert · opset 18 · check passed"
+    assert str(exported).splitlines()[-2:] == ["  seconds", "    capture  1.50"]
+    assert "    encoder: logits  1.0e-07" in str(checked)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [(Limit("sequence_length", 4), "sequence_length from 4"), (Limit("n", 4, 512), "n from 4 up to 512")],
+)
+def test_a_limit_prints_its_ends(limit, said):
+    assert str(limit) == said
+
+
+@pytest.mark.parametrize("record", [BERT, PLAN, PLAN.parts[0], Report([GOOD]), Exported("out", [], PLAN, 18, [])])
+def test_what_prints_as_a_table_is_a_table_in_a_notebook_too(record):
+    made = record._repr_html_()
+    assert made.startswith("<table><caption>")
+    assert made.endswith("</table>")
+    assert "logits" in made

@@ -1,0 +1,80 @@
+"""Records as what JSON and a file can hold."""
+
+import json
+
+import pytest
+from attrs import has
+from refusals import refusal
+
+from onnxfn.specs import records
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.facts import always, takes
+from onnxfn.specs.records import Constant, ExportSpec, Part, Plan, Size
+from onnxfn.specs.reports import Difference, Event, Exported, Report
+from onnxfn.specs.serialize import RECORDS, from_json, plain, recorded, to_json
+
+DIFFERENCE = Difference("model", "logits", ((2, 3), (1, 3)), 1e-7, 2.5e-6, 1e-5, "left-padded", passed=True)
+REPORT = Report([DIFFERENCE], ["left-padded"])
+PLAN = Plan([Part("model", takes("input_ids", "batch_size 4", "token_ids"))])
+
+
+def test_every_record_is_known():
+    assert {name for name, one in vars(records).items() if isinstance(one, type) and has(one)} <= set(RECORDS)
+
+
+def test_axes_are_told_as_their_pattern():
+    (told,) = plain(takes("input_ids", "batch_size heads= 4", "token_ids"))["inputs"]
+    assert told["axes"] == {"record": "AxisMap", "pattern": "batch_size heads= 4"}
+
+
+def test_what_a_record_does_not_say_is_left_out():
+    assert plain(ExportSpec(opset=18)) == {"record": "ExportSpec", "normalizer": {"record": "Normalizer"}, "opset": 18}
+
+
+def test_a_constant_that_is_none_is_said():
+    spec = always(past_key_values=None)
+    assert plain(spec.constants[0]) == {"record": "Constant", "name": "past_key_values", "value": None}
+    assert from_json(to_json(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Constant("past_key_values", None),
+        Event("capture", "model"),
+        Event("capture", "model", 0.5),
+        Plan([]),
+        PLAN,
+        REPORT,
+        Report([]),
+        Exported("out", ["model.onnx"], PLAN, 18, [("plan", 0.25)], REPORT),
+        Exported("out", [], PLAN, 18, []),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_what_an_export_tells_goes_to_json_and_back(record):
+    back = from_json(to_json(record))
+    assert back == record
+    assert hash(back) == hash(record)
+
+
+def test_json_is_indented_as_asked():
+    assert to_json(Size("batch_size", 2), indent=None) == '{"record": "Size", "name": "batch_size", "value": 2}'
+    assert json.loads(to_json(Size("batch_size", 2), indent=None)) == json.loads(to_json(Size("batch_size", 2)))
+
+
+def test_several_records_go_to_json_as_a_list():
+    sizes = (Size("batch_size", 2), Size("sequence_length", 16))
+    assert from_json(to_json(sizes)) == sizes
+
+
+def test_an_unknown_record_is_refused_with_the_closest():
+    told = refusal(UnknownName, recorded, {"record": "Sise", "name": "batch_size", "value": 2})
+    assert told.startswith("no record 'Sise'; known: Axis, AxisMap, ")
+    assert told.endswith("; did you mean 'Size'?")
+
+
+def test_text_that_is_no_json_is_refused():
+    assert refusal(InvalidSpec, from_json, "{") == (
+        "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+    )

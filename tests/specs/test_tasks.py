@@ -1,0 +1,91 @@
+"""Tasks."""
+
+import pytest
+import transformers
+from refusals import refusal
+
+from onnxfn.specs.axes import pattern
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import sized
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.facts import gives, takes
+from onnxfn.specs.records import Edit, ExportSpec
+from onnxfn.specs.tasks import SYNONYMS, TASKS, canonical, for_task, task_names, tasked
+
+BERT = compose(
+    ExportSpec(name="bert"),
+    takes("input_ids", "batch_size sequence_length", "token_ids"),
+    tasked("fill-mask"),
+    tasked("multiple-choice", Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": "batch_size"})),
+)
+
+
+def test_tasks_are_known_in_the_order_in_which_they_were_said():
+    assert task_names(BERT) == ("fill-mask", "multiple-choice")
+    assert task_names(ExportSpec()) == ()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_of_the_table_says_what_loads_its_model_and_what_all_models_of_it_give(task):
+    made = for_task(tasked(task), task)
+    assert (made.task, made.loader, made.outputs) == (task, TASKS[task].loader, TASKS[task].outputs)
+    assert hasattr(transformers, made.loader)
+
+
+def test_a_question_is_answered_by_a_start_and_an_end():
+    assert {one.name: pattern(one.axes) for one in TASKS["question-answering"].outputs} == {
+        "start_logits": "batch_size sequence_length",
+        "end_logits": "batch_size sequence_length",
+    }
+
+
+def test_what_a_task_says_is_laid_over_the_spec():
+    spec = compose(sized(batch_size=2), tasked("ner", spec=compose(sized(batch_size=9), gives("tags", "batch_size"))))
+    assert for_task(spec, "ner") == compose(
+        sized(batch_size=9), gives("tags", "batch_size"), ExportSpec(task="ner", tasks=spec.tasks)
+    )
+
+
+def test_what_a_row_says_of_a_task_wins_over_the_table():
+    made = for_task(tasked("fill-mask", spec=gives("logits", "batch_size 7")), "fill-mask")
+    assert [pattern(one.axes) for one in made.outputs] == ["batch_size 7"]
+
+
+def test_the_edits_of_a_task_are_done():
+    assert [pattern(one.axes) for one in for_task(BERT, "multiple-choice").inputs] == [
+        "batch_size num_choices sequence_length"
+    ]
+
+
+def test_a_task_is_known_by_its_other_names():
+    assert for_task(BERT, "masked-lm") == for_task(BERT, "fill-mask")
+
+
+@pytest.mark.parametrize("synonym", SYNONYMS)
+def test_a_row_may_say_a_task_by_any_of_its_names(synonym):
+    assert tasked(synonym) == tasked(SYNONYMS[synonym])
+
+
+@pytest.mark.parametrize("name", [*SYNONYMS, *SYNONYMS.values(), *TASKS, "my-own-task"])
+def test_a_canonical_name_is_its_own(name):
+    once = canonical(name)
+    assert once not in SYNONYMS
+    assert canonical(once) == once
+    assert canonical(f"{name}-with-past") == f"{once}-with-past"
+
+
+@pytest.mark.parametrize("name", ["causal-lm-with-pastry", "with-past-causal-lm", "a-with-past-b"])
+def test_a_name_that_only_holds_the_ending_stays_as_it_is(name):
+    assert canonical(name) == name
+
+
+def test_an_unknown_task_is_refused_with_the_closest():
+    assert refusal(UnknownName, for_task, BERT, "multiple-choise") == (
+        "no task 'multiple-choise' for bert; known: fill-mask, multiple-choice; did you mean 'multiple-choice'?"
+    )
+
+
+def test_a_spec_for_one_task_is_not_made_one_for_another():
+    assert refusal(InvalidSpec, for_task, for_task(BERT, "fill-mask"), "multiple-choice") == (
+        "this spec is already for fill-mask; make one for multiple-choice from the spec without a task"
+    )

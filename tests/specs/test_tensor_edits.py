@@ -1,0 +1,228 @@
+"""Edits, and the words that make one-line specs; their laws are in test_laws.py."""
+
+import pytest
+from refusals import refusal
+
+from onnxfn.specs.axes import axis_map, pattern
+from onnxfn.specs.compose import EMPTY, compose
+from onnxfn.specs.edits.table import EDITS, edited
+from onnxfn.specs.edits.tensors import (
+    OLDEST_OPSET,
+    only_tasks,
+    renamed,
+    with_axis,
+    with_dtypes,
+    with_opset,
+    with_output,
+    with_tolerance,
+    without,
+)
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.facts import always, gives, patched, takes
+from onnxfn.specs.records import Constant, Edit, ExportSpec, InputSpec, OutputSpec, Overlay, Patch
+from onnxfn.specs.tasks import for_task
+
+TOKENS = "batch_size sequence_length"
+BERT = compose(
+    ExportSpec(name="bert"),
+    takes("input_ids", TOKENS, "token_ids"),
+    takes("token_type_ids", TOKENS, "segment_ids"),
+    ExportSpec(
+        tasks=[
+            Overlay("fill-mask", compose(gives("logits", f"{TOKENS} _"), takes("labels", TOKENS, "token_ids"))),
+            Overlay("feature-extraction", gives("last_hidden_state", f"{TOKENS} _")),
+        ]
+    ),
+)
+
+
+def input_names(spec):
+    return [one.name for one in spec.inputs]
+
+
+def output_names(spec):
+    return [one.name for one in spec.outputs]
+
+
+# Words
+
+
+def test_words_make_specs_of_one_record():
+    assert takes("x", "batch_size", "ids", kind="float", path=("a", 0), when="b") == ExportSpec(
+        inputs=[InputSpec("x", axis_map("batch_size"), "ids", "float", ("a", 0), "b")]
+    )
+    assert gives("y", "batch_size _", path=("a",), when="b") == ExportSpec(
+        outputs=[OutputSpec("y", axis_map("batch_size _"), ("a",), "b")]
+    )
+    assert always(use_cache=False, mode="fast") == ExportSpec(
+        constants=[Constant("use_cache", value=False), Constant("mode", "fast")]
+    )
+    assert patched("m:A.f", by="p:f", why="branches") == ExportSpec(patches=[Patch("m:A.f", "p:f", "branches")])
+
+
+# Leaving out
+
+
+def test_an_input_is_left_out():
+    assert input_names(without(BERT, "token_type_ids")) == ["input_ids"]
+
+
+def test_an_output_is_left_out_of_the_tasks_too():
+    assert output_names(for_task(without(BERT, "logits"), "fill-mask")) == []
+    assert input_names(for_task(without(BERT, "labels"), "fill-mask")) == ["input_ids", "token_type_ids"]
+
+
+def test_leaving_out_nothing_changes_nothing():
+    assert without(BERT) == BERT
+
+
+def test_an_unknown_tensor_cannot_be_left_out():
+    assert refusal(UnknownName, without, BERT, "token_type_id") == (
+        "no input or output 'token_type_id' for bert; "
+        "known: input_ids, token_type_ids, labels, logits, last_hidden_state; did you mean 'token_type_ids'?"
+    )
+
+
+# Other names
+
+
+def test_a_renamed_input_is_still_taken_by_forward_under_its_own_name():
+    (made,) = renamed(takes("input_ids", TOKENS, "token_ids"), input_ids="tokens").inputs
+    assert (made.name, made.place, pattern(made.axes)) == ("tokens", ("input_ids",), TOKENS)
+
+
+def test_an_output_is_renamed_in_the_tasks_too():
+    assert output_names(for_task(renamed(BERT, logits="scores"), "fill-mask")) == ["scores"]
+
+
+def test_two_tensors_swap_their_names():
+    swapped = renamed(BERT, input_ids="token_type_ids", token_type_ids="input_ids")
+    assert [(one.name, one.place) for one in swapped.inputs] == [
+        ("token_type_ids", ("input_ids",)),
+        ("input_ids", ("token_type_ids",)),
+    ]
+
+
+def test_an_unknown_tensor_cannot_be_renamed():
+    assert refusal(UnknownName, renamed, ExportSpec(inputs=BERT.inputs), input_id="ids") == (
+        "no input or output 'input_id' for this spec; known: input_ids, token_type_ids; did you mean 'input_ids'?"
+    )
+
+
+def test_a_name_that_is_taken_is_refused():
+    assert refusal(InvalidSpec, renamed, BERT, input_ids="logits") == (
+        "cannot call 'input_ids' 'logits': bert already has one so called"
+    )
+
+
+def test_one_name_for_two_is_refused():
+    assert refusal(InvalidSpec, renamed, BERT, input_ids="ids", token_type_ids="ids") == (
+        "two tensors cannot share a name: ids, ids"
+    )
+
+
+# Outputs, opset, tolerance, types
+
+
+def test_an_output_is_added_at_the_end():
+    made = with_output(for_task(BERT, "fill-mask"), "pooler_output", "batch_size _", path=("pooled",))
+    assert made.outputs[-1] == OutputSpec("pooler_output", "batch_size _", ("pooled",))
+    assert output_names(made) == ["logits", "pooler_output"]
+
+
+def test_an_output_of_the_same_name_is_replaced_where_it_stands():
+    made = with_output(with_output(for_task(BERT, "fill-mask"), "b", "x"), "logits", "batch_size 2")
+    assert made.outputs == (OutputSpec("logits", "batch_size 2"), OutputSpec("b", "x"))
+
+
+def test_the_oldest_opset_is_one_that_a_spec_may_have():
+    assert with_opset(EMPTY, OLDEST_OPSET) == ExportSpec(opset=OLDEST_OPSET)
+
+
+def test_an_older_opset_is_refused():
+    assert refusal(InvalidSpec, with_opset, BERT, 17) == (
+        "opset 17 is below 18, the oldest that torch's exporter translates to"
+    )
+
+
+def test_a_tolerance_that_is_not_said_stays():
+    assert with_tolerance(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), atol=0.0) == ExportSpec(atol=0.0, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "text"),
+    [
+        ({"atol": -1e-5}, "atol is -1e-05; a tolerance is 0 or more"),
+        ({"rtol": float("nan")}, "rtol is nan; a tolerance is 0 or more"),
+    ],
+)
+def test_a_tolerance_below_zero_or_of_no_size_is_refused(tolerance, text):
+    assert refusal(InvalidSpec, with_tolerance, BERT, **tolerance) == text
+
+
+def test_a_type_that_is_not_said_stays():
+    assert with_dtypes(with_dtypes(EMPTY, int="int32"), float="float16") == ExportSpec(
+        int_dtype="int32", float_dtype="float16"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "text"),
+    [
+        ({"int": "int16"}, "no integer type 'int16'; known: int64, int32; did you mean 'int64'?"),
+        ({"float": "float64"}, "no float type 'float64'; known: float32, float16, bfloat16; did you mean 'float16'?"),
+    ],
+)
+def test_an_unknown_type_is_refused_with_the_closest(dtypes, text):
+    assert refusal(UnknownName, with_dtypes, BERT, **dtypes) == text
+
+
+# One more axis
+
+
+def test_an_axis_goes_into_the_inputs_that_start_so_and_into_no_other():
+    spec = compose(BERT, takes("pixels", "batch_size height", "pixels"), takes("xpath", f"{TOKENS} depth=", "ids"))
+    made = with_axis(spec, "num_choices", at=1, starting=TOKENS)
+    assert {one.name: pattern(one.axes) for one in made.inputs} == {
+        "input_ids": "batch_size num_choices sequence_length",
+        "token_type_ids": "batch_size num_choices sequence_length",
+        "pixels": "batch_size height",
+        "xpath": "batch_size num_choices sequence_length depth=",
+    }
+    assert made.outputs == spec.outputs
+
+
+# Tasks
+
+
+def test_some_tasks_are_kept_in_the_order_asked_for():
+    assert [one.name for one in only_tasks(BERT, "feature-extraction", "fill-mask").tasks] == [
+        "feature-extraction",
+        "fill-mask",
+    ]
+    assert only_tasks(BERT).tasks == ()
+
+
+def test_an_unknown_task_cannot_be_kept():
+    assert refusal(UnknownName, only_tasks, BERT, "fil-mask") == (
+        "no task 'fil-mask' for bert; known: fill-mask, feature-extraction; did you mean 'fill-mask'?"
+    )
+
+
+# Edits as data
+
+
+def test_edits_said_as_data_are_done_in_order():
+    edits = (Edit("with_opset", {"opset": 18}), Edit("with_opset", {"opset": 19}))
+    assert edited(BERT, edits) == with_opset(BERT, 19)
+    assert edited(BERT, ()) == BERT
+
+
+def test_every_edit_is_a_function_so_called():
+    assert {name: edit.__name__ for name, edit in EDITS.items()} == {name: name for name in EDITS}
+
+
+def test_an_unknown_edit_is_refused_with_the_closest():
+    assert refusal(UnknownName, edited, BERT, (Edit("with_opsets", {"opset": 18}),)) == (
+        f"no edit 'with_opsets'; known: {', '.join(EDITS)}; did you mean 'with_opset'?"
+    )

@@ -1,0 +1,77 @@
+"""Where a tensor sits in the arguments or the results of `forward`."""
+
+from types import SimpleNamespace
+
+import pytest
+from refusals import refusal
+
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.tensor_paths import at, flat, nested
+
+CACHE = {"input_ids": 1, "past_key_values": ((2, 3), (4, 5))}
+
+
+def test_names_make_a_dict_and_numbers_a_tuple():
+    leaves = [
+        (("past_key_values", 1, 0), 4),
+        (("input_ids",), 1),
+        (("past_key_values", 0, 1), 3),
+        (("past_key_values", 1, 1), 5),
+        (("past_key_values", 0, 0), 2),
+    ]
+    assert nested(leaves) == CACHE
+
+
+def test_a_value_without_a_path_is_the_tree():
+    assert nested([((), 7)]) == 7
+    assert at((), 7) == 7
+
+
+def test_values_come_in_the_order_of_the_paths():
+    assert flat([("past_key_values", 1, 1), ("input_ids",)], CACHE) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [[("a",), ("a",)], [("a",), ("a", 0)], [(), ("a",)]],
+    ids=["one path twice", "one through another", "one through the root"],
+)
+def test_two_values_in_one_place_are_refused(paths):
+    assert refusal(InvalidSpec, nested, [(path, 1) for path in paths]) == (
+        "two values share one path, or one path runs through another"
+    )
+
+
+def test_positions_with_a_gap_are_refused():
+    assert refusal(InvalidSpec, nested, [(("past", 0), 1), (("past", 2), 1)]) == (
+        "positions [0, 2] of a path do not run from 0 without a gap"
+    )
+
+
+def test_a_step_reads_an_attribute_where_there_are_no_keys():
+    assert at(("cache", "layers", 0), SimpleNamespace(cache=SimpleNamespace(layers=[8]))) == 8
+
+
+def test_a_negative_position_counts_from_the_end():
+    assert at(("past_key_values", -1, 0), CACHE) == 4
+
+
+def test_what_has_keys_is_read_by_its_keys_alone():
+    assert refusal(UnknownName, at, ("keys",), {"input_ids": 1}) == "nothing at 'keys'; there is: input_ids"
+
+
+def test_a_missing_key_is_said_with_what_is_there_and_the_closest():
+    assert refusal(UnknownName, at, ("past_key_value", 0), CACHE) == (
+        "nothing at 'past_key_value'; there is: input_ids, past_key_values; did you mean 'past_key_values'?"
+    )
+
+
+@pytest.mark.parametrize("step", [2, -3])
+def test_a_missing_position_is_said_with_the_whole_path_to_it(step):
+    assert refusal(UnknownName, at, ("past_key_values", step, 0), CACHE) == (
+        f"nothing at 'past_key_values.{step}'; there is: tuple"
+    )
+
+
+def test_a_missing_attribute_is_said_with_the_type_that_lacks_it():
+    assert refusal(UnknownName, at, ("logits",), 7) == "nothing at 'logits'; there is: int"

@@ -1,0 +1,111 @@
+"""Embeddings in place of tokens: two files, of which one gives what the other takes."""
+
+import numpy as np
+import pytest
+import strategies as some
+import tiny
+import torch
+from agreement import agreeing
+from attrs import evolve
+from hypothesis import given
+from refusals import refusal
+
+import onnxfn
+from onnxfn import compose, for_task, spec_for, takes, with_behavior, with_inputs_embeds, with_shapes
+from onnxfn.specs.edits.token_embeddings import by_tokens
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.records import Handover
+
+LLAMA = for_task(spec_for("llama"), "text-generation-with-past")
+T5 = for_task(spec_for("t5"), "text2text-generation-with-past")
+TOKENS = {0: "batch_size", 1: "sequence_length"}
+
+
+def planned(spec, **overrides):
+    return onnxfn.plan(with_inputs_embeds(spec), tiny.config(spec.name, **overrides)).parts
+
+
+def test_the_table_is_a_part_that_gives_what_the_other_takes():
+    table, model = planned(LLAMA)
+    assert (table.name, table.inputs, table.outputs) == (
+        "embed_tokens",
+        {"input_ids": TOKENS},
+        {"inputs_embeds": TOKENS},
+    )
+    assert (model.name, next(iter(model.inputs.items()))) == ("model", ("inputs_embeds", TOKENS))
+    assert "input_ids" not in model.inputs
+    assert model.spec.handovers == (Handover("inputs_embeds", "embed_tokens", "inputs_embeds"),)
+    assert "float[batch_size, sequence_length, 32]" in str(model)
+
+
+def test_an_embedding_is_as_wide_as_the_configuration_says():
+    table, model = planned(for_task(spec_for("albert"), "fill-mask"))
+    assert [str(one.axes) for one in (table.spec.outputs[0], model.spec.inputs[0])] == [
+        "[batch_size, sequence_length, 16]"
+    ] * 2
+
+
+@pytest.mark.parametrize("task", ["text-generation", "text-classification"])
+def test_embeddings_are_asked_for_before_the_task_is_said_or_after(task):
+    config = tiny.config("llama")
+    before = onnxfn.plan(for_task(with_inputs_embeds(spec_for("llama")), task), config)
+    after = onnxfn.plan(with_inputs_embeds(for_task(spec_for("llama"), task)), config)
+    assert str(before) == str(after)
+
+
+def test_one_graph_of_an_encoder_decoder_takes_embeddings():
+    table, decoder = planned(with_behavior(T5, "decoder", use_past=True))
+    assert (table.name, decoder.name) == ("embed_tokens", "decoder_model")
+    assert decoder.spec.inputs[2].place == ("decoder_inputs_embeds",)
+
+
+@given(some.specs)
+def test_asking_twice_is_asking_once(spec):
+    plain = compose(evolve(spec, behaviors=()), takes("input_ids", "batch_size sequence_length", "token_ids"))
+    once = with_inputs_embeds(plain)
+    assert with_inputs_embeds(once) == once
+
+
+@given(some.specs)
+def test_tokens_come_back_where_they_were(spec):
+    tokens = takes("input_ids", "batch_size sequence_length", "token_ids")
+    plain = compose(evolve(spec, behaviors=(), inputs=()), tokens)
+    places = [(one.name, one.place, one.axes) for one in by_tokens(with_inputs_embeds(plain)).inputs]
+    assert places == [(one.name, one.place, one.axes) for one in plain.inputs]
+
+
+def test_an_encoder_decoder_is_asked_which():
+    assert 'with_behavior(spec, "decoder")' in refusal(InvalidSpec, with_inputs_embeds, T5)
+
+
+def test_what_takes_no_tokens_is_refused():
+    assert refusal(UnknownName, with_inputs_embeds, for_task(spec_for("vit"), "image-classification")).startswith(
+        "no input 'input_ids' for vit; known: pixel_values"
+    )
+
+
+def test_a_decoder_writes_through_both_files_what_pytorch_writes(tmp_path):
+    """The check, too, holds what both write against PyTorch's logits of the tokens."""
+    model = tiny.model("llama", LLAMA.loader)
+    result = agreeing(onnxfn.export(with_inputs_embeds(LLAMA), model, tmp_path / "out"), tmp_path / "out")
+    assert any(case.startswith("greedy") for case in result.report.cases)
+    text = torch.tensor([[1, 5, 9, 3]])
+    for _ in range(6):
+        text = torch.cat([text, model(text).logits[:, -1:].argmax(-1)], dim=1)
+    for exported in (result, tmp_path / "out"):
+        written = onnxfn.generate(exported, np.array([[1, 5, 9, 3]]), max_new_tokens=6)
+        assert written.tolist() == text.tolist()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        for_task(spec_for("bert"), "multiple-choice"),
+        with_shapes(for_task(spec_for("opt"), "text-generation"), batch_size=1, sequence_length=9),
+        with_behavior(T5, "decoder", use_past=True, use_past_in_inputs=True),
+    ],
+    ids=["choices", "fixed", "decoder"],
+)
+def test_both_files_agree_with_pytorch(spec, tmp_path):
+    model = tiny.model(spec.name, spec.loader)
+    agreeing(onnxfn.export(with_inputs_embeds(spec), model, tmp_path / "out"), tmp_path / "out")

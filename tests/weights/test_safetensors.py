@@ -1,0 +1,66 @@
+"""What lies where in safetensors files, as safetensors itself reads it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from refusals import refusal
+from safetensors.torch import save_file
+
+from onnxfn.specs.errors import NoModel
+from onnxfn.weights.safetensors import TYPES, entries
+
+TENSORS = {
+    "model.a": torch.arange(6.0).view(2, 3),
+    "model.b": torch.arange(5, dtype=torch.int8),
+    "c": torch.ones(4, dtype=torch.bfloat16),
+    "d": torch.tensor([True, False]),
+    "e": torch.zeros(0, 3),
+}
+
+
+def test_every_tensor_lies_where_it_is_said_to(tmp_path):
+    save_file(TENSORS, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    found = {one.name: one for one in entries(tmp_path)}
+    assert set(found) == set(TENSORS)
+    content = (tmp_path / "model.safetensors").read_bytes()
+    for name, one in found.items():
+        assert content[one.offset : one.offset + one.length] == TENSORS[name].view(torch.uint8).numpy().tobytes()
+    assert {name: one.type for name, one in found.items()} == {
+        "model.a": "FLOAT",
+        "model.b": "INT8",
+        "c": "BFLOAT16",
+        "d": "BOOL",
+        "e": "FLOAT",
+    }
+
+
+def test_every_type_is_one_of_onnx():
+    import onnx_ir
+
+    assert {name for name in TYPES.values() if name not in onnx_ir.DataType.__members__} == set()
+
+
+def test_the_models_own_files_come_first_and_shards_are_read_all(tmp_path):
+    for number, file in enumerate(("adapter", "model-00002-of-00002", "model-00001-of-00002")):
+        save_file({f"t{number}": torch.ones(2)}, tmp_path / f"{file}.safetensors")
+    assert [one.name for one in entries(tmp_path)] == ["t2", "t1", "t0"]
+
+
+def test_a_folder_without_safetensors_says_what_is_there(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_text("")
+    told = refusal(NoModel, entries, tmp_path)
+    assert told == (
+        f"no *.safetensors in {tmp_path} for weights='link'; there is: pytorch_model.bin; take weights='copy'"
+    )
+    assert "there is: no such folder" in refusal(NoModel, entries, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff" * 32, np.uint64(3).tobytes() + b"abc", np.uint64(3).tobytes() + b"[1]"]
+)
+def test_a_file_that_is_no_safetensors_file_is_refused(tmp_path, content):
+    (tmp_path / "model.safetensors").write_bytes(content)
+    told = refusal(NoModel, entries, tmp_path)
+    assert told == f"{tmp_path / 'model.safetensors'} is no safetensors file: it does not begin with a header in JSON"
