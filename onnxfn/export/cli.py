@@ -273,7 +273,8 @@ def _asked(
 ) -> Any:
     """The spec that flags ask for, of a configuration, or of a model that no row speaks of."""
     from onnxfn.export.lookup.lookup import checkpoint_task, spec_for
-    from onnxfn.graphs.passes.fusing import MODERN, ONNXRUNTIME
+    from onnxfn.graphs.passes.fusing import ONNXRUNTIME
+    from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
     from onnxfn.specs.compose import compose
     from onnxfn.specs.dummies import known_sizes, sized
     from onnxfn.specs.edits.behaviors import split as apart
@@ -283,7 +284,7 @@ def _asked(
     from onnxfn.specs.plan.planning import for_some_task, plan
 
     spec = spec_for(it, task or checkpoint_task(it))
-    opset = opset or (MODERN if fuse == ONNXRUNTIME else None)
+    opset = opset or (ATTENTION_OPSET if fuse == ONNXRUNTIME else None)
     spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
     spec = with_dtypes(apart(for_some_task(spec)) if split else spec, float=dtype)
     spec = with_shapes(with_outputs(spec, *(output or ())), **_sizes("--shape", shape or []))

@@ -20,7 +20,7 @@ from onnxfn.graphs.build import DEPTH, Making, Repeats, built, forgotten, traced
 from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.forward import in_dtype
 from onnxfn.graphs.capture.repeated_layers import stacks
-from onnxfn.graphs.passes.fusing import STANDARD, fusable, fusions
+from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
 from onnxfn.specs.getters import kept
@@ -95,7 +95,7 @@ def export(
         with timed("plan", ""):
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
-            fusable(made.parts[0].spec.opset or 0, fuse)
+            check_fuse_option(made.parts[0].spec.opset or 0, fuse)
             real = samples(made, preprocessor)
         with workshop(_folder(place)) as bench:
             done = _proven(model, made, _bench(bench, place, asked.layout), making, asked, timed, real, check=check)

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from onnxfn.graphs.build import Making, template_name
 from onnxfn.graphs.fingerprints import versions
-from onnxfn.graphs.passes.slots import bound, parameters, slot
+from onnxfn.graphs.passes.slots import bind_weights, slot_of, slot_parameters
 from onnxfn.graphs.template_cache import kept, put
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError
 from onnxfn.specs.records import Plan, many
@@ -74,8 +74,8 @@ def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, o
     graphs = [kept(templates, one) for one in names]
     if None in graphs or recorded(plain(made)) != made:
         return
-    slots = [known for graph in graphs for value in graph.graph.initializers.values() if (known := slot(value))]
-    fills = _fills(model, {name for one in slots for name in parameters(one)}, folder)
+    slots = [known for graph in graphs for value in graph.graph.initializers.values() if (known := slot_of(value))]
+    fills = _fills(model, {name for one in slots for name in slot_parameters(one)}, folder)
     if fills is None:
         return
     told = {file: (out / file).read_text() for file in CONFIGURED.values() if (out / file).exists()}
@@ -104,7 +104,7 @@ def graphs_of(recipe: Recipe, templates: Path, folder: Path) -> tuple[Any, ...] 
     there = arrays(entries(folder))
     tensors = {parameter: there[stored] for parameter, stored in recipe.fills}
     try:
-        return tuple(bound(graph, tensors.__getitem__) for graph in made)
+        return tuple(bind_weights(graph, tensors.__getitem__) for graph in made)
     except (CaptureFailed, KeyError):
         return None
 

@@ -14,14 +14,15 @@ from onnxfn.graphs.capture.forward import LOCK
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.repeated_layers import Stack, cut
 from onnxfn.graphs.fingerprints import fingerprint
-from onnxfn.graphs.passes.deepening import deepened, ordered, rows_of
-from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fused, fusions
-from onnxfn.graphs.passes.merging import filled
-from onnxfn.graphs.passes.naming import named, stamped, stripped
-from onnxfn.graphs.passes.packing import packed
-from onnxfn.graphs.passes.simplify import converted, simplified
-from onnxfn.graphs.passes.sizes import read_once
-from onnxfn.graphs.passes.slots import bound, merged_slots, slotted, turned
+from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fuse_operators, fusions
+from onnxfn.graphs.passes.merging import insert_filler
+from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
+from onnxfn.graphs.passes.opsets import convert_opset
+from onnxfn.graphs.passes.packing import pack_matmuls
+from onnxfn.graphs.passes.repeat_layers import layer_ports, repeat_layers
+from onnxfn.graphs.passes.simplify import simplify
+from onnxfn.graphs.passes.size_reads import share_size_reads
+from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
 from onnxfn.graphs.template_cache import forget, keep, kept
 from onnxfn.specs.errors import CaptureFailed, Unlike
 from onnxfn.specs.records import Part
@@ -71,7 +72,7 @@ def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
             graph = _assembled(model, part, timed, making)
             keep(making.templates, name, graph)
         graph.meta[TEMPLATE] = name
-        return bound(graph, model.state_dict(keep_vars=True).__getitem__)
+        return bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
 
 
 def _kept(model: Any, part: Part, timed: Timed, making: Making) -> tuple[str | None, Any]:
@@ -96,8 +97,8 @@ def _assembled(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     graph = graph_of(model, part, timed, making)
     for filler in part.filler:
         fills = {one.given: one.name for one in part.spec.carries}
-        graph = merged_slots(filled(graph, graph_of(model, filler, timed, making), fills))
-    return packed(graph) if making.turns and making.fuse == ONNXRUNTIME else graph
+        graph = merge_slots(insert_filler(graph, graph_of(model, filler, timed, making), fills))
+    return pack_matmuls(graph) if making.turns and making.fuse == ONNXRUNTIME else graph
 
 
 def traced(graph: Any) -> bool:
@@ -128,9 +129,9 @@ def _deep(model: Any, part: Part, timed: Timed, making: Making, found: Sequence[
     with timed("passes", part.name):
         for stack in found:
             own = stack is keeping
-            graph = deepened(graph, stack, rows_of(few) if own else {}, rows_of(part) if own else {})
+            graph = repeat_layers(graph, stack, layer_ports(few) if own else {}, layer_ports(part) if own else {})
             graph.meta[EXPECTED] = repeated(graph.meta[EXPECTED], stack)
-        graph = ordered(graph, part)
+        graph = order_ports(graph, part)
     graph.meta[FEW] = True
     graph.meta[DEPTH] = ", ".join(f"{one.layers} layers of {one.path} from {one.traced}" for one in found)
     return graph
@@ -158,14 +159,16 @@ def _plain(model: Any, part: Part, timed: Timed, making: Making) -> Any:
     with timed("capture", part.name):
         graph = capture(model, part)
     with timed("passes", part.name), quiet():
-        graph = read_once(slotted(graph, parameter_names(model)), part)
-        graph = fused(converted(simplified(graph), part.spec.opset or 0), making.fuse)
+        graph = share_size_reads(to_slots(graph, parameter_names(model)), part)
+        graph = fuse_operators(convert_opset(simplify(graph), part.spec.opset or 0), making.fuse)
         fusions(graph)
         if making.turns:
-            graph = turned(graph)
+            graph = pretranspose(graph)
         facts = {
             "task": part.spec.task,
             "model": type(model).__name__,
             "limits": ", ".join(map(str, graph.meta[LIMITS])),
         }
-        return stamped(stripped(named(graph, part)), {name: fact for name, fact in facts.items() if fact})
+        return add_metadata(
+            strip_metadata(name_ports(graph, part)), {name: fact for name, fact in facts.items() if fact}
+        )

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import asdict
 
 from onnxfn.graphs.capture.capture import LIMITS
-from onnxfn.graphs.passes.slots import SLOT, Slot, slot
+from onnxfn.graphs.passes.slots import SLOT, Slot, slot_of
 from onnxfn.specs.reports import Limit
 
 KEPT = ("onnxfn.depth", "onnxfn.few", "onnxfn.expected")
@@ -36,13 +36,15 @@ def keep(folder: Path | None, name: str | None, graph: Any) -> None:
     if folder is None or name is None:
         return
     note = {
-        "slots": {value.name: asdict(known) for value in graph.graph.initializers.values() if (known := slot(value))},
+        "slots": {
+            value.name: asdict(known) for value in graph.graph.initializers.values() if (known := slot_of(value))
+        },
         "limits": [asdict(limit) for limit in graph.meta[LIMITS]],
         "meta": {key: graph.meta[key] for key in KEPT if key in graph.meta},
     }
     proto = onnx_ir.to_proto(_declared(graph))
     for value in graph.graph.initializers.values():
-        if slot(value):
+        if slot_of(value):
             value.const_value = None
     proto.metadata_props.add(key=NOTE, value=json.dumps(note))
     put(_place(folder, name), proto.SerializeToString())
@@ -91,7 +93,7 @@ def _declared(graph: Any) -> Any:
     import onnx_ir
 
     for value in graph.graph.initializers.values():
-        if slot(value):
+        if slot_of(value):
             value.const_value = onnx_ir.ExternalTensor(
                 "nowhere", None, None, value.dtype, shape=value.shape, name=value.name
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfn.graphs.passes.slots import slot
+from onnxfn.graphs.passes.slots import slot_of
 
 
 def unlike(one, other):
@@ -66,8 +66,8 @@ def attribute_unlike(one, other, known):
 
 def leaves_alike(one, other):
     """Graph inputs of one name, one parameter turned alike, or constants with the same elements."""
-    if slot(one) or slot(other):
-        return slot(one) == slot(other)
+    if slot_of(one) or slot_of(other):
+        return slot_of(one) == slot_of(other)
     if one.const_value is None or other.const_value is None:
         return one.const_value is other.const_value and one.name == other.name
     ours, theirs = one.const_value.numpy(), other.const_value.numpy()

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.graphs.passes.walking import (
+from onnxfn.graphs.passes.nodes import (
     attribute,
     beside,
     dims,

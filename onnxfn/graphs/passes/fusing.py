@@ -9,24 +9,17 @@ from typing import Any
 
 from onnxfn.graphs.capture.expected_operators import EXPECTED
 from onnxfn.graphs.passes.attention import attended
-from onnxfn.graphs.passes.contrib import DOMAIN, biased, skipped, unread
-from onnxfn.graphs.passes.gelus import activated
+from onnxfn.graphs.passes.gelu import activated
 from onnxfn.graphs.passes.masks import plain_masks
+from onnxfn.graphs.passes.nodes import dims, number
 from onnxfn.graphs.passes.norms import divided, normalized
-from onnxfn.graphs.passes.rotations import rotated
-from onnxfn.graphs.passes.walking import dims, number
+from onnxfn.graphs.passes.onnxruntime_operators import DOMAIN, biased, skipped, unread
+from onnxfn.graphs.passes.opsets import ATTENTION_OPSET, SINCE
+from onnxfn.graphs.passes.rotary import rotated
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, unknown
 from onnxfn.specs.reports import Fusion
 
 STANDARD, ONNXRUNTIME = "standard", "onnxruntime"
-MODERN = 23
-"""The opset that brings RMSNormalization, RotaryEmbedding and Attention."""
-
-SINCE: Mapping[str, int] = MappingProxyType(
-    {"Attention": MODERN, "RMSNormalization": MODERN, "RotaryEmbedding": MODERN, "Gelu": 20, "LayerNormalization": 17}
-)
-"""An operator that stands for many -> the opset that brings it."""
-
 STANDS_FOR: Mapping[str, str] = MappingProxyType(
     {
         "SkipSimplifiedLayerNormalization": "RMSNormalization",
@@ -41,7 +34,7 @@ IDLE: Mapping[str, float | None] = MappingProxyType({"Reshape": None, "Add": 0.0
 """An operator -> the number by which it changes nothing, or None when that is for its shape to say."""
 
 
-def fused(model: Any, fuse: str = STANDARD) -> Any:
+def fuse_operators(model: Any, fuse: str = STANDARD) -> Any:
     """Before: a simplified graph, converted to its opset. After: the same function in the largest operators it has.
 
     With `fuse="onnxruntime"` that includes operators which nothing else understands; it needs opset 23, InvalidSpec
@@ -50,7 +43,7 @@ def fused(model: Any, fuse: str = STANDARD) -> Any:
     from onnx_ir.passes import common
 
     opset = model.opset_imports.get("", 0)
-    fusable(opset, fuse)
+    check_fuse_option(opset, fuse)
     unused = common.RemoveUnusedNodesPass()
     for one in (without_idle, *_passes(opset, fuse)):
         unused(one(model))  # what nobody reads any more would still count as a reader of what it reads
@@ -58,18 +51,19 @@ def fused(model: Any, fuse: str = STANDARD) -> Any:
     return unread(common.NameFixPass()(model).model)
 
 
-def fusable(opset: int, fuse: str) -> None:
+def check_fuse_option(opset: int, fuse: str) -> None:
     """Raise UnknownName for a way to fuse that there is not, InvalidSpec for one that the opset does not have."""
     if fuse not in (STANDARD, ONNXRUNTIME):
         raise unknown("way to fuse", fuse, (STANDARD, ONNXRUNTIME))
-    if fuse == ONNXRUNTIME and opset < MODERN:
+    if fuse == ONNXRUNTIME and opset < ATTENTION_OPSET:
         raise InvalidSpec(
-            f"fuse={fuse!r} builds on opset {MODERN} and the spec says {opset}; use with_opset(spec, {MODERN})"
+            f"fuse={fuse!r} builds on opset {ATTENTION_OPSET} and the spec says {opset}; "
+            f"use with_opset(spec, {ATTENTION_OPSET})"
         )
 
 
 def _passes(opset: int, fuse: str) -> tuple[Callable[[Any], Any], ...]:
-    modern = (rotated, attended, plain_masks) if opset >= MODERN else ()
+    modern = (rotated, attended, plain_masks) if opset >= ATTENTION_OPSET else ()
     gelus = (activated,) if opset >= SINCE["Gelu"] else ()
     return (normalized, divided, *modern, *gelus, *((skipped, biased, _imported) if fuse == ONNXRUNTIME else ()))
 
@@ -102,7 +96,7 @@ def _unchanged(node: Any) -> Any:
     return node.inputs[1] if node.op_type in ("Add", "Mul") and number(node.inputs[0]) == neutral else None
 
 
-def counted(model: Any) -> Mapping[str, int]:
+def operator_counts(model: Any) -> Mapping[str, int]:
     """How often each operator that stands for many is in a graph, in what it holds too."""
     kinds = (STANDS_FOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
     return Counter(kind for kind in kinds if kind in SINCE)
@@ -113,7 +107,7 @@ def fusions(model: Any) -> tuple[Fusion, ...]:
 
     CaptureFailed when there is none of one that was expected.
     """
-    found, opset = counted(model), model.opset_imports.get("", 0)
+    found, opset = operator_counts(model), model.opset_imports.get("", 0)
     told = Counter(kind for kind, _ in model.meta.get(EXPECTED, ()))
     made = tuple(
         Fusion(kind, told.get(kind, 0), found.get(kind, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxfn.graphs.passes.walking import attribute, beside, constant, dims, instead, made, maker, number, numbers, whole
+from onnxfn.graphs.passes.nodes import attribute, beside, constant, dims, instead, made, maker, number, numbers, whole
 
 
 def plain_masks(model: Any) -> Any:

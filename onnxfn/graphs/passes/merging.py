@@ -9,7 +9,7 @@ PREFIX = "filler."
 """What the names of a filler's values start with inside the graph that holds it."""
 
 
-def filled(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
+def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     """A graph that computes those of its inputs that come empty.
 
     Before: both graphs are named; `fills` says which output of the filler is which input of the model, and all other

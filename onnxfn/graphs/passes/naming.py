@@ -15,7 +15,7 @@ from onnxfn.specs.version import VERSION
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 
 
-def named(model: Any, part: Part) -> Any:
+def name_ports(model: Any, part: Part) -> Any:
     """Before: inputs and outputs stand in the order of the plan. After: they have its names and its axes.
 
     Raises CaptureFailed when the graph has other inputs or outputs than the plan, when an axis that the plan lets move
@@ -35,7 +35,16 @@ def named(model: Any, part: Part) -> Any:
     return model
 
 
-def stripped(model: Any) -> Any:
+def order_ports(model: Any, part: Part) -> Any:
+    """Before: inputs and outputs have the names of the plan. After: they stand in its order."""
+    for values, planned in ((model.graph.inputs, part.inputs), (model.graph.outputs, part.outputs)):
+        known = {value.name: value for value in values}
+        values.clear()
+        values.extend(known[name] for name in planned)
+    return model
+
+
+def strip_metadata(model: Any) -> Any:
     """Before: nodes carry torch's notes, stack traces with paths of this machine among them. After: no notes."""
     from onnx_ir.passes import common
 
@@ -44,7 +53,7 @@ def stripped(model: Any) -> Any:
     return model
 
 
-def stamped(model: Any, facts: Mapping[str, str]) -> Any:
+def add_metadata(model: Any, facts: Mapping[str, str]) -> Any:
     """After: the model says what made it, for what, and of what."""
     model.producer_name = "onnxfn"
     model.producer_version = VERSION

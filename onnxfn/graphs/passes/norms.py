@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.passes.walking import (
+from onnxfn.graphs.passes.nodes import (
     attribute,
     beside,
     dims,
@@ -18,13 +18,10 @@ from onnxfn.graphs.passes.walking import (
     numbers,
     reader,
 )
+from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
 
 SQUARE = 2
 """The power of a square; its root is the power of one part in so many."""
-
-
-MODERN = 23
-"""The opset that brings RMSNormalization."""
 
 
 @frozen(eq=False)
@@ -45,7 +42,7 @@ def normalized(model: Any) -> Any:
     is it still. A norm in another type than float32 is left as it is when nothing casts what it takes to float32
     first, as its sum would be of another type.
     """
-    modern = model.opset_imports.get("", 0) >= MODERN
+    modern = model.opset_imports.get("", 0) >= ATTENTION_OPSET
     for node in list(model.graph):
         found = _norm(node) if node.op_type == "ReduceMean" else None
         centred = _centred(found.taken) if found is not None else None

@@ -7,11 +7,11 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.passes.slots import SLOT, slot
-from onnxfn.graphs.passes.walking import dims, instead, made, whole
+from onnxfn.graphs.passes.nodes import dims, instead, made, whole
+from onnxfn.graphs.passes.slots import SLOT, slot_of
 
 
-def packed(model: Any) -> Any:
+def pack_matmuls(model: Any) -> Any:
     """Before: a finished graph, its parameters slots. After: what a module multiplies by several matrices is split.
 
     Query, key and value are one product, and gate and up: their matrices, which nothing else reads, stand beside each
@@ -33,11 +33,11 @@ def _module(node: Any) -> Any:
     if node.op_type != "MatMul" or node.domain:
         return None
     matrix = node.inputs[1]
-    known, plain = slot(matrix), len(dims(matrix)) == 2  # noqa: PLR2004 - a matrix
-    if known is None or known.beside or not plain or len(matrix.uses()) != 1 or matrix.is_graph_output():
+    known, plain = slot_of(matrix), len(dims(matrix)) == 2  # noqa: PLR2004 - a matrix
+    if known is None or known.packed_with or not plain or len(matrix.uses()) != 1 or matrix.is_graph_output():
         return None
     module = known.parameter.rpartition(".")[0].rpartition(".")[0]
-    return module, known.turned, dims(matrix)[0], matrix.dtype
+    return module, known.perm, dims(matrix)[0], matrix.dtype
 
 
 def _pack(nodes: Sequence[Any]) -> None:
@@ -66,7 +66,7 @@ def _beside(graph: Any, matrices: Sequence[Any]) -> Any:
     value = onnx_ir.Value(
         name="+".join(one.name for one in matrices), shape=onnx_ir.Shape([rows, width]), type=matrices[0].type
     )
-    value.meta[SLOT] = evolve(known, beside=tuple(one.parameter for one in others))
+    value.meta[SLOT] = evolve(known, packed_with=tuple(one.parameter for one in others))
     graph.initializers.add(value)
     return value
 

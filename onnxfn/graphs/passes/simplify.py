@@ -10,7 +10,7 @@ INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
 """Elements up to which constants are folded."""
 
 
-def simplified(model: Any) -> Any:
+def simplify(model: Any) -> Any:
     """Before: a translated graph. After: the same function with constants folded and equal subexpressions shared.
 
     A `Resize` of constants stays, as onnxscript folds it with onnx's reference evaluator in minutes.
@@ -56,12 +56,3 @@ def _rules() -> list[Any]:
     near = {id(rule) for rule in _no_op.rules}
     single = (rule for rule in rewriter._DEFAULT_REWRITE_RULES if rule._target_pattern.has_single_output_node)
     return [rule for rule in single if id(rule) not in near]
-
-
-def converted(model: Any, opset: int) -> Any:
-    """Before: a graph in the opset of the translation. After: the same function in the asked opset."""
-    from onnxscript.version_converter import convert_version
-
-    if model.opset_imports.get("") != opset:
-        convert_version(model, opset, fallback=True)
-    return model

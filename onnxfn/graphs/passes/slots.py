@@ -23,22 +23,22 @@ class Slot:
     """
 
     parameter: str
-    turned: tuple[int, ...] = field(default=(), converter=tuple)
-    beside: tuple[str, ...] = field(default=(), converter=tuple)
+    perm: tuple[int, ...] = field(default=(), converter=tuple)
+    packed_with: tuple[str, ...] = field(default=(), converter=tuple)
 
 
-def slot(value: Any) -> Slot | None:
+def slot_of(value: Any) -> Slot | None:
     """The slot that a value is, if it is one."""
     found: Slot | None = value.meta.get(SLOT)
     return found
 
 
-def parameters(known: Slot) -> tuple[str, ...]:
+def slot_parameters(known: Slot) -> tuple[str, ...]:
     """All parameters that a slot is made of."""
-    return known.parameter, *known.beside
+    return known.parameter, *known.packed_with
 
 
-def slotted(model: Any, names: Callable[[Any], str | None]) -> Any:
+def to_slots(model: Any, names: Callable[[Any], str | None]) -> Any:
     """Before: initializers hold a model's tensors. After: parameters are slots, each there once, and have no values.
 
     `names` tells the parameter that a tensor is, if it is one: the same for tensors that look at the same memory in the
@@ -61,7 +61,7 @@ def slotted(model: Any, names: Callable[[Any], str | None]) -> Any:
     return model
 
 
-def turned(model: Any) -> Any:
+def pretranspose(model: Any) -> Any:
     """Before: `Transpose` nodes turn slots. After: the slots that nothing reads as they are stand turned already.
 
     One that is also read as it stands (a tied embedding) keeps its node, since it would be stored twice.
@@ -70,7 +70,7 @@ def turned(model: Any) -> Any:
         users = [node for node, _ in value.uses()]
         orders = [_order(node) for node in users]
         order = orders[0] if orders and orders.count(orders[0]) == len(orders) else None
-        if slot(value) is None or value.is_graph_output() or order is None:
+        if slot_of(value) is None or value.is_graph_output() or order is None:
             continue
         _turn(value, order)
         for node in users:
@@ -79,11 +79,11 @@ def turned(model: Any) -> Any:
     return model
 
 
-def merged_slots(model: Any) -> Any:
+def merge_slots(model: Any) -> Any:
     """After: slots of one parameter that are turned alike are one initializer."""
     first: dict[Slot, Any] = {}
     for name, value in list(model.graph.initializers.items()):
-        known = slot(value)
+        known = slot_of(value)
         kept = first.setdefault(known, value) if known else value
         if kept is not value:
             value.replace_all_uses_with(kept)
@@ -91,17 +91,17 @@ def merged_slots(model: Any) -> Any:
     return model
 
 
-def bound(model: Any, tensors: Callable[[str], Any]) -> Any:
+def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     """Before: parameters are slots. After: each looks at the tensor of its parameter, turned and not copied.
 
     The tensors are torch's, or arrays of numpy. CaptureFailed when one has not the shape or the type that the graph
     reads.
     """
     for value in model.graph.initializers.values():
-        known = slot(value)
+        known = slot_of(value)
         if known is not None:
-            pieces = [_seen(tensors(one), known.turned, value.name) for one in parameters(known)]
-            value.const_value = _fitting(value, known, side_by_side(pieces) if known.beside else pieces[0])
+            pieces = [_seen(tensors(one), known.perm, value.name) for one in slot_parameters(known)]
+            value.const_value = _fitting(value, known, side_by_side(pieces) if known.packed_with else pieces[0])
     return model
 
 
@@ -116,7 +116,7 @@ def _seen(tensor: Any, turned: tuple[int, ...], name: str) -> Any:
 def _fitting(value: Any, known: Slot, seen: Any) -> Any:
     if tuple(seen.shape) != tuple(value.shape) or seen.dtype != value.dtype:
         raise CaptureFailed(
-            f"{' + '.join(parameters(known))} is {seen.dtype.name}{list(seen.shape)} where the graph reads "
+            f"{' + '.join(slot_parameters(known))} is {seen.dtype.name}{list(seen.shape)} where the graph reads "
             f"{value.dtype.name}{list(value.shape)}"
         )
     return seen
@@ -133,5 +133,5 @@ def _order(node: Any) -> tuple[int, ...] | None:
 def _turn(value: Any, order: tuple[int, ...]) -> None:
     import onnx_ir
 
-    value.meta[SLOT] = evolve(value.meta[SLOT], turned=order)
+    value.meta[SLOT] = evolve(value.meta[SLOT], perm=order)
     value.shape = onnx_ir.Shape([value.shape[axis] for axis in order])

@@ -7,7 +7,7 @@ import pytest
 from refusals import refusal
 
 import onnxfn
-from onnxfn.graphs.passes.naming import named, stamped, stripped
+from onnxfn.graphs.passes.naming import add_metadata, name_ports, strip_metadata
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.version import VERSION
@@ -35,25 +35,25 @@ def graph(shape=("s4", "s7"), *, inside=("s4", "2*s7"), out=None):
 
 
 def test_inputs_outputs_and_axes_have_the_names_of_the_plan():
-    made = named(graph(), DOUBLED).graph
+    made = name_ports(graph(), DOUBLED).graph
     assert [str(value.shape) for value in (*made.inputs, *made.outputs)] == ["[batch_size,width]"] * 2
     assert [value.name for value in (*made.inputs, *made.outputs)] == ["x", "y"]
 
 
 def test_values_inside_speak_of_the_plans_sizes_and_leave_its_names():
-    inner = named(graph(), DOUBLED).graph[0].outputs[0]
+    inner = name_ports(graph(), DOUBLED).graph[0].outputs[0]
     assert (inner.name, str(inner.shape)) == ("y__inner", "[batch_size,2*width]")
 
 
 def test_an_inner_size_that_the_plan_does_not_know_is_not_said():
-    inner = named(graph(inside=("s4", "u9 + s7")), DOUBLED).graph[0].outputs[0]
+    inner = name_ports(graph(inside=("s4", "u9 + s7")), DOUBLED).graph[0].outputs[0]
     assert str(inner.shape) == "[batch_size,None]"
 
 
 def test_an_output_that_is_an_input_gets_a_name_of_its_own():
     model = graph()
     model.graph.outputs[0] = model.graph.inputs[0]
-    made = named(model, DOUBLED).graph
+    made = name_ports(model, DOUBLED).graph
     assert (made.inputs[0].name, made.outputs[0].name) == ("x", "y")
 
 
@@ -85,16 +85,16 @@ def test_an_output_that_is_an_input_gets_a_name_of_its_own():
     ],
 )
 def test_a_graph_that_is_not_the_planned_one_is_refused(made, planned, told):
-    assert refusal(CaptureFailed, named, made, planned) == told
+    assert refusal(CaptureFailed, name_ports, made, planned) == told
 
 
 def test_a_stripped_graph_says_nothing_of_where_it_was_made():
     model = graph()
     model.graph[0].metadata_props["pkg.torch.onnx.stack_trace"] = "/home/someone/secret.py"
-    assert "secret" not in str(ir.to_proto(stripped(model)))
+    assert "secret" not in str(ir.to_proto(strip_metadata(model)))
 
 
 def test_a_stamped_graph_says_what_made_it():
-    model = stamped(graph(), {"task": "fill-mask"})
+    model = add_metadata(graph(), {"task": "fill-mask"})
     assert (model.producer_name, model.producer_version) == ("onnxfn", VERSION)
     assert model.metadata_props["onnxfn.task"] == "fill-mask"

@@ -7,7 +7,7 @@ from typing import Any
 from onnxfn.specs.records import Part
 
 
-def read_once(model: Any, part: Part) -> Any:
+def share_size_reads(model: Any, part: Part) -> Any:
     """Before: inputs stand in the order of the plan. After: a size is read of the first input that has it.
 
     A trace reads the length of the past of any layer's cache; so read, no layer depends on another's for it.

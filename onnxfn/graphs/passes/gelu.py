@@ -7,7 +7,7 @@ from math import isclose, pi, sqrt
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.passes.walking import beside, instead, made, maker, number, reader
+from onnxfn.graphs.passes.nodes import beside, instead, made, maker, number, reader
 
 CLOSE: Mapping[str, float] = MappingProxyType({"FLOAT": 1e-6, "FLOAT16": 1e-3, "BFLOAT16": 8e-3})
 """How near a constant of a type is to the one it stands for, of its size."""

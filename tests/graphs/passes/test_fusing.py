@@ -17,7 +17,7 @@ from onnx import parser
 import onnxfn
 from onnxfn.architectures import decoders
 from onnxfn.graphs.capture.expected_operators import EXPECTED
-from onnxfn.graphs.passes.fusing import counted, fused, fusions
+from onnxfn.graphs.passes.fusing import fuse_operators, fusions, operator_counts
 from onnxfn.specs.edits.tensors import with_opset
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.specs.reports import Fusion
@@ -208,7 +208,7 @@ def run(model, **feeds):
 def alike(text, opset=23, fuse="standard", **feeds):
     """The graph when it is fused, which answers what it did before."""
     before = run(read(text, opset), **feeds)
-    model = fused(read(text, opset), fuse)
+    model = fuse_operators(read(text, opset), fuse)
     for one, other in zip(run(model, **feeds), before, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     return model
@@ -265,7 +265,7 @@ def test_a_mask_of_the_lowest_numbers_answers_the_mean_where_nothing_is_left():
     values = noise(2, 6, 5, 8, seed=2)
     feeds = {"q": noise(2, 6, 4, 8), "k": noise(2, 6, 5, 8, seed=1), "v": values, "m": mask, "p": noise(1, 6, 4, 5)}
     model = alike(BIASED, **feeds)
-    assert counted(model) == {"Attention": 1}
+    assert operator_counts(model) == {"Attention": 1}
     np.testing.assert_allclose(run(model, **feeds)[0][1, :, 0], values[1].mean(axis=1), rtol=1e-5, atol=1e-6)
 
 
@@ -326,12 +326,12 @@ def test_the_weight_of_a_norm_is_never_read():
     model = read(NORM)
     weight = model.graph.initializers["w"]
     weight.const_value = None
-    assert [node.op_type for node in fused(model).graph] == ["Add", "RMSNormalization"]
+    assert [node.op_type for node in fuse_operators(model).graph] == ["Add", "RMSNormalization"]
 
 
 def test_a_norm_means_the_same():
-    assert counted(alike(NORM, x=noise(2, 3, 8))) == {"RMSNormalization": 1}
-    assert counted(alike(NORM, opset=22, x=noise(2, 3, 8))) == {}
+    assert operator_counts(alike(NORM, x=noise(2, 3, 8))) == {"RMSNormalization": 1}
+    assert operator_counts(alike(NORM, opset=22, x=noise(2, 3, 8))) == {}
 
 
 def test_onnx_runtime_knows_a_norm_that_the_opset_has_no_operator_for(tmp_path):
@@ -399,7 +399,7 @@ def gathers(text):
         value.shape = onnx_ir.Shape(sizes[value.name])
     feeds = {"mask": noise(3, 5) > 0, "more": noise(3, 1, 1, 5, seed=1) > 0}
     before = run(model, **feeds)
-    after = fused(model)
+    after = fuse_operators(model)
     assert np.array_equal(run(after, **feeds)[0], before[0])
     return [node.op_type for node in after.graph]
 
@@ -429,11 +429,11 @@ CENTRED = NORM.replace(
 @pytest.mark.parametrize("opset", [18, 23])
 def test_a_norm_of_what_its_mean_is_taken_from_is_a_layer_norm(opset):
     text = CENTRED.replace("even = Mul (x, inverse)", "even = Mul (c, inverse)")
-    assert counted(alike(text, opset=opset, x=noise(2, 3, 8))) == {"LayerNormalization": 1}
+    assert operator_counts(alike(text, opset=opset, x=noise(2, 3, 8))) == {"LayerNormalization": 1}
 
 
 def test_none_found_of_what_was_expected_is_refused():
-    model = fused(read(NORM))
+    model = fuse_operators(read(NORM))
     model.meta[EXPECTED] = (("RMSNormalization", "a"),)
     assert fusions(model) == (Fusion("RMSNormalization", expected=1, found=1),)
     model.meta[EXPECTED] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
@@ -442,6 +442,6 @@ def test_none_found_of_what_was_expected_is_refused():
 
 
 def test_what_an_opset_lacks_is_not_expected_of_it():
-    model = fused(read(NORM, opset=18))
+    model = fuse_operators(read(NORM, opset=18))
     model.meta[EXPECTED] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
     assert fusions(model) == ()

@@ -15,8 +15,8 @@ from agreement import agreeing
 from onnx import numpy_helper, parser
 
 import onnxfn
-from onnxfn.graphs.passes.packing import packed
-from onnxfn.graphs.passes.slots import SLOT, Slot, bound
+from onnxfn.graphs.passes.packing import pack_matmuls
+from onnxfn.graphs.passes.slots import SLOT, Slot, bind_weights
 from onnxfn.specs.edits.tensors import with_opset
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.weights.chunks import chunks, memory
@@ -95,7 +95,7 @@ def made():
 
 def test_only_matrices_of_one_module_that_multiply_one_value_are_one():
     model, _ = made()
-    there = packed(model).graph
+    there = pack_matmuls(model).graph
     assert [node.op_type for node in there] == ["MatMul", "Split", *["MatMul"] * 4]
     assert set(there.initializers) == {"q+k", "v", "other", "w", "fused.3x2"}
     assert there.initializers["q+k"].meta[SLOT] == Slot("a.q.weight", (1, 0), ("a.k.weight",))
@@ -105,14 +105,14 @@ def test_only_matrices_of_one_module_that_multiply_one_value_are_one():
 def test_the_graph_means_the_same():
     feeds = {name: np.random.default_rng(seed).normal(size=(5, 4)).astype(np.float32) for seed, name in enumerate("xy")}
     (apart, raw), (model, _) = made(), made()
-    before, after = (run(bound(one, raw.__getitem__), feeds) for one in (apart, packed(model)))
+    before, after = (run(bind_weights(one, raw.__getitem__), feeds) for one in (apart, pack_matmuls(model)))
     for ours, theirs in zip(after, before, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
 def bytes_of(model, tensors, name="q+k"):
     """What one weight of a graph is when it is bound."""
-    return bound(packed(model), tensors.__getitem__).graph.initializers[name].const_value
+    return bind_weights(pack_matmuls(model), tensors.__getitem__).graph.initializers[name].const_value
 
 
 def test_matrices_that_two_graphs_pack_alike_are_one_in_memory():
@@ -130,4 +130,4 @@ def test_arrays_of_a_checkpoint_pack_as_its_parameters_do():
 def test_a_parameter_of_another_shape_is_refused():
     model, raw = made()
     with pytest.raises(CaptureFailed, match=r"a.q.weight \+ a.k.weight is FLOAT\[4, 6\] where .* FLOAT\[4, 5\]"):
-        bound(packed(model), {**raw, "a.k.weight": torch.ones(3, 4)}.__getitem__)
+        bind_weights(pack_matmuls(model), {**raw, "a.k.weight": torch.ones(3, 4)}.__getitem__)

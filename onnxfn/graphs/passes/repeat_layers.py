@@ -9,8 +9,8 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.graphs.capture.repeated_layers import Stack
-from onnxfn.graphs.passes.copying import copied, does_the_same, read, reread, same_constant
-from onnxfn.graphs.passes.slots import SLOT, slot
+from onnxfn.graphs.passes.node_copies import copied, does_the_same, read, reread, same_constant
+from onnxfn.graphs.passes.slots import SLOT, slot_of
 from onnxfn.specs.errors import Unlike
 from onnxfn.specs.records import Part
 
@@ -34,7 +34,7 @@ class Traced:
     end: list[Any]
 
 
-def deepened(model: Any, stack: Stack, rows: Rows, planned: Rows) -> Any:
+def repeat_layers(model: Any, stack: Stack, rows: Rows, planned: Rows) -> Any:
     """A graph with all layers of a stack, of one with the first few.
 
     Before: the graph runs no more of the stack than tells all, whose layers keep `rows`; its parameters are slots.
@@ -55,7 +55,7 @@ def deepened(model: Any, stack: Stack, rows: Rows, planned: Rows) -> Any:
     return model
 
 
-def rows_of(part: Part) -> Rows:
+def layer_ports(part: Part) -> Rows:
     """The inputs and outputs of a part that its layers keep."""
     found: dict[str, Place] = {}
     for side, there in (("input", part.spec.inputs), ("output", part.spec.outputs)):
@@ -65,15 +65,6 @@ def rows_of(part: Part) -> Rows:
                 seen[one.layer] = seen.get(one.layer, 0) + 1
                 found[one.name] = side, one.layer, seen[one.layer]
     return found
-
-
-def ordered(model: Any, part: Part) -> Any:
-    """Before: inputs and outputs have the names of the plan. After: they stand in its order."""
-    for values, planned in ((model.graph.inputs, part.inputs), (model.graph.outputs, part.outputs)):
-        known = {value.name: value for value in values}
-        values.clear()
-        values.extend(known[name] for name in planned)
-    return model
 
 
 def _traced(graph: Any, stack: Stack, rows: Rows) -> Traced | None:
@@ -114,7 +105,7 @@ def _blocks(graph: Any, stack: Stack, rows: Rows) -> dict[int, list[Any]]:
 
 def _layer(value: Any, stack: Stack, rows: Rows) -> int | None:
     """The layer that a parameter or an input of the graph belongs to."""
-    known = slot(value)
+    known = slot_of(value)
     if known is not None:
         return stack.layer(known.parameter)
     return rows[value.name][1] if value.is_graph_input() and value.name in rows else None
@@ -180,7 +171,7 @@ def _stands_for(traced: Traced, one: Any, other: Any, made: set[Any], forth: Map
 
 
 def _same_parameter(stack: Stack, one: Any, other: Any) -> bool:
-    ours, theirs = slot(one), slot(other)
+    ours, theirs = slot_of(one), slot_of(other)
     if ours is None or theirs is None:
         return False
     moved = evolve(ours, parameter=stack.moved(ours.parameter, stack.period))
@@ -233,7 +224,7 @@ def _end_moved(traced: Traced, names: Mapping[Place, str]) -> None:
     values = {value: None for node in traced.end for value in (*read(node), *node.outputs)}
     for value in values:
         layer = _layer(value, stack, traced.rows)
-        if layer is not None and layer >= start and slot(value) is not None:
+        if layer is not None and layer >= start and slot_of(value) is not None:
             value.name = _name(traced, names, value, by)
             value.meta[SLOT] = _slot_moved(stack, value, by)
     ends = [value for value in values if value.is_graph_input() or value.is_graph_output()]
@@ -253,7 +244,7 @@ def _moved(graph: Any, traced: Traced, names: Mapping[Place, str], value: Any, b
     import onnx_ir
 
     made = onnx_ir.Value(name=_name(traced, names, value, by), shape=value.shape, type=value.type)
-    if slot(value) is None:
+    if slot_of(value) is None:
         graph.inputs.append(made)
     else:
         made.meta[SLOT] = _slot_moved(traced.stack, value, by)
@@ -262,7 +253,7 @@ def _moved(graph: Any, traced: Traced, names: Mapping[Place, str], value: Any, b
 
 
 def _slot_moved(stack: Stack, value: Any, by: int) -> Any:
-    known = slot(value)
+    known = slot_of(value)
     return evolve(known, parameter=stack.moved(known.parameter, by)) if known else None
 
 
@@ -273,7 +264,7 @@ def _name(traced: Traced, names: Mapping[Place, str], value: Any, by: int) -> st
     if value.name in traced.rows and (value.is_graph_input() or value.is_graph_output()):
         side, layer, row = traced.rows[value.name]
         return names[side, layer + by, row]
-    known = slot(value)
+    known = slot_of(value)
     if known is not None and known.parameter in value.name:
         return str(value.name).replace(known.parameter, traced.stack.moved(known.parameter, by))
     return f"{value.name}.{by}"

@@ -5,8 +5,8 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from onnxfn.graphs.passes.merging import filled
-from onnxfn.graphs.passes.slots import merged_slots
+from onnxfn.graphs.passes.merging import insert_filler
+from onnxfn.graphs.passes.slots import merge_slots
 
 
 def value(name, *shape, type=ir.DataType.FLOAT):  # noqa: A002
@@ -42,7 +42,7 @@ def filler():
 
 
 def made():
-    return merged_slots(filled(main(), filler(), {"present.kept": "past.kept"}))
+    return merge_slots(insert_filler(main(), filler(), {"present.kept": "past.kept"}))
 
 
 def run(feeds):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.passes.walking import attribute, dims, instead, made, maker, reader
+from onnxfn.graphs.passes.nodes import attribute, dims, instead, made, maker, reader
 
 DOMAIN = "com.microsoft"
 
