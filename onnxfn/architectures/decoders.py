@@ -286,7 +286,7 @@ minimax = compose(
         held=("linear_cache", "{layer}"),
         layers=linear_attention,
     ),
-    ExportSpec(builds=(Build("past_key_values", "linear_cache"),)),
+    ExportSpec(builds=(Build("past_key_values", "minimax_cache"),)),
 )
 
 recurrent_gemma = compose(

@@ -114,7 +114,7 @@ marian = compose(text_seq2seq, decoder_alone)
 SWITCH = "transformers.models.switch_transformers.modeling_switch_transformers:SwitchTransformers"
 switch_transformers = compose(
     t5,
-    behaves("decoder", ExportSpec(builds=(Build("encoder_outputs", "encoder_output_of_experts"),))),
+    behaves("decoder", ExportSpec(builds=(Build("encoder_outputs", "moe_encoder_output"),))),
     patched(
         f"{SWITCH}Top1Router.forward",
         by="switch.routed",
@@ -314,7 +314,7 @@ moonshine = compose(
     ),
     generates("waveform", "normal"),
     listens(waveforms, thrice_convolved),
-    told_what_is_heard("encoder_output_of_waveforms", 16000, 3000, 4400, 9300, 3700, 8300),
+    told_what_is_heard("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
     patched(
         f"{MOONSHINE}._get_feat_extract_output_lengths",
         by="moonshine.states_of",
@@ -344,7 +344,7 @@ moonshine_streaming = compose(
     ),
     generates("waveform", "normal"),
     listens(framed, "batch_size (num_frames+3)//4 _", gives_them=False),
-    told_what_is_heard("encoder_output_of_frames", 4200, 1700, 2300, 6100, 1900, 5000),
+    told_what_is_heard("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
 )
 
 frames = "batch_size frames _"
@@ -372,7 +372,7 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
         ),
         generates("mel", "normal"),
         listens(parakeet_banks, frames),
-        told_what_is_heard("encoder_output_of_parakeet", 120, 53, 70, 150, 60, 140),
+        told_what_is_heard("parakeet_encoder_output", 120, 53, 70, 150, 60, 140),
     )
 
 

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from onnxfn.check.compare import Trial, trial
 from onnxfn.check.decoded_texts import Opens, written
-from onnxfn.graphs.capture.forward import reference
+from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import symbols, terms
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
@@ -124,7 +124,7 @@ def truth(model: Any, part: Part, question: Question, left: Answers | None = Non
     """What PyTorch answers to one question about a part, going on from what a text `left`: it needs no file."""
     real = question.real
     arrays = feeds(model, part, question.spec, seed=question.seed, left=left) if real is None else real
-    return Truth(_label(part.spec, question.case, arrays), arrays, reference(model, part, arrays))
+    return Truth(_label(part.spec, question.case, arrays), arrays, torch_outputs(model, part, arrays))
 
 
 def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0, left: Answers | None = None) -> dict[str, Array]:
@@ -159,7 +159,7 @@ def _left(model: Any, part: Part, questions: Sequence[Question]) -> Answers | No
     if len(questions) < 2 or any(one != others[0] for one in others):  # noqa: PLR2004 - else nothing is shared
         return None
     most = {name: max(one[name] for one in sizes) for name in sizes[0]}
-    return reference(model, part, dummies(compose(questions[0].spec, padded("none")), _at_once(most, lengths)))
+    return torch_outputs(model, part, dummies(compose(questions[0].spec, padded("none")), _at_once(most, lengths)))
 
 
 def _hides(spec: ExportSpec, arrays: Mapping[str, Array]) -> bool:
@@ -179,7 +179,7 @@ def _past_of_a_prompt(
     model: Any, part: Part, spec: ExportSpec, arrays: Mapping[str, Array], seed: int
 ) -> dict[str, Array]:
     prompt = dummies(spec, _at_once(known_sizes(spec, {}), past_lengths(spec)), seed=seed)
-    kept = dict(zip((one.name for one in spec.outputs), reference(model, part, prompt), strict=True))
+    kept = dict(zip((one.name for one in spec.outputs), torch_outputs(model, part, prompt), strict=True))
     return {one.name: kept[one.given].astype(arrays[one.name].dtype) for one in spec.carries}
 
 

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from onnxfn.check.compare import ENORMOUS, ROUNDING, Trial, scale_of
 from onnxfn.check.generation import greedy, likeliest, likeliest_new
-from onnxfn.graphs.capture.forward import reference
+from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import Array, dummies, padded
@@ -153,7 +153,7 @@ def _handed(
     for giver in (one for one in made.parts if one.name in _before(part)):
         read = dummies(compose(giver.spec, padded("right")), {"batch_size": _fixed(giver.spec) or TEXTS})
         answers = opens(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
-        truth = reference(model, giver, read)
+        truth = torch_outputs(model, giver, read)
         for answered, told in ((answers, by_files), (truth, by_pytorch)):
             known = {**read, **dict(zip(giver.outputs, answered, strict=True))}
             told.update({one.name: known[one.given] for one in part.spec.handovers if one.part == giver.name})
@@ -179,7 +179,7 @@ def _whole(
     arrays = dummies(part.spec, sizes)
     told = {name: array.astype(arrays[name].dtype) for name, array in known.items() if name in arrays}
     fed = arrays | _nothing(part, arrays) | told
-    return reference(model, part, fed)[list(part.outputs).index("logits")]
+    return torch_outputs(model, part, fed)[list(part.outputs).index("logits")]
 
 
 def _nothing(part: Part, arrays: Mapping[str, Array]) -> dict[str, Array]:

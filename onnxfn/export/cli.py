@@ -135,8 +135,8 @@ def _anew(
     from onnxfn.export.lookup.loading import configuration
     from onnxfn.export.lookup.lookup import has_row, loading
     from onnxfn.export.recipes import recalled, remember
-    from onnxfn.graphs.build import Making, traced_whole
-    from onnxfn.graphs.capture.repeated_layers import stacks
+    from onnxfn.graphs.build import BuildOptions, trace_all_layers
+    from onnxfn.graphs.capture.repeated_layers import repeated_layers
     from onnxfn.specs.plan.planning import plan
 
     config = configuration(folder)
@@ -147,9 +147,11 @@ def _anew(
         made = plan(spec, config, merge=options["merge"], keep_parts=options["keep_parts"])
         _tell_plan(made, chosen["task"])
         loaded = _loaded(model, config, made.parts[0].spec, tell) if known else loaded
-        done = _export(spec, loaded, out, folder, repeats=traced_whole if whole else stacks, tell=tell, **options)
+        done = _export(
+            spec, loaded, out, folder, repeats=trace_all_layers if whole else repeated_layers, tell=tell, **options
+        )
     if name is not None and (not options["check"] or recalled(options["templates"], name) is None):
-        remember(options["templates"], name, loaded, done.plan, folder, out, Making(fuse=options["fuse"]))
+        remember(options["templates"], name, loaded, done.plan, folder, out, BuildOptions(fuse=options["fuse"]))
 
 
 def _foreign(library: str, model: str, out: Path, chosen: dict[str, Any], **options: Any) -> None:

@@ -16,10 +16,18 @@ from onnxfn.check.check import check as checked
 from onnxfn.export.lookup.derive import SAY_IT
 from onnxfn.export.lookup.lookup import fitting
 from onnxfn.export.recipes import Recipe, graphs_of
-from onnxfn.graphs.build import DEPTH, Making, Repeats, built, forgotten, traced, traced_whole
+from onnxfn.graphs.build import (
+    TRACED_LAYERS,
+    BuildOptions,
+    FindRepeats,
+    build_graph,
+    drop_templates,
+    trace_all_layers,
+    traced_fully,
+)
 from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.forward import in_dtype
-from onnxfn.graphs.capture.repeated_layers import stacks
+from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
@@ -61,7 +69,7 @@ def export(
     sidecar: str | None = None,
     threshold: int = LARGEST_MESSAGE,
     weights: str | None = None,
-    repeats: Repeats = stacks,
+    repeats: FindRepeats = repeated_layers,
     templates: Path | None = None,
     tell: Tell = silent,
 ) -> Exported:
@@ -77,10 +85,10 @@ def export(
     checkpoint's safetensors files there, hard-linked beside the ONNX file; `"none"` writes no weights. `layout` is the
     program that a folder is for: with `"optimum"` files share, for `"transformers.js"` they do not, and lie in `onnx/`.
 
-    Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `traced_whole` finds
-    none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that differs
-    in values alone. `fuse="onnxruntime"` lets operators in that only ONNX Runtime has, and makes one matrix of several
-    of a module that multiply the same.
+    Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `trace_all_layers`
+    finds none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that
+    differs in values alone. `fuse="onnxruntime"` lets operators in that only ONNX Runtime has, and makes one matrix of
+    several of a module that multiply the same.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
     told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
@@ -88,7 +96,7 @@ def export(
     """
     fitted = fitting(spec, model)
     place = target(Path(path), force=force)
-    making = Making(repeats, templates, turns=weights != "link", fuse=fuse)
+    making = BuildOptions(repeats, templates, pretranspose=weights != "link", fuse=fuse)
     asked = storing(layout, weights, threshold, sidecar)
     asked = linked(asked, beside, _graphs(place, asked.layout), force=force)
     with owned(spec), _timed(tell) as (timed, seconds):
@@ -217,28 +225,28 @@ class Attempt:
 
 
 def _proven(
-    model: Any, made: Plan, bench: Path, making: Making, asked: Storing, timed: Timed, real: Real, *, check: bool
+    model: Any, made: Plan, bench: Path, making: BuildOptions, asked: Storing, timed: Timed, real: Real, *, check: bool
 ) -> Attempt:
     """Graphs that passed the check; what was not traced of this very model, or not whole, has a second trial."""
 
-    def attempt(making: Making) -> Attempt:
+    def attempt(making: BuildOptions) -> Attempt:
         cast = cache(partial(in_dtype, model))
-        graphs = tuple(built(cast(part.spec.float_dtype), part, timed, making) for part in made.parts)
+        graphs = tuple(build_graph(cast(part.spec.float_dtype), part, timed, making) for part in made.parts)
         files = stored(made, graphs, bench, asked, timed, check=check)
         report = _checked(model, made, bench, timed, real) if check else None
         return Attempt(graphs, files, report, _depths(graphs))
 
     done = attempt(making)
-    if done.convicted and not all(map(traced, done.graphs)):
-        forgotten(making, done.graphs)
-        done = evolve(attempt(evolve(making, repeats=traced_whole, templates=None)), depths=(CONVICTED,))
+    if done.convicted and not all(map(traced_fully, done.graphs)):
+        drop_templates(making, done.graphs)
+        done = evolve(attempt(evolve(making, find_repeats=trace_all_layers, template_cache=None)), depths=(CONVICTED,))
     if done.report is not None and done.convicted:
         raise failed(done.report)
     return done
 
 
 def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(graph.meta[DEPTH] for graph in graphs if graph.meta[DEPTH]))
+    return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
 
 
 def _checked(model: Any, made: Plan, folder: Path, timed: Timed, real: Real) -> Report:

@@ -11,10 +11,10 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.graphs.build import Making, template_name
-from onnxfn.graphs.fingerprints import versions
+from onnxfn.graphs.build import BuildOptions, template_name
+from onnxfn.graphs.fingerprints import package_versions
 from onnxfn.graphs.passes.slots import bind_weights, slot_of, slot_parameters
-from onnxfn.graphs.template_cache import kept, put
+from onnxfn.graphs.template_cache import load_template, write_atomically
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError
 from onnxfn.specs.records import Plan, many
 from onnxfn.specs.serialize import plain, recorded
@@ -61,17 +61,21 @@ def kind(folder: Path, asked: Mapping[str, Any]) -> str | None:
         told.extend((*_headings(folder), _digest(folder / CONFIGURED["generation_config"])))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OnnxfnError):
         return None
-    return None if doubtful else hashlib.sha256("\n".join([*told, *versions(), *_installed()]).encode()).hexdigest()
+    return (
+        None
+        if doubtful
+        else hashlib.sha256("\n".join([*told, *package_versions(), *_installed()]).encode()).hexdigest()
+    )
 
 
-def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, out: Path, making: Making) -> None:
+def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, out: Path, making: BuildOptions) -> None:
     """Keep the recipe of an export that was made so, under the name of its kind, if it can be proven.
 
     `folder` is the checkpoint, `out` the folder or the file that was written. Proven is that each graph is kept, and
     that each parameter lies byte for byte where its name says. Else nothing is kept.
     """
     names = [template_name(model, part, making) for part in made.parts]
-    graphs = [kept(templates, one) for one in names]
+    graphs = [load_template(templates, one) for one in names]
     if None in graphs or recorded(plain(made)) != made:
         return
     slots = [known for graph in graphs for value in graph.graph.initializers.values() if (known := slot_of(value))]
@@ -81,7 +85,7 @@ def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, o
     told = {file: (out / file).read_text() for file in CONFIGURED.values() if (out / file).exists()}
     beside = {file: text for file, text in told.items() if not (folder / file).exists()}
     recipe = {"plan": plain(made), "templates": names, "fills": fills, "beside": beside}
-    put(_place(templates, name), json.dumps(recipe).encode())
+    write_atomically(_place(templates, name), json.dumps(recipe).encode())
 
 
 def recalled(templates: Path | None, name: str | None) -> Recipe | None:
@@ -98,7 +102,7 @@ def recalled(templates: Path | None, name: str | None) -> Recipe | None:
 
 def graphs_of(recipe: Recipe, templates: Path, folder: Path) -> tuple[Any, ...] | None:
     """The graphs of a recipe, their weights where they lie in a checkpoint's files; None when one is not kept."""
-    made = tuple(kept(templates, one) for one in recipe.templates)
+    made = tuple(load_template(templates, one) for one in recipe.templates)
     if None in made:
         return None
     there = arrays(entries(folder))

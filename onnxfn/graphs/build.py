@@ -9,10 +9,10 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
-from onnxfn.graphs.capture.expected_operators import EXPECTED, repeated
+from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_of_all_layers
 from onnxfn.graphs.capture.forward import LOCK
 from onnxfn.graphs.capture.quiet import quiet
-from onnxfn.graphs.capture.repeated_layers import Stack, cut
+from onnxfn.graphs.capture.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fuse_operators, fusions
 from onnxfn.graphs.passes.merging import insert_filler
@@ -23,121 +23,127 @@ from onnxfn.graphs.passes.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
-from onnxfn.graphs.template_cache import forget, keep, kept
-from onnxfn.specs.errors import CaptureFailed, Unlike
+from onnxfn.graphs.template_cache import delete_template, load_template, save_template
+from onnxfn.specs.errors import CaptureFailed, LayersDiffer
 from onnxfn.specs.records import Part
 from onnxfn.specs.reports import Timed
 
-Repeats = Callable[[Any], tuple[Stack, ...]]
+FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
 """From a model to its layers that are all alike."""
 
-DEPTH = "onnxfn.depth"
+TRACED_LAYERS = "onnxfn.traced_layers"
 """Where a graph's `meta` says of which layers it was made, or why all were traced."""
 
-FEW = "onnxfn.few"
+FROM_REPEATS = "onnxfn.from_repeats"
 """Where a graph's `meta` says whether it was made of fewer layers than it has."""
 
-TEMPLATE = "onnxfn.template"
+TEMPLATE_NAME = "onnxfn.template_name"
 """Where the `meta` of a graph that is kept in a folder of templates says under which name."""
 
 
-def traced_whole(_: Any) -> tuple[Stack, ...]:
+def trace_all_layers(_: Any) -> tuple[LayerStack, ...]:
     """No layers that are alike: all are traced."""
     return ()
 
 
 @frozen
-class Making:
+class BuildOptions:
     """How graphs are made: which layers are told by a few, and where graphs are kept for the next model, if at all.
 
     `turns` says whether weights that a graph transposes are stored so, or as they stand in the model, `fuse` which
     operators may stand for many.
     """
 
-    repeats: Repeats = traced_whole
-    templates: Path | None = None
-    turns: bool = True
+    find_repeats: FindRepeats = trace_all_layers
+    template_cache: Path | None = None
+    pretranspose: bool = True
     fuse: str = STANDARD
 
 
-def built(model: Any, part: Part, timed: Timed, making: Making) -> Any:
+def build_graph(model: Any, part: Part, timed: Timed, options: BuildOptions) -> Any:
     """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies.
 
     The model is in the part's float type. A graph that is kept for models like this is taken from where it is kept, or
     else put there.
     """
     with LOCK:
-        name, graph = _kept(model, part, timed, making) if making.templates is not None else (None, None)
+        name, graph = (
+            _from_template(model, part, timed, options) if options.template_cache is not None else (None, None)
+        )
         if graph is None:
-            graph = _assembled(model, part, timed, making)
-            keep(making.templates, name, graph)
-        graph.meta[TEMPLATE] = name
+            graph = _with_filler(model, part, timed, options)
+            save_template(options.template_cache, name, graph)
+        graph.meta[TEMPLATE_NAME] = name
         return bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
 
 
-def _kept(model: Any, part: Part, timed: Timed, making: Making) -> tuple[str | None, Any]:
+def _from_template(model: Any, part: Part, timed: Timed, options: BuildOptions) -> tuple[str | None, Any]:
     """The name under which the graph is kept, and the graph if it is."""
     with timed("template", part.name):
-        name = template_name(model, part, making)
-        return name, kept(making.templates, name)
+        name = template_name(model, part, options)
+        return name, load_template(options.template_cache, name)
 
 
-def template_name(model: Any, part: Part, making: Making) -> str | None:
+def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
     """The name under which the graph of a part is kept; None when nobody can tell what it depends on."""
-    return fingerprint(model, part, making.turns, making.fuse)
+    return fingerprint(model, part, options.pretranspose, options.fuse)
 
 
-def forgotten(making: Making, graphs: Iterable[Any]) -> None:
+def drop_templates(options: BuildOptions, graphs: Iterable[Any]) -> None:
     """Let nobody take the templates of these graphs again."""
     for graph in graphs:
-        forget(making.templates, graph.meta[TEMPLATE])
+        delete_template(options.template_cache, graph.meta[TEMPLATE_NAME])
 
 
-def _assembled(model: Any, part: Part, timed: Timed, making: Making) -> Any:
-    graph = graph_of(model, part, timed, making)
+def _with_filler(model: Any, part: Part, timed: Timed, options: BuildOptions) -> Any:
+    graph = graph_with_slots(model, part, timed, options)
     for filler in part.filler:
         fills = {one.given: one.name for one in part.spec.carries}
-        graph = merge_slots(insert_filler(graph, graph_of(model, filler, timed, making), fills))
-    return pack_matmuls(graph) if making.turns and making.fuse == ONNXRUNTIME else graph
+        graph = merge_slots(insert_filler(graph, graph_with_slots(model, filler, timed, options), fills))
+    return pack_matmuls(graph) if options.pretranspose and options.fuse == ONNXRUNTIME else graph
 
 
-def traced(graph: Any) -> bool:
+def traced_fully(graph: Any) -> bool:
     """Whether a graph was traced of the model itself, with all its layers."""
-    return graph.meta[TEMPLATE] is None and not graph.meta[FEW]
+    return graph.meta[TEMPLATE_NAME] is None and not graph.meta[FROM_REPEATS]
 
 
-def graph_of(model: Any, part: Part, timed: Timed, making: Making) -> Any:
+def graph_with_slots(model: Any, part: Part, timed: Timed, options: BuildOptions) -> Any:
     """The graph of a part, its parameters slots: of a few layers where these prove the others, else of all."""
-    found = making.repeats(model)
-    keeping = _keeping(part, found)
+    found = options.find_repeats(model)
+    keeping = _cache_stack(part, found)
     why = ""
     if found and keeping is not None:
         try:
-            return _deep(model, part, timed, making, found, keeping)
-        except (Unlike, CaptureFailed) as problem:
+            return _from_repeats(model, part, timed, options, found, keeping)
+        except (LayersDiffer, CaptureFailed) as problem:
             why = str(problem)
-    graph = _plain(model, part, timed, making)
-    graph.meta[FEW] = False
-    graph.meta[DEPTH] = f"every layer traced: {why}" if why else ""
+    graph = _from_trace(model, part, timed, options)
+    graph.meta[FROM_REPEATS] = False
+    graph.meta[TRACED_LAYERS] = f"every layer traced: {why}" if why else ""
     return graph
 
 
-def _deep(model: Any, part: Part, timed: Timed, making: Making, found: Sequence[Stack], keeping: Stack) -> Any:
-    few = _few(part, keeping)
-    with cut(model, found):
-        graph = _plain(model, few, timed, making)
+def _from_repeats(
+    model: Any, part: Part, timed: Timed, options: BuildOptions, found: Sequence[LayerStack], keeping: LayerStack
+) -> Any:
+    few = _truncated_part(part, keeping)
+    with truncated(model, found):
+        graph = _from_trace(model, few, timed, options)
     with timed("passes", part.name):
         for stack in found:
             own = stack is keeping
             graph = repeat_layers(graph, stack, layer_ports(few) if own else {}, layer_ports(part) if own else {})
-            graph.meta[EXPECTED] = repeated(graph.meta[EXPECTED], stack)
+            graph.meta[EXPECTED_OPERATORS] = expected_of_all_layers(graph.meta[EXPECTED_OPERATORS], stack)
         graph = order_ports(graph, part)
-    graph.meta[FEW] = True
-    graph.meta[DEPTH] = ", ".join(f"{one.layers} layers of {one.path} from {one.traced}" for one in found)
+    graph.meta[FROM_REPEATS] = True
+    graph.meta[TRACED_LAYERS] = ", ".join(
+        f"{one.layers} layers of {one.path} from {one.traced_layers}" for one in found
+    )
     return graph
 
 
-def _keeping(part: Part, found: Sequence[Stack]) -> Stack | None:
+def _cache_stack(part: Part, found: Sequence[LayerStack]) -> LayerStack | None:
     """The stack whose layers keep the cache, or the last where there is no cache; None when none has as many layers."""
     layers = [one.layer for side in (part.spec.inputs, part.spec.outputs) for one in side]
     deepest = max((layer for layer in layers if layer is not None), default=-1)
@@ -145,24 +151,24 @@ def _keeping(part: Part, found: Sequence[Stack]) -> Stack | None:
     return fits[-1] if fits else None
 
 
-def _few(part: Part, stack: Stack) -> Part:
+def _truncated_part(part: Part, stack: LayerStack) -> Part:
     """The part with no more of the cache than the first layers keep."""
     spec = part.spec
-    inputs = tuple(one for one in spec.inputs if one.layer is None or one.layer < stack.traced)
-    outputs = tuple(one for one in spec.outputs if one.layer is None or one.layer < stack.traced)
+    inputs = tuple(one for one in spec.inputs if one.layer is None or one.layer < stack.traced_layers)
+    outputs = tuple(one for one in spec.outputs if one.layer is None or one.layer < stack.traced_layers)
     names = {one.name for one in inputs}
     carries = tuple(one for one in spec.carries if one.name in names)
     return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, carries=carries))
 
 
-def _plain(model: Any, part: Part, timed: Timed, making: Making) -> Any:
+def _from_trace(model: Any, part: Part, timed: Timed, options: BuildOptions) -> Any:
     with timed("capture", part.name):
         graph = capture(model, part)
     with timed("passes", part.name), quiet():
         graph = share_size_reads(to_slots(graph, parameter_names(model)), part)
-        graph = fuse_operators(convert_opset(simplify(graph), part.spec.opset or 0), making.fuse)
+        graph = fuse_operators(convert_opset(simplify(graph), part.spec.opset or 0), options.fuse)
         fusions(graph)
-        if making.turns:
+        if options.pretranspose:
             graph = pretranspose(graph)
         facts = {
             "task": part.spec.task,

@@ -16,7 +16,7 @@ from typing import Any
 PINNED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", "attrs")
 """Packages whose code is known by their version."""
 
-UNTOLD = (
+IGNORED_KEYS = (
     *("_name_or_path", "transformers_version", "architectures", "id2label", "label2id", "finetuning_task"),
     *("dtype", "torch_dtype"),
 )
@@ -43,20 +43,20 @@ def fingerprint(model: Any, *beside: Any) -> str | None:
     of a model that others hook into, or that holds functions made at run time, but by a package that a version tells.
     """
     try:
-        told = [*map(repr, beside), *versions(), _config(model), *_modules(model)]
-    except (Untold, RecursionError):
+        told = [*map(repr, beside), *package_versions(), _config(model), *_modules(model)]
+    except (NotHashable, RecursionError):
         return None
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
-class Untold(Exception):
+class NotHashable(Exception):
     """Something that has no name and no value to be told by."""
 
 
 def _modules(model: Any) -> Iterator[str]:
     registered = {id(module) for module in model.modules()}
     if any(id(one) not in registered for module in model.modules() for one in _held(list(vars(module).values()))):
-        raise Untold
+        raise NotHashable
     for path, module in model.named_modules():
         yield f"{path}: {_code(type(module))}"
         yield from (f"{path}.{name} = {_value(value)}" for name, value in _said(module))
@@ -142,7 +142,7 @@ def _other(value: Any) -> str:
         return _config_of(value)
     if hasattr(value, "__dict__"):
         return f"{_code(type(value))} {_value(vars(value))}"
-    raise Untold
+    raise NotHashable
 
 
 def _code(made: Any) -> str:
@@ -154,10 +154,10 @@ def _code(made: Any) -> str:
     if "<locals>" not in made.__qualname__ and not getattr(made, "__closure__", None):
         return name
     if not inspect.isfunction(made) or not _versioned(module):
-        raise Untold
+        raise NotHashable
     around = [_inside(one) for one in made.__closure__ or ()]
     if any(True for _ in _held(around)):  # whose parameters nobody binds, or one of several alike
-        raise Untold
+        raise NotHashable
     return f"{name} of line {made.__code__.co_firstlineno} with {_each(around)}"
 
 
@@ -166,7 +166,7 @@ def _inside(cell: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError as problem:  # not there yet
-        raise Untold from problem
+        raise NotHashable from problem
 
 
 def _versioned(module: str) -> bool:
@@ -181,7 +181,7 @@ def _source(module: str) -> str:
         return ""
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
-        raise Untold
+        raise NotHashable
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
@@ -200,11 +200,11 @@ def _without(told: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _without(value) if isinstance(value, Mapping) else value
         for name, value in told.items()
-        if name not in UNTOLD
+        if name not in IGNORED_KEYS
     }
 
 
-def versions() -> list[str]:
+def package_versions() -> list[str]:
     """The versions of what makes graphs, and of Python."""
     return [f"{name} {version(name)}" for name in PINNED] + [f"python {sys.version}", _own_source()]
 

@@ -14,7 +14,7 @@ from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.passes.slots import SLOT, Slot, slot_of
 from onnxfn.specs.reports import Limit
 
-KEPT = ("onnxfn.depth", "onnxfn.few", "onnxfn.expected")
+SAVED_META = ("onnxfn.traced_layers", "onnxfn.from_repeats", "onnxfn.expected_operators")
 """What a graph's `meta` says in plain words, and is kept with it."""
 
 NOTE = "onnxfn.template"
@@ -26,7 +26,7 @@ def template_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxfn" / "templates"
 
 
-def keep(folder: Path | None, name: str | None, graph: Any) -> None:
+def save_template(folder: Path | None, name: str | None, graph: Any) -> None:
     """Write a graph whose parameters are slots; it appears whole or not at all, and a full disk is no error.
 
     Without a folder or a name nothing is kept, nor found, nor forgotten.
@@ -40,17 +40,17 @@ def keep(folder: Path | None, name: str | None, graph: Any) -> None:
             value.name: asdict(known) for value in graph.graph.initializers.values() if (known := slot_of(value))
         },
         "limits": [asdict(limit) for limit in graph.meta[LIMITS]],
-        "meta": {key: graph.meta[key] for key in KEPT if key in graph.meta},
+        "meta": {key: graph.meta[key] for key in SAVED_META if key in graph.meta},
     }
-    proto = onnx_ir.to_proto(_declared(graph))
+    proto = onnx_ir.to_proto(_with_external_slots(graph))
     for value in graph.graph.initializers.values():
         if slot_of(value):
             value.const_value = None
     proto.metadata_props.add(key=NOTE, value=json.dumps(note))
-    put(_place(folder, name), proto.SerializeToString())
+    write_atomically(_file(folder, name), proto.SerializeToString())
 
 
-def put(place: Path, content: bytes) -> None:
+def write_atomically(place: Path, content: bytes) -> None:
     """Write a file that appears whole or not at all; a full disk is no error."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def put(place: Path, content: bytes) -> None:
         return
 
 
-def kept(folder: Path | None, name: str | None) -> Any:
+def load_template(folder: Path | None, name: str | None) -> Any:
     """The graph that was kept under a name, its parameters slots; None when there is none that can be read."""
     import onnx
     import onnx_ir
@@ -69,7 +69,7 @@ def kept(folder: Path | None, name: str | None) -> Any:
     if folder is None or name is None:
         return None
     try:
-        graph = onnx_ir.from_proto(onnx.ModelProto.FromString(_place(folder, name).read_bytes()))
+        graph = onnx_ir.from_proto(onnx.ModelProto.FromString(_file(folder, name).read_bytes()))
         note = json.loads(graph.metadata_props.pop(NOTE))
     except Exception:  # noqa: BLE001 - whatever is wrong with a file, a graph can be made again
         return None
@@ -82,13 +82,13 @@ def kept(folder: Path | None, name: str | None) -> Any:
     return graph
 
 
-def forget(folder: Path | None, name: str | None) -> None:
+def delete_template(folder: Path | None, name: str | None) -> None:
     """Let nobody take what is kept under a name."""
     if folder is not None and name is not None:
-        _place(folder, name).unlink(missing_ok=True)
+        _file(folder, name).unlink(missing_ok=True)
 
 
-def _declared(graph: Any) -> Any:
+def _with_external_slots(graph: Any) -> Any:
     """The graph, its slots said to be in a file that is nowhere: what ONNX initializes has values somewhere."""
     import onnx_ir
 
@@ -100,5 +100,5 @@ def _declared(graph: Any) -> Any:
     return graph
 
 
-def _place(folder: Path, name: str) -> Path:
+def _file(folder: Path, name: str) -> Path:
     return folder / f"{name}.onnx"

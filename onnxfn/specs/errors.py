@@ -29,7 +29,7 @@ class CaptureFailed(OnnxfnError, RuntimeError):
     """The model could not be turned into a graph with the planned inputs, outputs and axes."""
 
 
-class Unlike(OnnxfnError, RuntimeError):
+class LayersDiffer(OnnxfnError, RuntimeError):
     """Layers that were to be the same are not; says where they differ."""
 
 

@@ -10,7 +10,7 @@ from sizes.detection import PAIRED
 
 import onnxfn
 from onnxfn.check.check import session
-from onnxfn.graphs.capture.forward import reference
+from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.errors import InvalidSpec
 
 MOST = 60
@@ -29,7 +29,7 @@ def noise(*shape, blank=()):
 def agrees(model, result, folder, images):
     """Whether a file gives what PyTorch gives for these images, and how many keypoints each has."""
     part = result.plan.parts[0]
-    wanted = reference(model, part, {"pixel_values": images})
+    wanted = torch_outputs(model, part, {"pixel_values": images})
     got = session(folder / "model.onnx").run([one.name for one in part.spec.outputs], {"pixel_values": images})
     for one, answer, truth in zip(part.spec.outputs, got, wanted, strict=True):
         assert answer.shape == truth.shape, one.name

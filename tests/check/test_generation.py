@@ -15,7 +15,7 @@ import onnxfn
 from onnxfn.check.check import _past_of_a_prompt, answered, feeds
 from onnxfn.check.decoded_texts import _in_turn
 from onnxfn.check.generation import generate, given_name, likeliest, likeliest_new
-from onnxfn.graphs.capture.forward import reference
+from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import InvalidSpec, NoModel
 from onnxfn.specs.plan.check_cases import cases
@@ -120,8 +120,8 @@ def test_the_first_texts_of_a_batch_are_written_in_the_first_way():
 def test_what_texts_are_written_of_is_read_once_for_each_way_to_write(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(
-        "onnxfn.check.decoded_texts.reference",
-        lambda model, part, arrays: asked.append((part.name, arrays)) or reference(model, part, arrays),
+        "onnxfn.check.decoded_texts.torch_outputs",
+        lambda model, part, arrays: asked.append((part.name, arrays)) or torch_outputs(model, part, arrays),
     )
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     done = onnxfn.export(spec, tiny.model("t5", spec.loader), tmp_path / "out")

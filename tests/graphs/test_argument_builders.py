@@ -6,7 +6,7 @@ import pytest
 import tiny
 import torch
 
-from onnxfn.graphs.capture.argument_builders import encoder_output_of_frames, encoder_output_of_parakeet
+from onnxfn.graphs.capture.argument_builders import moonshine_streaming_encoder_output, parakeet_encoder_output
 
 FRAME = 32
 
@@ -24,7 +24,7 @@ def test_the_states_that_are_heard_are_those_that_the_streaming_encoder_says(str
         mask = (torch.arange(frames * FRAME) < heard[:, None] + beyond).long()
         with torch.no_grad():
             given = encoder(torch.ones(mask.shape), attention_mask=mask)
-        told = encoder_output_of_frames(
+        told = moonshine_streaming_encoder_output(
             streaming, {"last_hidden_state": given.last_hidden_state, "attention_mask": mask}
         )
         assert torch.equal(told.attention_mask, given.attention_mask)
@@ -32,7 +32,7 @@ def test_the_states_that_are_heard_are_those_that_the_streaming_encoder_says(str
 
 def test_the_states_are_not_the_decoders_to_change(streaming):
     states, mask = torch.ones(1, 4, 24), torch.ones(1, 16 * FRAME, dtype=torch.long)
-    handed = encoder_output_of_frames(streaming, {"last_hidden_state": states, "attention_mask": mask})
+    handed = moonshine_streaming_encoder_output(streaming, {"last_hidden_state": states, "attention_mask": mask})
     with torch.no_grad():
         streaming(encoder_outputs=handed, decoder_input_ids=torch.ones(1, 2, dtype=torch.long))
     assert torch.equal(states, torch.ones(1, 4, 24))
@@ -45,6 +45,6 @@ def test_the_states_that_are_heard_are_those_that_parakeets_encoder_says(model_t
     mask = (torch.arange(75) < torch.arange(9, 76)[:, None]).long()
     with torch.no_grad():
         given = model.get_encoder()(torch.ones(*mask.shape, 16), attention_mask=mask)
-    told = encoder_output_of_parakeet(model, {"last_hidden_state": given.last_hidden_state, "attention_mask": mask})
+    told = parakeet_encoder_output(model, {"last_hidden_state": given.last_hidden_state, "attention_mask": mask})
     assert torch.equal(told.attention_mask, given.attention_mask)
     assert len(set(told.attention_mask.sum(-1).tolist())) > 8

@@ -7,7 +7,7 @@ import torch
 
 import onnxfn
 from onnxfn.graphs.capture.capture import _program, _registry
-from onnxfn.graphs.capture.lowering import lowered
+from onnxfn.graphs.capture.lowering import lower_in_place
 from onnxfn.specs.plan.planning import plan
 
 SPEC = onnxfn.compose(
@@ -168,4 +168,4 @@ def test_what_is_lowered_computes_the_same(forward, tmp_path):
 @pytest.mark.parametrize(("forward", "whole"), [*((one, True) for one in FAST), *((one, False) for one in SLOW)])
 def test_what_looks_at_memory_through_two_names_goes_torchs_way(forward, whole):
     program = _program(module(forward), plan(SPEC, {}).parts[0])
-    assert lowered(program, _registry()) is whole
+    assert lower_in_place(program, _registry()) is whole

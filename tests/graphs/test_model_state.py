@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onnxfn.graphs.capture.model_state import still
+from onnxfn.graphs.capture.model_state import unchanged_eval
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.specs.errors import UnknownName
 from onnxfn.specs.records import Patch
@@ -24,7 +24,7 @@ def model():
 def test_a_model_is_in_evaluation_mode_while_it_is_held_and_as_before_afterwards():
     held = model()
     held[1].eval()
-    with still(held):
+    with unchanged_eval(held):
         assert not any(module.training for module in held.modules())
     assert [module.training for module in held.modules()] == [True, True, False]
 
@@ -32,7 +32,7 @@ def test_a_model_is_in_evaluation_mode_while_it_is_held_and_as_before_afterwards
 def test_what_a_forward_leaves_behind_is_gone_also_after_an_error():
     held = model()
     before = (list(vars(held)), dict(held._buffers), list(held[0]._parameters))
-    with pytest.raises(Stopped), still(held):
+    with pytest.raises(Stopped), unchanged_eval(held):
         held.seen = 3
         held.cache = torch.ones(1)
         held.register_buffer("more", torch.ones(1))
@@ -43,7 +43,7 @@ def test_what_a_forward_leaves_behind_is_gone_also_after_an_error():
 
 def test_hooks_that_a_forward_leaves_behind_are_gone():
     held = model()
-    with still(held):
+    with unchanged_eval(held):
         held[0].register_forward_hook(print)
     assert not held[0]._forward_hooks
 
@@ -54,7 +54,7 @@ PLACE = Patch("textwrap:TextWrapper.wrap", by="textwrap:dedent", why="a test")
 def test_a_hook_that_a_forward_leaves_behind_is_gone():
     """Transformers hangs hooks in where hidden states are asked for, and notes in an attribute that it has."""
     held, heard = model(), []
-    with still(held):
+    with unchanged_eval(held):
         held[0].register_forward_hook(lambda *_: heard.append("a hook"))
         held(torch.zeros(1, 2))
     held(torch.zeros(1, 2))

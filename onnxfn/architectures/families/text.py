@@ -181,7 +181,7 @@ _alone = compose(
         value="decoder_head_dim",
         layers="decoder_num_layers",
     ),
-    ExportSpec(builds=(Build("past_key_values", "layered_cache"),)),
+    ExportSpec(builds=(Build("past_key_values", "dynamic_cache_without_config"),)),
 )
 
 decoder_alone = compose(

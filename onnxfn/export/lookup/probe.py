@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.capture.forward import LOCK, answering, tensors_for
-from onnxfn.graphs.capture.model_state import still
+from onnxfn.graphs.capture.forward import LOCK, raw_forward, tensors_for
+from onnxfn.graphs.capture.model_state import unchanged_eval
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.axes import value
@@ -44,8 +44,8 @@ def ran(model: Any, spec: ExportSpec) -> Any:
     """What the `forward` of a model gives for the dummies of a planned spec."""
     import torch
 
-    with LOCK, quiet(), still(model), applied(spec.patches), torch.no_grad():
-        return answering(model, spec)(tensors_for(model, dummies(spec, {})))
+    with LOCK, quiet(), unchanged_eval(model), applied(spec.patches), torch.no_grad():
+        return raw_forward(model, spec)(tensors_for(model, dummies(spec, {})))
 
 
 def seen(model: Any, spec: ExportSpec, told: Callable[[Any], Tensors]) -> tuple[Seen, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-Kept = Mapping[str, Mapping[str, Any]]
+CacheTensors = Mapping[str, Mapping[str, Any]]
 """Layer -> attribute of that layer of the cache -> tensor."""
 
 # A layer that cuts itself to its window counts tokens in Python, which a trace would bake in: it keeps everything here,
@@ -19,7 +19,7 @@ UNCUT: Mapping[str, str] = MappingProxyType(
 )
 
 
-def dynamic_cache(model: Any, kept: Kept) -> Any:
+def dynamic_cache(model: Any, kept: CacheTensors) -> Any:
     """A cache of transformers that holds these tensors, layer by layer; without any, one that is about to be filled."""
     from transformers.cache_utils import DynamicCache
 
@@ -28,7 +28,7 @@ def dynamic_cache(model: Any, kept: Kept) -> Any:
     return cache
 
 
-def layered_cache(_: Any, kept: Kept) -> Any:
+def dynamic_cache_without_config(_: Any, kept: CacheTensors) -> Any:
     """A cache of as many layers as there are tensors for, whatever the configuration says of layers."""
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -38,7 +38,7 @@ def layered_cache(_: Any, kept: Kept) -> Any:
     return cache
 
 
-def linear_cache(model: Any, kept: Kept) -> Any:
+def minimax_cache(model: Any, kept: CacheTensors) -> Any:
     """MiniMax's cache, where what a layer without keys and values keeps stands in a list beside the layers."""
     from transformers.cache_utils import DynamicLayer, LinearAttentionLayer
     from transformers.models.minimax.modeling_minimax import MiniMaxCache
@@ -50,13 +50,13 @@ def linear_cache(model: Any, kept: Kept) -> Any:
     return cache
 
 
-def encoder_decoder_cache(model: Any, kept: Mapping[str, Kept]) -> Any:
+def encoder_decoder_cache(model: Any, kept: Mapping[str, CacheTensors]) -> Any:
     """A cache of transformers for a decoder that also looks at an encoder: its own part, and that of the encoder."""
     from transformers.cache_utils import EncoderDecoderCache
 
     return EncoderDecoderCache(
-        layered_cache(model, kept.get("self_attention_cache", {})),
-        layered_cache(model, kept.get("cross_attention_cache", {})),
+        dynamic_cache_without_config(model, kept.get("self_attention_cache", {})),
+        dynamic_cache_without_config(model, kept.get("cross_attention_cache", {})),
     )
 
 
@@ -67,14 +67,14 @@ def encoder_output(_: Any, given: Mapping[str, Any]) -> Any:
     return BaseModelOutput(**given)
 
 
-def encoder_output_of_experts(_: Any, given: Mapping[str, Any]) -> Any:
+def moe_encoder_output(_: Any, given: Mapping[str, Any]) -> Any:
     """What an encoder with experts gave, without word of who computed it."""
     from transformers.modeling_outputs import MoEModelOutput
 
     return MoEModelOutput(**given)
 
 
-def encoder_output_of_waveforms(model: Any, given: Mapping[str, Any]) -> Any:
+def moonshine_encoder_output(model: Any, given: Mapping[str, Any]) -> Any:
     """What Moonshine's encoder gave: its states, and which of them are of padding, told by a mask over the waveforms.
 
     A state is of padding where the first of the samples that it was made of is (modeling_moonshine, transformers 5.23).
@@ -89,7 +89,7 @@ def encoder_output_of_waveforms(model: Any, given: Mapping[str, Any]) -> Any:
     return MoonshineEncoderModelOutput(last_hidden_state=states, attention_mask=mask.index_select(1, firsts))
 
 
-def encoder_output_of_frames(model: Any, given: Mapping[str, Any]) -> Any:
+def moonshine_streaming_encoder_output(model: Any, given: Mapping[str, Any]) -> Any:
     """What Moonshine's streaming encoder gave: its states, and which are heard, told by a mask over the waveforms.
 
     A state is made of the frames 4 times as far, and of the 12 before (modeling_moonshine_streaming, transformers
@@ -107,7 +107,7 @@ def encoder_output_of_frames(model: Any, given: Mapping[str, Any]) -> Any:
     return MoonshineStreamingEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
 
 
-def encoder_output_of_parakeet(model: Any, given: Mapping[str, Any]) -> Any:
+def parakeet_encoder_output(model: Any, given: Mapping[str, Any]) -> Any:
     """What Parakeet's encoder gave: its states, and which are heard, told by a mask over the filter banks."""
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderModelOutput
 
@@ -143,19 +143,19 @@ def _set_state(layer: Any, states: str, index: int, tensor: Any) -> None:
         layer.conv_kernel_size[index] = tensor.shape[-1]
 
 
-BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
         made.__name__: made
         for made in (
             dynamic_cache,
             encoder_decoder_cache,
-            layered_cache,
-            linear_cache,
+            dynamic_cache_without_config,
+            minimax_cache,
             encoder_output,
-            encoder_output_of_experts,
-            encoder_output_of_frames,
-            encoder_output_of_parakeet,
-            encoder_output_of_waveforms,
+            moe_encoder_output,
+            moonshine_streaming_encoder_output,
+            parakeet_encoder_output,
+            moonshine_encoder_output,
         )
     }
 )

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from onnxfn.graphs.capture.expected_operators import EXPECTED, expected
+from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_operators
 from onnxfn.graphs.capture.forward import LOCK, flat_forward, tensors_for
-from onnxfn.graphs.capture.lowering import lowered, promoted
-from onnxfn.graphs.capture.model_state import attending, still
+from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
+from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.axes import terms, value
@@ -46,12 +46,12 @@ def capture(model: Any, part: Part) -> Any:
     """
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
-    attended, patched = attending(model, part.spec.attention), applied(part.spec.patches)
-    with LOCK, quiet(), still(model), attended, patched, _sparing():
+    attended, patched = with_attention(model, part.spec.attention), applied(part.spec.patches)
+    with LOCK, quiet(), unchanged_eval(model), attended, patched, _sparing():
         program = _program(model, part)
-        told = expected(program)
+        told = expected_operators(program)
         graph = _translated(program)
-    graph.meta[EXPECTED] = told
+    graph.meta[EXPECTED_OPERATORS] = told
     graph.meta[LIMITS] = _limits(program, part)
     return graph
 
@@ -133,9 +133,9 @@ def _translated(program: Any) -> Any:
     registry = _registry()
     try:
         with torch.no_grad():  # else torch looks for the gradient of a Scan when it traces again
-            if not lowered(program, registry):
+            if not lower_in_place(program, registry):
                 program = _core._prepare_exported_program_for_export(program, registry=registry)
-            graph = _core._exported_program_to_onnx_program(promoted(program), registry=registry).model
+            graph = _core._exported_program_to_onnx_program(insert_type_promotions(program), registry=registry).model
     except Exception as problem:
         raise CaptureFailed(f"no translation to ONNX: {_first_line(problem)}") from problem
     for weight in list(graph.graph.initializers.values()):

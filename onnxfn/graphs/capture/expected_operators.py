@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.capture.repeated_layers import Stack
+from onnxfn.graphs.capture.repeated_layers import LayerStack
 
-EXPECTED = "onnxfn.expected"
+EXPECTED_OPERATORS = "onnxfn.expected_operators"
 """Where a captured graph's `meta` keeps which operators of ONNX are expected in it."""
 
-Expected = tuple[tuple[str, str], ...]
+ExpectedOperators = tuple[tuple[str, str], ...]
 """Operators that are expected, each with the module that it is of."""
 
 OPERATORS: Mapping[str, str] = MappingProxyType(
@@ -31,7 +31,7 @@ CALLED_IN: Mapping[str, tuple[str, ...]] = MappingProxyType({"RotaryEmbedding": 
 """What a module of a kind calls when it is said as the operator says it: not all have cosines."""
 
 
-def expected(program: Any) -> Expected:
+def expected_operators(program: Any) -> ExpectedOperators:
     """What is expected of a graph: calls of torch's own, and modules of a kind; as the program was traced."""
     calls = [node for node in _alive(program.graph_module.graph) if node.op == "call_function"]
     by_call = ((kind, _path(node)) for node in calls if (kind := OPERATORS.get(_name(node).partition(".")[0])))
@@ -39,12 +39,14 @@ def expected(program: Any) -> Expected:
     return (*by_call, *((kind, path) for path, kind in by_module.items()))
 
 
-def repeated(told: Expected, stack: Stack) -> Expected:
+def expected_of_all_layers(told: ExpectedOperators, stack: LayerStack) -> ExpectedOperators:
     """What is expected of all layers, where this is of those that tell all."""
     start = stack.head + stack.period
-    again = [(kind, path) for kind, path in told if (stack.layer(path) or 0) in range(start, start + stack.period)]
-    shifts = range(stack.period, stack.layers - stack.traced + 1, stack.period)
-    return (*told, *((kind, stack.moved(path, shift)) for shift in shifts for kind, path in again))
+    again = [
+        (kind, path) for kind, path in told if (stack.layer_index(path) or 0) in range(start, start + stack.period)
+    ]
+    shifts = range(stack.period, stack.layers - stack.traced_layers + 1, stack.period)
+    return (*told, *((kind, stack.shifted(path, shift)) for shift in shifts for kind, path in again))
 
 
 def _path(node: Any) -> str:

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onnxfn.graphs.capture.argument_builders import BUILDERS
-from onnxfn.graphs.capture.model_state import attending, still
+from onnxfn.graphs.capture.argument_builders import ARGUMENT_BUILDERS
+from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.dummies import Array
@@ -31,11 +31,11 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
         return copy.deepcopy(model).to(getattr(torch, dtype))
 
 
-def reference(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
+def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
     """What PyTorch answers to these inputs: one array an output of the plan."""
     import torch
 
-    with LOCK, quiet(), still(model), attending(model, part.spec.attention), torch.no_grad():
+    with LOCK, quiet(), unchanged_eval(model), with_attention(model, part.spec.attention), torch.no_grad():
         answers = flat_forward(model, part.spec)(tensors_for(model, arrays))
     return tuple(
         answer.detach().float().numpy() if answer.is_floating_point() else answer.numpy() for answer in answers
@@ -44,7 +44,7 @@ def reference(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[Arra
 
 def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """`forward` on flat tensors: the planned inputs go to their places, the planned outputs come from theirs."""
-    answer = answering(model, spec)
+    answer = raw_forward(model, spec)
 
     def forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
         result = answer(tensors)
@@ -57,7 +57,7 @@ def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tupl
     return forward
 
 
-def answering(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], Any]:
+def raw_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], Any]:
     """`forward` on flat tensors with all that it gives; a tensor that it gives alone is the first of one."""
     import torch
 
@@ -66,7 +66,7 @@ def answering(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], Any]:
 
     def answer(tensors: Sequence[Any]) -> Any:
         arguments = nested((one.place, tensor) for one, tensor in zip(spec.inputs, tensors, strict=True))
-        built = {one.name: BUILDERS[one.by](model, arguments.get(one.name, {})) for one in spec.builds}
+        built = {one.name: ARGUMENT_BUILDERS[one.by](model, arguments.get(one.name, {})) for one in spec.builds}
         result = called(**{**constants, **arguments, **built})
         return (result,) if isinstance(result, torch.Tensor) else result
 

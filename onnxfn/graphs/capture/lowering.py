@@ -48,7 +48,7 @@ IN_PLACE: Mapping[str, str] = MappingProxyType(
 )
 
 
-def lowered(program: Any, registry: Any) -> bool:
+def lower_in_place(program: Any, registry: Any) -> bool:
     """Rewrite an exported program in place; whether every operator is then in the table and none writes into another.
 
     What is rewritten computes the same, so a program that is not fully lowered can still go torch's way.
@@ -67,7 +67,7 @@ def lowered(program: Any, registry: Any) -> bool:
     return all(_translatable(node, registry) for node in graph.nodes if node.op == "call_function")
 
 
-def promoted(program: Any) -> Any:
+def insert_type_promotions(program: Any) -> Any:
     """The program with its type promotions spelt out, which is a pass over the whole graph, when any node has one."""
     from torch.onnx._internal.exporter import _fx_passes
 

@@ -12,7 +12,7 @@ DICTS = (dict, OrderedDict)
 
 
 @contextmanager
-def still(model: Any) -> Iterator[None]:
+def unchanged_eval(model: Any) -> Iterator[None]:
     """The model in evaluation mode; on leaving, every attribute of its modules and configurations is put back."""
     kept = [(vars(owner), _contents(owner)) for owner in _owners(model)]
     for module in model.modules():
@@ -25,10 +25,10 @@ def still(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def attending(model: Any, implementation: str | None) -> Iterator[None]:
+def with_attention(model: Any, implementation: str | None) -> Iterator[None]:
     """The model with an implementation of attention of transformers, `eager` or another; None leaves it its own.
 
-    Inside `still`, which puts it back.
+    Inside `unchanged_eval`, which puts it back.
     """
     for config in _configs(model) if implementation is not None else ():
         config._attn_implementation_internal = implementation

@@ -17,7 +17,7 @@ NUMBERS = ("idx", "index", "layer", "number")
 Likeness = Callable[[Any, Any, int], bool]
 
 
-def alike(one: Any, other: Any, by: int) -> bool:
+def same_but_parameters(one: Any, other: Any, by: int) -> bool:
     """Whether two modules do the same with other parameters, `by` layers apart.
 
     Their types, what they hold, the shapes and types of their parameters and the values of the tables that they compute
@@ -31,7 +31,7 @@ def alike(one: Any, other: Any, by: int) -> bool:
 
 
 def _child(one: Any, other: Any, by: int) -> bool:
-    return one is other if one is None or other is None else alike(one, other, by)
+    return one is other if one is None or other is None else same_but_parameters(one, other, by)
 
 
 def _said(module: Any) -> Mapping[str, Any]:
@@ -104,7 +104,7 @@ def _kinds() -> Mapping[Any, Likeness]:
         {
             (list, tuple): _sequence,
             Mapping: _mapping,
-            torch.nn.Module: alike,
+            torch.nn.Module: same_but_parameters,
             torch.Tensor: lambda one, other, _: _tensor(one, other, values=True),
             types.MethodType: _method,
             functools.partial: _partial,

@@ -8,14 +8,14 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.capture.module_equality import alike
+from onnxfn.graphs.capture.module_equality import same_but_parameters
 
 
 @frozen
-class Stack:
+class LayerStack:
     """Layers after one another: where they are, how many, how many come before they repeat, and how many repeat.
 
-    `Stack("model.layers", layers=30, head=1, period=2)` says that layer 3 is like layer 1, layer 4 like layer 2.
+    `LayerStack("model.layers", layers=30, head=1, period=2)` says that layer 3 is like layer 1, layer 4 like layer 2.
     """
 
     path: str
@@ -24,27 +24,27 @@ class Stack:
     period: int
 
     @property
-    def traced(self) -> int:
+    def traced_layers(self) -> int:
         """How many layers tell all: the head, two periods to compare, and an end that is in step with the whole."""
         least = self.head + 2 * self.period + 1
         return least + (self.layers - least) % self.period
 
-    def layer(self, parameter: str) -> int | None:
+    def layer_index(self, parameter: str) -> int | None:
         """Which of the layers a parameter belongs to."""
         number, _, _ = parameter.removeprefix(f"{self.path}.").partition(".")
         return int(number) if parameter.startswith(f"{self.path}.") and number.isdecimal() else None
 
-    def moved(self, parameter: str, by: int) -> str:
+    def shifted(self, parameter: str, by: int) -> str:
         """What a parameter of one of the layers is called some layers further."""
         number, _, rest = parameter.removeprefix(f"{self.path}.").partition(".")
         return f"{self.path}.{int(number) + by}.{rest}"
 
 
-def stacks(model: Any) -> tuple[Stack, ...]:
+def repeated_layers(model: Any) -> tuple[LayerStack, ...]:
     """The stacks of a model that are deeper than what tells all of them, the outermost only."""
     import torch
 
-    found: list[Stack] = []
+    found: list[LayerStack] = []
     for path, module in model.named_modules():
         if type(module) not in (torch.nn.ModuleList, torch.nn.Sequential) or _inside(path, found):
             continue
@@ -55,9 +55,9 @@ def stacks(model: Any) -> tuple[Stack, ...]:
 
 
 @contextmanager
-def cut(model: Any, found: Sequence[Stack]) -> Iterator[None]:
+def truncated(model: Any, found: Sequence[LayerStack]) -> Iterator[None]:
     """The model with no more of each stack than tells all; on leaving, as it was."""
-    containers = [(model.get_submodule(one.path), one.traced) for one in found]
+    containers = [(model.get_submodule(one.path), one.traced_layers) for one in found]
     whole = [container._modules for container, _ in containers]
     try:
         for container, traced in containers:
@@ -68,18 +68,18 @@ def cut(model: Any, found: Sequence[Stack]) -> Iterator[None]:
             container._modules = modules
 
 
-def _inside(path: str, found: Sequence[Stack]) -> bool:
+def _inside(path: str, found: Sequence[LayerStack]) -> bool:
     return any(path.startswith(f"{one.path}.") for one in found)
 
 
-def _stack(path: str, layers: Sequence[Any], tables: Sequence[Sequence[Any]]) -> Stack | None:
+def _stack(path: str, layers: Sequence[Any], tables: Sequence[Sequence[Any]]) -> LayerStack | None:
     """The stack that takes the fewest layers to tell, if that is fewer than there are."""
     kinds = _kinds(layers, tables)
     known = [
-        Stack(path, len(layers), _head(kinds, period) + 1, period) for period in range(1, max(1, len(layers) // 2))
+        LayerStack(path, len(layers), _head(kinds, period) + 1, period) for period in range(1, max(1, len(layers) // 2))
     ]
-    best = min(known, key=lambda one: one.traced, default=None)
-    return best if best is not None and best.traced < len(layers) else None
+    best = min(known, key=lambda one: one.traced_layers, default=None)
+    return best if best is not None and best.traced_layers < len(layers) else None
 
 
 def _head(kinds: Sequence[Any], period: int) -> int:
@@ -93,7 +93,7 @@ def _kinds(layers: Sequence[Any], tables: Sequence[Sequence[Any]]) -> list[Any]:
     firsts: list[int] = []
     kinds: list[Any] = []
     for index, layer in enumerate(layers):
-        first = next((one for one in firsts if alike(layers[one], layer, index - one)), index)
+        first = next((one for one in firsts if same_but_parameters(layers[one], layer, index - one)), index)
         if first == index:
             firsts.append(index)
         kinds.append((first, *(repr(table[index]) for table in tables)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.capture.expected_operators import EXPECTED
+from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
 from onnxfn.graphs.passes.attention import attended
 from onnxfn.graphs.passes.gelu import activated
 from onnxfn.graphs.passes.masks import plain_masks
@@ -108,7 +108,7 @@ def fusions(model: Any) -> tuple[Fusion, ...]:
     CaptureFailed when there is none of one that was expected.
     """
     found, opset = operator_counts(model), model.opset_imports.get("", 0)
-    told = Counter(kind for kind, _ in model.meta.get(EXPECTED, ()))
+    told = Counter(kind for kind, _ in model.meta.get(EXPECTED_OPERATORS, ()))
     made = tuple(
         Fusion(kind, told.get(kind, 0), found.get(kind, 0))
         for kind, since in SINCE.items()

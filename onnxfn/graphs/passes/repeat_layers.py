@@ -8,10 +8,10 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.graphs.capture.repeated_layers import Stack
+from onnxfn.graphs.capture.repeated_layers import LayerStack
 from onnxfn.graphs.passes.node_copies import copied, does_the_same, read, reread, same_constant
 from onnxfn.graphs.passes.slots import SLOT, slot_of
-from onnxfn.specs.errors import Unlike
+from onnxfn.specs.errors import LayersDiffer
 from onnxfn.specs.records import Part
 
 OUTSIDE = -1
@@ -26,7 +26,7 @@ Rows = Mapping[str, Place]
 class Traced:
     """What was traced of a stack: which rows its layers keep, and the nodes of two periods and of the end."""
 
-    stack: Stack
+    stack: LayerStack
     rows: Rows
     outside: list[Any]
     first: list[Any]
@@ -34,7 +34,7 @@ class Traced:
     end: list[Any]
 
 
-def repeat_layers(model: Any, stack: Stack, rows: Rows, planned: Rows) -> Any:
+def repeat_layers(model: Any, stack: LayerStack, rows: Rows, planned: Rows) -> Any:
     """A graph with all layers of a stack, of one with the first few.
 
     Before: the graph runs no more of the stack than tells all, whose layers keep `rows`; its parameters are slots.
@@ -42,7 +42,7 @@ def repeat_layers(model: Any, stack: Stack, rows: Rows, planned: Rows) -> Any:
     it. The blocks of one period are compared with those of the next, node by node: what they do, and where from they
     read: their own nodes, the parameters and the cache of their own layers, the period before, or what is outside of
     both. What is so proven for two periods is repeated for all that follow, and the end of the graph becomes that of
-    the last layers. Raises Unlike, which says where the proof fails; the graph is then as it was.
+    the last layers. Raises LayersDiffer, which says where the proof fails; the graph is then as it was.
     """
     traced = _traced(model.graph, stack, rows)
     if traced is None:
@@ -67,16 +67,18 @@ def layer_ports(part: Part) -> Rows:
     return found
 
 
-def _traced(graph: Any, stack: Stack, rows: Rows) -> Traced | None:
+def _traced(graph: Any, stack: LayerStack, rows: Rows) -> Traced | None:
     """The nodes by what they are to the stack; None when nothing here runs it."""
     blocks = _blocks(graph, stack, rows)
     deepest = max(blocks, default=OUTSIDE)
     if deepest == OUTSIDE:
         return None
-    if deepest != stack.traced - 1:
-        raise Unlike(f"{stack.path}: of {stack.traced} layers that were traced the last that counts is {deepest}")
+    if deepest != stack.traced_layers - 1:
+        raise LayersDiffer(
+            f"{stack.path}: of {stack.traced_layers} layers that were traced the last that counts is {deepest}"
+        )
     starts = [stack.head + number * stack.period for number in range(3)]
-    edges = [OUTSIDE, *starts, stack.traced]
+    edges = [OUTSIDE, *starts, stack.traced_layers]
     parts = (
         [node for block in sorted(blocks) if start <= block < stop for node in blocks[block]]
         for start, stop in pairwise(edges)
@@ -84,7 +86,7 @@ def _traced(graph: Any, stack: Stack, rows: Rows) -> Traced | None:
     return Traced(stack, rows, *parts)
 
 
-def _blocks(graph: Any, stack: Stack, rows: Rows) -> dict[int, list[Any]]:
+def _blocks(graph: Any, stack: LayerStack, rows: Rows) -> dict[int, list[Any]]:
     """The nodes by the last layer that they depend on, in their order."""
     levels: dict[Any, int] = {}
     blocks: dict[int, list[Any]] = {}
@@ -103,11 +105,11 @@ def _blocks(graph: Any, stack: Stack, rows: Rows) -> dict[int, list[Any]]:
 # What belongs to a layer
 
 
-def _layer(value: Any, stack: Stack, rows: Rows) -> int | None:
+def _layer(value: Any, stack: LayerStack, rows: Rows) -> int | None:
     """The layer that a parameter or an input of the graph belongs to."""
     known = slot_of(value)
     if known is not None:
-        return stack.layer(known.parameter)
+        return stack.layer_index(known.parameter)
     return rows[value.name][1] if value.is_graph_input() and value.name in rows else None
 
 
@@ -115,19 +117,19 @@ def _layer(value: Any, stack: Stack, rows: Rows) -> int | None:
 
 
 def _proof(traced: Traced, rows: Rows) -> dict[Any, Any]:
-    """What the first period makes -> what the second makes in its place; Unlike when they do not the same."""
+    """What the first period makes -> what the second makes in its place; LayersDiffer when they do not the same."""
     path, first, second = traced.stack.path, traced.first, traced.second
     _rows_repeat(traced, rows)
     if len(first) != len(second):
-        raise Unlike(f"{path}: one period has {len(first)} nodes, the next has {len(second)}")
+        raise LayersDiffer(f"{path}: one period has {len(first)} nodes, the next has {len(second)}")
     forth: dict[Any, Any] = {}
     made = {value for node in first for value in node.outputs}
     for one, other in zip(first, second, strict=True):
         if not does_the_same(one, other):
-            raise Unlike(f"{path}: {_told(one)} of one period is {_told(other)} in the next")
+            raise LayersDiffer(f"{path}: {_told(one)} of one period is {_told(other)} in the next")
         for value, against in zip(read(one), read(other), strict=True):
             if not _stands_for(traced, value, against, made, forth):
-                raise Unlike(
+                raise LayersDiffer(
                     f"{path}: {_told(one)} reads {value.name} in one period and {against.name} in the next, which do "
                     "not stand for each other"
                 )
@@ -135,18 +137,20 @@ def _proof(traced: Traced, rows: Rows) -> dict[Any, Any]:
             forth[value] = against
             given = value.is_graph_output(), against.is_graph_output()
             if any(given) and not (all(given) and _same_row(traced, value, against)):
-                raise Unlike(f"{path}: {value.name} of one period and {against.name} of the next are not given alike")
+                raise LayersDiffer(
+                    f"{path}: {value.name} of one period and {against.name} of the next are not given alike"
+                )
     unheard = next((node for node in traced.end if any(value in made for value in read(node))), None)
     if unheard is not None:
-        raise Unlike(f"{path}: {_told(unheard)} at the end reads what is not of the period before it")
+        raise LayersDiffer(f"{path}: {_told(unheard)} at the end reads what is not of the period before it")
     return forth
 
 
 def _rows_repeat(traced: Traced, rows: Rows) -> None:
-    """What the layers keep in the whole is what the traced layers keep, repeated; else Unlike."""
+    """What the layers keep in the whole is what the traced layers keep, repeated; else LayersDiffer."""
     stack = traced.stack
     start, stop = stack.head + stack.period, stack.head + 2 * stack.period
-    added = stack.layers - stack.traced
+    added = stack.layers - stack.traced_layers
     expected = set()
     for side, layer, row in traced.rows.values():
         last = added if layer >= stop else 0
@@ -155,7 +159,7 @@ def _rows_repeat(traced: Traced, rows: Rows) -> None:
             shifts = range(stack.period, added + 1, stack.period)
             expected.update((side, layer + shift, row) for shift in shifts)
     if expected != set(rows.values()):
-        raise Unlike(f"{stack.path}: the plan does not keep the same of each period")
+        raise LayersDiffer(f"{stack.path}: the plan does not keep the same of each period")
 
 
 def _stands_for(traced: Traced, one: Any, other: Any, made: set[Any], forth: Mapping[Any, Any]) -> bool:
@@ -170,11 +174,11 @@ def _stands_for(traced: Traced, one: Any, other: Any, made: set[Any], forth: Map
     return _same_parameter(traced.stack, one, other) or _same_row(traced, one, other)
 
 
-def _same_parameter(stack: Stack, one: Any, other: Any) -> bool:
+def _same_parameter(stack: LayerStack, one: Any, other: Any) -> bool:
     ours, theirs = slot_of(one), slot_of(other)
     if ours is None or theirs is None:
         return False
-    moved = evolve(ours, parameter=stack.moved(ours.parameter, stack.period))
+    moved = evolve(ours, parameter=stack.shifted(ours.parameter, stack.period))
     return moved == theirs and one.shape == other.shape and one.dtype == other.dtype
 
 
@@ -199,7 +203,7 @@ def _repeated(graph: Any, traced: Traced, forth: Mapping[Any, Any], names: Mappi
     now = {value: value for node in traced.second for value in node.outputs}
     moving = _moving(traced, {*forth, *now})
     nodes: list[Any] = []
-    for shift in range(stack.period, stack.layers - stack.traced + 1, stack.period):
+    for shift in range(stack.period, stack.layers - stack.traced_layers + 1, stack.period):
         known = {one: now[other] for one, other in forth.items()}
         known |= {value: _moved(graph, traced, names, value, shift) for value in moving}
         for node in traced.second:
@@ -220,7 +224,7 @@ def _repeated(graph: Any, traced: Traced, forth: Mapping[Any, Any], names: Mappi
 def _end_moved(traced: Traced, names: Mapping[Place, str]) -> None:
     """Parameters and rows of the layers at the end become those of the last layers."""
     stack = traced.stack
-    by, start = stack.layers - stack.traced, stack.head + 2 * stack.period
+    by, start = stack.layers - stack.traced_layers, stack.head + 2 * stack.period
     values = {value: None for node in traced.end for value in (*read(node), *node.outputs)}
     for value in values:
         layer = _layer(value, stack, traced.rows)
@@ -252,9 +256,9 @@ def _moved(graph: Any, traced: Traced, names: Mapping[Place, str], value: Any, b
     return made
 
 
-def _slot_moved(stack: Stack, value: Any, by: int) -> Any:
+def _slot_moved(stack: LayerStack, value: Any, by: int) -> Any:
     known = slot_of(value)
-    return evolve(known, parameter=stack.moved(known.parameter, by)) if known else None
+    return evolve(known, parameter=stack.shifted(known.parameter, by)) if known else None
 
 
 def _name(traced: Traced, names: Mapping[Place, str], value: Any, by: int) -> str:
@@ -266,5 +270,5 @@ def _name(traced: Traced, names: Mapping[Place, str], value: Any, by: int) -> st
         return names[side, layer + by, row]
     known = slot_of(value)
     if known is not None and known.parameter in value.name:
-        return str(value.name).replace(known.parameter, traced.stack.moved(known.parameter, by))
+        return str(value.name).replace(known.parameter, traced.stack.shifted(known.parameter, by))
     return f"{value.name}.{by}"

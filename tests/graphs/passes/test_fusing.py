@@ -16,7 +16,7 @@ from onnx import parser
 
 import onnxfn
 from onnxfn.architectures import decoders
-from onnxfn.graphs.capture.expected_operators import EXPECTED
+from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
 from onnxfn.graphs.passes.fusing import fuse_operators, fusions, operator_counts
 from onnxfn.specs.edits.tensors import with_opset
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
@@ -434,14 +434,14 @@ def test_a_norm_of_what_its_mean_is_taken_from_is_a_layer_norm(opset):
 
 def test_none_found_of_what_was_expected_is_refused():
     model = fuse_operators(read(NORM))
-    model.meta[EXPECTED] = (("RMSNormalization", "a"),)
+    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"),)
     assert fusions(model) == (Fusion("RMSNormalization", expected=1, found=1),)
-    model.meta[EXPECTED] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
+    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
     with pytest.raises(CaptureFailed, match=r"found none of: Attention \(2 expected\)"):
         fusions(model)
 
 
 def test_what_an_opset_lacks_is_not_expected_of_it():
     model = fuse_operators(read(NORM, opset=18))
-    model.meta[EXPECTED] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
+    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
     assert fusions(model) == ()

@@ -13,8 +13,8 @@ from transformers import AutoConfig, AutoModel
 
 import onnxfn
 from onnxfn.export.pipeline import CONVICTED
-from onnxfn.graphs.build import DEPTH, Making, graph_of, traced_whole
-from onnxfn.graphs.capture.repeated_layers import stacks
+from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots, trace_all_layers
+from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan
 
 LAYERS = 9
@@ -57,10 +57,13 @@ def deep(model_type, loader):
 def agrees(model_type, task):
     spec = onnxfn.spec_for(model_type, task)
     model = deep(model_type, spec.loader)
-    assert stacks(model)
+    assert repeated_layers(model)
     for part in plan(spec, model.config, merge=False).parts:
-        graph, whole = (graph_of(model, part, timed, Making(repeats)) for repeats in (stacks, traced_whole))
-        assert graph.meta[DEPTH].startswith(f"{LAYERS} layers of ")
+        graph, whole = (
+            graph_with_slots(model, part, timed, BuildOptions(repeats))
+            for repeats in (repeated_layers, trace_all_layers)
+        )
+        assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of ")
         assert unlike(graph, whole) is None
 
 
@@ -76,8 +79,10 @@ def test_layers_that_see_through_windows_are_told_by_those_with_the_same(windows
     heard = {**sides, "num_hidden_layers": LAYERS, "sliding_windows": windows}
     model = tiny.model("moonshine_streaming", spec.loader, encoder_config=heard)
     (part, _) = plan(spec, model.config).parts
-    graph, whole = (graph_of(model, part, timed, Making(repeats)) for repeats in (stacks, traced_whole))
-    assert graph.meta[DEPTH].startswith(f"{LAYERS} layers of model.encoder.layers")
+    graph, whole = (
+        graph_with_slots(model, part, timed, BuildOptions(repeats)) for repeats in (repeated_layers, trace_all_layers)
+    )
+    assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of model.encoder.layers")
     assert unlike(graph, whole) is None
 
 
@@ -95,8 +100,10 @@ def test_layers_that_see_are_told_by_a_few(model_type):
     config = AutoConfig.for_model(model_type, num_hidden_layers=LAYERS, **small)
     model = AutoModel.from_config(config).eval()
     (part,) = plan(SIGHT, config).parts
-    graph, whole = (graph_of(model, part, timed, Making(repeats)) for repeats in (stacks, traced_whole))
-    assert graph.meta[DEPTH].startswith(f"{LAYERS} layers of ")
+    graph, whole = (
+        graph_with_slots(model, part, timed, BuildOptions(repeats)) for repeats in (repeated_layers, trace_all_layers)
+    )
+    assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of ")
     assert unlike(graph, whole) is None
 
 
