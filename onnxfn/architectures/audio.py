@@ -137,7 +137,7 @@ def nemotron_frames(config: str) -> ExportSpec:
         patched(
             "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
             "NemotronAsrStreamingEncoderAttention.forward",
-            by="nemotron.attended",
+            by="nemotron.attention",
             why="hides with infinities, also all that a frame of padding could see",
         ),
     )
@@ -166,7 +166,7 @@ def granite_frames(config: str) -> ExportSpec:
         sized(sequence_length=1010),
         patched(
             "transformers.models.granite_speech5.modeling_granite_speech5:GraniteSpeech5EncoderAttention.forward",
-            by="granite.blockwise",
+            by="granite.block_attention",
             why="branches on whether a length is of whole blocks",
         ),
     )
@@ -241,13 +241,13 @@ dac = compose(
     behaves(
         "encoder",
         takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
-        ExportSpec(runs="codecs.coded"),
+        ExportSpec(runs="codecs.encoder"),
         gives("audio_codes", "batch_size _ frames"),
     ),
     behaves(
         "decoder",
         takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
-        ExportSpec(runs="codecs.sounded"),
+        ExportSpec(runs="codecs.decoder"),
         gives("audio_values", "batch_size audio_length"),
     ),
     tasked("feature-extraction", spec=halves()),
@@ -269,20 +269,20 @@ encodec = compose(
     behaves(
         "encoder",
         takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
-        ExportSpec(runs="codecs.coded_at_once"),
+        ExportSpec(runs="codecs.single_chunk_encoder"),
         gives("audio_codes", "1 batch_size _ frames"),
     ),
     behaves(
         "decoder",
         takes("audio_codes", "1 batch_size num_codebooks chunk_length", "codes"),
-        ExportSpec(runs="codecs.sounded_at_once"),
+        ExportSpec(runs="codecs.single_chunk_decoder"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
     tasked("feature-extraction", spec=halves()),
     encodec_layers,
     patched(
         f"{ENCODEC}:EncodecResidualVectorQuantizer.decode",
-        by="encodec.summed",
+        by="encodec.codebook_embedding_sum",
         why="is a step for each codebook that was traced",
     ),
 )
@@ -293,7 +293,7 @@ spectrograms = compose(
     generates("mel", "normal"),
     reads(model_in_dim="model_in_dim"),
     sized(batch_size=2, sequence_length=16),
-    ExportSpec(runs="codecs.waveform"),
+    ExportSpec(runs="codecs.vocoder"),
 )
 
 
@@ -337,17 +337,17 @@ vits = compose(
     ),
     patched(
         f"{VITS}:_unconstrained_rational_quadratic_spline",
-        by="vits.spline",
+        by="vits.inverse_spline",
         why="selects values by a mask, so that their number depends on them",
     ),
     patched(
         f"{VITS}:VitsAttention._get_relative_embeddings",
-        by="vits.relative",
+        by="vits.relative_embeddings",
         why="branches on whether a text is longer than the window",
     ),
     patched(
         f"{VITS}:fused_add_tanh_sigmoid_multiply",
-        by="vits.gated",
+        by="vits.gated_activation",
         why="cuts at a number that it keeps in a tensor",
     ),
 )
@@ -371,17 +371,17 @@ fastspeech2_conformer = compose(
     ),
     patched(
         f"{FASTSPEECH}:length_regulator",
-        by="fastspeech.regulated",
+        by="fastspeech.length_regulated_states",
         why="goes through the texts one by one",
     ),
     patched(
         f"{FASTSPEECH}:FastSpeech2ConformerRelPositionalEncoding.forward",
-        by="fastspeech.placed",
+        by="fastspeech.relative_positional_encoding",
         why="branches on whether its table is long enough, and keeps a longer one",
     ),
     patched(
         f"{FASTSPEECH}:FastSpeech2ConformerAttention.shift_relative_position_tensor",
-        by="fastspeech.shifted",
+        by="fastspeech.shifted_relative_positions",
         why="reshapes by a length that is not known before it speaks",
     ),
 )

@@ -46,7 +46,7 @@ bloom = text_decoder
 # What the experts' loop would follow in a trace are the experts that the traced tokens chose.
 experts = patched(
     "transformers.integrations.moe:ExpertsInterface.get_interface",
-    by="experts.batched",
+    by="moe.batched_mm_forward",
     why="loops over the experts that were chosen",
 )
 mixtral = compose(llama, experts)
@@ -75,7 +75,7 @@ falcon = compose(
     ),
     patched(
         "transformers.models.falcon.modeling_falcon:build_alibi_tensor",
-        by="falcon.slopes",
+        by="falcon.alibi_bias",
         why="multiplies in bfloat16, which ONNX Runtime has not on every device",
     ),
 )
@@ -147,7 +147,7 @@ def state_space(name: str, layers: Source = "num_layers", argument: str = "past_
         recurrent,
         patched(
             f"transformers.models.{name}.modeling_{name}:mamba2_chunk_scan",
-            by="recurrent.state_space",
+            by="recurrent.mamba2_scan",
             why="fills up the text to whole chunks",
         ),
         reads(
@@ -194,7 +194,7 @@ def selective(mixer: str, by: str = "mixer", **placed: Any) -> ExportSpec:
         recurrent,
         patched(
             f"transformers.models.{name}.modeling_{name}:{title}.forward",
-            by=f"selective.{by}",
+            by=f"mamba.{by}",
             why="loops over the text, and forgets the state before a text of several tokens",
         ),
         reads(
@@ -227,7 +227,7 @@ hybrid = kv_cache(layers=places("layer_types", "hybrid"))
 zamba = compose(
     llama,
     hybrid,
-    selective("zamba:ZambaMambaMixer", by="mixer_of_heads"),
+    selective("zamba:ZambaMambaMixer", by="multihead_mixer"),
     reads(ssm_size=quotient("ssm_entries", "n_mamba_heads")),
     scanned("batch_size n_mamba_heads= ssm_size= ssm_width="),
 )
@@ -274,7 +274,7 @@ minimax = compose(
     mixtral,
     patched(
         "transformers.models.minimax.modeling_minimax:MiniMaxLightningAttention.forward",
-        by="recurrent.lightning",
+        by="recurrent.lightning_attention",
         why="loops over blocks of the text",
     ),
     reads(value_size="head_dim"),
@@ -293,7 +293,7 @@ recurrent_gemma = compose(
     llama,
     patched(
         "transformers.models.recurrent_gemma.modeling_recurrent_gemma:RecurrentGemmaRglru._rnn_scan",
-        by="recurrent.gated",
+        by="recurrent.rglru_scan",
         why="loops over the text",
     ),
 )
@@ -316,7 +316,7 @@ gemma3n = compose(
     kv_cache(layers=KEEPING),
     patched(
         "transformers.models.gemma3n.modeling_gemma3n:Gemma3nTextMLP._gaussian_topk",
-        by="gemma3n.sparse",
+        by="gemma3n.gaussian_topk",
         why="the inverse of the error function",
     ),
 )
@@ -341,13 +341,13 @@ def turned(name: str, title: str, by: str) -> ExportSpec:
     """A rotation of pairs that the model writes with complex numbers; `name` is that of the model's module."""
     module, why = f"transformers.models.{name}.modeling_{name}", "complex numbers"
     return compose(
-        patched(f"{module}:{title}RotaryEmbedding.forward", by="rotations.angles", why=why),
-        patched(f"{module}:apply_rotary_emb", by=f"rotations.{by}", why=why),
+        patched(f"{module}:{title}RotaryEmbedding.forward", by="rotary_pairs.cos_sin", why=why),
+        patched(f"{module}:apply_rotary_emb", by=f"rotary_pairs.{by}", why=why),
     )
 
 
-deepseek_v2 = compose(deepseek_v3, turned("deepseek_v2", "DeepseekV2", "heads_first"))
-llama4 = compose(mixtral, turned("llama4", "Llama4Text", "heads_second"))
+deepseek_v2 = compose(deepseek_v3, turned("deepseek_v2", "DeepseekV2", "rotated_heads_first"))
+llama4 = compose(mixtral, turned("llama4", "Llama4Text", "rotated_length_first"))
 
 
 def _row(spec: ExportSpec, *heads: str) -> ExportSpec:

@@ -49,8 +49,8 @@ detr = compose(
 )
 
 spaced = compose(
-    patched("torch:linspace", by="sides.spaced", why="a trace keeps how many numbers are spread over a side"),
-    patched("torch:as_tensor", by="sides.listed", why="a trace keeps the sides of maps as they are"),
+    patched("torch:linspace", by="image_sizes.unit_steps", why="a trace keeps how many numbers are spread over a side"),
+    patched("torch:as_tensor", by="image_sizes.tensor_of_sizes", why="a trace keeps the sides of maps as they are"),
 )
 
 # Features are of a 64th of the image at the least, of which there are several where it is traced.
@@ -95,12 +95,12 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
         tasked("object-detection", spec=compose(*outputs)),
         patched(
             "torch:Tensor.__len__",
-            by="rt_detr.unasked",
+            by="rt_detr.tensor_length",
             why="asks how long a batch is, in Python, and needs it for queries that are learned alone",
         ),
         patched(
             f"transformers.models.{module}.modeling_{module}:{prefix}SinePositionEmbedding.forward",
-            by="rt_detr.placed",
+            by="rt_detr.sine_position_embedding",
             why=NUMBERS,
         ),
     )
@@ -124,7 +124,10 @@ dpt = compose(
             by=f"dpt.{by}",
             why="takes the square root of the number of patches, in Python, for the sides of an image",
         )
-        for head, by in (("DPTForDepthEstimation", "depth"), ("DPTForSemanticSegmentation", "segmentation"))
+        for head, by in (
+            ("DPTForDepthEstimation", "depth_estimation_output"),
+            ("DPTForSemanticSegmentation", "semantic_segmentation_output"),
+        )
     ),
 )
 
@@ -154,7 +157,7 @@ depth_anything = compose(
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {PATCHED}")),
     patched(
         "transformers.models.depth_anything.modeling_depth_anything:DepthAnythingDepthEstimationHead.forward",
-        by="sides.deepened",
+        by="image_sizes.depth_anything_depth",
         why=NUMBERS,
     ),
 )
@@ -168,7 +171,7 @@ prompt_depth_anything = compose(
     case("several", sized(prompt_height=31, prompt_width=9)),
     patched(
         "transformers.models.prompt_depth_anything.modeling_prompt_depth_anything:torch_int",
-        by="sides.whole",
+        by="image_sizes.symbolic_int",
         why=NUMBERS,
     ),
 )
@@ -191,7 +194,7 @@ tipsv2_dpt = compose(
     ),
     patched(
         "transformers.models.tipsv2.modeling_tipsv2:Tipsv2VisionEmbeddings.interpolate_pos_encoding",
-        by="sized.placed_evenly",
+        by="position_embeddings.interpolated_bilinear",
         why=NUMBERS,
     ),
 )
@@ -203,7 +206,7 @@ vitmatte = compose(
     tasked(
         "image-matting", spec=compose(loaded("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
     ),
-    patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="sides.related", why=NUMBERS),
+    patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="image_sizes.relative_positions", why=NUMBERS),
 )
 
 sapiens2 = compose(
@@ -254,15 +257,15 @@ zoedepth = compose(
     *(
         patched(f"transformers.models.{name}", by=f"zoedepth.{by}", why=why)
         for name, by, why in (
-            ("beit.modeling_beit:BeitRelativePositionBias.forward", "biased", NUMBERS),
+            ("beit.modeling_beit:BeitRelativePositionBias.forward", "relative_position_bias", NUMBERS),
             (
                 "zoedepth.modeling_zoedepth:ZoeDepthReassembleStage.forward",
-                "assembled",
+                "reassembled_features",
                 "splits what it joined by a size that moves",
             ),
             (
                 "zoedepth.modeling_zoedepth:ZoeDepthMultipleMetricDepthEstimationHeads.forward",
-                "ranged",
+                "metric_depth",
                 "takes a branch by what the whole batch shows",
             ),
         )
@@ -277,7 +280,7 @@ depth_pro = compose(
     tasked("depth-estimation", spec=gives("field_of_view", "batch_size", when="use_fov_model")),
     patched(
         "transformers.models.depth_pro.modeling_depth_pro:DepthProPatchEncoder.forward",
-        by="depth_pro.encoded",
+        by="depth_pro.patch_feature_maps",
         why="asks how many patches there are, in Python",
     ),
 )
@@ -312,7 +315,7 @@ oneformer = compose(
 eomt = compose(
     pixels,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
-    ExportSpec(runs="eomt.decided"),
+    ExportSpec(runs="eomt.with_constant_mask_probs"),
     tasked("image-segmentation", spec=compose(universal, gives("masks_queries_logits", "batch_size _ _ _"))),
 )
 
@@ -351,7 +354,7 @@ vitpose = compose(
 KEYPOINTS = "batch_size num_keypoints"
 batched = patched(
     "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
-    by="superpoint.detected",
+    by="superpoint.keypoint_detection_output",
     why="goes through a batch image by image, and each has as many keypoints as it has",
 )
 
@@ -388,7 +391,7 @@ def matches(module: str, prefix: str) -> ExportSpec:
         ),
         patched(
             f"transformers.models.{module}.modeling_{module}:{prefix}ForKeypointMatching.forward",
-            by=f"glue.{module}",
+            by=f"superglue.{module}_output",
             why="asks, in Python, whether there are keypoints at all, and finds them image by image",
         ),
     )
@@ -397,7 +400,7 @@ def matches(module: str, prefix: str) -> ExportSpec:
 superglue = matches("superglue", "SuperGlue")
 
 # Only eager attention asks nothing of the number of keypoints.
-lightglue = compose(matches("lightglue", "LightGlue"), ExportSpec(runs="lightglue.whole", attention="eager"))
+lightglue = compose(matches("lightglue", "LightGlue"), ExportSpec(runs="lightglue.keypoint_matcher", attention="eager"))
 
 # Each cell of one image is compared with each of the other, and attended to in fours: sides are multiples of 32.
 CELLS = "batch_size 2 (height//cell)*(width//cell)"
@@ -416,10 +419,14 @@ efficientloftr = compose(
             why=why,
         )
         for name, by, why in (
-            ("EfficientLoFTRAggregatedAttention.forward", "attended", "enlarges by a factor what is joined by size"),
-            ("EfficientLoFTRFineFusionLayer.forward", "windows", "enlarges by a factor what is joined by size"),
-            ("EfficientLoFTRForKeypointMatching.forward", "matched", NUMBERS),
-            ("mask_border", "bordered", "writes eight times into what is as large as all pairs of cells"),
+            (
+                "EfficientLoFTRAggregatedAttention.forward",
+                "aggregated_attention",
+                "enlarges by a factor what is joined by size",
+            ),
+            ("EfficientLoFTRFineFusionLayer.forward", "fine_windows", "enlarges by a factor what is joined by size"),
+            ("EfficientLoFTRForKeypointMatching.forward", "keypoint_matching_output", NUMBERS),
+            ("mask_border", "mask_without_border", "writes eight times into what is as large as all pairs of cells"),
         )
     ),
 )
@@ -463,7 +470,7 @@ sam_hq = compose(
     apart(
         "vision_encoder",
         pixels,
-        ExportSpec(runs="sam.layered"),
+        ExportSpec(runs="sam.vision_encoder_with_intermediates"),
         gives("image_embeddings", "batch_size _ _ _"),
         gives("intermediate_embeddings.0", "batch_size _ _ _", path=("intermediate_embeddings", 0)),
     ),
@@ -478,7 +485,7 @@ sam_hq = compose(
             kind="float",
             path=("intermediate_embeddings", 0),
         ),
-        ExportSpec(runs="sam.itself"),
+        ExportSpec(runs="sam.full_model"),
         masks_given,
     ),
 )
@@ -501,7 +508,7 @@ sam2 = compose(
     apart(
         "vision_encoder",
         pixels,
-        ExportSpec(runs="sam.pyramid"),
+        ExportSpec(runs="sam.multi_scale_vision_encoder"),
         *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=("image_embeddings", level)) for level in LEVELS),
     ),
     apart(
@@ -517,7 +524,7 @@ sam2 = compose(
             )
             for level in LEVELS
         ),
-        ExportSpec(runs="sam.itself"),
+        ExportSpec(runs="sam.full_model"),
         masks_given,
         gives("object_score_logits", "batch_size point_batch_size _"),
     ),
@@ -557,7 +564,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             rt_detr("pp_doclayout_v2", "PPDocLayoutV2", ordered),
             patched(
                 "torch:take_along_dim",
-                by="rt_detr.gathered",
+                by="rt_detr.gathered_along_dim",
                 why="it fixes the batch where it asks whether sizes are alike",
             ),
         ),

@@ -1,6 +1,7 @@
-"""The short names of patches and wrappers: rows and saved specs hold these, and only this table says where each lies.
+"""The short names of patches and wrappers: `file.function`.
 
-A function that moves or is renamed keeps its short name: give it an entry of its own in FUNCTIONS.
+Specs, also saved ones, hold short names. This table is the only place that says in which module a function lies.
+To move or rename a function without a change of its short name, add an entry for that name to FUNCTIONS.
 """
 
 from __future__ import annotations
@@ -10,61 +11,65 @@ from types import MappingProxyType
 
 PATCHES: Mapping[str, str] = MappingProxyType(
     {
-        "bart": "classified encoded",
-        "bit": "padded standardized",
-        "canine": "attention downsampled repeated",
-        "clap": "embedded",
-        "clipseg": "conditioned",
-        "depth_pro": "encoded",
-        "diffusers": "ALWAYS enlarged",
-        "dpt": "depth segmentation fused chosen",
-        "efficientloftr": "attended windows window enlarged bordered matched",
-        "encodec": "summed",
-        "experts": "batched",
-        "falcon": "slopes",
-        "fastspeech": "regulated placed shifted",
-        "fnet": "fourier",
+        "bart": "sequence_classifier_output encoder_layer_output",
+        "bit": "padded_features weight_standardized_convolution",
+        "canine": "attention downsampled_mask repeated_molecules",
+        "clap": "patch_embeddings",
+        "clipseg": "conditional_embeddings",
+        "depth_pro": "patch_feature_maps",
+        "diffusers": "NUM_UPSAMPLERS upsampled_features",
+        "dpt": "depth_estimation_output semantic_segmentation_output",
+        "efficientloftr": "aggregated_attention fine_windows keypoint_matching_output mask_without_border",
+        "encodec": "codebook_embedding_sum",
+        "falcon": "alibi_bias",
+        "fastspeech": "length_regulated_states relative_positional_encoding shifted_relative_positions",
+        "fnet": "fourier_transform",
         "funnel": "position_embeds",
-        "gemma3n": "sparse",
-        "glue": "superglue lightglue paired absolute cut",
-        "granite": "blockwise",
-        "longformer": "unpadded unpadded_source attention",
-        "longt5": "numbered summed biased",
-        "moonshine": "states_of",
-        "musicgen": "delayed convolved remembered",
-        "nemotron": "attended",
-        "numbered": "position_ids_of",
-        "recurrent": "conv_state recurrent_state delta_rule state_space lightning gated",
-        "rotations": "angles heads_first heads_second",
-        "rt_detr": "unasked placed gathered",
-        "selective": "mixer mixer_of_heads",
-        "shifted": "shift_tokens_right",
-        "sides": "whole deepened related spaced listed",
-        "siglip2": "resized",
-        "sized": "padded_as_tensorflow filled placed placed_evenly in_whole_windows already_whole",
-        "superpoint": "detected",
-        "switch": "routed chosen",
-        "timesfm": "scaled",
-        "vits": "gated relative spline",
-        "zoedepth": "biased assembled ranged",
+        "gemma3n": "gaussian_topk",
+        "granite": "block_attention",
+        "image_padding": "padded_as_tensorflow padded_to_patches padded_to_windows unpadded_states",
+        "image_sizes": "symbolic_int depth_anything_depth relative_positions unit_steps tensor_of_sizes",
+        "longformer": "unpadded_inputs led_unpadded_inputs attention",
+        "longt5": "global_block_ids global_aggregates side_bias",
+        "mamba": "mixer multihead_mixer",
+        "moe": "batched_mm_forward",
+        "moonshine": "feature_lengths",
+        "musicgen": "delay_pattern_mask conv1d_output lstm_output",
+        "nemotron": "attention",
+        "position_embeddings": "interpolated_bicubic interpolated_bilinear",
+        "position_ids": "position_ids_from_input_ids",
+        "recurrent": "conv_state recurrent_state delta_rule mamba2_scan lightning_attention rglru_scan",
+        "rotary_pairs": "cos_sin rotated_heads_first rotated_length_first",
+        "rt_detr": "tensor_length sine_position_embedding gathered_along_dim",
+        "shift_tokens": "shift_tokens_right",
+        "siglip2": "resized_positional_embeddings",
+        "superglue": "superglue_output lightglue_output",
+        "superpoint": "keypoint_detection_output",
+        "switch_experts": "router_outputs expert_outputs",
+        "timesfm": "masked_mean_std",
+        "vits": "gated_activation relative_embeddings inverse_spline",
+        "zoedepth": "relative_position_bias reassembled_features metric_depth",
     }
 )
 """File in `patches/` -> the functions that rows name."""
 
 WRAPPERS: Mapping[str, str] = MappingProxyType(
     {
-        "codecs": "coded sounded coded_at_once sounded_at_once waveform",
+        "codecs": "encoder decoder single_chunk_encoder single_chunk_decoder vocoder",
         "diffusers": "vae_encoder dcae_encoder vae_decoder",
-        "eomt": "decided",
-        "lightglue": "whole",
+        "eomt": "with_constant_mask_probs",
+        "lightglue": "keypoint_matcher",
         "musicgen": "text_encoder encodec_decode build_delay_pattern_mask",
         "pop2piano": "mel_conditioner",
-        "sam": "vision_encoder prompt_encoder_mask_decoder pyramid layered itself",
-        "sentence_transformers": "apart",
+        "sam": (
+            "vision_encoder multi_scale_vision_encoder vision_encoder_with_intermediates "
+            "prompt_encoder_mask_decoder full_model"
+        ),
+        "sentence_transformers": "text_and_image_encoder",
         "speecht5": "encoder decoder postnet_and_vocoder",
         "timesfm": "forecast forecast_by_quantiles",
         "timm": "classifier",
-        "towers": "text_model vision_model audio_model video_model prefixed",
+        "towers": "text_model vision_model audio_model video_model prefix_attention_model",
         "transducers": "encoder decoder",
         "vits": "speech",
     }

@@ -78,7 +78,7 @@ clip_sentences = compose(
     image_reads(),
     images(),
     texts,
-    ExportSpec(runs="sentence_transformers.apart"),
+    ExportSpec(runs="sentence_transformers.text_and_image_encoder"),
     serves("feature-extraction", gives("text_embeds", "text_batch_size _"), gives("image_embeds", "batch_size _")),
 )
 
@@ -136,7 +136,7 @@ def floats(name: str, axes: str, generator: str = "hidden_states", *, inside: st
 
 any_batch = patched(
     "diffusers.models.upsampling:Upsample2D.forward",
-    by="diffusers.enlarged",
+    by="diffusers.upsampled_features",
     why="looks whether 64 pictures or more are given",
 )
 two_texts = equals("addition_embed_type", "text_time")
@@ -157,7 +157,7 @@ unet = compose(
     any_batch,
     patched(
         "diffusers.models.unets.unet_2d_condition:UNet2DConditionModel.num_upsamplers",
-        by="diffusers.ALWAYS",
+        by="diffusers.NUM_UPSAMPLERS",
         why="each half is doubled to the size that it was halved from, which sides of any length need",
     ),
     case("several", sized(height=21, width=14)),

@@ -98,7 +98,7 @@ def patch_values(at: str = "vision_config.") -> ExportSpec:
         sized(max_num_patches=16),
         patched(
             "transformers.models.siglip2.modeling_siglip2:Siglip2VisionEmbeddings.resize_positional_embeddings",
-            by="siglip2.resized",
+            by="siglip2.resized_positional_embeddings",
             why="loops over images, whose shapes are numbers in tensors",
         ),
     )
@@ -243,7 +243,7 @@ clap = compose(
     featured(heard, texts, similarities("audio", SOUNDS)),
     patched(
         "transformers.models.clap.modeling_clap:ClapAudioPatchEmbed.forward",
-        by="clap.embedded",
+        by="clap.patch_embeddings",
         why="picks out the sounds that are longer, so that their number depends on the input",
     ),
 )
@@ -263,14 +263,14 @@ colpali = compose(
     apart(
         TEXT_MODEL,
         text_inputs,
-        ExportSpec(runs="towers.prefixed"),
+        ExportSpec(runs="towers.prefix_attention_model"),
         gives("embeddings", f"{TOKENS} _"),
     ),
     apart(
         VISION_MODEL,
         text_inputs,
         images(),
-        ExportSpec(runs="towers.prefixed"),
+        ExportSpec(runs="towers.prefix_attention_model"),
         gives("embeddings", f"{TOKENS} _"),
         generates(
             "token_ids",
@@ -306,7 +306,7 @@ clipseg = compose(
             gives("logits", "batch_size _ _"),
             patched(
                 "transformers.models.clipseg.modeling_clipseg:CLIPSegForImageSegmentation.get_conditional_embeddings",
-                by="clipseg.conditioned",
+                by="clipseg.conditional_embeddings",
                 why="counts texts and images in Python",
             ),
         ),

@@ -94,17 +94,17 @@ longt5 = compose(
     sized(encoder_sequence_length=57),
     patched(
         f"{LONG_T5}:_make_global_fixed_block_ids",
-        by="longt5.numbered",
+        by="longt5.global_block_ids",
         why="branches on the number of blocks, and counts them in fractions",
     ),
     patched(
         f"{LONG_T5}:_create_global_aggregates",
-        by="longt5.summed",
+        by="longt5.global_aggregates",
         why="makes as many classes as there were blocks in the trace",
     ),
     patched(
         f"{LONG_T5}:LongT5TransientGlobalAttention.compute_side_bias",
-        by="longt5.biased",
+        by="longt5.side_bias",
         why="has nothing to see in a text that is shorter than a block",
     ),
 )
@@ -117,12 +117,12 @@ switch_transformers = compose(
     behaves("decoder", ExportSpec(builds=(Build("encoder_outputs", "moe_encoder_output"),))),
     patched(
         f"{SWITCH}Top1Router.forward",
-        by="switch.routed",
+        by="switch_experts.router_outputs",
         why="converts the weights of its classifier while it runs",
     ),
     patched(
         f"{SWITCH}Experts.forward",
-        by="switch.chosen",
+        by="switch_experts.expert_outputs",
         why="loops over the experts that were chosen",
     ),
 )
@@ -137,7 +137,7 @@ led = compose(
     case("one", generates("global_mask", "filled", value=0)),
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
-    patched(f"{LED}._pad_to_window_size", by="longformer.unpadded_source", why="branches on the length"),
+    patched(f"{LED}._pad_to_window_size", by="longformer.led_unpadded_inputs", why="branches on the length"),
     patched(
         f"{LED}SelfAttention.forward",
         by="longformer.attention",
@@ -176,7 +176,7 @@ def classifier(model: str) -> ExportSpec:
             generates("token_ids", "ended", high=from_config("vocab_size"), end=from_config("eos_token_id")),
             patched(
                 f"{model}ForSequenceClassification.forward",
-                by="bart.classified",
+                by="bart.sequence_classifier_output",
                 why="selects rows by a mask, so that their number depends on the tokens",
             ),
         ),
@@ -194,14 +194,16 @@ PLBART = "transformers.models.plbart.modeling_plbart:PLBart"
 
 def layered(model: str) -> ExportSpec:
     """A model of transformers, by how its classes begin, whose encoder has BART's layers."""
-    return patched(f"{model}EncoderLayer.forward", by="bart.encoded", why="branches on infinities in float16")
+    return patched(
+        f"{model}EncoderLayer.forward", by="bart.encoder_layer_output", why="branches on infinities in float16"
+    )
 
 
 def shifting(module: str) -> ExportSpec:
     """A module of transformers whose decoder starts with the last token that the encoder reads."""
     return patched(
         f"{module}:shift_tokens_right",
-        by="shifted.shift_tokens_right",
+        by="shift_tokens.shift_tokens_right",
         why="squeezes the axis of the batch away where it is 1",
     )
 
@@ -213,7 +215,7 @@ m2m_100 = compose(
     patched(
         "transformers.models.m2m_100.modeling_m2m_100:"
         "M2M100SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
-        by="numbered.position_ids_of",
+        by="position_ids.position_ids_from_input_ids",
         why="adds a length to whole numbers of 32 bits",
     ),
 )
@@ -289,7 +291,7 @@ speech_to_text = compose(
     patched(
         "transformers.models.speech_to_text.modeling_speech_to_text:"
         "Speech2TextSinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
-        by="numbered.position_ids_of",
+        by="position_ids.position_ids_from_input_ids",
         why="adds a length to whole numbers of 32 bits",
     ),
 )
@@ -317,7 +319,7 @@ moonshine = compose(
     told_what_is_heard("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
     patched(
         f"{MOONSHINE}._get_feat_extract_output_lengths",
-        by="moonshine.states_of",
+        by="moonshine.feature_lengths",
         why="divides lengths as real numbers",
     ),
 )
@@ -416,7 +418,7 @@ def seamless(model: str) -> ExportSpec:
         tasked("text2text-generation-with-past", spec=compose(reading, halves_with_past())),
         patched(
             f"{model}SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
-            by="numbered.position_ids_of",
+            by="position_ids.position_ids_from_input_ids",
             why="adds a length to whole numbers of 32 bits",
         ),
     )
@@ -670,7 +672,7 @@ musicgen = compose(
     ),
     patched(
         "transformers.models.musicgen.modeling_musicgen:MusicgenForCausalLM.build_delay_pattern_mask",
-        by="musicgen.delayed",
+        by="musicgen.delay_pattern_mask",
         why="writes into slices and looks for the first code to write",
     ),
     encodec_layers,

@@ -41,7 +41,7 @@ longformer = compose(
     case("one", generates("global_mask", "filled", value=0)),
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
-    patched(f"{LONGFORMER}Model._pad_to_window_size", by="longformer.unpadded", why="branches on the length"),
+    patched(f"{LONGFORMER}Model._pad_to_window_size", by="longformer.unpadded_inputs", why="branches on the length"),
     patched(
         f"{LONGFORMER}SelfAttention.forward",
         by="longformer.attention",
@@ -92,8 +92,8 @@ canine = only_tasks(
         bert,
         reads(vocab_size=constant(0x110000)),  # its tokens are characters of Unicode
         patched(f"{CANINE}Attention.forward", by="canine.attention", why="loops over the length"),
-        patched(f"{CANINE}Model._downsample_attention_mask", by="canine.downsampled", why="fixes the length"),
-        patched(f"{CANINE}Model._repeat_molecules", by="canine.repeated", why="repeats by the length"),
+        patched(f"{CANINE}Model._downsample_attention_mask", by="canine.downsampled_mask", why="fixes the length"),
+        patched(f"{CANINE}Model._repeat_molecules", by="canine.repeated_molecules", why="repeats by the length"),
     ),
     *HEADLESS,
     "multiple-choice",
@@ -120,7 +120,7 @@ fnet = compose(
     without(bert, "attention_mask"),
     patched(
         "transformers.models.fnet.modeling_fnet:FNetBasicFourierTransform.forward",
-        by="fnet.fourier",
+        by="fnet.fourier_transform",
         why="the DFT of ONNX Runtime is inexact",
     ),
 )

@@ -46,7 +46,7 @@ def padding_as_tensorflow(module: str) -> ExportSpec:
     """A spec whose padding is worked out for every size of an image."""
     return patched(
         f"{MODELING}.{module}.modeling_{module}:apply_tf_padding",
-        by="sized.padded_as_tensorflow",
+        by="image_padding.padded_as_tensorflow",
         why="it asks whether a stride divides the size, and a trace keeps one answer",
     )
 
@@ -55,7 +55,7 @@ def placing(module: str, owner: str) -> ExportSpec:
     """A spec whose places are spread over every size of an image."""
     return patched(
         f"{MODELING}.{module}.modeling_{module}:{owner}.interpolate_pos_encoding",
-        by="sized.placed",
+        by="position_embeddings.interpolated_bicubic",
         why="it leaves places as they are at the size that they are of, and a trace keeps that answer",
     )
 
@@ -121,12 +121,12 @@ swin2sr = compose(
     tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
     patched(
         f"{MODELING}.swin2sr.modeling_swin2sr:Swin2SRModel.pad_and_normalize",
-        by="sized.in_whole_windows",
+        by="image_padding.padded_to_windows",
         why="a remainder of a remainder is not seen to leave whole windows, and every layer asks again",
     ),
     patched(
         f"{MODELING}.swin2sr.modeling_swin2sr:Swin2SRLayer.maybe_pad",
-        by="sized.already_whole",
+        by="image_padding.unpadded_states",
         why="the image is padded to whole windows before the first layer",
     ),
 )
@@ -178,7 +178,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("masked-im", spec=images),  # what was masked is put into a square
             patched(
                 f"{MODELING}.focalnet.modeling_focalnet:FocalNetPatchEmbeddings.maybe_pad",
-                by="sized.filled",
+                by="image_padding.padded_to_patches",
                 why="it asks whether patches divide the size, and a trace keeps one answer",
             ),
         ),
@@ -209,8 +209,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             *(
                 patched(f"{MODELING}.bit.modeling_bit:{what}.forward", by=f"bit.{by}", why=why)
                 for what, by, why in (
-                    ("DynamicPad2d", "padded", "it rounds a quotient up in Python, and a trace keeps the answer"),
-                    ("WeightStandardizedConv2d", "standardized", "a norm that trains has no translation"),
+                    (
+                        "DynamicPad2d",
+                        "padded_features",
+                        "it rounds a quotient up in Python, and a trace keeps the answer",
+                    ),
+                    (
+                        "WeightStandardizedConv2d",
+                        "weight_standardized_convolution",
+                        "a norm that trains has no translation",
+                    ),
                 )
             ),
         ),

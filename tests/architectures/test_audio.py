@@ -6,13 +6,17 @@ import tiny
 from refusals import refusal
 
 import onnxfn
-from onnxfn.architectures.patches.fastspeech import placed, regulated, shifted
-from onnxfn.architectures.patches.granite import blockwise
-from onnxfn.architectures.patches.nemotron import attended
-from onnxfn.architectures.patches.timesfm import scaled
-from onnxfn.architectures.patches.vits import relative, spline
+from onnxfn.architectures.patches.fastspeech import (
+    length_regulated_states,
+    relative_positional_encoding,
+    shifted_relative_positions,
+)
+from onnxfn.architectures.patches.granite import block_attention
+from onnxfn.architectures.patches.nemotron import attention
+from onnxfn.architectures.patches.timesfm import masked_mean_std
+from onnxfn.architectures.patches.vits import inverse_spline, relative_embeddings
 from onnxfn.architectures.wrappers.timesfm import forecast, forecast_by_quantiles
-from onnxfn.architectures.wrappers.vits import drawn, speech
+from onnxfn.architectures.wrappers.vits import normal_noise, speech
 from onnxfn.specs.errors import InvalidSpec, MissingValue
 
 WAV2VEC2 = {"conv_kernel": [10, 3], "conv_stride": [5, 2]}
@@ -50,8 +54,10 @@ def test_vits_speaks_as_the_model_does_with_the_same_noise(vits, monkeypatch):
     mask[1, 6:] = 0
     with torch.no_grad():
         ours = speech(vits)(ids, mask)
-        monkeypatch.setattr(torch, "randn", lambda *_: drawn(9, 2, 3).T[None].expand(2, -1, -1))
-        monkeypatch.setattr(torch, "randn_like", lambda like: drawn(like.shape[2], like.shape[1], 7).T.expand_as(like))
+        monkeypatch.setattr(torch, "randn", lambda *_: normal_noise(9, 2, 3).T[None].expand(2, -1, -1))
+        monkeypatch.setattr(
+            torch, "randn_like", lambda like: normal_noise(like.shape[2], like.shape[1], 7).T.expand_as(like)
+        )
         theirs = vits(ids, mask)
     assert torch.equal(ours["waveform"], theirs.waveform)
     assert torch.equal(ours["spectrogram"], theirs.spectrogram)
@@ -70,7 +76,7 @@ def test_vits_says_a_text_alike_in_every_batch(vits):
 
 
 def test_what_is_drawn_looks_normal():
-    made = drawn(400, 40, 7).numpy()
+    made = normal_noise(400, 40, 7).numpy()
     assert abs(made.mean()) < 0.02
     assert abs(made.std() - 1) < 0.02
     assert abs((made**4).mean() - 3) < 0.2
@@ -85,7 +91,7 @@ def test_the_spline_is_the_models():
     values = torch.randn(2, 1, 50, generator=random) * 3  # some lie outside of the bounds
     given = [torch.randn(2, 1, 50, bins, generator=random) for bins in (10, 10, 9)]
     theirs, _ = _unconstrained_rational_quadratic_spline(values, *given, reverse=True)
-    torch.testing.assert_close(spline(values, *given, reverse=True)[0], theirs, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(inverse_spline(values, *given, reverse=True)[0], theirs, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("length", [1, 4, 5, 6, 20])
@@ -94,7 +100,7 @@ def test_relative_places_are_the_models(vits, length):
 
     attention = vits.text_encoder.encoder.layers[0].attention
     theirs = attention._get_relative_embeddings(attention.emb_rel_k, length)
-    assert torch.equal(relative(attention, attention.emb_rel_k, length), theirs)
+    assert torch.equal(relative_embeddings(attention, attention.emb_rel_k, length), theirs)
 
 
 @pytest.mark.parametrize("length", [19, 96, 130])
@@ -132,7 +138,7 @@ def test_the_scale_of_a_series_is_the_models():
     padding[0, :3], padding[0, 3, :6], padding[1] = 1, 1, 1  # none is padding, all is, and too much of one patch
     steps = torch.randn(3, 12, 8, generator=torch.Generator().manual_seed(0))
     theirs = TimesFmModel._timesfm_masked_mean_std(steps, padding)
-    assert all(map(torch.equal, scaled(None, steps, padding), theirs))
+    assert all(map(torch.equal, masked_mean_std(None, steps, padding), theirs))
 
 
 @pytest.mark.parametrize("length", [37, 48, 91])
@@ -146,7 +152,7 @@ def test_granites_blocks_are_the_models(length, monkeypatch):
     mask[1, length // 2 :] = 0
     with torch.no_grad():
         theirs = model(banks, attention_mask=mask).last_hidden_state
-        monkeypatch.setattr(granite.GraniteSpeech5EncoderAttention, "forward", blockwise)
+        monkeypatch.setattr(granite.GraniteSpeech5EncoderAttention, "forward", block_attention)
         ours = model(banks, attention_mask=mask).last_hidden_state
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
@@ -165,7 +171,7 @@ def test_nemotrons_frames_that_see_nothing_are_the_models(bias, monkeypatch):
     mask[1, 20:] = 0  # four frames of twelve, so that most of the others see none of these
     with torch.no_grad():
         theirs = model.get_audio_features(banks, mask).pooler_output
-        monkeypatch.setattr(nemotron.NemotronAsrStreamingEncoderAttention, "forward", attended)
+        monkeypatch.setattr(nemotron.NemotronAsrStreamingEncoderAttention, "forward", attention)
         ours = model.get_audio_features(banks, mask).pooler_output
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
@@ -179,7 +185,9 @@ def test_fastspeechs_tokens_last_as_long_as_the_models(high):
     states, lasting = torch.randn(3, 6, 4, generator=random), torch.randint(0, high, (3, 6), generator=random)
     lasting[2] = 0
     for speed in (1.0, 2.5):
-        assert torch.equal(regulated(states, lasting, speed), length_regulator(states, lasting.clone(), speed))
+        assert torch.equal(
+            length_regulated_states(states, lasting, speed), length_regulator(states, lasting.clone(), speed)
+        )
 
 
 def test_fastspeechs_places_are_the_models():
@@ -189,10 +197,10 @@ def test_fastspeechs_places_are_the_models():
     encoding = tiny.model("fastspeech2_conformer", "AutoModelForTextToSpectrogram").encoder.pos_enc
     assert isinstance(encoding, fastspeech.FastSpeech2ConformerRelPositionalEncoding)
     states = torch.randn(2, 7, encoding.embed_dim, generator=torch.Generator().manual_seed(0))
-    assert all(map(torch.equal, placed(encoding, states), encoding(states)))
+    assert all(map(torch.equal, relative_positional_encoding(encoding, states), encoding(states)))
     distances = torch.randn(2, 3, 7, 13, generator=torch.Generator().manual_seed(0))
     theirs = fastspeech.FastSpeech2ConformerAttention.shift_relative_position_tensor(None, distances)
-    assert torch.equal(shifted(None, distances), theirs)
+    assert torch.equal(shifted_relative_positions(None, distances), theirs)
 
 
 def test_an_encodec_of_overlapping_chunks_is_refused(tmp_path):

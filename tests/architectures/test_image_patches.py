@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxfn.architectures.patches import sized
+from onnxfn.architectures.patches import image_padding, position_embeddings
 
 
 @pytest.mark.parametrize("module", ["mobilenet_v1", "mobilenet_v2"])
@@ -19,7 +19,8 @@ def test_padding_as_in_tensorflow_is_the_models_own(module):
         for height, width in ((7, 8), (8, 9), (9, 7)):
             image = torch.randn(1, 2, height, width)
             assert torch.equal(
-                sized.padded_as_tensorflow(image, convolution), models[module].apply_tf_padding(image, convolution)
+                image_padding.padded_as_tensorflow(image, convolution),
+                models[module].apply_tf_padding(image, convolution),
             )
 
 
@@ -31,7 +32,7 @@ def test_places_are_spread_as_dinov2_spreads_them(height, width):
     embeddings = tiny.model("dinov2").embeddings
     tokens = torch.zeros(1, (height // 8) * (width // 8) + 1, 32)
     own = embeddings.interpolate_pos_encoding(tokens, height, width)
-    assert torch.allclose(sized.placed(embeddings, tokens, height, width), own, atol=1e-6)
+    assert torch.allclose(position_embeddings.interpolated_bicubic(embeddings, tokens, height, width), own, atol=1e-6)
 
 
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 15), (13, 30)])
@@ -41,6 +42,8 @@ def test_windows_are_filled_as_swin2sr_and_focalnet_fill_them(height, width):
 
     image = torch.randn(2, 3, height, width)
     swin = tiny.model("swin2sr")
-    assert torch.allclose(sized.in_whole_windows(swin, image), swin.pad_and_normalize(image))
+    assert torch.allclose(image_padding.padded_to_windows(swin, image), swin.pad_and_normalize(image))
     focal = tiny.model("focalnet").embeddings.patch_embeddings
-    assert torch.equal(sized.filled(focal, image, height, width), focal.maybe_pad(image, height, width))
+    assert torch.equal(
+        image_padding.padded_to_patches(focal, image, height, width), focal.maybe_pad(image, height, width)
+    )

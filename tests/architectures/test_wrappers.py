@@ -56,7 +56,7 @@ def spoken_by_transformers(model, text, speaker, monkeypatch):
 
     def drawn_alike(prenet, frames, share):
         layer = next(calls) % len(prenet.layers)
-        return frames * speecht5.drawn(frames.shape[1], frames.shape[2], layer, share) / (1 - share)
+        return frames * speecht5.dropout_mask(frames.shape[1], frames.shape[2], layer, share) / (1 - share)
 
     monkeypatch.setattr(modeling_speecht5.SpeechT5SpeechDecoderPrenet, "_consistent_dropout", drawn_alike)
     told = {"threshold": 9.0, "maxlenratio": 2 * STEPS / text.shape[1] + 0.01, "vocoder": model.vocoder}
@@ -84,11 +84,11 @@ def test_a_model_without_a_vocoder_is_refused():
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
 def test_a_draw_looks_drawn(share):
-    first, second = (speecht5.drawn(600, 256, layer, share).double().numpy() for layer in (0, 1))
+    first, second = (speecht5.dropout_mask(600, 256, layer, share).double().numpy() for layer in (0, 1))
     for one, other in ((first, second), (first[1:], first[:-1]), (first[:, 1:], first[:, :-1])):
         assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.02
     assert abs(first.mean() - share) < 0.01
-    assert np.array_equal(first[:40], speecht5.drawn(40, 256, 0, share).numpy())
+    assert np.array_equal(first[:40], speecht5.dropout_mask(40, 256, 0, share).numpy())
 
 
 @pytest.mark.parametrize("channels", [1, 2])
@@ -100,7 +100,7 @@ def test_the_rule_of_delayed_codes_is_musicgens(channels, given, most):
     codes = torch.randint(0, 32, (2 * 4 * channels, given), generator=torch.Generator().manual_seed(0))
     padding = torch.tensor([32])
     expected = model.build_delay_pattern_mask(codes, padding, most)
-    for made, wanted in zip(musicgen.delayed(model, codes, padding, most), expected, strict=True):
+    for made, wanted in zip(musicgen.delay_pattern_mask(model, codes, padding, most), expected, strict=True):
         assert torch.equal(made, wanted)
 
 

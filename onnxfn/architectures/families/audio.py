@@ -104,12 +104,12 @@ whole_banks = compose(
 encodec_layers = compose(
     patched(
         "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
-        by="musicgen.convolved",
+        by="musicgen.conv1d_output",
         why="computes how much to pad in tensors",
     ),
     patched(
         "transformers.models.encodec.modeling_encodec:EncodecLSTM.forward",
-        by="musicgen.remembered",
+        by="musicgen.lstm_output",
         why="is traced as one step for each place that was traced",
     ),
 )

@@ -7,7 +7,9 @@ from typing import Any
 from torch import Tensor
 
 
-def classified(model: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **arguments: Any) -> Any:
+def sequence_classifier_output(
+    model: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **arguments: Any
+) -> Any:
     """The classes by what the decoder says at the last token that ends a text (modeling_bart, transformers 5.23)."""
     import torch
     from transformers.modeling_outputs import SequenceClassifierOutput
@@ -20,7 +22,9 @@ def classified(model: Any, input_ids: Tensor, attention_mask: Tensor | None = No
     return SequenceClassifierOutput(logits=model.classification_head(chosen))
 
 
-def encoded(layer: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **arguments: Any) -> Tensor:
+def encoder_layer_output(
+    layer: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **arguments: Any
+) -> Tensor:
     """What a layer of the encoder makes of a text (BartEncoderLayer.forward, transformers 5.23)."""
     made, _ = layer.self_attn(hidden_states, attention_mask=attention_mask, **arguments)
     seen = layer.self_attn_layer_norm(hidden_states + made)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def padded(self: Any, features: Tensor) -> Tensor:
+def padded_features(self: Any, features: Tensor) -> Tensor:
     """For DynamicPad2d.forward, which rounds a quotient up, in Python: a last step begins inside and ends there too."""
     import torch
 
@@ -20,7 +20,7 @@ def padded(self: Any, features: Tensor) -> Tensor:
     return torch.nn.functional.pad(features, pads, value=self.value)
 
 
-def standardized(self: Any, features: Tensor) -> Tensor:
+def weight_standardized_convolution(self: Any, features: Tensor) -> Tensor:
     """For WeightStandardizedConv2d.forward, whose norm over weights is one that trains, which has no translation."""
     import torch
 

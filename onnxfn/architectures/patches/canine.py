@@ -27,7 +27,7 @@ def attention(
     return (self.output(outputs[0], hidden_states), *outputs[1:])
 
 
-def downsampled(_: Any, char_attention_mask: Tensor, downsampling_rate: int) -> Tensor:
+def downsampled_mask(_: Any, char_attention_mask: Tensor, downsampling_rate: int) -> Tensor:
     """For CanineModel._downsample_attention_mask: a molecule is seen when one of its characters is.
 
     The original pools along one axis, and torch fixes the length in `max_pool1d`; along two it does not.
@@ -38,7 +38,7 @@ def downsampled(_: Any, char_attention_mask: Tensor, downsampling_rate: int) -> 
     return max_pool2d(mask, (1, downsampling_rate))[:, 0, 0]
 
 
-def repeated(self: Any, molecules: Tensor, char_seq_length: int) -> Tensor:
+def repeated_molecules(self: Any, molecules: Tensor, char_seq_length: int) -> Tensor:
     """For CanineModel._repeat_molecules: each molecule stands for as many characters, the last for what remains.
 
     The original repeats the last one a number of times that depends on the length; here each character takes its own.

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def embedded(patches: Any, hidden_states: Tensor, is_longer_idx: Tensor | None = None) -> Tensor:
+def patch_embeddings(patches: Any, hidden_states: Tensor, is_longer_idx: Tensor | None = None) -> Tensor:
     """A sound's patches, fused with those of its crops where it is longer (ClapAudioPatchEmbed, transformers 5.23)."""
     import torch
 
@@ -15,13 +15,13 @@ def embedded(patches: Any, hidden_states: Tensor, is_longer_idx: Tensor | None =
     if is_longer_idx is not None:
         sounds = torch.arange(hidden_states.shape[0], device=made.device)
         longer = (sounds[:, None] == is_longer_idx).to(torch.int64).sum(dim=1) > 0
-        fused = patches.fusion_model(made, _crops(patches, hidden_states[:, 1:], made.shape[-1]))
+        fused = patches.fusion_model(made, _crop_features(patches, hidden_states[:, 1:], made.shape[-1]))
         made = torch.where(longer[:, None, None, None], fused, made)
     laid: Tensor = patches.norm(made.flatten(2).transpose(1, 2) if patches.flatten else made)
     return laid
 
 
-def _crops(patches: Any, crops: Tensor, width: int) -> Tensor:
+def _crop_features(patches: Any, crops: Tensor, width: int) -> Tensor:
     """Crops side by side, filled up to a width."""
     from torch.nn import functional
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def conditioned(model: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
+def conditional_embeddings(model: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
     """What each text asks for (CLIPSegForImageSegmentation.get_conditional_embeddings, transformers 5.23)."""
     asked: Tensor = model.clip.get_text_features(input_ids, attention_mask=attention_mask).pooler_output
     return asked

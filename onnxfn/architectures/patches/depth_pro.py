@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 
-def encoded(self: Any, pixel_values: Tensor) -> list[Tensor]:
+def patch_feature_maps(self: Any, pixel_values: Tensor) -> list[Tensor]:
     """For DepthProPatchEncoder.forward, which asks Python how many patches there are, so that it fixes the batch."""
     import torch
     from transformers.models.depth_pro import modeling_depth_pro as module

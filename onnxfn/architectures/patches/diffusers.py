@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-ALWAYS = property(lambda _: 60)
+NUM_UPSAMPLERS = property(lambda _: 60)
 """For UNet2DConditionModel.num_upsamplers: so many halvings that no side is whole after them."""
 
 
-def enlarged(self: Any, hidden_states: Tensor, output_size: Any = None, *_: Any, **__: Any) -> Tensor:
+def upsampled_features(self: Any, hidden_states: Tensor, output_size: Any = None, *_: Any, **__: Any) -> Tensor:
     """For Upsample2D.forward: the same for any batch, where the original lays out 64 and more otherwise."""
     from torch.nn import functional
 

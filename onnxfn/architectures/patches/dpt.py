@@ -10,28 +10,30 @@ from typing import Any
 from torch import Tensor
 
 
-def depth(self: Any, pixel_values: Tensor, **_: Any) -> dict[str, Tensor]:
+def depth_estimation_output(self: Any, pixel_values: Tensor, **_: Any) -> dict[str, Tensor]:
     """For DPTForDepthEstimation.forward."""
-    return {"predicted_depth": self.head(fused(self, self.backbone, pixel_values))}
+    return {"predicted_depth": self.head(neck_features(self, self.backbone, pixel_values))}
 
 
-def segmentation(self: Any, pixel_values: Tensor, **_: Any) -> dict[str, Tensor]:
+def semantic_segmentation_output(self: Any, pixel_values: Tensor, **_: Any) -> dict[str, Tensor]:
     """For DPTForSemanticSegmentation.forward."""
-    return {"logits": self.head(fused(self, None, pixel_values))}
+    return {"logits": self.head(neck_features(self, None, pixel_values))}
 
 
-def fused(self: Any, backbone: Any, pixel_values: Tensor) -> Any:
+def neck_features(self: Any, backbone: Any, pixel_values: Tensor) -> Any:
     """What the neck makes of the stages of the backbone, or of the model's own."""
     size = (self.config if backbone is None else backbone.config).patch_size
     height, width = pixel_values.shape[-2:]
     if backbone is not None:
         stages = backbone.forward_with_filtered_kwargs(pixel_values).feature_maps
     else:
-        stages = chosen(self.config, self.dpt(pixel_values, output_hidden_states=True, return_dict=True))
+        stages = selected_hidden_states(
+            self.config, self.dpt(pixel_values, output_hidden_states=True, return_dict=True)
+        )
     return self.neck(stages, height // size, width // size)
 
 
-def chosen(config: Any, outputs: Any) -> list[Tensor]:
+def selected_hidden_states(config: Any, outputs: Any) -> list[Tensor]:
     """The stages that the configuration asks for; of a hybrid, the first are those of its convolutions."""
     first = list(outputs.intermediate_activations) if config.is_hybrid else []
     wanted = config.backbone_out_indices[len(first) :]

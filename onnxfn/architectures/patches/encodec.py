@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def summed(quantizer: Any, codes: Tensor) -> Tensor:
+def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
     """EncodecResidualVectorQuantizer.decode (transformers 5.23): codes are `[codebooks, batch, frames]`."""
     import torch
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def slopes(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
+def alibi_bias(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
     """For build_alibi_tensor: a slope for each head times the place of each token, `batch*heads 1 length`.
 
     The original multiplies in bfloat16. A product of two such numbers is exact in float32, so it is rounded here once,
@@ -20,12 +20,12 @@ def slopes(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
     import torch
 
     places = ((attention_mask.cumsum(dim=-1) - 1) * attention_mask)[:, None, :]
-    steep = torch.tensor(_steepness(num_heads), device=attention_mask.device)[:, None]
+    steep = torch.tensor(_alibi_slopes(num_heads), device=attention_mask.device)[:, None]
     products = (steep.bfloat16().float() * places.bfloat16().float()).bfloat16()
     return products.reshape(-1, 1, attention_mask.shape[1]).to(dtype)
 
 
-def _steepness(heads: int) -> list[float]:
+def _alibi_slopes(heads: int) -> list[float]:
     """Powers that fall evenly from head to head; beyond a power of 2 heads, every other of the next finer ones."""
     even = 1 << (heads.bit_length() - 1)
     finer = [2.0 ** (-4.0 / even * power) for power in range(1, 2 * (heads - even) + 1, 2)]

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 
-def regulated(encoded_embeddings: Tensor, duration_labels: Tensor, speaking_speed: float = 1.0) -> Tensor:
+def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor, speaking_speed: float = 1.0) -> Tensor:
     """For length_regulator: each token `[batch, length, size]` as often as it lasts, which the original loops over.
 
     A batch in which nothing lasts has a frame a token.
@@ -29,7 +29,7 @@ def regulated(encoded_embeddings: Tensor, duration_labels: Tensor, speaking_spee
     return spoken.to(encoded_embeddings.dtype) @ encoded_embeddings
 
 
-def placed(encoding: Any, feature_representation: Tensor) -> tuple[Tensor, Tensor]:
+def relative_positional_encoding(encoding: Any, feature_representation: Tensor) -> tuple[Tensor, Tensor]:
     """For FastSpeech2ConformerRelPositionalEncoding.forward: looked up, where the original cuts a table or grows it."""
     import torch
 
@@ -38,7 +38,7 @@ def placed(encoding: Any, feature_representation: Tensor) -> tuple[Tensor, Tenso
     return feature_representation * encoding.input_scale, encoding.pos_enc.index_select(1, around)
 
 
-def shifted(_: Any, pos_tensor: Tensor) -> Tensor:
+def shifted_relative_positions(_: Any, pos_tensor: Tensor) -> Tensor:
     """For FastSpeech2ConformerAttention.shift_relative_position_tensor: `[batch, heads, length, 2 * length - 1]`.
 
     To each place its distances to all places, looked up, where the original pads and reshapes.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def sparse(self: Any, inputs: Tensor) -> Tensor:
+def gaussian_topk(self: Any, inputs: Tensor) -> Tensor:
     """For Gemma3nTextMLP._gaussian_topk: what lies above a quantile that depends on the layer alone."""
     quantile = NormalDist().inv_cdf(self.activation_sparsity)
     middle, spread = inputs.mean(-1, keepdim=True), inputs.std(-1, keepdim=True, unbiased=False)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def blockwise(
+def block_attention(
     attention: Any, hidden_states: Tensor, position_embeddings: Tensor, attention_mask: Tensor, **_: Any
 ) -> tuple[Tensor, None]:
     """For GraniteSpeech5EncoderAttention.forward (transformers 5.23), where a mask `[batch, length]` is given.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def unpadded(
+def unpadded_inputs(
     _: Any,
     input_ids: Tensor | None,
     attention_mask: Tensor,
@@ -32,7 +32,7 @@ def unpadded(
     return 0, input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds
 
 
-def unpadded_source(
+def led_unpadded_inputs(
     _: Any,
     input_ids: Tensor | None,
     attention_mask: Tensor,

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 
-def numbered(attention_mask: Tensor, global_block_size: int) -> tuple[Tensor, Tensor]:
+def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Tensor, Tensor]:
     """The block of each token, -1 for padding, and which of the blocks of a text have a token: `[batch, blocks]`.
 
     For _make_global_fixed_block_ids. The tokens after the last whole block belong to it.
@@ -27,7 +27,7 @@ def numbered(attention_mask: Tensor, global_block_size: int) -> tuple[Tensor, Te
     return blocks.to(torch.int32), held.to(torch.int32)
 
 
-def summed(hidden_states: Tensor, block_ids: Tensor, global_seq_len: int) -> Tensor:
+def global_aggregates(hidden_states: Tensor, block_ids: Tensor, global_seq_len: int) -> Tensor:
     """The tokens of each block added up, `[batch, blocks, size]`: for _create_global_aggregates."""
     import torch
 
@@ -36,7 +36,7 @@ def summed(hidden_states: Tensor, block_ids: Tensor, global_seq_len: int) -> Ten
     return belongs.transpose(1, 2) @ hidden_states
 
 
-def biased(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tensor:
+def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tensor:
     """How much each token sees of each block, `[batch, heads, tokens, blocks]`: for compute_side_bias.
 
     Padding sees the blocks that have no token, and nobody the last.
@@ -44,7 +44,7 @@ def biased(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tensor:
     import torch
 
     every = torch.arange(global_segment_ids.shape[-1], device=mask.device)
-    apart = every - numbered(mask, attention.global_block_size)[0][..., None].to(torch.int64)
+    apart = every - global_block_ids(mask, attention.global_block_size)[0][..., None].to(torch.int64)
     buckets = attention._relative_position_bucket(
         apart,
         bidirectional=not attention.is_decoder,

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def delayed(decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int) -> tuple[Tensor, Tensor]:
+def delay_pattern_mask(decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int) -> tuple[Tensor, Tensor]:
     """The codes given, each codebook one later than the one before, and the rule of them all, -1 where one is to write.
 
     The first place to write is the one after the codes given: it is looked for in the first codebook, which comes no
@@ -40,7 +40,7 @@ def _placed(codes: Tensor, places: Tensor, late: Tensor, given: int, padding: Te
     return torch.where((places <= late) | (places > late + last), padding, written)
 
 
-def convolved(layer: Any, hidden_states: Tensor) -> Tensor:
+def conv1d_output(layer: Any, hidden_states: Tensor) -> Tensor:
     """EncodecConv1d.forward (modeling_encodec, transformers 5.23), which keeps its strides in tensors.
 
     Longer than its padding: a shorter text is padded otherwise there.
@@ -56,7 +56,7 @@ def convolved(layer: Any, hidden_states: Tensor) -> Tensor:
     return convolved
 
 
-def remembered(layer: Any, hidden_states: Tensor) -> Tensor:
+def lstm_output(layer: Any, hidden_states: Tensor) -> Tensor:
     """EncodecLSTM.forward `[batch, size, length]` as ONNX's operator: a trace would have a step for each place."""
     import torch
 

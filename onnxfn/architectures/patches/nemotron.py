@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def attended(
+def attention(
     attention: Any,
     hidden_states: Tensor,
     position_embeddings: Tensor,

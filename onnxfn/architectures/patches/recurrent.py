@@ -73,11 +73,11 @@ def delta_rule(
         kept = kept + place[..., None] * missing[..., None, :]
         return kept, (kept * asked[..., None]).sum(-2)
 
-    state, answers = scanned(step, state.float(), (query, key, value.float(), decay, beta.float()))
+    state, answers = final_state_and_outputs(step, state.float(), (query, key, value.float(), decay, beta.float()))
     return answers.to(value.dtype), state
 
 
-def state_space(
+def mamba2_scan(
     hidden_states: Tensor,
     dt: Tensor,
     A: Tensor,  # noqa: N803 - the original's signature
@@ -115,12 +115,12 @@ def state_space(
         return kept, (kept * asked[..., None, :]).sum(-1)
 
     along = ((A.float() * steps).exp(), entries * steps[..., None], written, read)
-    last, answers = scanned(step, state.float(), along)
+    last, answers = final_state_and_outputs(step, state.float(), along)
     answers = answers if D is None else answers + D[..., None] * entries
     return (answers, last) if return_final_states else answers
 
 
-def lightning(
+def lightning_attention(
     self: Any,
     hidden_states: Tensor,
     position_embeddings: Any = None,  # noqa: ARG001 - the original's signature
@@ -144,14 +144,14 @@ def lightning(
         kept = kept * faded[..., None] + place[..., None] * told[..., None, :]
         return kept, (kept * asked[..., None]).sum(-2)
 
-    last, answers = scanned(step, state.float(), (query, key, value, fading))
+    last, answers = final_state_and_outputs(step, state.float(), (query, key, value, fading))
     if past_key_values is not None:
         past_key_values.set_linear_cache(self.layer_idx, last)
     answers = self.norm(answers.flatten(2).to(hidden_states.dtype))
     return self.out_proj(torch.sigmoid(self.output_gate(hidden_states)) * answers), last
 
 
-def gated(
+def rglru_scan(
     self: Any,  # noqa: ARG001 - the original's signature
     hidden_states: Tensor,
     recurrent_gate: Tensor,
@@ -169,7 +169,7 @@ def gated(
 
     entries = hidden_states.float()
     state = torch.zeros_like(entries[:, 0]) if recurrent_states is None else recurrent_states
-    last, answers = scanned(step, state, ((recurrent_gate * ~reset).float(), entries))
+    last, answers = final_state_and_outputs(step, state, ((recurrent_gate * ~reset).float(), entries))
     return answers.to(hidden_states.dtype), last
 
 
@@ -191,7 +191,9 @@ def _no_state(states: Tensor, width: int) -> Tensor:
     return states.new_zeros((*states.shape[:-1], width))
 
 
-def scanned(step: Callable[..., Any], state: Tensor, along: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+def final_state_and_outputs(
+    step: Callable[..., Any], state: Tensor, along: tuple[Tensor, ...]
+) -> tuple[Tensor, Tensor]:
     """A step after the other along axis 1 of each tensor: the last state, and the answers along axis 1."""
     from torch._higher_order_ops.scan import scan
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def unasked(self: Tensor) -> int:
+def tensor_length(self: Tensor) -> int:
     """For Tensor.__len__: the traced length, without the promise that it stays.
 
     The model asks for the `len` of a batch, which Python answers with a number that the trace then fixes. It is used
@@ -18,7 +18,7 @@ def unasked(self: Tensor) -> int:
     return int(size) if node is None else int(node.hint)
 
 
-def placed(self: Any, width: int, height: int, device: Any, dtype: Any) -> Tensor:
+def sine_position_embedding(self: Any, width: int, height: int, device: Any, dtype: Any) -> Tensor:
     """For RTDetrSinePositionEmbedding.forward, which makes a number of each side of the image."""
     from transformers.models.rt_detr.modeling_rt_detr import build_2d_sinusoidal_position_embedding
 
@@ -33,7 +33,7 @@ def placed(self: Any, width: int, height: int, device: Any, dtype: Any) -> Tenso
     return made.unsqueeze(0)
 
 
-def gathered(values: Tensor, places: Tensor, dim: int) -> Tensor:
+def gathered_along_dim(values: Tensor, places: Tensor, dim: int) -> Tensor:
     """For torch.take_along_dim, which fixes the batch where it asks whether sizes are alike; here they are."""
     import torch
 

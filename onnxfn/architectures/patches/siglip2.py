@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def resized(_: Any, table: Tensor, shapes: Tensor, max_length: int) -> Tensor:
+def resized_positional_embeddings(_: Any, table: Tensor, shapes: Tensor, max_length: int) -> Tensor:
     """The table of places `[height, width, size]` in the shape of each image: `[images, max_length, size]`.
 
     As bilinear resizing with antialiasing does, a place is a mean of those of the table around it; a patch that stands

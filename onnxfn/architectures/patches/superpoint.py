@@ -14,12 +14,12 @@ CELL = 8
 """How many pixels, down and across, one vector of the encoder sees."""
 
 
-def detected(self: Any, pixel_values: Tensor, **options: Any) -> Any:
+def keypoint_detection_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
     """For SuperPointForKeypointDetection.forward: the same keypoints in the same order."""
-    return padded(self, pixel_values, 0, **options)
+    return padded_keypoints(self, pixel_values, 0, **options)
 
 
-def padded(self: Any, pixel_values: Tensor, least: int, **options: Any) -> Any:
+def padded_keypoints(self: Any, pixel_values: Tensor, least: int, **options: Any) -> Any:
     """What SuperPoint gives, with room for `least` keypoints of each image, also where none has one."""
     from transformers.models.superpoint.modeling_superpoint import SuperPointKeypointDescriptionOutput
 
@@ -41,7 +41,7 @@ def padded(self: Any, pixel_values: Tensor, least: int, **options: Any) -> Any:
     )
 
 
-def counted(count: Tensor, least: int) -> int:
+def count_as_size(count: Tensor, least: int) -> int:
     """A count as a size, of which no more is known than that it is at least so much."""
     size: Any = count.item()
     torch._check(size >= least)
@@ -65,7 +65,7 @@ def _ordered(scores: Tensor, chosen: Tensor, decoder: Any, least: int) -> tuple[
     counts = chosen.sum(1)
     pixels = chosen.shape[1]
     kept = counts if decoder.max_keypoints < 0 else counts.clamp(max=decoder.max_keypoints)
-    longest = counted(kept.max().clamp(min=least), least)
+    longest = count_as_size(kept.max().clamp(min=least), least)
     torch._check(longest <= pixels)
     places = torch.arange(pixels, 0, -1)
     by_row = torch.topk(torch.where(chosen, places, 0), longest).indices

@@ -10,7 +10,7 @@ ENOUGH = 3
 """A patch tells the scale of a series when it has as many steps that are no padding."""
 
 
-def scaled(_: Any, inputs: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+def masked_mean_std(_: Any, inputs: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
     """For TimesFmModel._timesfm_masked_mean_std (transformers 5.23): mean and deviation `[batch]` of one patch.
 
     Takes `[batch, patches, steps]`, and 1 where a step is padding. The patch is the first that has enough steps, or

@@ -7,13 +7,13 @@ from typing import Any
 from torch import Tensor
 
 
-def gated(input_a: Tensor, input_b: Tensor, _: Any) -> Tensor:
+def gated_activation(input_a: Tensor, input_b: Tensor, _: Any) -> Tensor:
     """For fused_add_tanh_sigmoid_multiply, which cuts in two at a number that it keeps in a tensor."""
     values, gates = (input_a + input_b).chunk(2, dim=1)
     return values.tanh() * gates.sigmoid()
 
 
-def relative(attention: Any, relative_embeddings: Tensor, length: int) -> Tensor:
+def relative_embeddings(attention: Any, relative_embeddings: Tensor, length: int) -> Tensor:
     """For VitsAttention._get_relative_embeddings: `[1, 2 * length - 1, size]`, zeros outside the window.
 
     The original pads or cuts, by whether the text is longer than the window.
@@ -26,7 +26,7 @@ def relative(attention: Any, relative_embeddings: Tensor, length: int) -> Tensor
     return chosen * (apart.abs() <= window)[:, None]
 
 
-def spline(
+def inverse_spline(
     inputs: Tensor,
     unnormalized_widths: Tensor,
     unnormalized_heights: Tensor,

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 
-def biased(self: Any, window_size: tuple[int, int], *_: Any, **__: Any) -> Tensor:
+def relative_position_bias(self: Any, window_size: tuple[int, int], *_: Any, **__: Any) -> Tensor:
     """For BeitRelativePositionBias.forward, which writes into an index: `[1, heads, places + 1, places + 1]`."""
     rows, columns = window_size
     old_rows, old_columns = (2 * side - 1 for side in self.window_size)
@@ -29,7 +29,7 @@ def biased(self: Any, window_size: tuple[int, int], *_: Any, **__: Any) -> Tenso
     return torch.cat((top[:, None], rest), dim=1)[None]
 
 
-def assembled(self: Any, hidden_states: list[Tensor], patch_height: Any, patch_width: Any) -> list[Tensor]:
+def reassembled_features(self: Any, hidden_states: list[Tensor], patch_height: Any, patch_width: Any) -> list[Tensor]:
     """For ZoeDepthReassembleStage.forward, which splits what it joined by a size that moves."""
     made = []
     for states, project, layer in zip(hidden_states, self.readout_projects, self.layers, strict=True):
@@ -39,7 +39,13 @@ def assembled(self: Any, hidden_states: list[Tensor], patch_height: Any, patch_w
     return made
 
 
-def ranged(self: Any, outconv_activation: Tensor, bottleneck: Tensor, feature_blocks: Any, relative_depth: Any) -> Any:  # noqa: ARG001
+def metric_depth(
+    self: Any,
+    outconv_activation: Tensor,
+    bottleneck: Tensor,
+    feature_blocks: Any,
+    relative_depth: Any,  # noqa: ARG001
+) -> Any:
     """For ZoeDepthMultipleMetricDepthEstimationHeads.forward, which takes a branch by what the batch shows."""
     seen = self.conv2(bottleneck)
     logits = self.mlp_classifier(self.patch_transformer(seen)[:, 0])

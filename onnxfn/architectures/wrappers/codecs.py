@@ -8,17 +8,17 @@ from onnxfn.architectures.wrappers.modules import module
 from onnxfn.specs.errors import InvalidSpec
 
 
-def coded(model: Any) -> Any:
+def encoder(model: Any) -> Any:
     """From sound `[batch, channels, samples]` to the codes of each of its codebooks."""
     return module(lambda input_values: model.encode(input_values, return_dict=True))
 
 
-def sounded(model: Any) -> Any:
+def decoder(model: Any) -> Any:
     """From codes to sound."""
     return module(lambda audio_codes: model.decode(audio_codes=audio_codes, return_dict=True))
 
 
-def coded_at_once(model: Any) -> Any:
+def single_chunk_encoder(model: Any) -> Any:
     """From sound to the codes `[1, batch, codebooks, frames]` of the least bandwidth, all of it in one chunk."""
     if model.config.chunk_length is not None:
         raise InvalidSpec(
@@ -33,11 +33,11 @@ def coded_at_once(model: Any) -> Any:
     return module(forward)
 
 
-def sounded_at_once(model: Any) -> Any:
+def single_chunk_decoder(model: Any) -> Any:
     """From codes `[1, batch, codebooks, frames]` to sound."""
     return module(lambda audio_codes: model.decode(audio_codes, audio_scales=[None], return_dict=True))
 
 
-def waveform(model: Any) -> Any:
+def vocoder(model: Any) -> Any:
     """From spectrograms to sound, of a vocoder that gives a tensor and no record."""
     return module(lambda spectrogram: {"waveform": model(spectrogram)})

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 
-def decided(model: Any) -> Any:
+def with_constant_mask_probs(model: Any) -> Any:
     """The model, whose layers mask what queries look at as often as a buffer says: here numbers, which the trace reads.
 
     In a model that is trained to the end none does; between never and always the model draws, and no graph does.

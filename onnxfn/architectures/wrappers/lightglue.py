@@ -13,7 +13,7 @@ SWITCHES = ("depth_confidence", "width_confidence")
 OFF = ", ".join(f"{name}=-1.0" for name in SWITCHES)
 
 
-def whole(model: Any) -> Any:
+def keypoint_matcher(model: Any) -> Any:
     """Matches as `[batch, 2, keypoints]`, which the model gives image by image where it keeps all of them.
 
     InvalidSpec for one that stops as soon as it is sure, or drops keypoints: how much it computes is then in the image.

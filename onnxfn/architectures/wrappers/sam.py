@@ -44,7 +44,7 @@ def prompt_encoder_mask_decoder(model: Any) -> Any:
     return module(forward)
 
 
-def pyramid(model: Any) -> Any:
+def multi_scale_vision_encoder(model: Any) -> Any:
     """From images to their embeddings at several scales, the finest first."""
 
     def forward(pixel_values: Tensor) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def pyramid(model: Any) -> Any:
     return module(forward)
 
 
-def layered(model: Any) -> Any:
+def vision_encoder_with_intermediates(model: Any) -> Any:
     """From images to their embeddings, and to what the layers that see a whole image made on the way."""
 
     def forward(pixel_values: Tensor) -> dict[str, Any]:
@@ -63,6 +63,6 @@ def layered(model: Any) -> Any:
     return module(forward)
 
 
-def itself(model: Any) -> Any:
+def full_model(model: Any) -> Any:
     """The model, which also takes what was seen in place of an image."""
     return model

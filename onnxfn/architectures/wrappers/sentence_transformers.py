@@ -9,7 +9,7 @@ from torch import Tensor
 from onnxfn.architectures.wrappers.modules import module
 
 
-def apart(model: Any) -> Any:
+def text_and_image_encoder(model: Any) -> Any:
     """Texts and images, any number of each, each through all of the model by itself."""
 
     def forward(pixel_values: Tensor, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:

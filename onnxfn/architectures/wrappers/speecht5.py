@@ -36,7 +36,7 @@ def decoder(model: Any) -> Any:
         encoder_attention_mask: Tensor,
         past_key_values: Any = None,
     ) -> dict[str, Any]:
-        frames = prepared(model.speecht5.decoder.prenet, output_sequence, speaker_embeddings)
+        frames = prenet_output(model.speecht5.decoder.prenet, output_sequence, speaker_embeddings)
         made = model.speecht5.decoder.wrapped_decoder(
             hidden_states=frames.index_select(1, torch.arange(_kept(past_key_values), frames.shape[1])),
             encoder_hidden_states=encoder_hidden_states,
@@ -71,7 +71,7 @@ def postnet_and_vocoder(model: Any) -> Any:
     return module(forward)
 
 
-def prepared(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
+def prenet_output(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
     """What the decoder's prenet makes of frames, with one draw of its dropout, always the same.
 
     The model drops out in evaluation too, and draws anew in each call. A file that did so could not be checked; this
@@ -83,14 +83,14 @@ def prepared(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
     share = prenet.config.speech_decoder_prenet_dropout
     for index, layer in enumerate(prenet.layers):
         made = layer(frames).relu()
-        frames = made * drawn(made.shape[1], made.shape[2], index, share) / (1 - share)
+        frames = made * dropout_mask(made.shape[1], made.shape[2], index, share) / (1 - share)
     placed = prenet.encode_positions(prenet.final_layer(frames))
     voice = functional.normalize(speaker)[:, None].expand(-1, placed.shape[1], -1)
     mixed: Tensor = prenet.speaker_embeds_layer(torch.cat([placed, voice], dim=-1)).relu()
     return mixed
 
 
-def drawn(frames: int, units: int, layer: int, share: float) -> Tensor:
+def dropout_mask(frames: int, units: int, layer: int, share: float) -> Tensor:
     """`[frames, units]` of true and false that look drawn, this share of them true."""
     import torch
 

@@ -30,7 +30,7 @@ def video_model(model: Any) -> Any:
     return _half(model, "get_video_features")
 
 
-def prefixed(model: Any) -> Any:
+def prefix_attention_model(model: Any) -> Any:
     """PaliGemma on texts that are prefix from end to end, whose tokens see each other: as ColPali's processor says.
 
     Told nothing of prefixes, transformers 5.23 lets them do so in a batch without padding, and in a batch with padding

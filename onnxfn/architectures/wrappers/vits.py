@@ -35,7 +35,7 @@ def speech(model: Any) -> Any:
         spoken = ((places[:, None] < ends) & (places[:, None] >= ends - lasting[:, None])).to(mask.dtype)
         there = (places < lengths[:, None])[:, None].to(mask.dtype)
         means, strengths = (spoken @ one for one in (read.prior_means, read.prior_log_variances))
-        noise = drawn(frames, means.shape[-1], 7).to(mask.dtype)
+        noise = normal_noise(frames, means.shape[-1], 7).to(mask.dtype)
         latents = (means + noise * strengths.exp() * model.noise_scale).transpose(1, 2)
         spectrogram = model.flow(latents, there, None, reverse=True) * there
         return {"waveform": model.decoder(spectrogram, None)[:, 0], "spectrogram": spectrogram}
@@ -57,14 +57,14 @@ def _flowed(predictor: Any, states: Tensor, mask: Tensor, scale: float) -> Tenso
     """What VitsStochasticDurationPredictor makes of states and noise."""
     made = predictor.conv_proj(predictor.conv_dds(predictor.conv_pre(states), mask)) * mask
     affine, _, *flows = predictor.flows  # its own forward leaves the first of its flows out
-    noise = drawn(states.shape[2], 2, 3).to(made.dtype).T * scale
+    noise = normal_noise(states.shape[2], 2, 3).to(made.dtype).T * scale
     latents = noise.expand(states.shape[0], -1, -1)
     for flow in (*reversed(flows), affine):
         latents, _ = flow(latents.flip(1), mask, global_conditioning=made, reverse=True)
     return latents[:, :1]
 
 
-def drawn(places: int, channels: int, seed: int) -> Tensor:
+def normal_noise(places: int, channels: int, seed: int) -> Tensor:
     """`[places, channels]` of numbers that look drawn from a normal distribution."""
     import torch
 

@@ -45,9 +45,9 @@ REPLACED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the text"),
         "chunk_kimi_delta_attention": ("recurrent.delta_rule", "loops over chunks of the text"),
-        "build_alibi_tensor": ("falcon.slopes", "multiplies in bfloat16"),
+        "build_alibi_tensor": ("falcon.alibi_bias", "multiplies in bfloat16"),
         "shift_tokens_right": (
-            "shifted.shift_tokens_right",
+            "shift_tokens.shift_tokens_right",
             "squeezes the axis of the batch away where it is 1",
         ),
     }
@@ -55,7 +55,7 @@ REPLACED: Mapping[str, tuple[str, str]] = MappingProxyType(
 ANYWHERE = compose(
     patched(
         "transformers.integrations.moe:ExpertsInterface.get_interface",
-        by="experts.batched",
+        by="moe.batched_mm_forward",
         why="loops over the experts that were chosen",
     ),
 )

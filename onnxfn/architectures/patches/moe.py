@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def batched(self: Any, _: str, __: Callable[..., Any]) -> Callable[..., Any]:
+def batched_mm_forward(self: Any, _: str, __: Callable[..., Any]) -> Callable[..., Any]:
     """For ExpertsInterface.get_interface, which gives the way that a configuration asks for, or the model's own loop.
 
     The loop goes over the experts that the traced tokens chose. `batched_mm` takes, for each token, the weights of the

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def angles(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
+def cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
     """For RotaryEmbedding.forward, which gives complex numbers: their two parts, `batch length pairs 2`."""
     from transformers.modeling_rope_utils import dynamic_rope_update
 
@@ -19,12 +19,12 @@ def angles(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
     return given
 
 
-def heads_first(query: Tensor, key: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
+def rotated_heads_first(query: Tensor, key: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
     """For apply_rotary_emb of deepseek_v2: `batch heads length size`."""
     return _turned(query, turns[:, None]), _turned(key, turns[:, None])
 
 
-def heads_second(query: Tensor, key: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
+def rotated_length_first(query: Tensor, key: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
     """For apply_rotary_emb of llama4: `batch length heads size`."""
     return _turned(query, turns[:, :, None]), _turned(key, turns[:, :, None])
 

@@ -7,14 +7,14 @@ from typing import Any
 from torch import Tensor
 
 
-def whole(size: Any) -> Any:
+def symbolic_int(size: Any) -> Any:
     """For torch_int: a size that moves is whole as it is."""
     import torch
 
     return size if isinstance(size, torch.SymInt) else int(size)
 
 
-def deepened(self: Any, hidden_states: Any, patch_height: Any, patch_width: Any) -> Tensor:
+def depth_anything_depth(self: Any, hidden_states: Any, patch_height: Any, patch_width: Any) -> Tensor:
     """For DepthAnythingDepthEstimationHead.forward: a depth for each place of as many whole patches."""
     from torch.nn import functional
 
@@ -26,7 +26,7 @@ def deepened(self: Any, hidden_states: Any, patch_height: Any, patch_width: Any)
     return depth.squeeze(dim=1)
 
 
-def related(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
+def relative_positions(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
     """For get_rel_pos of VitDet, where queries and keys are the same places: a vector for each distance of two."""
     import torch
     from torch.nn import functional
@@ -36,14 +36,14 @@ def related(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
     return resized[torch.arange(q_size)[:, None] - torch.arange(k_size)[None, :] + k_size - 1]
 
 
-def spaced(start: float, _: float, steps: Any, **kinds: Any) -> Tensor:
+def unit_steps(start: float, _: float, steps: Any, **kinds: Any) -> Tensor:
     """For torch.linspace, of which a trace keeps how many: numbers one apart, as models ask for middles of places."""
     import torch
 
     return torch.arange(steps, **kinds) + start
 
 
-def listed(data: Any, **kinds: Any) -> Tensor:
+def tensor_of_sizes(data: Any, **kinds: Any) -> Tensor:
     """For torch.as_tensor, of which a trace keeps the numbers: here rows of sides that move."""
     import torch
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onnxfn.architectures.patches.recurrent import scanned
+from onnxfn.architectures.patches.recurrent import final_state_and_outputs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,7 @@ def mixer(
     return self.out_proj(answers.transpose(1, 2).to(hidden_states.dtype))
 
 
-def mixer_of_heads(
+def multihead_mixer(
     self: Any, hidden_states: Tensor, cache_params: Any = None, attention_mask: Tensor | None = None, **_: Any
 ) -> Tensor:
     """For ZambaMambaMixer.forward: each head has a scan of its own."""
@@ -72,7 +72,7 @@ def _selected(
     decays = (steps[..., None] * -rates.float().exp()).exp()
     state = None if cache is None else cache.get_recurrent_state(mixer.layer_idx)
     state = torch.zeros_like(decays[:, 0]) if state is None else state.float()
-    last, answers = scanned(step, state, (decays, entries, places, questions))
+    last, answers = final_state_and_outputs(step, state, (decays, entries, places, questions))
     if cache is not None:
         cache.update_recurrent_state(last, mixer.layer_idx)
     return answers.movedim(1, -1) + told * kept.float()[..., None]

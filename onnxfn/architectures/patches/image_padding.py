@@ -30,7 +30,7 @@ def padded_as_tensorflow(features: Tensor, convolution: Any) -> Tensor:
     return torch.nn.functional.pad(features, pads)
 
 
-def filled(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
+def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
     """For `maybe_pad` of FocalNet, which pads an image that patches do not divide: here always, by what is missing."""
     import torch
 
@@ -38,32 +38,7 @@ def filled(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
     return torch.nn.functional.pad(pixel_values, (0, -width % columns, 0, -height % rows))
 
 
-def placed(self: Any, _: Tensor, height: int, width: int) -> Tensor:
-    """For `interpolate_pos_encoding` of DINOv2, which does nothing at the size that the places are of."""
-    return _spread(self, height, width, mode="bicubic")
-
-
-def placed_evenly(self: Any, _: Tensor, height: int, width: int) -> Tensor:
-    """For `interpolate_pos_encoding` of TIPSv2, which also makes a number of each side, in Python."""
-    return _spread(self, height, width, mode="bilinear", antialias=True)
-
-
-def _spread(self: Any, height: int, width: int, **how: Any) -> Tensor:
-    import torch
-
-    rows, columns = self.patch_embeddings.projection.stride
-    before = getattr(self, "n_cls_tokens", 1)
-    first, places = self.position_embeddings[:, :before], self.position_embeddings[:, before:]
-    side = int(places.shape[1] ** 0.5)
-    grid = places.reshape(1, side, side, -1).permute(0, 3, 1, 2)
-    sized = torch.nn.functional.interpolate(
-        grid.float(), size=(height // rows, width // columns), align_corners=False, **how
-    )
-    spread = sized.to(places.dtype).permute(0, 2, 3, 1).reshape(1, -1, places.shape[-1])
-    return torch.cat((first, spread), dim=1)
-
-
-def in_whole_windows(self: Any, pixel_values: Tensor) -> Tensor:
+def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
     """For `pad_and_normalize` of Swin2SR: the same numbers, of a size that is seen to be so many windows."""
     import torch
 
@@ -73,6 +48,6 @@ def in_whole_windows(self: Any, pixel_values: Tensor) -> Tensor:
     return (padded - self.mean.to(padded)) * self.img_range
 
 
-def already_whole(_: Any, hidden_states: Tensor, __: int, ___: int) -> tuple[Tensor, tuple[int, ...]]:
+def unpadded_states(_: Any, hidden_states: Tensor, __: int, ___: int) -> tuple[Tensor, tuple[int, ...]]:
     """For `maybe_pad` of Swin2SR's layers: an image that was padded to whole windows needs no more of it."""
     return hidden_states, (0, 0, 0, 0, 0, 0)

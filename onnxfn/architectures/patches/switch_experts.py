@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 
-def routed(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def router_outputs(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The expert of each token as 0 and 1, its probability, and the scores; the model converts its own weights here.
 
     A token that comes when its expert already has `expert_capacity` of its text goes to none.
@@ -28,7 +28,7 @@ def routed(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return expert * there, shares.amax(dim=-1, keepdim=True), scores
 
 
-def chosen(experts: Any, hidden_states: Tensor, selected_experts: Tensor, routing_weights: Tensor) -> Tensor:
+def expert_outputs(experts: Any, hidden_states: Tensor, selected_experts: Tensor, routing_weights: Tensor) -> Tensor:
     """What its expert makes of each token.
 
     Takes `[tokens, size]`, which expert each token goes to as `[tokens, 1, experts]` of 0 and 1 (all 0 where the expert

@@ -1,0 +1,81 @@
+"""The short names of patches and wrappers: each one resolves, rows use no other names, and no name is unused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures.functions import FUNCTIONS, PATCHES, WRAPPERS
+from onnxfn.export.lookup import derive
+from onnxfn.graphs.capture.submodules import SUBMODULES
+from onnxfn.specs.functions import resolve
+from onnxfn.specs.records import ExportSpec
+
+
+def with_overlays(spec):
+    """A spec, and the specs of its tasks, cases and behaviors, at any depth."""
+    yield spec
+    for overlay in (*spec.tasks, *spec.cases, *spec.behaviors):
+        yield from with_overlays(overlay.spec)
+
+
+def specs_of_rows():
+    return [spec for row in ARCHITECTURES.values() for spec in with_overlays(row)]
+
+
+def specs_of_derive():
+    values = [value for value in vars(derive).values() if isinstance(value, ExportSpec)]
+    return [spec for value in values for spec in with_overlays(value)]
+
+
+def patches_of(specs):
+    return {patch.by for spec in specs for patch in spec.patches}
+
+
+def submodules_of(specs):
+    return {spec.runs for spec in specs if spec.runs is not None}
+
+
+def patches_in_tables_of_derive():
+    """The names in the tables `{function of transformers: (short name, reason)}` of derive.py."""
+    tables = [value for value in vars(derive).values() if isinstance(value, Mapping)]
+    rows = [row for table in tables for row in table.values()]
+    return {row[0] for row in rows if isinstance(row, tuple) and len(row) == 2}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_short_name_resolves_to_the_function_of_that_name(name):
+    file, _, function = name.partition(".")
+    resolved = resolve(name, FUNCTIONS, kind="function")
+    if isinstance(resolved, property):  # a patch of a property
+        return
+    assert resolved.__name__ == function
+    assert resolved.__module__ in (f"onnxfn.architectures.patches.{file}", f"onnxfn.architectures.wrappers.{file}")
+
+
+def test_every_patch_in_a_row_is_in_the_table():
+    assert patches_of(specs_of_rows()) <= FUNCTIONS.keys()
+
+
+def test_every_submodule_in_a_row_is_in_the_table():
+    assert submodules_of(specs_of_rows()) <= SUBMODULES.keys()
+
+
+def test_every_patch_of_a_derived_spec_is_in_the_table():
+    assert len(patches_in_tables_of_derive()) >= 3
+    assert patches_in_tables_of_derive() <= FUNCTIONS.keys()
+    assert len(patches_of(specs_of_derive())) >= 3
+    assert patches_of(specs_of_derive()) <= FUNCTIONS.keys()
+
+
+def test_no_name_in_the_table_is_unused():
+    specs = [*specs_of_rows(), *specs_of_derive()]
+    used = patches_of(specs) | submodules_of(specs) | patches_in_tables_of_derive()
+    assert FUNCTIONS.keys() - used == set()
+
+
+def test_no_short_name_stands_for_two_functions():
+    names = [f"{file}.{name}" for table in (PATCHES, WRAPPERS) for file in table for name in table[file].split()]
+    assert len(names) == len(set(names))
