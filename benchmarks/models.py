@@ -97,9 +97,9 @@ def _minilm(folder: Path, _: Path) -> None:
 
 def _smollm2(folder: Path, _: Path) -> None:
     from onnxfn.export.demo import smollm2
-    from onnxfn.export.lookup.loading import gguf_model
+    from onnxfn.export.lookup.loading import load_gguf_model
 
-    model, tokenizer = gguf_model(smollm2())
+    model, tokenizer = load_gguf_model(smollm2())
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.save_pretrained(folder)

@@ -91,7 +91,7 @@ def export(
     force: Force = False,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    from onnxfn.export.lookup.loading import checkpoint
+    from onnxfn.export.lookup.loading import checkpoint_folder
     from onnxfn.export.pipeline import target
     from onnxfn.export.recipes import kind, recalled
     from onnxfn.graphs.template_cache import template_folder
@@ -105,7 +105,7 @@ def export(
         if library != "transformers":
             _foreign(library, model, out, {**chosen, "fuse": fuse}, check=check, force=force, **how)
             return
-        folder = checkpoint(model)
+        folder = checkpoint_folder(model)
         place = None if afresh else templates or template_folder()
         asked = {**chosen, **how, "whole": whole, "file": out.name if out.suffix == ".onnx" else None}
         name = kind(folder, asked) if place and folder == Path(model) and weights != "link" else None
@@ -132,17 +132,17 @@ def _anew(
     model: str, folder: Path, out: Path, chosen: dict[str, Any], *, whole: bool, name: str | None, **options: Any
 ) -> None:
     """Export a checkpoint by its model, and keep what the next of its kind needs."""
-    from onnxfn.export.lookup.loading import configuration
-    from onnxfn.export.lookup.lookup import has_row, loading
+    from onnxfn.export.lookup.loading import load_configuration
+    from onnxfn.export.lookup.lookup import has_row, loader_spec
     from onnxfn.export.recipes import recalled, remember
     from onnxfn.graphs.build import BuildOptions, trace_all_layers
     from onnxfn.graphs.capture.repeated_layers import repeated_layers
     from onnxfn.specs.plan.planning import plan
 
-    config = configuration(folder)
+    config = load_configuration(folder)
     with _progress() as tell:
         known = has_row(config)
-        loaded = None if known else _loaded(model, config, loading(config, chosen["task"]), tell)
+        loaded = None if known else _loaded(model, config, loader_spec(config, chosen["task"]), tell)
         spec = _asked(config if known else loaded, fuse=options["fuse"], **chosen)
         made = plan(spec, config, merge=options["merge"], keep_parts=options["keep_parts"])
         _tell_plan(made, chosen["task"])
@@ -157,14 +157,14 @@ def _anew(
 def _foreign(library: str, model: str, out: Path, chosen: dict[str, Any], **options: Any) -> None:
     """Export what another library than transformers makes of a checkpoint."""
     from onnxfn.export.diffusers import export_pipeline
-    from onnxfn.export.lookup.loading import model_of
+    from onnxfn.export.lookup.loading import load_library_model
 
     told = [name for name, value in chosen.items() if value not in (None, False, "float32", "standard")]
     if library == "diffusers" and told:
         raise InvalidSpec(f"--{told[0].replace('_', '-')} is not for a whole pipeline; export its part by its own spec")
     with _progress() as tell:
         tell(Event("load", model))
-        loaded = model_of(library, model)
+        loaded = load_library_model(library, model)
         if library == "diffusers":
             for name, done in export_pipeline(loaded, out, tell=tell, **options).items():
                 typer.echo(f"{name}: {done}")
@@ -218,15 +218,15 @@ def _compares(out: Path, *, force: bool) -> None:
     from transformers import AutoTokenizer
 
     from onnxfn.export.demo import minilm, similarities
-    from onnxfn.export.lookup.loading import configuration, loaded_model
+    from onnxfn.export.lookup.loading import load_configuration, load_model
     from onnxfn.export.lookup.lookup import spec_for
 
     folder = minilm()
-    config = configuration(folder)
+    config = load_configuration(folder)
     spec = spec_for(config, "feature-extraction")
     with _progress() as tell:
         tell(Event("load", "all-MiniLM-L6-v2"))
-        model = loaded_model(str(folder), config, spec)
+        model = load_model(str(folder), config, spec)
         done = _export(spec, model, out, folder, force=force, tell=tell)
     for one in similarities(model, AutoTokenizer.from_pretrained(folder), Path(done.files[0])):
         typer.echo(f"{one.onnx:.4f} by ONNX Runtime, {one.torch:.4f} by PyTorch: {one.left!r} and {one.right!r}")
@@ -236,12 +236,12 @@ def _completes(out: Path, *, force: bool) -> None:
     from tempfile import TemporaryDirectory
 
     from onnxfn.export.demo import completion, smollm2
-    from onnxfn.export.lookup.loading import gguf_model
+    from onnxfn.export.lookup.loading import load_gguf_model
     from onnxfn.export.lookup.lookup import spec_for
 
     with _progress() as tell, TemporaryDirectory() as beside:
         tell(Event("load", "SmolLM2-135M-Instruct"))
-        model, tokenizer = gguf_model(smollm2())
+        model, tokenizer = load_gguf_model(smollm2())
         tokenizer.save_pretrained(beside)
         spec = spec_for(model.config, "text-generation-with-past")
         done = _export(spec, model, out, Path(beside), force=force, tell=tell)
@@ -297,10 +297,10 @@ def _asked(
 
 
 def _loaded(name: str, config: Any, spec: Any, tell: Callable[[Event], None]) -> Any:
-    from onnxfn.export.lookup.loading import loaded_model
+    from onnxfn.export.lookup.loading import load_model
 
     tell(Event("load", name))
-    return loaded_model(name, config, spec)
+    return load_model(name, config, spec)
 
 
 def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.export.lookup.lookup import spec_for
-from onnxfn.export.lookup.other_libraries import ROWS_OF
+from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS
 from onnxfn.export.pipeline import export, target
 from onnxfn.specs.errors import UnknownName, listed
 from onnxfn.specs.getters import snapshot
@@ -40,14 +40,18 @@ def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
     An autoencoder is two parts. What the place in the pipeline says of a part is in the part's configuration.
     """
     models = {name: one for name, one in pipeline.components.items() if _has_weights(one) and name not in LEFT}
-    strange = [f"{name} ({type(one).__name__})" for name, one in models.items() if type(one).__name__ not in ROWS_OF]
+    strange = [
+        f"{name} ({type(one).__name__})" for name, one in models.items() if type(one).__name__ not in COMPONENT_ROWS
+    ]
     if strange:
-        raise UnknownName(f"no row is of {', '.join(strange)} of {type(pipeline).__name__}; known: {listed(ROWS_OF)}")
+        raise UnknownName(
+            f"no row is of {', '.join(strange)} of {type(pipeline).__name__}; known: {listed(COMPONENT_ROWS)}"
+        )
     placed = _placed(pipeline, models)
     return tuple(
         PipelinePart(f"{name}{ending}", spec_for(row), one, {**snapshot(one), **placed})
         for name, one in models.items()
-        for ending, row in ROWS_OF[type(one).__name__]
+        for ending, row in COMPONENT_ROWS[type(one).__name__]
     )
 
 

@@ -13,8 +13,8 @@ from attrs import evolve, frozen
 
 from onnxfn.check.check import answered, failed, session
 from onnxfn.check.check import check as checked
-from onnxfn.export.lookup.derive import SAY_IT
-from onnxfn.export.lookup.lookup import fitting
+from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
+from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.export.recipes import Recipe, graphs_of
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
@@ -94,7 +94,7 @@ def export(
     told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
     cannot be traced as planned, CheckFailed when ONNX Runtime answers otherwise than PyTorch. The model is left as is.
     """
-    fitted = fitting(spec, model)
+    fitted = with_model_task(spec, model)
     place = target(Path(path), force=force)
     making = BuildOptions(repeats, templates, pretranspose=weights != "link", fuse=fuse)
     asked = storing(layout, weights, threshold, sidecar)
@@ -191,7 +191,7 @@ def validate(
         place, made = Path(exported.path), exported.plan
     else:
         place = Path(exported)
-        decided = plan(fitting(spec, model), _config(model, config), merge=merge, keep_parts=keep_parts)
+        decided = plan(with_model_task(spec, model), _config(model, config), merge=merge, keep_parts=keep_parts)
         made = _in_file(decided, place)
     folder = place.parent if place.suffix == ".onnx" else graphs_in(place)
     with _timed(tell) as (timed, _):
@@ -205,7 +205,7 @@ def owned(spec: ExportSpec) -> Iterator[None]:
         yield
     except OnnxfnError as refused:
         if spec.derived is not None:
-            refused.args = (f"{refused}; the spec was derived from {spec.derived}; {SAY_IT}",)
+            refused.args = (f"{refused}; the spec was derived from {spec.derived}; {HOW_TO_SPECIFY}",)
         raise
 
 

@@ -99,6 +99,9 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 WITH_PAST = "-with-past"
 """How the name of a task ends that takes and gives a cache."""
 
+DEFAULT_TASK = "feature-extraction"
+"""The task of a model without a head: heads change no weights of the model below, so every checkpoint has it."""
+
 
 def canonical(task: str) -> str:
     """The name under which tables hold a task; a `-with-past` ending stays.

@@ -23,7 +23,7 @@ from refusals import refusal
 import onnxfn
 from onnxfn.architectures.libraries import ROWS
 from onnxfn.export.demo import SENTENCES, minilm
-from onnxfn.export.lookup.other_libraries import ROWS_OF, row_name
+from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS, row_name
 from onnxfn.specs.errors import UnknownName
 from onnxfn.specs.getters import snapshot
 from onnxfn.specs.tasks import task_names
@@ -97,7 +97,9 @@ def test_the_row_of_a_model_is_told_by_its_library_and_class():
     seeing = SimpleNamespace(model_type="clip")
     assert row_name(of_library("sentence_transformers.x", "X", config=seeing)) == "sentence_transformers.clip"
     assert row_name(of_library("sentence_transformers.x", "X", config=None)) == "sentence_transformers.transformer"
-    assert {row for rows in ROWS_OF.values() for _, row in rows} == {name for name in ROWS if "diffusers" in name}
+    assert {row for rows in COMPONENT_ROWS.values() for _, row in rows} == {
+        name for name in ROWS if "diffusers" in name
+    }
 
 
 def test_an_image_is_of_one_size_where_a_model_of_timm_says_so():

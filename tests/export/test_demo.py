@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.export.cli import app
 from onnxfn.export.demo import minilm, pooled, similarities
-from onnxfn.export.lookup.loading import configuration, loaded_model
+from onnxfn.export.lookup.loading import load_configuration, load_model
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def test_the_demo_prints_the_same_cosines_by_both(demonstrated):
 
 def test_minilm_is_within_1e_4_of_pytorch_at_every_shape(demonstrated):
     _, out = demonstrated
-    config = configuration(minilm())
+    config = load_configuration(minilm())
     spec = onnxfn.spec_for(config, "feature-extraction")
-    model = loaded_model(str(minilm()), config, spec)
+    model = load_model(str(minilm()), config, spec)
     tried = onnxfn.compose(
         spec,
         *(

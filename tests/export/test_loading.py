@@ -12,7 +12,7 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.export.lookup.loading import checkpoint, configuration, loaded_model
+from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.specs.errors import InvalidSpec, NoModel
 from onnxfn.weights.layouts import configured, copied, side_files
 
@@ -31,28 +31,28 @@ def spec(task):
 
 
 def test_a_checkpoint_is_loaded_for_its_task_in_float32(folder):
-    config = configuration(checkpoint(str(folder)))
-    model = loaded_model(str(folder), config, spec("fill-mask"))
+    config = load_configuration(checkpoint_folder(str(folder)))
+    model = load_model(str(folder), config, spec("fill-mask"))
     assert type(model).__name__ == "BertForMaskedLM"
     assert {one.dtype for one in model.parameters()} == {torch.float32}
 
 
 def test_the_bare_model_of_any_checkpoint_can_be_had(folder):
-    model = loaded_model(str(folder), configuration(folder), spec("feature-extraction"))
+    model = load_model(str(folder), load_configuration(folder), spec("feature-extraction"))
     assert type(model).__name__ == "BertModel"
 
 
 def test_a_head_that_would_be_random_is_refused(folder):
-    told = refusal(InvalidSpec, loaded_model, str(folder), configuration(folder), spec("question-answering"))
+    told = refusal(InvalidSpec, load_model, str(folder), load_configuration(folder), spec("question-answering"))
     assert "holds BertForMaskedLM, a model for fill-mask: it has no trained weights for question-answering" in told
 
 
 def test_missing_weights_are_refused_though_the_configuration_says_nothing(folder, tmp_path):
     model = tiny.model("bert", "AutoModel")
     model.save_pretrained(tmp_path)
-    config = configuration(tmp_path)
+    config = load_configuration(tmp_path)
     config.architectures = None
-    told = refusal(InvalidSpec, loaded_model, str(tmp_path), config, spec("text-classification"))
+    told = refusal(InvalidSpec, load_model, str(tmp_path), config, spec("text-classification"))
     assert told.startswith(f"{tmp_path} lacks weights that BertForSequenceClassification needs: classifier.bias")
 
 
@@ -63,7 +63,7 @@ def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path):
     copied(folder, snapshot)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("0123")
-    code = "from onnxfn.export.lookup.loading import checkpoint; print(checkpoint('someone/bert'))"
+    code = "from onnxfn.export.lookup.loading import checkpoint_folder; print(checkpoint_folder('someone/bert'))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -78,11 +78,13 @@ def test_a_name_that_is_no_folder_and_not_on_the_hub_is_refused(monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert refusal(NoModel, checkpoint, "no-one/nothing").startswith("no folder and no model of the hub is called")
+    assert refusal(NoModel, checkpoint_folder, "no-one/nothing").startswith(
+        "no folder and no model of the hub is called"
+    )
 
 
 def test_a_file_is_no_checkpoint(folder):
-    assert refusal(NoModel, checkpoint, str(folder / "vocab.txt")).endswith("is not the folder of a checkpoint")
+    assert refusal(NoModel, checkpoint_folder, str(folder / "vocab.txt")).endswith("is not the folder of a checkpoint")
 
 
 def test_side_files_are_all_but_the_weights(folder, tmp_path):

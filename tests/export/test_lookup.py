@@ -7,7 +7,7 @@ from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families import bert_inputs, text_encoder
-from onnxfn.export.lookup.lookup import fitting, spec_for, task_of, tasks_for
+from onnxfn.export.lookup.lookup import spec_for, task_of, tasks_for, with_model_task
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.errors import InvalidSpec, UnknownName
@@ -138,28 +138,31 @@ def test_a_configuration_that_tells_no_class_tells_no_task(told):
 
 
 def test_a_spec_without_a_task_is_made_one_for_the_models_task():
-    assert fitting(BERT, model("BertForMaskedLM")) == for_task(BERT, "fill-mask")
+    assert with_model_task(BERT, model("BertForMaskedLM")) == for_task(BERT, "fill-mask")
 
 
 def test_a_spec_for_the_models_task_fits_as_it_is():
     spec = for_task(BERT, "fill-mask")
-    assert fitting(spec, model("BertForMaskedLM")) is spec
+    assert with_model_task(spec, model("BertForMaskedLM")) is spec
 
 
 def test_a_model_whose_class_tells_no_task_is_taken_at_its_word():
     spec = for_task(BERT, "fill-mask")
-    assert fitting(spec, model("BertForPreTraining")) is spec
+    assert with_model_task(spec, model("BertForPreTraining")) is spec
 
 
 def test_a_spec_that_says_its_outputs_fits_any_model():
     spec = compose(BERT, gives("logits", "batch_size sequence_length _"))
-    assert fitting(spec, model("BertForPreTraining")) == only_tasks(spec)
-    assert fitting(spec, torchless("MyModel")) == only_tasks(spec)
+    assert with_model_task(spec, model("BertForPreTraining")) == only_tasks(spec)
+    assert with_model_task(spec, torchless("MyModel")) == only_tasks(spec)
 
 
 def test_an_output_of_ones_own_stands_beside_those_of_the_models_task():
     spec = compose(BERT, gives("pooler_output", "batch_size _"))
-    assert [one.name for one in fitting(spec, model("BertModel")).outputs] == ["pooler_output", "last_hidden_state"]
+    assert [one.name for one in with_model_task(spec, model("BertModel")).outputs] == [
+        "pooler_output",
+        "last_hidden_state",
+    ]
 
 
 def test_the_name_of_a_module_that_is_not_of_transformers_tells_nothing():
@@ -168,21 +171,21 @@ def test_the_name_of_a_module_that_is_not_of_transformers_tells_nothing():
 
 def test_a_model_that_tells_no_task_needs_a_spec_that_does():
     spec = only_tasks(BERT, "fill-mask", "question-answering")
-    assert refusal(InvalidSpec, fitting, spec, model("BertForPreTraining")) == (
+    assert refusal(InvalidSpec, with_model_task, spec, model("BertForPreTraining")) == (
         "BertForPreTraining does not tell its task; say it: for_task(spec, task), "
         "task one of fill-mask, question-answering"
     )
 
 
 def test_a_model_for_another_task_is_refused():
-    assert refusal(InvalidSpec, fitting, for_task(BERT, "fill-mask"), model("BertModel")) == (
+    assert refusal(InvalidSpec, with_model_task, for_task(BERT, "fill-mask"), model("BertModel")) == (
         "BertModel is a model for feature-extraction, not for fill-mask; "
         "load it with AutoModelForMaskedLM, or ask for feature-extraction"
     )
 
 
 def test_a_model_for_another_task_than_ones_own_is_refused():
-    assert refusal(InvalidSpec, fitting, ExportSpec(task="ner"), model("BertModel")) == (
+    assert refusal(InvalidSpec, with_model_task, ExportSpec(task="ner"), model("BertModel")) == (
         "BertModel is a model for feature-extraction, not for ner; "
         "load it with a class for ner, or ask for feature-extraction"
     )

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from onnxfn.check.generation import generate
 from onnxfn.export.cli import app
 from onnxfn.export.demo import PROMPT, smollm2
-from onnxfn.export.lookup.loading import gguf_model
+from onnxfn.export.lookup.loading import load_gguf_model
 
 PROMPTS = (PROMPT, "Once upon a time, in a small village,", "def fibonacci(n):")
 TOKENS = 32
@@ -25,7 +25,7 @@ def demonstrated(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def smol():
-    return gguf_model(smollm2())
+    return load_gguf_model(smollm2())
 
 
 def test_the_demo_completes_the_text_as_pytorch_does(demonstrated):

@@ -16,42 +16,53 @@ from onnxfn.specs.records import ExportSpec, Source
 Forms = tuple[ExportSpec, ...]
 
 
-def _nested(name: str, *configurations: str) -> tuple[str, ...]:
+def _keys(name: str, *configurations: str) -> tuple[str, ...]:
     """A name as it stands in a configuration, or in one of those inside it."""
     return (name, *(f"{inside}.{name}" for inside in configurations))
 
 
-SEEING = ("vision_config", "backbone_config", "image_config", "encoder", "encoder_config")
-READING = ("text_config", "text_encoder", "decoder", "decoder_config", "language_config", "thinker_config.text_config")
-HEARING = ("audio_config", "encoder_config", "audio_encoder", "encoder")
-
-IMAGE_SIZE: Source = either(*_nested("image_size", *SEEING), *_nested("img_size", *SEEING))
-CHANNELS: Source = either(
-    *_nested("num_channels", *SEEING), *_nested("in_channels", *SEEING), *_nested("in_chans", *SEEING), constant(3)
+VISION_CONFIGS = ("vision_config", "backbone_config", "image_config", "encoder", "encoder_config")
+TEXT_CONFIGS = (
+    "text_config",
+    "text_encoder",
+    "decoder",
+    "decoder_config",
+    "language_config",
+    "thinker_config.text_config",
 )
-MELS: Source = either(
-    *_nested("num_mel_bins", *HEARING),
-    *_nested("feature_projection_input_dim", *HEARING),
-    *_nested("input_feat_per_channel", *HEARING),
-    *_nested("n_mels", *HEARING),
-    *_nested("input_dim", *HEARING),
-    *_nested("feature_size", *HEARING),
+AUDIO_CONFIGS = ("audio_config", "encoder_config", "audio_encoder", "encoder")
+
+IMAGE_SIZE_KEYS: Source = either(*_keys("image_size", *VISION_CONFIGS), *_keys("img_size", *VISION_CONFIGS))
+CHANNEL_KEYS: Source = either(
+    *_keys("num_channels", *VISION_CONFIGS),
+    *_keys("in_channels", *VISION_CONFIGS),
+    *_keys("in_chans", *VISION_CONFIGS),
+    constant(3),
+)
+MEL_KEYS: Source = either(
+    *_keys("num_mel_bins", *AUDIO_CONFIGS),
+    *_keys("feature_projection_input_dim", *AUDIO_CONFIGS),
+    *_keys("input_feat_per_channel", *AUDIO_CONFIGS),
+    *_keys("n_mels", *AUDIO_CONFIGS),
+    *_keys("input_dim", *AUDIO_CONFIGS),
+    *_keys("feature_size", *AUDIO_CONFIGS),
     constant(80),
 )
 
-SPOKEN = reads(
-    vocab_size=either(*_nested("vocab_size", *READING), "n_words", constant(32)),
-    type_vocab_size=either(*_nested("type_vocab_size", *READING), constant(2)),
-    segments=either(*_nested("type_vocab_size", *READING)),
+CONFIG_KEYS = reads(
+    vocab_size=either(*_keys("vocab_size", *TEXT_CONFIGS), "n_words", constant(32)),
+    type_vocab_size=either(*_keys("type_vocab_size", *TEXT_CONFIGS), constant(2)),
+    segments=either(*_keys("type_vocab_size", *TEXT_CONFIGS)),
     box_range=either("max_2d_position_embeddings", constant(1000)),
-    num_channels=CHANNELS,
-    image_height=either(entry(IMAGE_SIZE, 0), IMAGE_SIZE),
-    image_width=either(entry(IMAGE_SIZE, 1), IMAGE_SIZE),
-    video_frames=either(*_nested("num_frames", *SEEING), *_nested("frames_per_clip", *SEEING), constant(2)),
-    num_mel_bins=MELS,
-    max_length=either("max_length", *_nested("max_source_positions", *HEARING)),
+    num_channels=CHANNEL_KEYS,
+    image_height=either(entry(IMAGE_SIZE_KEYS, 0), IMAGE_SIZE_KEYS),
+    image_width=either(entry(IMAGE_SIZE_KEYS, 1), IMAGE_SIZE_KEYS),
+    video_frames=either(*_keys("num_frames", *VISION_CONFIGS), *_keys("frames_per_clip", *VISION_CONFIGS), constant(2)),
+    num_mel_bins=MEL_KEYS,
+    max_length=either("max_length", *_keys("max_source_positions", *AUDIO_CONFIGS)),
     num_frames=product(
-        either(*_nested("max_source_positions", *HEARING), *_nested("max_position_embeddings", *HEARING)), constant(2)
+        either(*_keys("max_source_positions", *AUDIO_CONFIGS), *_keys("max_position_embeddings", *AUDIO_CONFIGS)),
+        constant(2),
     ),
     audio_channels=either("audio_channels", constant(1)),
     context_length=either("context_length", "prediction_length"),
@@ -59,9 +70,9 @@ SPOKEN = reads(
 )
 """Where configurations keep what these inputs need, by every name known for it."""
 
-IMAGE = "batch_size num_channels= height width"
+IMAGE_AXES = "batch_size num_channels= height width"
 images = compose(
-    takes("pixel_values", IMAGE, "pixels", kind="float"),
+    takes("pixel_values", IMAGE_AXES, "pixels", kind="float"),
     generates("pixels", "normal"),
     sized(batch_size=2, height=64, width=64),
     case("one", sized(batch_size=1, height=96, width=64)),
@@ -78,14 +89,14 @@ texts = compose(
 )
 """Texts, where their tokens stand on a page among them."""
 
-FRAMES = "batch_size sequence_length"
-HEARD = compose(
+FRAME_AXES = "batch_size sequence_length"
+SPECTROGRAM_DUMMIES = compose(
     generates("sound", "normal"),
     sized(batch_size=2, sequence_length=160),
     case("one", sized(batch_size=1, sequence_length=96)),
     case("several", sized(batch_size=3, sequence_length=224)),
 )
-WAVES = compose(
+WAVEFORM_DUMMIES = compose(
     generates("sound", "normal"),
     sized(batch_size=2, sequence_length=16000),
     case("one", sized(batch_size=1, sequence_length=9600)),
@@ -93,14 +104,14 @@ WAVES = compose(
 )
 
 
-HEARD_MASK = takes("input_features_mask", FRAMES, "padding_mask")
+FEATURES_MASK = takes("input_features_mask", FRAME_AXES, "padding_mask")
 
 
-def _sound(name: str, axes: str, lengths: ExportSpec) -> ExportSpec:
-    return compose(lengths, takes(name, axes, "sound", kind="float"), HEARD_MASK)
+def _audio_form(name: str, axes: str, lengths: ExportSpec) -> ExportSpec:
+    return compose(lengths, takes(name, axes, "sound", kind="float"), FEATURES_MASK)
 
 
-KINDS: Mapping[str, Forms] = MappingProxyType(
+INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "input_ids": (texts,),
         "pixel_values": (
@@ -130,14 +141,14 @@ KINDS: Mapping[str, Forms] = MappingProxyType(
             ),
         ),
         "input_values": (
-            _sound("input_values", "batch_size sequence_length", WAVES),
-            _sound("input_values", "batch_size audio_channels= sequence_length", WAVES),
-            _sound("input_values", "batch_size max_length= num_mel_bins=", HEARD),
+            _audio_form("input_values", "batch_size sequence_length", WAVEFORM_DUMMIES),
+            _audio_form("input_values", "batch_size audio_channels= sequence_length", WAVEFORM_DUMMIES),
+            _audio_form("input_values", "batch_size max_length= num_mel_bins=", SPECTROGRAM_DUMMIES),
         ),
         "input_features": (
-            _sound("input_features", "batch_size sequence_length num_mel_bins=", HEARD),
-            _sound("input_features", "batch_size num_mel_bins= sequence_length", HEARD),
-            _sound("input_features", "batch_size num_mel_bins= num_frames=", HEARD),
+            _audio_form("input_features", "batch_size sequence_length num_mel_bins=", SPECTROGRAM_DUMMIES),
+            _audio_form("input_features", "batch_size num_mel_bins= sequence_length", SPECTROGRAM_DUMMIES),
+            _audio_form("input_features", "batch_size num_mel_bins= num_frames=", SPECTROGRAM_DUMMIES),
         ),
         "past_values": (
             compose(

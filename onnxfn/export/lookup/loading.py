@@ -7,18 +7,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.lookup.lookup import served, task_of
+from onnxfn.export.lookup.lookup import served_tasks, task_of
 from onnxfn.specs.errors import InvalidSpec, NoModel, UnknownName, listed, unknown
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import ExportSpec
-from onnxfn.specs.tasks import WITH_PAST
+from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST
 from onnxfn.weights.layouts import BESIDE
 
-# Heads give `last_hidden_state` no weights of their own, so the bare model of any checkpoint is whole without them.
-HEADLESS = "feature-extraction"
 
-
-def checkpoint(name: str) -> Path:
+def checkpoint_folder(name: str) -> Path:
     """The folder of a checkpoint: `name` itself, or the hub's files without the weights; NoModel if there is none."""
     folder = Path(name)
     if folder.is_dir():
@@ -38,7 +35,7 @@ def checkpoint(name: str) -> Path:
         raise NoModel(f"no folder and no model of the hub is called {name!r}: {first}") from None
 
 
-def configuration(folder: Path) -> Any:
+def load_configuration(folder: Path) -> Any:
     """The configuration in a checkpoint's folder; NoModel when transformers cannot read it."""
     from transformers import AutoConfig
 
@@ -49,7 +46,7 @@ def configuration(folder: Path) -> Any:
         raise NoModel(f"{folder / 'config.json'} is no configuration that transformers knows: {first}") from None
 
 
-def loaded_model(name: str, config: Any, spec: ExportSpec) -> Any:
+def load_model(name: str, config: Any, spec: ExportSpec) -> Any:
     """The model of a checkpoint for the task of a spec, in float32 whatever the checkpoint is stored in.
 
     InvalidSpec when the checkpoint is for another task, so that the head would be random numbers.
@@ -57,7 +54,7 @@ def loaded_model(name: str, config: Any, spec: ExportSpec) -> Any:
     import torch
     import transformers
 
-    _head_exists(name, config, spec)
+    _check_head(name, config, spec)
     loader = getattr(transformers, spec.loader or "AutoModel")
     try:
         model, told = loader.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
@@ -72,15 +69,15 @@ def loaded_model(name: str, config: Any, spec: ExportSpec) -> Any:
     return model
 
 
-def model_of(library: str, name: str) -> Any:
+def load_library_model(library: str, name: str) -> Any:
     """The model or the pipeline that another library than transformers makes of a folder, or of a name on its hub.
 
     UnknownName for a library that is not known; NoModel when it is not installed, or finds nothing there.
     """
-    if library not in LOADERS:
-        raise unknown("library", library, ("transformers", *LOADERS))
+    if library not in LIBRARY_LOADERS:
+        raise unknown("library", library, ("transformers", *LIBRARY_LOADERS))
     try:
-        load = resolve(library, LOADERS, kind="library")
+        load = resolve(library, LIBRARY_LOADERS, kind="library")
         made = load(f"local-dir:{name}", pretrained=True) if library == "timm" else load(name)
     except (UnknownName, ImportError, RuntimeError) as problem:  # diffusers raises any of these when it is not whole
         cause = problem.__cause__ if isinstance(problem, UnknownName) and problem.__cause__ else problem
@@ -94,7 +91,7 @@ def _first(problem: BaseException) -> str:
     return next(iter(str(problem).splitlines()), "")
 
 
-LOADERS: Mapping[str, str] = MappingProxyType(
+LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
     {
         "diffusers": "diffusers:DiffusionPipeline.from_pretrained",
         "sentence_transformers": "sentence_transformers:SentenceTransformer",
@@ -104,7 +101,7 @@ LOADERS: Mapping[str, str] = MappingProxyType(
 """Libraries, and what of theirs makes a model of a folder."""
 
 
-def gguf_model(file: Path) -> tuple[Any, Any]:
+def load_gguf_model(file: Path) -> tuple[Any, Any]:
     """The model and the tokenizer of a GGUF file, its weights as float32; NoModel when they cannot be read."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
@@ -120,12 +117,12 @@ def gguf_model(file: Path) -> tuple[Any, Any]:
         raise NoModel(f"{file} could not be read: {first}") from None
 
 
-def _head_exists(name: str, config: Any, spec: ExportSpec) -> None:
+def _check_head(name: str, config: Any, spec: ExportSpec) -> None:
     own = task_of(config)
-    asked = (spec.task or HEADLESS).removesuffix(WITH_PAST)
-    if own is not None and asked not in (*served(own), HEADLESS):
+    asked = (spec.task or DEFAULT_TASK).removesuffix(WITH_PAST)
+    if own is not None and asked not in (*served_tasks(own), DEFAULT_TASK):
         called = next(iter(config.architectures))
         raise InvalidSpec(
             f"{name} holds {called}, a model for {own}: it has no trained weights for {spec.task}; "
-            f"ask for {own} or {HEADLESS}"
+            f"ask for {own} or {DEFAULT_TASK}"
         )

@@ -9,15 +9,22 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.lookup.derive import DEFAULT, classes_tasks, derivation, foreseen, goes_on, loader_of, sampled
+from onnxfn.export.lookup.derive import (
+    derive_from_config,
+    derive_from_model,
+    derive_from_sample,
+    keeps_cache,
+    loadable_tasks,
+    loader_of,
+)
 from onnxfn.export.lookup.other_libraries import row_name
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.specs.getters import snapshot
 from onnxfn.specs.records import ExportSpec
-from onnxfn.specs.tasks import WITH_PAST, canonical, for_task, task_names
+from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST, canonical, for_task, task_names
 
 # How transformers ends the name of a class, and the task of what it so ends; the first that fits.
-HEADS: Mapping[str, str] = MappingProxyType(
+CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
     {
         "ForMaskedLM": "fill-mask",
         "WithLMHeadModel": "fill-mask",  # XLM and Flaubert
@@ -68,7 +75,7 @@ HEADS: Mapping[str, str] = MappingProxyType(
 # What else classes of that name serve: those that hear speech, those that read an image, those that decide or speak,
 # and some of these are decoders of text to a text alone. Bare models of two towers compare, detectors that read a text
 # detect what it says, and a segmentation by what is there is one of an image.
-ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
+OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
         "image-text-retrieval": ("zero-shot-image-classification",),
@@ -81,7 +88,13 @@ ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-WRITES = ("text-generation", "text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio")
+GENERATION_TASKS = (
+    "text-generation",
+    "text2text-generation",
+    "automatic-speech-recognition",
+    "image-to-text",
+    "text-to-audio",
+)
 """The tasks whose models write token by token, or frame by frame."""
 
 
@@ -104,7 +117,7 @@ def spec_for(
     if not has_row(it, architectures):
         return derived(it, task)
     spec = _row(it, architectures)
-    chosen = task or (None if isinstance(it, str) else _known_task(spec, it))
+    chosen = task or (None if isinstance(it, str) else _class_task_in(spec, it))
     return spec if chosen is None else for_task(spec, chosen)
 
 
@@ -122,9 +135,9 @@ def derived(
     'output'
     """
     if sample is not None:
-        return sampled(it, sample, axes or {}, task)
-    asked = task or _own(it)
-    return derivation(it, asked) if hasattr(it, "forward") else foreseen(it, asked)
+        return derive_from_sample(it, sample, axes or {}, task)
+    asked = task or _task_without_row(it)
+    return derive_from_model(it, asked) if hasattr(it, "forward") else derive_from_config(it, asked)
 
 
 def tasks_for(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
@@ -133,7 +146,7 @@ def tasks_for(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURE
     >>> tasks_for("splinter")
     ('feature-extraction', 'question-answering')
     """
-    return task_names(_row(it, architectures)) if has_row(it, architectures) else classes_tasks(it)
+    return task_names(_row(it, architectures)) if has_row(it, architectures) else loadable_tasks(it)
 
 
 def checkpoint_task(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str | None:
@@ -143,14 +156,14 @@ def checkpoint_task(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHIT
     Where there is no row `it` is the model, and knows it so when it keeps a cache.
     """
     if not has_row(it, architectures):
-        own = _own(it)
-        return f"{own}{WITH_PAST}" if own in WRITES and goes_on(it, own) else own
+        own = _task_without_row(it)
+        return f"{own}{WITH_PAST}" if own in GENERATION_TASKS and keeps_cache(it, own) else own
     known = tasks_for(it, architectures=architectures)
-    told = next((task for task in served(task_of(it)) if task in known), None)
-    return f"{told}{WITH_PAST}" if told in WRITES and f"{told}{WITH_PAST}" in known else told
+    told = next((task for task in served_tasks(task_of(it)) if task in known), None)
+    return f"{told}{WITH_PAST}" if told in GENERATION_TASKS and f"{told}{WITH_PAST}" in known else told
 
 
-def loading(config: Any, task: str | None) -> ExportSpec:
+def loader_spec(config: Any, task: str | None) -> ExportSpec:
     """How the checkpoint of a configuration without a row is loaded: for a task, or as the class that wrote it."""
     if task is not None:
         return ExportSpec(task=task, loader=loader_of(task))
@@ -164,10 +177,10 @@ def task_of(it: Any) -> str | None:
     ('fill-mask', None)
     """
     told = it if isinstance(it, str) else _class_name(it)
-    return next((task for ending, task in HEADS.items() if told and told.endswith(ending)), None)
+    return next((task for ending, task in CLASS_SUFFIXES.items() if told and told.endswith(ending)), None)
 
 
-def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
+def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
     """The spec for the model's own task, when it has none yet; InvalidSpec when the model is of another task.
 
     A model whose class tells no task is for the one that the spec has; one that says its outputs needs no task.
@@ -183,8 +196,12 @@ def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
                 f"{type(model).__name__} does not tell its task; say it: for_task(spec, task), "
                 f"task one of {listed(task_names(spec))}"
             )
-        return for_task(spec, next((task for task in served(own) if task in task_names(spec)), own))
-    if own is not None and spec.task is not None and canonical(spec.task).removesuffix(WITH_PAST) not in served(own):
+        return for_task(spec, next((task for task in served_tasks(own) if task in task_names(spec)), own))
+    if (
+        own is not None
+        and spec.task is not None
+        and canonical(spec.task).removesuffix(WITH_PAST) not in served_tasks(own)
+    ):
         raise InvalidSpec(
             f"{type(model).__name__} is a model for {own}, not for {spec.task}; "
             f"load it with {spec.loader or 'a class for ' + spec.task}, or ask for {own}"
@@ -192,29 +209,29 @@ def fitting(spec: ExportSpec, model: Any) -> ExportSpec:
     return spec
 
 
-def _known_task(spec: ExportSpec, it: Any) -> str | None:
-    return next((task for task in served(task_of(it)) if task in task_names(spec)), None)
+def _class_task_in(spec: ExportSpec, it: Any) -> str | None:
+    return next((task for task in served_tasks(task_of(it)) if task in task_names(spec)), None)
 
 
-def served(own: str | None) -> tuple[str, ...]:
+def served_tasks(own: str | None) -> tuple[str, ...]:
     """The tasks that a class is for whose name tells one: `ForConditionalGeneration` is for several."""
-    return () if own is None else (own, *ALSO.get(own, ()))
+    return () if own is None else (own, *OTHER_TASKS.get(own, ()))
 
 
 def _row(it: Any, architectures: Mapping[str, ExportSpec]) -> ExportSpec:
     model_type = it if isinstance(it, str) else _model_type(it)
     if model_type not in architectures:
-        raise UnknownName(f"{unknown('model type', model_type, architectures)}; {DERIVABLE}")
+        raise UnknownName(f"{unknown('model type', model_type, architectures)}; {HOW_TO_DERIVE}")
     return architectures[model_type]
 
 
-DERIVABLE = "a spec is derived from a model or its configuration, not from a name: spec_for(model)"
+HOW_TO_DERIVE = "a spec is derived from a model or its configuration, not from a name: spec_for(model)"
 
 
-def _own(it: Any) -> str:
+def _task_without_row(it: Any) -> str:
     """The task of a model without a row. A class for several that is no encoder-decoder goes on from what it read."""
-    own = task_of(it) or DEFAULT
-    goes_on_alone = "text-generation" in ALSO.get(own, ()) and not snapshot(it).get("is_encoder_decoder")
+    own = task_of(it) or DEFAULT_TASK
+    goes_on_alone = "text-generation" in OTHER_TASKS.get(own, ()) and not snapshot(it).get("is_encoder_decoder")
     return "text-generation" if goes_on_alone else own
 
 

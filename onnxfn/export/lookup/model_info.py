@@ -9,18 +9,18 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.lookup.loading import checkpoint, configuration, loaded_model
+from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.export.lookup.lookup import checkpoint_task, spec_for, tasks_for
 from onnxfn.specs.errors import InvalidSpec, NoModel, UnknownName, listed, unknown
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import TASKS, canonical
 
 LIBRARIES = ("transformers", "sentence_transformers", "timm", "diffusers")
-OF_TRANSFORMERS = ("transformers", "sentence_transformers")
+TRANSFORMERS_LIBRARIES = ("transformers", "sentence_transformers")
 """Those whose checkpoints hold a model of transformers."""
 
 PYTORCH = "pt"
-FOREIGN: Mapping[str, str] = MappingProxyType(
+OTHER_WEIGHTS: Mapping[str, str] = MappingProxyType(
     {"tf_model.h5": "TensorFlow", "flax_model.msgpack": "Flax", "model.ckpt.index": "TensorFlow 1"}
 )
 """Weights that PyTorch does not read, and whose they are."""
@@ -73,18 +73,18 @@ def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH) -
     UnknownName for a task that it does not know; InvalidSpec for one that it has no trained weights for.
     """
     framework_of(name, framework=framework)
-    folder = Path(name) if Path(name).is_dir() else checkpoint(name)
-    if (library := library_of(folder)) not in OF_TRANSFORMERS:
+    folder = Path(name) if Path(name).is_dir() else checkpoint_folder(name)
+    if (library := library_of(folder)) not in TRANSFORMERS_LIBRARIES:
         raise NoModel(
             f"{name} is of {library}: load it with that, and export the model: onnxfn.export(spec, model, path)"
         )
-    config = configuration(checkpoint(str(folder)))
-    return loaded_model(name, config, spec_for(config, task or checkpoint_task(config))).eval()
+    config = load_configuration(checkpoint_folder(str(folder)))
+    return load_model(name, config, spec_for(config, task or checkpoint_task(config))).eval()
 
 
 def task_at(name: str | Path) -> str | None:
     """The task of the checkpoint in a folder or on the hub, with past where its row knows it so; None if untold."""
-    return checkpoint_task(configuration(checkpoint(str(name))))
+    return checkpoint_task(load_configuration(checkpoint_folder(str(name))))
 
 
 def model_files(name: str | Path) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def framework_of(it: str | Path | None = None, *, framework: str | None = None) 
     if framework not in (None, PYTORCH):
         raise UnknownName(f"no framework {framework!r}: onnxfn exports models of PyTorch, {PYTORCH!r}, alone")
     files = model_files(it) if it is not None and Path(it).is_dir() else ()
-    foreign = [FOREIGN[file] for file in files if file in FOREIGN]
+    foreign = [OTHER_WEIGHTS[file] for file in files if file in OTHER_WEIGHTS]
     if foreign and not any(file.endswith((".safetensors", ".bin", ".gguf")) for file in files):
         raise NoModel(f"{it} holds weights of {listed(foreign)} alone; transformers 5 reads those of PyTorch")
     return PYTORCH

@@ -10,7 +10,7 @@ from onnxfn.specs.errors import UnknownName, listed
 
 # The classes of which diffusers makes pipelines, those of its text encoders being of transformers -> how the part is
 # called after the component, and its row.
-ROWS_OF: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
+COMPONENT_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
         "AutoencoderDC": (("_encoder", "diffusers.dcae-encoder"), ("_decoder", "diffusers.dcae-decoder")),
         "AutoencoderKL": (("_encoder", "diffusers.vae-encoder"), ("_decoder", "diffusers.vae-decoder")),
@@ -38,11 +38,11 @@ def row_name(model: Any) -> str | None:
             sees = getattr(model.config, "model_type", None) == "clip"
             return f"sentence_transformers.{'clip' if sees else 'transformer'}"
         case "diffusers":
-            return _only(model, [row for _, row in ROWS_OF.get(type(model).__name__, ())])
+            return _single_row(model, [row for _, row in COMPONENT_ROWS.get(type(model).__name__, ())])
     return None
 
 
-def _only(model: Any, rows: list[str]) -> str | None:
+def _single_row(model: Any, rows: list[str]) -> str | None:
     if len(rows) > 1:
         raise UnknownName(f"{type(model).__name__} is several parts; pass the name of one: {listed(rows)}")
     return rows[0] if rows else None

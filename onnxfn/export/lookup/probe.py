@@ -23,9 +23,9 @@ from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tensor_paths import Path
 
 # What a result holds layer by layer, or to go on from, or to be trained by, and not as an answer.
-BESIDE = ("loss", "past_key_values", "hidden_states", "attentions", "cache_params", "mems", "router_logits")
+AUXILIARY_FIELDS = ("loss", "past_key_values", "hidden_states", "attentions", "cache_params", "mems", "router_logits")
 
-STATES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
+STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
 """What a layer of a cache holds that does not grow, and what it is called in ONNX."""
 
 
@@ -33,14 +33,14 @@ Tensors = Mapping[Path, Any]
 
 
 @frozen
-class Seen:
+class Run:
     """What one run of a model gave: the sizes of its dummies, and for each tensor its path and its shape."""
 
     sizes: Mapping[str, int]
     shapes: Mapping[Path, tuple[int, ...]]
 
 
-def ran(model: Any, spec: ExportSpec) -> Any:
+def run(model: Any, spec: ExportSpec) -> Any:
     """What the `forward` of a model gives for the dummies of a planned spec."""
     import torch
 
@@ -48,56 +48,56 @@ def ran(model: Any, spec: ExportSpec) -> Any:
         return raw_forward(model, spec)(tensors_for(model, dummies(spec, {})))
 
 
-def seen(model: Any, spec: ExportSpec, told: Callable[[Any], Tensors]) -> tuple[Seen, ...]:
+def run_at_sizes(model: Any, spec: ExportSpec, told: Callable[[Any], Tensors]) -> tuple[Run, ...]:
     """What a model gives for the dummies of a planned spec, and for those of each case of its check.
 
     `told` says which tensors of a result count.
     """
     tried = (spec, *(compose(spec, one.spec) for one in cases(spec)))
-    return tuple(Seen(_sizes(one), _shapes(told(ran(model, one)))) for one in tried)
+    return tuple(Run(_sizes(one), _shapes(told(run(model, one)))) for one in tried)
 
 
-def answers(runs: Sequence[Seen]) -> ExportSpec:
+def outputs_spec(runs: Sequence[Run]) -> ExportSpec:
     """A spec of the outputs that every one of these runs gave, each axis by the size that it follows.
 
     One that comes alone and has no name is called `output`.
     """
     first = runs[0]
     common = [path for path in first.shapes if len({len(run.shapes.get(path, ())) for run in runs}) == 1]
-    return compose(*(_answer("output" if common == [(0,)] else called(path), path, runs) for path in common))
+    return compose(*(_output_spec("output" if common == [(0,)] else onnx_name(path), path, runs) for path in common))
 
 
-def kept(cache: Any) -> ExportSpec:
+def cache_spec(cache: Any) -> ExportSpec:
     """A spec of what the layers of a cache of transformers hold after a run; an empty one where there are none."""
     rows: dict[tuple[str, str], list[int]] = {}
     for layer, held in enumerate(getattr(cache, "layers", ())):
-        for row in _held(held):
+        for row in _layer_states(held):
             rows.setdefault(row, []).append(layer)
     names = [name for name, _ in rows]
     return compose(
         *(
-            _row(name, axes, layers, "" if names.index(name) == place else str(place))
+            _state_spec(name, axes, layers, "" if names.index(name) == place else str(place))
             for place, ((name, axes), layers) in enumerate(rows.items())
         )
     )
 
 
-def every(result: Any, path: Path = ()) -> Tensors:
+def all_tensors(result: Any, path: Path = ()) -> Tensors:
     """Every tensor of a result, by its path."""
     if hasattr(result, "shape") and hasattr(result, "dtype"):
         return {path: result}
-    steps = result.items() if isinstance(result, Mapping) else enumerate(result if _listed(result) else ())
-    return {at: tensor for step, one in steps for at, tensor in every(one, (*path, step)).items()}
+    steps = result.items() if isinstance(result, Mapping) else enumerate(result if _is_sequence(result) else ())
+    return {at: tensor for step, one in steps for at, tensor in all_tensors(one, (*path, step)).items()}
 
 
-def answered(result: Any) -> Tensors:
+def answer_tensors(result: Any) -> Tensors:
     """The tensors with which a model of transformers answers; of nests only where nothing else is there."""
-    found = {path: one for path, one in every(result).items() if not any(map(_beside, path))}
+    found = {path: one for path, one in all_tensors(result).items() if not any(map(_is_auxiliary, path))}
     plain = {path for path in found if len(path) == 1}
     return {path: one for path, one in found.items() if path in plain or not plain}
 
 
-def called(path: Path) -> str:
+def onnx_name(path: Path) -> str:
     """What a tensor at a path of a result is called in ONNX.
 
     >>> called(("text_model_output", "pooler_output")), called((1,)), called(("boxes",))
@@ -116,21 +116,23 @@ def _shapes(tensors: Tensors) -> dict[Path, tuple[int, ...]]:
     return {path: tuple(one.shape) for path, one in tensors.items()}
 
 
-def _listed(result: Any) -> bool:
+def _is_sequence(result: Any) -> bool:
     return isinstance(result, (tuple, list))
 
 
-def _beside(step: str | int) -> bool:
-    return isinstance(step, str) and (step in BESIDE or step.endswith(("_hidden_states", "_attentions", "_loss")))
+def _is_auxiliary(step: str | int) -> bool:
+    return isinstance(step, str) and (
+        step in AUXILIARY_FIELDS or step.endswith(("_hidden_states", "_attentions", "_loss"))
+    )
 
 
-def _answer(name: str, path: Path, runs: Sequence[Seen]) -> ExportSpec:
+def _output_spec(name: str, path: Path, runs: Sequence[Run]) -> ExportSpec:
     sizes = zip(*(run.shapes[path] for run in runs), strict=True)
-    words = (_word(name, axis, found, runs) for axis, found in enumerate(sizes))
+    words = (_axis_word(name, axis, found, runs) for axis, found in enumerate(sizes))
     return gives(name, " ".join(words), path=() if path == (name,) else path)
 
 
-def _word(name: str, axis: int, found: Sequence[int], runs: Sequence[Seen]) -> str:
+def _axis_word(name: str, axis: int, found: Sequence[int], runs: Sequence[Run]) -> str:
     """How a pattern says an axis that had these sizes: not at all, by the size that it follows, or by its own name."""
     if len(set(found)) == 1:
         return "_"
@@ -142,21 +144,21 @@ def _word(name: str, axis: int, found: Sequence[int], runs: Sequence[Seen]) -> s
     return next(follows, f"{name.replace('.', '_')}_axis_{axis}").replace(" ", "")
 
 
-def _held(layer: Any) -> Iterator[tuple[str, str]]:
+def _layer_states(layer: Any) -> Iterator[tuple[str, str]]:
     """What a layer of a cache holds: the name of each row, and its axes, `{}` where it grows."""
     for name in ("keys", "values"):
         tensor = getattr(layer, name, None)
         if tensor is not None and tensor.ndim == 4:  # noqa: PLR2004 - batch, heads, length, size
             yield name.removesuffix("s"), f"batch_size {tensor.shape[1]} {{}} {tensor.shape[3]}"
-    for name in STATES:
+    for name in STATE_NAMES:
         for index, tensor in dict(getattr(layer, name, None) or {}).items():
             if tensor is not None:
                 yield f"{name}.{index}", " ".join(("batch_size", *map(str, tensor.shape[1:])))
 
 
-def _row(name: str, axes: str, layers: Sequence[int], kind: str) -> ExportSpec:
+def _state_spec(name: str, axes: str, layers: Sequence[int], kind: str) -> ExportSpec:
     attribute, _, index = name.partition(".")
-    state = f"{STATES[attribute]}{'' if index == '0' else index}" if index else ""
+    state = f"{STATE_NAMES[attribute]}{'' if index == '0' else index}" if index else ""
     return keeps(
         f"{kind} {state or name}".strip(),
         axes.format("past_sequence_length"),

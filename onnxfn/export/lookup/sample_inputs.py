@@ -16,7 +16,7 @@ SMALLEST = 2
 """torch takes sizes 0 and 1 apart, so an axis that moves is traced longer."""
 
 
-def taken(sample: Mapping[str, Any], axes: Mapping[str, str]) -> ExportSpec:
+def sample_inputs(sample: Mapping[str, Any], axes: Mapping[str, str]) -> ExportSpec:
     """A spec of inputs like these tensors: their types, the range of their values, the axes that are said to move.
 
     InvalidSpec when a pattern does not fit its tensor, UnknownName when it is for none of them.
@@ -24,10 +24,10 @@ def taken(sample: Mapping[str, Any], axes: Mapping[str, str]) -> ExportSpec:
     for name in axes:
         if name not in sample:
             raise unknown("tensor", name, sample, of="the sample")
-    return compose(*(_one(name, tensor, axes.get(name)) for name, tensor in sample.items()))
+    return compose(*(_sample_input(name, tensor, axes.get(name)) for name, tensor in sample.items()))
 
 
-def _one(name: str, tensor: Any, pattern: str | None) -> ExportSpec:
+def _sample_input(name: str, tensor: Any, pattern: str | None) -> ExportSpec:
     shape = tuple(tensor.shape)
     words = ("batch_size", *"_" * (len(shape) - 1)) if pattern is None else pattern.split()
     if len(words) != len(shape):
@@ -35,11 +35,11 @@ def _one(name: str, tensor: Any, pattern: str | None) -> ExportSpec:
     told = axis_map(" ".join(str(size) if word == "_" else word for word, size in zip(words, shape, strict=True)))
     kind: Kind = "float" if tensor.is_floating_point() else "bool" if str(tensor.dtype) == "torch.bool" else "int"
     return compose(
-        takes(name, told, f"like {name}", kind=kind), _alike(f"like {name}", tensor, kind), _sizes(told, shape)
+        takes(name, told, f"like {name}", kind=kind), _values_like(f"like {name}", tensor, kind), _sizes(told, shape)
     )
 
 
-def _alike(generator: str, tensor: Any, kind: Kind) -> ExportSpec:
+def _values_like(generator: str, tensor: Any, kind: Kind) -> ExportSpec:
     """Dummies between the least and the greatest number of a tensor."""
     low, high = (tensor.min().item(), tensor.max().item()) if tensor.numel() else (0, 1)
     if kind == "float":

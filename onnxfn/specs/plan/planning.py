@@ -33,10 +33,9 @@ from onnxfn.specs.records import (
     Source,
     State,
 )
-from onnxfn.specs.tasks import for_task, task_names
+from onnxfn.specs.tasks import DEFAULT_TASK, for_task, task_names
 from onnxfn.specs.tensor_paths import Path
 
-DEFAULT_TASK = "feature-extraction"
 SIDES = ("inputs", "outputs")
 
 
