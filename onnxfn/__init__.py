@@ -60,7 +60,7 @@ from onnxfn.specs.errors import CaptureFailed as CaptureFailed
 from onnxfn.specs.errors import CheckFailed as CheckFailed
 from onnxfn.specs.errors import InvalidSpec as InvalidSpec
 from onnxfn.specs.errors import MissingValue as MissingValue
-from onnxfn.specs.errors import NoModel as NoModel
+from onnxfn.specs.errors import ModelNotFound as ModelNotFound
 from onnxfn.specs.errors import OnnxfnError as OnnxfnError
 from onnxfn.specs.errors import OutputExists as OutputExists
 from onnxfn.specs.errors import UnknownName as UnknownName

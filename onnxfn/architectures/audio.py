@@ -31,14 +31,14 @@ from onnxfn.specs.getters import (
     count,
     difference,
     either,
-    evened,
     from_config,
-    halvings,
+    if_else,
+    log2,
     product,
     quotient,
     reads,
     repeated,
-    whether,
+    rounded_to_even,
 )
 from onnxfn.specs.records import ExportSpec, Handover
 from onnxfn.specs.tasks import loaded, tasked
@@ -66,7 +66,7 @@ wav2vec2_bert = compose(
     banks,
     reads(
         num_mel_bins="feature_projection_input_dim",
-        adapters=whether("add_adapter", "num_adapter_layers", constant(0)),
+        adapters=if_else("add_adapter", "num_adapter_layers", constant(0)),
         adapter_kernel=difference(
             "adapter_kernel_size", product(constant(2), quotient("adapter_kernel_size", constant(2)))
         ),
@@ -133,7 +133,7 @@ def nemotron_frames(config: str) -> ExportSpec:
     """
     stride = f"{config}subsampling_conv_stride"
     return compose(
-        shortened(config, difference(constant(2), stride), stride, halvings(f"{config}subsampling_factor")),
+        shortened(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor")),
         patched(
             "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
             "NemotronAsrStreamingEncoderAttention.forward",
@@ -209,7 +209,7 @@ mctct = compose(
 def dac_frames(config: str) -> ExportSpec:
     """How DAC's encoder shortens what it hears; where its fields are."""
     ratios = f"{config}downsampling_ratios"
-    return reads(frames=convolved("sequence_length", evened(ratios), ratios))
+    return reads(frames=convolved("sequence_length", rounded_to_even(ratios), ratios))
 
 
 sounds = compose(

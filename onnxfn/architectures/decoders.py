@@ -14,20 +14,20 @@ from onnxfn.specs.edits.caches import kept_state, kv_cache
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.facts import TOKENS, patched, takes
 from onnxfn.specs.getters import (
-    below,
+    complement,
     constant,
     difference,
     either,
+    every_nth,
+    first_with,
+    if_else,
+    indices_where,
+    less_than,
     negated,
-    of_any,
-    others,
-    periodic,
-    places,
     product,
     quotient,
     reads,
     total,
-    whether,
 )
 from onnxfn.specs.records import Build, Edit, ExportSpec, Source
 from onnxfn.specs.tasks import tasked
@@ -67,10 +67,10 @@ falcon = compose(
         for task in GENERATION
     ),
     reads(
-        num_key_value_heads=whether(
+        num_key_value_heads=if_else(
             "new_decoder_architecture",
             "num_attention_heads",
-            whether("multi_query", constant(1), either("num_kv_heads", "num_attention_heads")),
+            if_else("multi_query", constant(1), either("num_kv_heads", "num_attention_heads")),
         )
     ),
     patched(
@@ -80,7 +80,7 @@ falcon = compose(
     ),
 )
 
-gpt_bigcode = compose(llama, reads(num_key_value_heads=whether("multi_query", constant(1), "num_attention_heads")))
+gpt_bigcode = compose(llama, reads(num_key_value_heads=if_else("multi_query", constant(1), "num_attention_heads")))
 
 # A model of texts and images; its texts alone.
 gemma3 = compose(
@@ -103,16 +103,19 @@ recurrent = compose(
 lfm2 = compose(
     mixtral,
     recurrent,
-    kv_cache(layers=places("layer_types", "full_attention")),
+    kv_cache(layers=indices_where("layer_types", "full_attention")),
     kept_state(
-        "conv", "batch_size hidden_size= conv_L_cache=", kept="conv_states.0", layers=places("layer_types", "conv")
+        "conv",
+        "batch_size hidden_size= conv_L_cache=",
+        kept="conv_states.0",
+        layers=indices_where("layer_types", "conv"),
     ),
 )
 
 
 def delta_net(name: str) -> ExportSpec:
     """Layers with keys and values among layers of a gated delta rule; `name` is that of the model's module."""
-    linear = places("layer_types", "linear_attention")
+    linear = indices_where("layer_types", "linear_attention")
     return compose(
         mixtral,
         recurrent,
@@ -127,7 +130,7 @@ def delta_net(name: str) -> ExportSpec:
                 product("linear_num_value_heads", "linear_value_head_dim"),
             )
         ),
-        kv_cache(layers=places("layer_types", "full_attention")),
+        kv_cache(layers=indices_where("layer_types", "full_attention")),
         kept_state("conv", "batch_size conv_width= linear_conv_kernel_dim=", kept="conv_states.0", layers=linear),
         kept_state(
             "recurrent",
@@ -138,7 +141,7 @@ def delta_net(name: str) -> ExportSpec:
     )
 
 
-linear_attention = places("layer_types", "linear_attention")
+linear_attention = indices_where("layer_types", "linear_attention")
 
 
 def state_space(name: str, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
@@ -174,13 +177,13 @@ mamba2 = compose(stateless, state_space("mamba2", argument="cache_params"))
 falcon_h1 = compose(llama, state_space("falcon_h1"))
 granitemoehybrid = compose(
     mixtral,
-    kv_cache(layers=places("layer_types", "full_attention")),
+    kv_cache(layers=indices_where("layer_types", "full_attention")),
     state_space("granitemoehybrid", linear_attention),
 )
 bamba = compose(
     mixtral,
     kv_cache(layers="attn_layer_indices"),
-    state_space("bamba", others("num_layers", "attn_layer_indices")),
+    state_space("bamba", complement("num_layers", "attn_layer_indices")),
 )
 
 
@@ -214,8 +217,8 @@ def scanned(axes: str, **placed: Any) -> ExportSpec:
 
 mamba_axes = "batch_size ssm_entries= ssm_width="
 alone: Mapping[str, Any] = MappingProxyType({"layers": "num_layers", "argument": "cache_params"})
-attending = periodic("num_layers", "attn_layer_period", "attn_layer_offset")
-beside: Mapping[str, Any] = MappingProxyType({"layers": others("num_layers", attending)})
+attending = every_nth("num_layers", "attn_layer_period", "attn_layer_offset")
+beside: Mapping[str, Any] = MappingProxyType({"layers": complement("num_layers", attending)})
 mamba = compose(stateless, selective("mamba:MambaMixer", **alone), scanned(mamba_axes, **alone))
 falcon_mamba = compose(stateless, selective("falcon_mamba:FalconMambaMixer", **alone), scanned(mamba_axes, **alone))
 jamba = compose(
@@ -223,7 +226,7 @@ jamba = compose(
 )
 
 # In a hybrid layer there are both, one after the other.
-hybrid = kv_cache(layers=places("layer_types", "hybrid"))
+hybrid = kv_cache(layers=indices_where("layer_types", "hybrid"))
 zamba = compose(
     llama,
     hybrid,
@@ -232,7 +235,7 @@ zamba = compose(
     scanned("batch_size n_mamba_heads= ssm_size= ssm_width="),
 )
 zamba2 = compose(mixtral, hybrid, state_space("zamba2"))
-attentive = kv_cache(layers=places("layer_types", "full_attention"))
+attentive = kv_cache(layers=indices_where("layer_types", "full_attention"))
 nemotron_h = compose(mixtral, attentive, state_space("nemotron_h", linear_attention))
 
 
@@ -258,7 +261,7 @@ def channelwise(name: str) -> ExportSpec:
             heads="num_latents",
             key="kv_lora_rank",
             value="qk_rope_head_dim",
-            layers=places("layer_types", "full_attention"),
+            layers=indices_where("layer_types", "full_attention"),
         ),
         kept_state("conv", "batch_size conv_width= conv_size=", kept="conv_states.0", layers=linear_attention),
         kept_state(
@@ -278,7 +281,7 @@ minimax = compose(
         why="loops over blocks of the text",
     ),
     reads(value_size="head_dim"),
-    kv_cache(layers=places("layer_types", "full_attention")),
+    kv_cache(layers=indices_where("layer_types", "full_attention")),
     kept_state(
         "linear",
         "batch_size num_attention_heads= head_dim= value_size=",
@@ -298,14 +301,16 @@ recurrent_gemma = compose(
     ),
 )
 
-lfm3 = compose(lfm2, kv_cache(layers=places("layer_types", "full_attention", "sliding_attention")))
+lfm3 = compose(lfm2, kv_cache(layers=indices_where("layer_types", "full_attention", "sliding_attention")))
 
 # Layers with a window have twice the heads, and values have a size of their own (modeling_mimo_v2_flash).
 mimo_v2_flash = compose(
     mixtral,
     reads(more_heads=product(constant(2), "num_key_value_heads")),
-    kv_cache(value="v_head_dim", layers=places("layer_types", "full_attention")),
-    kv_cache(heads="more_heads", value="v_head_dim", layers=places("layer_types", "sliding_attention"), kind="sliding"),
+    kv_cache(value="v_head_dim", layers=indices_where("layer_types", "full_attention")),
+    kv_cache(
+        heads="more_heads", value="v_head_dim", layers=indices_where("layer_types", "sliding_attention"), kind="sliding"
+    ),
 )
 
 
@@ -322,17 +327,17 @@ gemma3n = compose(
 )
 gemma4 = compose(
     mixtral,
-    kv_cache(layers=below(places("layer_types", "sliding_attention"), KEEPING)),
+    kv_cache(layers=less_than(indices_where("layer_types", "sliding_attention"), KEEPING)),
     kv_cache(
         heads="full_heads",
         key="full_size",
         value="full_size",
-        layers=below(places("layer_types", "full_attention"), KEEPING),
+        layers=less_than(indices_where("layer_types", "full_attention"), KEEPING),
         kind="full",
     ),
     reads(
-        full_heads=either(of_any("per_layer_config", "num_key_value_heads"), "num_key_value_heads"),
-        full_size=either(of_any("per_layer_config", "head_dim"), "head_dim"),
+        full_heads=either(first_with("per_layer_config", "num_key_value_heads"), "num_key_value_heads"),
+        full_size=either(first_with("per_layer_config", "head_dim"), "head_dim"),
     ),
 )
 

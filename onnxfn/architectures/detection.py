@@ -24,7 +24,7 @@ from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import apart
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.facts import case, gives, patched, takes
-from onnxfn.specs.getters import at_least, constant, count, either, entry, from_config, power, product, quotient, reads
+from onnxfn.specs.getters import at_least, constant, count, either, from_config, item, power, product, quotient, reads
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import loaded, tasked
 
@@ -273,7 +273,7 @@ zoedepth = compose(
 )
 
 # An image is cut into patches at several scales, at the coarsest into one: so it has one size.
-SIDE = quotient("patch_size", entry("scaled_images_ratios", 0))
+SIDE = quotient("patch_size", item("scaled_images_ratios", 0))
 depth_pro = compose(
     pixels,
     reads(num_channels="image_model_config.num_channels", image_height=SIDE, image_width=SIDE),
@@ -308,7 +308,7 @@ oneformer = compose(
     reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
     spaced,
     takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
-    generates("task_tokens", "rounded", high=from_config("text_encoder_vocab_size")),
+    generates("task_tokens", "whole_floats", high=from_config("text_encoder_vocab_size")),
     tasked("image-segmentation", spec=universal),
 )
 
@@ -323,8 +323,8 @@ eomt = compose(
 seggpt = compose(
     reads(
         num_channels="num_channels",
-        half=quotient(entry("image_size", 0), constant(2)),
-        image_width=entry("image_size", 1),
+        half=quotient(item("image_size", 0), constant(2)),
+        image_width=item("image_size", 1),
     ),
     *(
         takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
@@ -342,8 +342,8 @@ vitpose = compose(
     pixels,
     reads(
         num_channels="backbone_config.num_channels",
-        image_height=entry("backbone_config.image_size", 0),
-        image_width=entry("backbone_config.image_size", 1),
+        image_height=item("backbone_config.image_size", 0),
+        image_width=item("backbone_config.image_size", 1),
     ),
     tasked(
         "keypoint-detection", spec=compose(loaded("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _"))
@@ -406,7 +406,7 @@ lightglue = compose(matches("lightglue", "LightGlue"), ExportSpec(runs="lightglu
 CELLS = "batch_size 2 (height//cell)*(width//cell)"
 efficientloftr = compose(
     grey_pairs,
-    reads(cell=product(*(entry("stage_stride", stage) for stage in range(4)))),
+    reads(cell=product(*(item("stage_stride", stage) for stage in range(4)))),
     image_cases((96, 64), (64, 128)),
     tasked(
         "keypoint-matching",
@@ -496,13 +496,13 @@ BACKBONE_SIZE = "vision_config.backbone_config.image_size"
 sam2 = compose(
     reads(
         num_channels="vision_config.backbone_config.num_channels",
-        image_height=either(entry(BACKBONE_SIZE, 0), BACKBONE_SIZE),
-        image_width=either(entry(BACKBONE_SIZE, 1), BACKBONE_SIZE),
+        image_height=either(item(BACKBONE_SIZE, 0), BACKBONE_SIZE),
+        image_width=either(item(BACKBONE_SIZE, 1), BACKBONE_SIZE),
         image_size="prompt_encoder_config.image_size",
         channels_0=quotient("mask_decoder_config.hidden_size", constant(8)),
         channels_1=quotient("mask_decoder_config.hidden_size", constant(4)),
         channels_2="mask_decoder_config.hidden_size",
-        **{f"places_{level}": entry(entry("vision_config.backbone_feature_sizes", level), 0) for level in LEVELS},
+        **{f"places_{level}": item(item("vision_config.backbone_feature_sizes", level), 0) for level in LEVELS},
     ),
     masks_at_points,
     apart(

@@ -23,13 +23,13 @@ from onnxfn.specs.getters import (
     count,
     difference,
     either,
-    entry,
     equals,
     from_config,
+    if_else,
+    item,
     power,
     product,
     reads,
-    whether,
 )
 from onnxfn.specs.records import ExportSpec, Overlay, Source
 from onnxfn.specs.tasks import loaded
@@ -45,10 +45,10 @@ timm = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     ExportSpec(runs="timm.classifier"),
     generates("pixels", "normal"),
-    reads(num_channels=entry("input_size", 0)),
-    sized(batch_size=2, height=from_config(entry("input_size", 1)), width=from_config(entry("input_size", 2))),
-    pins("height", entry("input_size", 1), when="fixed_input_size"),
-    pins("width", entry("input_size", 2), when="fixed_input_size"),
+    reads(num_channels=item("input_size", 0)),
+    sized(batch_size=2, height=from_config(item("input_size", 1)), width=from_config(item("input_size", 2))),
+    pins("height", item("input_size", 1), when="fixed_input_size"),
+    pins("width", item("input_size", 2), when="fixed_input_size"),
     case("one", sized(batch_size=1, height=192, width=256)),
     case("several", sized(batch_size=3, height=288, width=160)),
     serves("image-classification", gives("logits", "batch_size _")),
@@ -115,8 +115,8 @@ denoiser = compose(
     sized(
         batch_size=2,
         sequence_length=16,
-        height=from_config(either(entry("side", 0), "side")),
-        width=from_config(either(entry("side", 1), "side")),
+        height=from_config(either(item("side", 0), "side")),
+        width=from_config(either(item("side", 1), "side")),
     ),
     case("one", sized(batch_size=1, sequence_length=7, height=8, width=24)),
     case("several", sized(batch_size=3, sequence_length=21, height=24, width=16)),
@@ -146,7 +146,7 @@ unet = compose(
     denoiser,
     reads(
         hidden_size="cross_attention_dim",
-        num_time_ids=whether("requires_aesthetics_score", constant(5), constant(6)),
+        num_time_ids=if_else("requires_aesthetics_score", constant(5), constant(6)),
         text_encoder_projection_dim=either(
             "text_encoder_projection_dim",
             difference("projection_class_embeddings_input_dim", product("num_time_ids", "addition_time_embed_dim")),

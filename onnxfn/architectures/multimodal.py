@@ -45,13 +45,13 @@ from onnxfn.specs.getters import (
     difference,
     equals,
     from_config,
+    if_else,
     negated,
     power,
     product,
     quotient,
     reads,
     total,
-    whether,
 )
 from onnxfn.specs.records import ExportSpec, Made, Overlay
 from onnxfn.specs.tasks import loaded, tasked
@@ -229,7 +229,7 @@ clap = compose(
     reads(
         vocab_size="text_config.vocab_size",
         num_mel_bins="audio_config.num_mel_bins",
-        num_sounds=whether("audio_config.enable_fusion", constant(4), constant(1)),
+        num_sounds=if_else("audio_config.enable_fusion", constant(4), constant(1)),
     ),
     generates("mel", "normal"),
     generates("longer", "integers", high=2),
@@ -274,7 +274,7 @@ colpali = compose(
         gives("embeddings", f"{TOKENS} _"),
         generates(
             "token_ids",
-            "illustrated",
+            "ids_with_image",
             high=from_config("vocab_size"),
             image=from_config("vlm_config.image_token_id"),
             count=from_config("num_image_tokens"),
@@ -375,7 +375,7 @@ flava = compose(
         num_joined=total(
             power(quotient("image_height", "image_config.patch_size"), constant(2)),
             constant(1),
-            whether("multimodal_config.use_cls_token", constant(1), constant(0)),
+            if_else("multimodal_config.use_cls_token", constant(1), constant(0)),
         ),
     ),
     takes("token_type_ids", TOKENS, "segment_ids"),

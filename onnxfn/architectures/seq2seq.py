@@ -33,8 +33,9 @@ from onnxfn.specs.getters import (
     convolved,
     difference,
     either,
-    entry,
     from_config,
+    if_else,
+    item,
     nearest,
     power,
     product,
@@ -42,7 +43,6 @@ from onnxfn.specs.getters import (
     reads,
     repeated,
     total,
-    whether,
 )
 from onnxfn.specs.records import Build, ExportSpec
 from onnxfn.specs.tasks import loaded, tasked
@@ -132,9 +132,9 @@ led = compose(
     text_seq2seq,
     behaves("monolith", globally),
     behaves("encoder", globally),
-    generates("global_mask", "first"),
+    generates("global_mask", "first_one"),
     # Traced with one global token a row; tried with none, and with another number in each row.
-    case("one", generates("global_mask", "filled", value=0)),
+    case("one", generates("global_mask", "constant", value=0)),
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
     patched(f"{LED}._pad_to_window_size", by="longformer.led_unpadded_inputs", why="branches on the length"),
@@ -173,7 +173,7 @@ def classifier(model: str) -> ExportSpec:
         "text-classification",
         spec=compose(
             text_inputs,
-            generates("token_ids", "ended", high=from_config("vocab_size"), end=from_config("eos_token_id")),
+            generates("token_ids", "ids_with_end", high=from_config("vocab_size"), end=from_config("eos_token_id")),
             patched(
                 f"{model}ForSequenceClassification.forward",
                 by="bart.sequence_classifier_output",
@@ -378,7 +378,7 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
     )
 
 
-adapters = whether("add_adapter", "num_adapter_layers", constant(0))
+adapters = if_else("add_adapter", "num_adapter_layers", constant(0))
 long_banks = compose(
     banks,
     sized(encoder_sequence_length=101),
@@ -428,7 +428,7 @@ def seamless(model: str) -> ExportSpec:
 patches = compose(
     takes("flattened_patches", f"{SOURCE} patch_size=", "patches", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
-    generates("patches", "rounded", high=4),
+    generates("patches", "whole_floats", high=4),
 )
 written_mask = takes("attention_mask", TARGET, "padding_mask", path=("decoder_attention_mask",))
 pix2struct = compose(
@@ -470,8 +470,8 @@ def joint_cache(after: str) -> ExportSpec:
     """Four entries a layer or two, by the kind of the decoder."""
     heads, size = "decoder_num_attention_heads", "decoder_head_dim"
     return compose(
-        cross_cache(heads=heads, key=size, value=size, layers=whether(FOUR, depth, constant(0)), after=after),
-        own_cache(heads=heads, key=size, value=size, layers=whether(FOUR, constant(0), depth), after=after),
+        cross_cache(heads=heads, key=size, value=size, layers=if_else(FOUR, depth, constant(0)), after=after),
+        own_cache(heads=heads, key=size, value=size, layers=if_else(FOUR, constant(0), depth), after=after),
     )
 
 
@@ -496,8 +496,8 @@ vision_encoder_decoder = compose(
     joint_reads,
     reads(
         num_channels="encoder.num_channels",
-        image_height=either(entry("encoder.image_size", 0), "encoder.image_size"),
-        image_width=either(entry("encoder.image_size", 1), "encoder.image_size"),
+        image_height=either(item("encoder.image_size", 0), "encoder.image_size"),
+        image_width=either(item("encoder.image_size", 1), "encoder.image_size"),
     ),
     behaves("monolith", pixels, written, joint_cache("decoder_input_ids")),
     behaves("encoder", pixels, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size _ _")),
@@ -511,7 +511,7 @@ speech_encoder_decoder = compose(
     seq2seq,
     joint_reads,
     convolved_waves("encoder.", "encoder_sequence_length"),
-    reads(hidden_size=whether("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
+    reads(hidden_size=if_else("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
     generates("waveform", "normal"),
     behaves("monolith", waveforms, written, joint_cache("decoder_input_ids")),
     behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
@@ -616,11 +616,11 @@ musicgen = compose(
         decoder_head_dim=quotient("decoder.hidden_size", "decoder_num_attention_heads"),
     ),
     generates("codes", "integers", high=from_config("codebook_size")),
-    generates("padding_code", "filled", value=from_config("codebook_size")),
-    generates("most", "filled", value=40),
-    case("one", generates("most", "filled", value=9)),
-    case("right-padded", generates("most", "filled", value=5)),
-    case("left-padded", generates("most", "filled", value=27)),
+    generates("padding_code", "constant", value=from_config("codebook_size")),
+    generates("most", "constant", value=40),
+    case("one", generates("most", "constant", value=9)),
+    case("right-padded", generates("most", "constant", value=5)),
+    case("left-padded", generates("most", "constant", value=27)),
     sized(chunk_length=16),
     case("one", sized(chunk_length=7)),
     case("right-padded", sized(chunk_length=11)),

@@ -9,7 +9,7 @@ from onnxfn.architectures.families import time_series
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
-from onnxfn.specs.getters import entry, from_config, greatest, reads, total
+from onnxfn.specs.getters import from_config, item, maximum, reads, total
 from onnxfn.specs.records import ExportSpec, Overlay
 from onnxfn.specs.tasks import loaded, tasked
 
@@ -91,9 +91,9 @@ time_series_transformer = compose(
     takes("future_time_features", f"{future} num_time_features=", "measured", kind="float"),
     generates("measured", "normal"),
     generates("observed", "mask", padding="left"),
-    generates("category", "integers", high=from_config(entry("cardinality", 0))),
+    generates("category", "integers", high=from_config(item("cardinality", 0))),
     reads(
-        past_length=total("context_length", greatest("lags_sequence")),
+        past_length=total("context_length", maximum("lags_sequence")),
         prediction_length="prediction_length",
         num_time_features="num_time_features",
         num_static_categorical_features="num_static_categorical_features",

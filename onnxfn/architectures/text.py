@@ -35,10 +35,10 @@ xlm = compose(
 LONGFORMER = "transformers.models.longformer.modeling_longformer:Longformer"
 longformer = compose(
     bert,
-    generates("global_mask", "first"),
+    generates("global_mask", "first_one"),
     takes("global_attention_mask", TOKENS, "global_mask"),
     # Traced with one global token a row; tried with none, and with another number in each row.
-    case("one", generates("global_mask", "filled", value=0)),
+    case("one", generates("global_mask", "constant", value=0)),
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
     patched(f"{LONGFORMER}Model._pad_to_window_size", by="longformer.unpadded_inputs", why="branches on the length"),

@@ -250,7 +250,8 @@ def _axes_of(one: InputSpec, lengths: Container[str]) -> list[int]:
 def failed(report: Report) -> CheckFailed:
     """The error for a report that did not pass: it names each output, where it was worst, and by how much."""
     lines = [
-        f"{one.part}: {one.output!r} is {one.max_abs:.2e} away from PyTorch at {one.worst} (atol {one.tolerance:.1e})"
+        f"{one.part}: {one.output!r} is {one.max_abs:.2e} away from PyTorch at {one.worst_case} "
+        f"(atol {one.tolerance:.1e})"
         for one in report.differences
         if not one.passed
     ]
@@ -315,6 +316,6 @@ def _difference(part: Part, output: str, trials: list[Trial]) -> Difference:
         max_abs=max(made.max_abs for made in trials),
         max_rel=max(made.max_rel for made in trials),
         tolerance=worst.tolerance,
-        worst=worst.case,
+        worst_case=worst.case,
         passed=all(made.passed for made in trials),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, NoModel, listed
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
 from onnxfn.specs.reports import Exported
 from onnxfn.weights.layouts import graphs_in
 
@@ -46,7 +46,7 @@ def generate(
     are padded at the left, with zeros in `attention_mask`. A text that has come to a token of `stop` repeats it until
     all have. In a folder that has an encoder, `input_ids` are what that reads (token ids, or the features of sound or
     image), and `[batch, 1 + new]` comes back: the text begins with `start`, or else with the `decoder_start_token_id`
-    of the folder's configuration. NoModel when there is no such file, InvalidSpec when nobody says the start.
+    of the folder's configuration. ModelNotFound when there is no such file, InvalidSpec when nobody says the start.
     """
     place = Path(exported.path if isinstance(exported, Exported) else exported)
     told: dict[str, Any] = {"steps": max_new_tokens, "stop": tuple(stop)}
@@ -203,14 +203,14 @@ def _decoders(folder: Path) -> tuple[Any, Any]:
             sessions = [opened(file) for file in files]
             return sessions[0], sessions[-1]
     known = listed(" and ".join(stems) for stems in DECODERS)
-    raise NoModel(f"no decoder that keeps a past in {folder}; generate knows: {known}")
+    raise ModelNotFound(f"no decoder that keeps a past in {folder}; generate knows: {known}")
 
 
 def opened(given: str | Path) -> Any:
-    """A session of ONNX Runtime for a file; NoModel when it is not there."""
+    """A session of ONNX Runtime for a file; ModelNotFound when it is not there."""
     import onnxruntime
 
     file = Path(given)
     if not file.is_file():
-        raise NoModel(f"no file {file}; name the ONNX file of a decoder with past, or the folder of an export")
+        raise ModelNotFound(f"no file {file}; name the ONNX file of a decoder with past, or the folder of an export")
     return onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])

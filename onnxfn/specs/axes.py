@@ -119,10 +119,10 @@ def value(symbol: str, sizes: Mapping[str, int]) -> int:
     return _evaluated(ast.parse(symbol, mode="eval").body, sizes, symbol)
 
 
-def told_by(symbol: str, size: int) -> dict[str, int]:
+def solve_for_name(symbol: str, size: int) -> dict[str, int]:
     """The size of the name that an axis is, or is so many times of; none where a size of the axis does not tell it.
 
-    >>> told_by("frames", 50), told_by("80 * frames", 4000), told_by("past + now", 9)
+    >>> solve_for_name("frames", 50), solve_for_name("80 * frames", 4000), solve_for_name("past + now", 9)
     ({'frames': 50}, {'frames': 50}, {})
     """
     if len(terms(symbol)) != 1:
@@ -132,21 +132,21 @@ def told_by(symbol: str, size: int) -> dict[str, int]:
     return {name: size // once} if once > 0 and (twice, thrice) == (2 * once, 3 * once) else {}
 
 
-def numbered(axes: AxisMap, told: Mapping[str, int | str]) -> AxisMap:
+def substitute(axes: AxisMap, told: Mapping[str, int | str]) -> AxisMap:
     """The same axes with names replaced, in those that move: by numbers where there are several names, or by formulas.
 
-    >>> pattern(numbered(axis_map("frames//stride"), {"stride": 4}))
+    >>> pattern(substitute(axis_map("frames//stride"), {"stride": 4}))
     'frames//4'
-    >>> pattern(numbered(axis_map("frames 8"), {"frames": "samples//320"}))
+    >>> pattern(substitute(axis_map("frames 8"), {"frames": "samples//320"}))
     'samples//320 8'
     """
-    return AxisMap(tuple(_numbered(one, told) if one.kind == "dynamic" else one for one in axes.axes))
+    return AxisMap(tuple(_substituted(one, told) if one.kind == "dynamic" else one for one in axes.axes))
 
 
-def settled(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
+def resolve_configured(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
     """The same axes with each one that the configuration fixes replaced by its number.
 
-    >>> pattern(settled(axis_map("batch_size heads= 4"), {"heads": 12}.__getitem__))
+    >>> pattern(resolve_configured(axis_map("batch_size heads= 4"), {"heads": 12}.__getitem__))
     'batch_size 12 4'
     """
     return AxisMap(
@@ -154,22 +154,22 @@ def settled(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
     )
 
 
-def pinned(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
+def fix_symbols(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
     """The same axes with each that is called by one of these names fixed at its size.
 
-    >>> pattern(pinned(axis_map("batch_size height width"), {"height": 224}))
+    >>> pattern(fix_symbols(axis_map("batch_size height width"), {"height": 224}))
     'batch_size 224 width'
     """
     return AxisMap(tuple(Axis(str(sizes[one.symbol]), "literal") if one.symbol in sizes else one for one in axes.axes))
 
 
-def fixed(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
+def fix_sizes(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
     """The same axes with those that move for good of these sizes: an axis all of whose names have one is a number.
 
-    >>> pattern(fixed(axis_map("batch_size past+now _"), {"batch_size": 1, "now": 4}))
+    >>> pattern(fix_sizes(axis_map("batch_size past+now _"), {"batch_size": 1, "now": 4}))
     '1 past+4 _'
     """
-    return AxisMap(tuple(_fixed(one, sizes) if one.kind == "dynamic" else one for one in axes.axes))
+    return AxisMap(tuple(_with_sizes(one, sizes) if one.kind == "dynamic" else one for one in axes.axes))
 
 
 def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
@@ -181,7 +181,7 @@ def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
     return AxisMap((*axes.axes[:at], axis(word), *axes.axes[at:]))
 
 
-def _numbered(one: Axis, told: Mapping[str, int | str]) -> Axis:
+def _substituted(one: Axis, told: Mapping[str, int | str]) -> Axis:
     if isinstance(told.get(one.symbol), str):
         return axis(str(told[one.symbol]).replace(" ", ""))
     known = [name for name in terms(one.symbol) if name in told and name != one.symbol]
@@ -193,7 +193,7 @@ def _inner(told: int | str) -> str:
     return f"( {_canonical(told, told)} )" if isinstance(told, str) else str(told)
 
 
-def _fixed(one: Axis, sizes: Mapping[str, int]) -> Axis:
+def _with_sizes(one: Axis, sizes: Mapping[str, int]) -> Axis:
     if sizes.keys() >= set(terms(one.symbol)):
         return Axis(str(value(one.symbol, sizes)), "literal")
     return evolve(one, symbol=" ".join(str(sizes.get(word, word)) for word in one.symbol.split()))

@@ -66,10 +66,10 @@ def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
             raise unknown("size", name, used, of=spec.name or "this spec")
         if size < 0:
             raise InvalidSpec(f"size {name!r} is {size}; a size is 0 or more")
-    return numbers(spec, used) | dict(sizes)
+    return planned_sizes(spec, used) | dict(sizes)
 
 
-def numbers(spec: ExportSpec, used: Iterable[str]) -> dict[str, int]:
+def planned_sizes(spec: ExportSpec, used: Iterable[str]) -> dict[str, int]:
     """The sizes among these that a planned spec says; an axis that does not move has the size at which it is fixed."""
     told = {one.name: one.value for one in spec.sizes if isinstance(one.value, int)}
     told |= {one.name: one.value for one in spec.shapes}
@@ -81,7 +81,7 @@ def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0)
     return random.integers(low, high, shape)
 
 
-def ended(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
+def ids_with_end(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
     """Whole numbers below `high`, the last of each row being `end` and no other."""
     made = random.integers(0, high - 1, shape)
     made += made >= end
@@ -89,7 +89,7 @@ def ended(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Arr
     return made
 
 
-def illustrated(random: Random, shape: tuple[int, ...], *, high: int, image: int, count: int) -> Array:
+def ids_with_image(random: Random, shape: tuple[int, ...], *, high: int, image: int, count: int) -> Array:
     """Whole numbers below `high`, of which the first `count` of each row, and no others, are the mark of an image."""
     if shape[-1] < count:
         raise ValueError(f"an image stands for {count} tokens")
@@ -99,7 +99,7 @@ def illustrated(random: Random, shape: tuple[int, ...], *, high: int, image: int
     return made
 
 
-def rounded(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
+def whole_floats(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
     """Real numbers that are whole, from 0 up to, not including, `high`."""
     return random.integers(0, high, shape).astype(np.float64)
 
@@ -114,7 +114,7 @@ def normal(random: Random, shape: tuple[int, ...], *, deviation: float = 1.0) ->
     return random.normal(0.0, deviation, shape)
 
 
-def filled(_: Random, shape: tuple[int, ...], *, value: float = 0) -> Array:
+def constant(_: Random, shape: tuple[int, ...], *, value: float = 0) -> Array:
     """One value everywhere."""
     return np.full(shape, value)
 
@@ -153,7 +153,7 @@ def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
     return tokens.astype(np.int64)
 
 
-def first(_: Random, shape: tuple[int, ...]) -> Array:
+def first_one(_: Random, shape: tuple[int, ...]) -> Array:
     """1 at the start of the last axis and 0 elsewhere."""
     made = np.zeros(shape, dtype=np.int64)
     made[..., :1] = 1
@@ -184,15 +184,15 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
         made.__name__: made
         for made in (
             integers,
-            ended,
-            illustrated,
-            rounded,
+            ids_with_end,
+            ids_with_image,
+            whole_floats,
             uniform,
             normal,
-            filled,
+            constant,
             positions,
             mask,
-            first,
+            first_one,
             grids,
             boxes,
         )

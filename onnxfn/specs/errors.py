@@ -43,7 +43,7 @@ class OutputExists(OnnxfnError, FileExistsError):
     """The place to write to is taken."""
 
 
-class NoModel(OnnxfnError, FileNotFoundError):
+class ModelNotFound(OnnxfnError, FileNotFoundError):
     """There is no model where one was looked for."""
 
 

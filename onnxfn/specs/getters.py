@@ -42,9 +42,9 @@ def product(*sources: Source) -> Getter:
     return Getter("product", sources)
 
 
-def entry(source: Source, index: int) -> Getter:
+def item(source: Source, index: int) -> Getter:
     """One of several that the configuration lists there; a place that holds no list lacks it."""
-    return Getter("entry", (source, index))
+    return Getter("item", (source, index))
 
 
 def power(base: Source, exponent: Source) -> Getter:
@@ -82,24 +82,24 @@ def equals(source: Source, value: str | float) -> Getter:
     return Getter("equals", (source, value))
 
 
-def whether(condition: Source, then: Source, otherwise: Source) -> Getter:
+def if_else(condition: Source, then: Source, otherwise: Source) -> Getter:
     """One of two places, by what the configuration holds at a third."""
-    return Getter("whether", (condition, then, otherwise))
+    return Getter("if_else", (condition, then, otherwise))
 
 
-def places(source: Source, *kinds: str) -> Getter:
-    """Where in a list that the configuration holds one of these stands: `places("layer_types", "conv")`."""
-    return Getter("places", (source, *kinds))
+def indices_where(source: Source, *kinds: str) -> Getter:
+    """Where in a list that the configuration holds one of these stands: `indices_where("layer_types", "conv")`."""
+    return Getter("indices_where", (source, *kinds))
 
 
-def others(count: Source, listed: Source) -> Getter:
+def complement(count: Source, listed: Source) -> Getter:
     """The places below a number that are not in a list that the configuration holds."""
-    return Getter("others", (count, listed))
+    return Getter("complement", (count, listed))
 
 
-def periodic(count: Source, period: Source, offset: Source) -> Getter:
-    """The places below a number that come once in a period: `periodic("num_layers", "attn_layer_period", "offset")`."""
-    return Getter("periodic", (count, period, offset))
+def every_nth(count: Source, period: Source, offset: Source) -> Getter:
+    """The places below a number, one a period: `every_nth("num_layers", "attn_layer_period", "offset")`."""
+    return Getter("every_nth", (count, period, offset))
 
 
 def difference(source: Source, taken: Source) -> Getter:
@@ -107,14 +107,14 @@ def difference(source: Source, taken: Source) -> Getter:
     return Getter("difference", (source, taken))
 
 
-def below(listed: Source, limit: Source) -> Getter:
+def less_than(listed: Source, limit: Source) -> Getter:
     """Those of several places that are less than a number."""
-    return Getter("below", (listed, limit))
+    return Getter("less_than", (listed, limit))
 
 
-def of_any(source: Source, key: str) -> Getter:
+def first_with(source: Source, key: str) -> Getter:
     """What the first entry of a dict of dicts that says it holds under this key."""
-    return Getter("of_any", (source, key))
+    return Getter("first_with", (source, key))
 
 
 def repeated(source: Source, times: Source) -> Getter:
@@ -122,19 +122,19 @@ def repeated(source: Source, times: Source) -> Getter:
     return Getter("repeated", (source, times))
 
 
-def halvings(source: Source) -> Getter:
+def log2(source: Source) -> Getter:
     """How often a number is halved until it is 1."""
-    return Getter("halvings", (source,))
+    return Getter("log2", (source,))
 
 
-def greatest(listed: Source) -> Getter:
+def maximum(listed: Source) -> Getter:
     """The greatest of the numbers that the configuration lists there."""
-    return Getter("greatest", (listed,))
+    return Getter("maximum", (listed,))
 
 
-def evened(listed: Source) -> Getter:
+def rounded_to_even(listed: Source) -> Getter:
     """The numbers that the configuration lists there, the odd ones less one."""
-    return Getter("evened", (listed,))
+    return Getter("rounded_to_even", (listed,))
 
 
 def convolved(length: Source, kernels: Source, strides: Source) -> Getter:
@@ -145,7 +145,7 @@ def convolved(length: Source, kernels: Source, strides: Source) -> Getter:
     return Getter("convolved", (length, kernels, strides))
 
 
-def look(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
+def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
     """What a configuration holds under a name that specs use, a dotted path, or a getter.
 
     Names inside a getter are looked up in the normalizer again, but a name inside its own entry means the
@@ -155,13 +155,13 @@ def look(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
     >>> look(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
     16
     """
-    return _looked({read.name: read.source for read in normalizer.reads}, config, source)
+    return _read_source({read.name: read.source for read in normalizer.reads}, config, source)
 
 
-def holds(normalizer: Normalizer, config: Snapshot, source: Source | None) -> bool:
+def is_set(normalizer: Normalizer, config: Snapshot, source: Source | None) -> bool:
     """Whether a condition is met: no condition always is; a place that does not exist holds nothing."""
     try:
-        return source is None or bool(look(normalizer, config, source))
+        return source is None or bool(read_config(normalizer, config, source))
     except MissingValue:
         return False
 
@@ -175,7 +175,7 @@ def snapshot(config: Any) -> Snapshot:
         return config
     if hasattr(config, "to_dict"):
         return _told(config)
-    held = kept(config)
+    held = config_of(config)
     if isinstance(held, Mapping):
         return held
     if hasattr(held, "to_dict"):
@@ -185,7 +185,7 @@ def snapshot(config: Any) -> Snapshot:
     )
 
 
-def kept(model: Any) -> Any:
+def config_of(model: Any) -> Any:
     """What a model keeps as its configuration: its `config`, or timm's `pretrained_cfg`; None where it keeps none."""
     held = getattr(model, "config", None)
     return getattr(model, "pretrained_cfg", None) if held is None else held
@@ -203,14 +203,14 @@ def _told(config: Any) -> Snapshot:
     return {**told, **mapped, **({"model_type": model_type} if model_type else {})}
 
 
-def _looked(reads: Mapping[str, Source], config: Snapshot, source: Source) -> Any:
+def _read_source(reads: Mapping[str, Source], config: Snapshot, source: Source) -> Any:
     if isinstance(source, Getter):
         if source.function not in GETTERS:
             raise unknown("getter", source.function, GETTERS)
-        return GETTERS[source.function](lambda inner: _looked(reads, config, inner), *source.arguments)
+        return GETTERS[source.function](lambda inner: _read_source(reads, config, inner), *source.arguments)
     if source in reads:
         rest = {name: place for name, place in reads.items() if name != source}
-        return _looked(rest, config, reads[source])
+        return _read_source(rest, config, reads[source])
     return _at(config, source)
 
 
@@ -259,7 +259,7 @@ def _product(look: Look, *sources: Source) -> int:
     return result
 
 
-def _entry(look: Look, source: Source, index: int) -> Any:
+def _item(look: Look, source: Source, index: int) -> Any:
     listed_there = look(source)
     if not isinstance(listed_there, (list, tuple)) or not -len(listed_there) <= index < len(listed_there):
         raise MissingValue(f"{source} holds no list with an entry {index}: {listed_there!r}")
@@ -298,20 +298,20 @@ def _at_least(look: Look, source: Source, least: float) -> bool:
     return bool(look(source) >= least)
 
 
-def _whether(look: Look, condition: Source, then: Source, otherwise: Source) -> Any:
+def _if_else(look: Look, condition: Source, then: Source, otherwise: Source) -> Any:
     return look(otherwise if _negated(look, condition) else then)
 
 
-def _places(look: Look, source: Source, *kinds: str) -> tuple[int, ...]:
+def _indices_where(look: Look, source: Source, *kinds: str) -> tuple[int, ...]:
     return tuple(place for place, kind in enumerate(look(source)) if kind in kinds)
 
 
-def _others(look: Look, count: Source, listed: Source) -> tuple[int, ...]:
+def _complement(look: Look, count: Source, listed: Source) -> tuple[int, ...]:
     taken = look(listed)
     return tuple(place for place in range(look(count)) if place not in taken)
 
 
-def _periodic(look: Look, count: Source, period: Source, offset: Source) -> tuple[int, ...]:
+def _every_nth(look: Look, count: Source, period: Source, offset: Source) -> tuple[int, ...]:
     length, first = int(look(period)), int(look(offset))
     return tuple(place for place in range(look(count)) if place % length == first)
 
@@ -320,12 +320,12 @@ def _difference(look: Look, source: Source, taken: Source) -> int:
     return int(look(source)) - int(look(taken))
 
 
-def _below(look: Look, listed: Source, limit: Source) -> tuple[int, ...]:
+def _less_than(look: Look, listed: Source, limit: Source) -> tuple[int, ...]:
     end = look(limit)
     return tuple(place for place in look(listed) if place < end)
 
 
-def _of_any(look: Look, source: Source, key: str) -> Any:
+def _first_with(look: Look, source: Source, key: str) -> Any:
     found = [entry[key] for entry in look(source).values() if key in entry]
     if not found:
         raise MissingValue(f"no entry of {source!r} has {key!r}")
@@ -336,15 +336,15 @@ def _repeated(look: Look, source: Source, times: Source) -> tuple[Any, ...]:
     return tuple(look(source) for _ in range(look(times)))
 
 
-def _halvings(look: Look, source: Source) -> int:
+def _log2(look: Look, source: Source) -> int:
     return int(look(source)).bit_length() - 1
 
 
-def _greatest(look: Look, listed: Source) -> int:
+def _maximum(look: Look, listed: Source) -> int:
     return int(max(look(listed)))
 
 
-def _evened(look: Look, listed: Source) -> tuple[int, ...]:
+def _rounded_to_even(look: Look, listed: Source) -> tuple[int, ...]:
     return tuple(number - number % 2 for number in look(listed))
 
 
@@ -361,7 +361,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "either": _either,
         "quotient": _quotient,
         "nearest": _nearest,
-        "entry": _entry,
+        "item": _item,
         "power": _power,
         "product": _product,
         "total": _total,
@@ -370,17 +370,17 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "negated": _negated,
         "equals": _equals,
         "at_least": _at_least,
-        "whether": _whether,
-        "places": _places,
-        "others": _others,
-        "periodic": _periodic,
+        "if_else": _if_else,
+        "indices_where": _indices_where,
+        "complement": _complement,
+        "every_nth": _every_nth,
         "difference": _difference,
-        "below": _below,
-        "of_any": _of_any,
+        "less_than": _less_than,
+        "first_with": _first_with,
         "repeated": _repeated,
-        "halvings": _halvings,
-        "evened": _evened,
-        "greatest": _greatest,
+        "log2": _log2,
+        "rounded_to_even": _rounded_to_even,
+        "maximum": _maximum,
         "convolved": _convolved,
     }
 )

@@ -66,7 +66,7 @@ def report_sections(report: Any) -> Sections:
             f"{one.max_rel:.1e}",
             f"{one.tolerance:.1e}",
             "ok" if one.passed else "FAILED",
-            one.worst,
+            one.worst_case,
         )
         for one in report.differences
     ]
@@ -80,8 +80,8 @@ def exported_sections(exported: Any) -> Sections:
     sections.extend(spec_sections(first))
     if exported.limits:
         sections.append(("limits of the model", [(str(limit),) for limit in exported.limits]))
-    if exported.depths:
-        sections.append(("layers", [(told,) for told in exported.depths]))
+    if exported.repeats:
+        sections.append(("layers", [(told,) for told in exported.repeats]))
     if exported.fusions:
         rows = [(f"{part}.onnx", str(one)) for part, fusions in exported.fusions for one in fusions]
         sections.append(("operators that stand for many", rows))
@@ -103,7 +103,7 @@ def title(spec: Any) -> str:
     return " · ".join(word for word in said_of if word) or "spec"
 
 
-def verdict(report: Any) -> str:
+def check_status(report: Any) -> str:
     """Whether a check passed."""
     return f"check {'passed' if report.passed else 'FAILED'}"
 
@@ -111,7 +111,7 @@ def verdict(report: Any) -> str:
 def exported_title(exported: Any) -> str:
     """What an export is, in one line."""
     spec = exported.plan.parts[0].spec
-    checked = "unchecked" if exported.report is None else verdict(exported.report)
+    checked = "unchecked" if exported.report is None else check_status(exported.report)
     return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", checked) if word)
 
 

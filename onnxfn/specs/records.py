@@ -13,7 +13,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from onnxfn.specs import printing
-from onnxfn.specs.axes import AxisMap, axis_map, fixed, symbols
+from onnxfn.specs.axes import AxisMap, axis_map, fix_sizes, symbols
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.tensor_paths import Path
 
@@ -292,7 +292,7 @@ class ExportSpec:
 
     def in_graph(self, one: InputSpec | OutputSpec) -> AxisMap:
         """The axes of one of the tensors as the graph has them: those that `shapes` fix are numbers."""
-        return fixed(one.axes, {size.name: size.value for size in self.shapes})
+        return fix_sizes(one.axes, {size.name: size.value for size in self.shapes})
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from onnxfn.specs import printing
 from onnxfn.specs.records import Plan, many
 
-SMALLEST = 2
+SMALLEST_DYNAMIC_SIZE = 2
 """Where torch's own account of a size begins: it takes 0 and 1 apart, and says nothing of them."""
 
 
@@ -32,7 +32,10 @@ class Limit:
     high: int | None = None
 
     def __str__(self) -> str:
-        ends = (f"from {self.low}" if self.low > SMALLEST else "", "" if self.high is None else f"up to {self.high}")
+        ends = (
+            f"from {self.low}" if self.low > SMALLEST_DYNAMIC_SIZE else "",
+            "" if self.high is None else f"up to {self.high}",
+        )
         return " ".join(word for word in (self.name, *ends) if word)
 
 
@@ -45,10 +48,10 @@ class Fusion:
 
     operator: str
     expected: int
-    found: int
+    actual: int
 
     def __str__(self) -> str:
-        return f"{self.operator}: {self.found}" + (f", at least {self.expected} expected" if self.expected else "")
+        return f"{self.operator}: {self.actual}" + (f", at least {self.expected} expected" if self.expected else "")
 
 
 @frozen
@@ -61,7 +64,7 @@ class Difference:
     max_abs: float
     max_rel: float
     tolerance: float
-    worst: str
+    worst_case: str
     passed: bool
 
 
@@ -78,10 +81,10 @@ class Report:
         return bool(self.differences) and all(one.passed for one in self.differences)
 
     def __str__(self) -> str:
-        return printing.text(printing.verdict(self), printing.report_sections(self))
+        return printing.text(printing.check_status(self), printing.report_sections(self))
 
     def _repr_html_(self) -> str:
-        return printing.html(printing.verdict(self), printing.report_sections(self))
+        return printing.html(printing.check_status(self), printing.report_sections(self))
 
 
 @frozen
@@ -99,7 +102,7 @@ class Exported:
     seconds: tuple[tuple[str, float], ...] = field(converter=many)
     report: Report | None = None
     limits: tuple[Limit, ...] = field(default=(), converter=many)
-    depths: tuple[str, ...] = field(default=(), converter=many)
+    repeats: tuple[str, ...] = field(default=(), converter=many)
     fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=many)
 
     @property
@@ -119,5 +122,5 @@ class Exported:
         return printing.html(printing.exported_title(self), printing.exported_sections(self))
 
 
-Timed = Callable[[str, str], AbstractContextManager[None]]
+StageTimer = Callable[[str, str], AbstractContextManager[None]]
 """What is told of a stage, and the part that it is of, while it lasts."""

@@ -22,27 +22,27 @@ RECORDS: Mapping[str, type] = MappingProxyType(
 )
 
 
-def plain(record: Any) -> Any:
+def to_plain(record: Any) -> Any:
     """A record as dicts, lists, text and numbers; fields that say nothing are left out.
 
-    >>> plain(records.Size("batch_size", 2))
+    >>> to_plain(records.Size("batch_size", 2))
     {'record': 'Size', 'name': 'batch_size', 'value': 2}
     """
     if isinstance(record, axes.AxisMap):
         return {"record": "AxisMap", "pattern": axes.pattern(record)}
     if has(type(record)):
         said = ((one, getattr(record, one.name)) for one in fields(type(record)))
-        told = {one.name: plain(value) for one, value in said if one.default is NOTHING or value not in (None, ())}
+        told = {one.name: to_plain(value) for one, value in said if one.default is NOTHING or value not in (None, ())}
         return {"record": type(record).__name__, **told}
     if isinstance(record, (tuple, list)):
-        return [plain(one) for one in record]
+        return [to_plain(one) for one in record]
     return record
 
 
-def recorded(data: Any) -> Any:
-    """The record that plain data describes; `recorded(plain(r)) == r`. UnknownName for a record that is none."""
+def from_plain(data: Any) -> Any:
+    """The record that plain data describes; `from_plain(to_plain(r)) == r`. UnknownName for a record that is none."""
     if isinstance(data, Mapping):
-        told = {key: recorded(value) for key, value in data.items() if key != "record"}
+        told = {key: from_plain(value) for key, value in data.items() if key != "record"}
         name = str(data.get("record"))
         if name not in RECORDS:
             raise unknown("record", name, RECORDS)
@@ -53,13 +53,13 @@ def recorded(data: Any) -> Any:
         except TypeError as problem:
             raise InvalidSpec(f"no {name} is described by {sorted(told)}: {problem}") from None
     if isinstance(data, list):
-        return tuple(recorded(one) for one in data)
+        return tuple(from_plain(one) for one in data)
     return data
 
 
 def to_json(record: Any, *, indent: int | None = 2) -> str:
     """A record as JSON text."""
-    return json.dumps(plain(record), indent=indent)
+    return json.dumps(to_plain(record), indent=indent)
 
 
 def from_json(text: str) -> Any:
@@ -68,4 +68,4 @@ def from_json(text: str) -> Any:
         data = json.loads(text)
     except json.JSONDecodeError as problem:
         raise InvalidSpec(f"not JSON: {problem}") from None
-    return recorded(data)
+    return from_plain(data)

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.specs.errors import NoModel, listed
+from onnxfn.specs.errors import ModelNotFound, listed
 
 LONGEST_HEADER = 100_000_000
 """Bytes; safetensors itself reads no longer one."""
@@ -50,11 +50,11 @@ class Entry:
 
 
 def entries(folder: Path) -> tuple[Entry, ...]:
-    """The tensors in a folder's safetensors files, those of `model*.safetensors` first; NoModel when it has none."""
+    """The tensors in the safetensors files of a folder, `model*.safetensors` first; ModelNotFound when it has none."""
     files = sorted(folder.glob("*.safetensors"), key=lambda file: (not file.name.startswith("model"), file.name))
     if not files:
         there = listed(sorted(file.name for file in folder.iterdir())) if folder.is_dir() else "no such folder"
-        raise NoModel(f"no *.safetensors in {folder} for weights='link'; there is: {there}; take weights='copy'")
+        raise ModelNotFound(f"no *.safetensors in {folder} for weights='link'; there is: {there}; take weights='copy'")
     return tuple(entry for file in files for entry in _read(file))
 
 
@@ -74,5 +74,5 @@ def heading(file: Path) -> tuple[dict[str, Any], int]:
     try:
         header: dict[str, Any] = dict(json.loads(start))
     except (ValueError, TypeError):
-        raise NoModel(f"{file} is no safetensors file: it does not begin with a header in JSON") from None
+        raise ModelNotFound(f"{file} is no safetensors file: it does not begin with a header in JSON") from None
     return header, 8 + length

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from onnxfn.specs.errors import InvalidSpec, OutputExists, unknown
 from onnxfn.specs.records import Plan
-from onnxfn.specs.reports import Timed
+from onnxfn.specs.reports import StageTimer
 from onnxfn.weights.layouts import Layout, layout_of
 from onnxfn.weights.placement import NOTHING, Place, common, placed, store, write
 from onnxfn.weights.safetensors import Entry, entries
@@ -40,7 +40,7 @@ def storing(layout: str, weights: str | None, threshold: int, sidecar: str | Non
 
 
 def stored(
-    made: Plan, graphs: Sequence[Any], folder: Path, asked: Storing, timed: Timed, *, check: bool
+    made: Plan, graphs: Sequence[Any], folder: Path, asked: Storing, timed: StageTimer, *, check: bool
 ) -> tuple[Path, ...]:
     """Write the graphs and their weights to a folder; the files that belong to the export.
 
@@ -82,7 +82,7 @@ def linked(asked: Storing, beside: Path | None, folder: Path, *, force: bool) ->
     return evolve(asked, entries=found)
 
 
-def _linked(places: Iterable[Place], folder: Path, timed: Timed) -> list[Path]:
+def _linked(places: Iterable[Place], folder: Path, timed: StageTimer) -> list[Path]:
     """Hard links to the files of a checkpoint; to another file system there are none, and each is copied."""
     made = []
     for source in dict.fromkeys(one.source for one in places if one.source is not None):

@@ -21,7 +21,7 @@ import onnxfn
 from onnxfn.architectures import seq2seq
 from onnxfn.check.generation import likeliest_new, opened
 from onnxfn.specs.dummies import dummies
-from onnxfn.specs.errors import InvalidSpec, NoModel
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.specs.tasks import task_names
 
 PAIRS = [(model_type, task) for model_type, row in seq2seq.ROWS.items() for task in task_names(row)]
@@ -215,7 +215,7 @@ def test_generate_needs_to_know_the_first_token_of_an_encoder_decoder(tmp_path):
 
 def test_generate_needs_a_decoder_that_keeps_a_past(tmp_path):
     _, result = agrees("t5", "text2text-generation", tmp_path / "out")
-    told = refusal(NoModel, onnxfn.generate, result, np.ones((1, 3), "int64"))
+    told = refusal(ModelNotFound, onnxfn.generate, result, np.ones((1, 3), "int64"))
     assert told.endswith("generate knows: decoder_model_merged, decoder_model and decoder_with_past_model")
 
 

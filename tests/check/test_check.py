@@ -138,7 +138,7 @@ def test_a_graph_that_ignores_the_mask_is_convicted(bert, exported):
     onnx.save(model, exported.files[0])
     (one,) = onnxfn.validate(onnxfn.spec_for("bert", "fill-mask"), bert, exported).differences
     assert not one.passed
-    assert "padded" in one.worst
+    assert "padded" in one.worst_case
 
 
 def test_a_failed_check_is_an_error_that_names_output_shape_and_difference(bert, tmp_path):

@@ -17,7 +17,7 @@ from onnxfn.check.decoded_texts import _in_turn
 from onnxfn.check.generation import generate, given_name, likeliest, likeliest_new
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.compose import compose
-from onnxfn.specs.errors import InvalidSpec, NoModel
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.specs.plan.check_cases import cases
 from onnxfn.specs.plan.planning import plan
 
@@ -197,7 +197,7 @@ def test_an_input_that_generate_cannot_feed_is_named(tmp_path):
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    told = refusal(NoModel, generate, tmp_path / "model.onnx", np.ones((1, 3)))
+    told = refusal(ModelNotFound, generate, tmp_path / "model.onnx", np.ones((1, 3)))
     assert told.endswith("model.onnx; name the ONNX file of a decoder with past, or the folder of an export")
 
 

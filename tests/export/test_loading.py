@@ -13,7 +13,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
-from onnxfn.specs.errors import InvalidSpec, NoModel
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.weights.layouts import configured, copied, side_files
 
 
@@ -78,13 +78,15 @@ def test_a_name_that_is_no_folder_and_not_on_the_hub_is_refused(monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert refusal(NoModel, checkpoint_folder, "no-one/nothing").startswith(
+    assert refusal(ModelNotFound, checkpoint_folder, "no-one/nothing").startswith(
         "no folder and no model of the hub is called"
     )
 
 
 def test_a_file_is_no_checkpoint(folder):
-    assert refusal(NoModel, checkpoint_folder, str(folder / "vocab.txt")).endswith("is not the folder of a checkpoint")
+    assert refusal(ModelNotFound, checkpoint_folder, str(folder / "vocab.txt")).endswith(
+        "is not the folder of a checkpoint"
+    )
 
 
 def test_side_files_are_all_but_the_weights(folder, tmp_path):

@@ -25,7 +25,7 @@ from onnxfn import (
     task_at,
     tasks_for,
 )
-from onnxfn.specs.errors import InvalidSpec, NoModel, UnknownName
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName
 from onnxfn.specs.tasks import SYNONYMS, TASKS
 
 HERE = Path(__file__).parents[1]
@@ -118,7 +118,7 @@ def test_another_framework_is_refused(ask):
 def test_weights_of_another_framework_are_refused(tmp_path, folder):
     assert framework_of(folder) == framework_of() == "pt"
     (tmp_path / "tf_model.h5").write_bytes(b"")
-    assert "weights of TensorFlow alone" in refusal(NoModel, framework_of, tmp_path)
+    assert "weights of TensorFlow alone" in refusal(ModelNotFound, framework_of, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -139,17 +139,17 @@ def test_a_folder_is_of_a_library(files, library, tmp_path):
     assert library_of(tmp_path) == library_of(str(tmp_path)) == library
     assert model_files(tmp_path) == tuple(sorted(files))
     if library in ("timm", "diffusers"):
-        assert f"is of {library}" in refusal(NoModel, model_for, str(tmp_path))
+        assert f"is of {library}" in refusal(ModelNotFound, model_for, str(tmp_path))
 
 
 def test_a_folder_that_tells_nothing_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("")
-    assert "there is: notes.txt" in refusal(NoModel, library_of, tmp_path)
+    assert "there is: notes.txt" in refusal(ModelNotFound, library_of, tmp_path)
 
 
 def test_a_class_and_a_model_are_of_a_library():
     assert library_of(transformers.BertModel) == library_of(tiny.model("bert")) == "transformers"
-    assert refusal(NoModel, library_of, Path).startswith("pathlib is none of the libraries")
+    assert refusal(ModelNotFound, library_of, Path).startswith("pathlib is none of the libraries")
 
 
 # README

@@ -17,7 +17,7 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, NoModel, OutputExists
+from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, ModelNotFound, OutputExists
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 
@@ -186,7 +186,7 @@ def test_a_class_that_tells_no_task_asks_for_one(tmp_path):
 
 
 def test_validation_of_a_folder_without_the_file_says_what_is_there(bert, tmp_path):
-    told = refusal(NoModel, onnxfn.validate, SPEC, bert, tmp_path)
+    told = refusal(ModelNotFound, onnxfn.validate, SPEC, bert, tmp_path)
     assert told == f"no model.onnx in {tmp_path}; there is: none"
 
 

@@ -118,7 +118,7 @@ def test_a_template_that_computes_otherwise_is_convicted_and_forgotten(tmp_path)
     onnx.save(wrong, file)
     result = exported(llama(), tmp_path / "two", tmp_path / "templates")
     assert result.report.passed
-    assert result.depths == (CONVICTED,)
+    assert result.repeats == (CONVICTED,)
     assert not file.exists()
 
 

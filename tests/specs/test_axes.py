@@ -15,13 +15,13 @@ from onnxfn.specs.axes import (
     axis_map,
     inserted,
     names,
-    numbered,
     pattern,
-    settled,
+    resolve_configured,
     shape,
+    solve_for_name,
+    substitute,
     symbols,
     terms,
-    told_by,
     value,
 )
 from onnxfn.specs.errors import InvalidSpec, UnknownName
@@ -147,15 +147,15 @@ def test_a_symbol_that_no_pattern_says_has_no_value():
 
 
 def test_settling_puts_numbers_for_what_the_configuration_fixes_and_for_nothing_else():
-    assert pattern(settled(KV, {"num_heads": 12}.__getitem__)) == (
+    assert pattern(resolve_configured(KV, {"num_heads": 12}.__getitem__)) == (
         "batch_size 12 past_sequence_length+sequence_length 64 _"
     )
 
 
 @given(some.axis_maps)
 def test_settling_twice_is_settling_once(axes):
-    once = settled(axes, lambda _: 7)
-    assert settled(once, lambda _: 8) == once
+    once = resolve_configured(axes, lambda _: 7)
+    assert resolve_configured(once, lambda _: 8) == once
 
 
 @given(some.axis_maps, st.integers(0, 4))
@@ -177,15 +177,15 @@ def test_an_inserted_axis_stands_where_it_was_put_and_moves_no_other(axes, at):
     ],
 )
 def test_a_name_that_is_told_as_a_formula_is_that_formula(said, told, made):
-    assert pattern(numbered(axis_map(said), told)) == made
+    assert pattern(substitute(axis_map(said), told)) == made
 
 
 @given(st.integers(1, 500), st.integers(0, 500))
 def test_a_size_tells_how_often_an_axis_is_there(times, size):
     for symbol in (f"{times} * frames", f"frames * {times}"):
-        assert told_by(symbol, times * size) == {"frames": size}
+        assert solve_for_name(symbol, times * size) == {"frames": size}
 
 
 @pytest.mark.parametrize("symbol", ["past + now", "( frames + 1 ) // 2", "frames // 2", "frames + 1", "8 // frames"])
 def test_a_size_tells_nothing_of_what_an_axis_is_made_of_otherwise(symbol):
-    assert told_by(symbol, 12) == {}
+    assert solve_for_name(symbol, 12) == {}

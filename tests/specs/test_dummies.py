@@ -20,7 +20,7 @@ SPEC = compose(
     takes("flags", "batch_size", "flags", kind="bool"),
     generates("ids", "integers", low=5, high=9),
     generates("pixels", "normal"),
-    generates("flags", "filled", value=1),
+    generates("flags", "constant", value=1),
     sized(batch_size=2, sequence_length=16, size=4),
 )
 
@@ -50,7 +50,7 @@ def test_integers_lie_from_low_up_to_but_not_including_high(seed, low, high):
 
 @given(seeds, st.integers(0, 8))
 def test_an_ended_text_ends_once(seed, end):
-    made = FILLS["ended"](np.random.default_rng(seed), (50, 7), high=9, end=end)
+    made = FILLS["ids_with_end"](np.random.default_rng(seed), (50, 7), high=9, end=end)
     assert {*made[:, :-1].ravel().tolist()} == set(range(9)) - {end}
     assert set(made[:, -1].tolist()) == {end}
 
@@ -70,7 +70,7 @@ def test_normal_numbers_spread_as_asked():
 
 
 def test_filled_is_one_value_everywhere():
-    assert filled("filled", 2, 2, value=7).tolist() == [[7, 7], [7, 7]]
+    assert filled("constant", 2, 2, value=7).tolist() == [[7, 7], [7, 7]]
 
 
 def test_positions_count_along_the_last_axis():
@@ -78,8 +78,8 @@ def test_positions_count_along_the_last_axis():
 
 
 def test_first_is_one_at_the_start_of_each_row():
-    assert filled("first", 2, 3).tolist() == [[1, 0, 0], [1, 0, 0]]
-    assert filled("first", 2, 0).shape == (2, 0)
+    assert filled("first_one", 2, 3).tolist() == [[1, 0, 0], [1, 0, 0]]
+    assert filled("first_one", 2, 0).shape == (2, 0)
 
 
 @given(seeds)
@@ -92,13 +92,15 @@ def test_boxes_have_their_left_and_top_before_their_right_and_bottom(seed):
 
 @given(seeds, st.integers(1, 7))
 def test_an_illustrated_text_begins_with_the_mark_of_its_image_and_has_it_nowhere_else(seed, count):
-    made = FILLS["illustrated"](np.random.default_rng(seed), (50, 9), high=9, image=4, count=count)
+    made = FILLS["ids_with_image"](np.random.default_rng(seed), (50, 9), high=9, image=4, count=count)
     assert set(made[:, :count].ravel().tolist()) == {4}
     assert {*made[:, count:].ravel().tolist()} == set(range(9)) - {4}
 
 
 def test_a_text_too_short_for_its_image_is_refused():
-    assert "an image stands for 5 tokens" in refusal(InvalidSpec, filled, "illustrated", 2, 4, high=9, image=4, count=5)
+    assert "an image stands for 5 tokens" in refusal(
+        InvalidSpec, filled, "ids_with_image", 2, 4, high=9, image=4, count=5
+    )
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=4))
@@ -113,9 +115,9 @@ def test_every_function_fills_the_shape_it_is_asked_for(function):
     arguments = {
         "integers": {"high": 9},
         "boxes": {"high": 9},
-        "rounded": {"high": 9},
-        "ended": {"high": 9, "end": 3},
-        "illustrated": {"high": 9, "image": 3, "count": 2},
+        "whole_floats": {"high": 9},
+        "ids_with_end": {"high": 9, "end": 3},
+        "ids_with_image": {"high": 9, "image": 3, "count": 2},
     }.get(function, {})
     assert filled(function, 2, 3, 4, **arguments).shape == (2, 3, 4)
 

@@ -12,10 +12,10 @@ KIN = {
     "MissingValue": LookupError,
     "InvalidSpec": ValueError,
     "CaptureFailed": RuntimeError,
-    "Unlike": RuntimeError,
+    "LayersDiffer": RuntimeError,
     "CheckFailed": RuntimeError,
     "OutputExists": FileExistsError,
-    "NoModel": FileNotFoundError,
+    "ModelNotFound": FileNotFoundError,
 }
 
 ERRORS = {

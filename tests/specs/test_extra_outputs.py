@@ -161,7 +161,7 @@ def test_layers_and_attentions_of_a_decoder_are_pytorchs(tmp_path):
     spec = with_outputs(for_task(spec_for("llama"), "text-generation-with-past"), "hidden_states", "attentions")
     model = tiny.model("llama", spec.loader, num_hidden_layers=6)
     result = exported(spec, model, tmp_path / "out")
-    assert result.depths == ("6 layers of model.layers from 4",)
+    assert result.repeats == ("6 layers of model.layers from 4",)
     ids = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
     empty = {name: np.zeros((2, 2, 0, 8), np.float32) for name in result.inputs if name.startswith("past")}
     told = answers(result.files[0], input_ids=ids, attention_mask=ids**0, position_ids=ids * 0 + np.arange(5), **empty)

@@ -12,7 +12,7 @@ from refusals import refusal
 import onnxfn
 from onnxfn import compose, for_task, spec_for, with_shapes
 from onnxfn.check.check import feeds
-from onnxfn.specs.axes import axis_map, fixed, names, pattern, shape
+from onnxfn.specs.axes import axis_map, fix_sizes, names, pattern, shape
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Edit
@@ -56,9 +56,9 @@ def test_fixed_axes_are_of_the_sizes_that_they_had(said, sizes, others):
     """Whatever is fixed first, the shape is the same; what is fixed whole has no name."""
     axes = axis_map(" ".join(word for word, _ in said if "//" not in word))
     every = dict.fromkeys(some.AXES, 2) | others | sizes
-    assert shape(fixed(axes, sizes), every) == shape(axes, every)
-    assert names(fixed(axes, every)) == ()
-    assert set(names(fixed(axes, sizes))) == set(names(axes)) - sizes.keys()
+    assert shape(fix_sizes(axes, sizes), every) == shape(axes, every)
+    assert names(fix_sizes(axes, every)) == ()
+    assert set(names(fix_sizes(axes, sizes))) == set(names(axes)) - sizes.keys()
 
 
 @pytest.mark.parametrize(

@@ -9,34 +9,34 @@ from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, listed
 from onnxfn.specs.getters import (
     GETTERS,
     at_least,
-    below,
+    complement,
     constant,
     convolved,
     count,
     difference,
     either,
-    entry,
     equals,
-    evened,
+    every_nth,
+    first_with,
     from_config,
-    greatest,
-    halvings,
-    holds,
-    look,
+    if_else,
+    indices_where,
+    is_set,
+    item,
+    less_than,
+    log2,
+    maximum,
     nearest,
     negated,
-    of_any,
-    others,
-    periodic,
-    places,
     power,
     product,
     quotient,
+    read_config,
     reads,
     repeated,
+    rounded_to_even,
     snapshot,
     total,
-    whether,
 )
 from onnxfn.specs.records import Getter, Normalizer
 
@@ -83,25 +83,25 @@ FOUND = [
     (equals("hidden_act", "relu"), False),
     (quotient(either("nowhere", "hidden_size"), total("n_head", "n_head")), 8),
     (power("n_head", constant(2)), 16),
-    (entry("layers", 2), "sliding"),
-    (either(entry("hidden_size", 0), "hidden_size"), 64),
-    (either(entry("some", 2), "n_head"), 4),
-    (whether("tie", "hidden_size", "n_head"), 4),
-    (whether("hidden_act", "hidden_size", "n_head"), 64),
-    (whether("nowhere", "hidden_size", "n_head"), 4),
-    (places("layers", "full"), (0, 1)),
-    (places("layers", "full", "sliding"), (0, 1, 2)),
-    (others("n_head", "some"), (0, 2)),
-    (periodic("n_head", constant(2), constant(1)), (1, 3)),
+    (item("layers", 2), "sliding"),
+    (either(item("hidden_size", 0), "hidden_size"), 64),
+    (either(item("some", 2), "n_head"), 4),
+    (if_else("tie", "hidden_size", "n_head"), 4),
+    (if_else("hidden_act", "hidden_size", "n_head"), 64),
+    (if_else("nowhere", "hidden_size", "n_head"), 4),
+    (indices_where("layers", "full"), (0, 1)),
+    (indices_where("layers", "full", "sliding"), (0, 1, 2)),
+    (complement("n_head", "some"), (0, 2)),
+    (every_nth("n_head", constant(2), constant(1)), (1, 3)),
     (difference("hidden_size", "n_head"), 60),
-    (below(places("layers", "full", "sliding"), constant(2)), (0, 1)),
-    (of_any("overrides", "head_dim"), 32),
+    (less_than(indices_where("layers", "full", "sliding"), constant(2)), (0, 1)),
+    (first_with("overrides", "head_dim"), 32),
     (repeated("n_head", constant(2)), (4, 4)),
     (repeated("nowhere", constant(0)), ()),
-    (halvings("n_head"), 2),
-    (halvings(constant(1)), 0),
-    (evened("some"), (0, 2)),
-    (greatest("some"), 3),
+    (log2("n_head"), 2),
+    (log2(constant(1)), 0),
+    (rounded_to_even("some"), (0, 2)),
+    (maximum("some"), 3),
     (convolved("samples", "some", "some"), "( ( samples - 1 ) // 1 + 1 - 3 ) // 3 + 1"),
     (convolved(convolved("samples", "some", "some"), "no", "no"), "( ( samples - 1 ) // 1 + 1 - 3 ) // 3 + 1"),
 ]
@@ -109,7 +109,7 @@ FOUND = [
 
 @pytest.mark.parametrize(("source", "found"), FOUND, ids=str)
 def test_a_source_finds(source, found):
-    assert look(NONE, CONFIG, source) == found
+    assert read_config(NONE, CONFIG, source) == found
 
 
 def test_every_getter_finds_something_here():
@@ -118,46 +118,46 @@ def test_every_getter_finds_something_here():
 
 def test_a_name_is_looked_up_where_the_normalizer_says():
     normalizer = reads(heads="n_head", head_dim=quotient("hidden_size", "heads")).normalizer
-    assert look(normalizer, CONFIG, "head_dim") == 16
+    assert read_config(normalizer, CONFIG, "head_dim") == 16
 
 
 def test_a_name_inside_its_own_entry_is_the_configurations_key():
     normalizer = reads(n_head="n_head", hidden_size=either("hidden_size", "n_embd")).normalizer
-    assert (look(normalizer, CONFIG, "n_head"), look(normalizer, CONFIG, "hidden_size")) == (4, 64)
+    assert (read_config(normalizer, CONFIG, "n_head"), read_config(normalizer, CONFIG, "hidden_size")) == (4, 64)
 
 
 def test_names_that_read_each_other_end_in_the_configuration():
     normalizer = reads(hidden_size="n_head", n_head="hidden_size").normalizer
-    assert (look(normalizer, CONFIG, "hidden_size"), look(normalizer, CONFIG, "n_head")) == (64, 4)
+    assert (read_config(normalizer, CONFIG, "hidden_size"), read_config(normalizer, CONFIG, "n_head")) == (64, 4)
 
 
 def test_a_missing_key_is_said_with_what_there_is_and_the_closest():
-    assert refusal(MissingValue, look, NONE, {"hidden_size": 64, "n_head": 4, "x": None}, "hiden_size") == (
+    assert refusal(MissingValue, read_config, NONE, {"hidden_size": 64, "n_head": 4, "x": None}, "hiden_size") == (
         "the configuration has no 'hiden_size'; it has: hidden_size, n_head; did you mean 'hidden_size'?"
     )
 
 
 def test_a_missing_part_of_a_path_is_said_with_the_path():
-    assert refusal(MissingValue, look, NONE, CONFIG, "vision_config.imagesize") == (
+    assert refusal(MissingValue, read_config, NONE, CONFIG, "vision_config.imagesize") == (
         "the configuration has no 'imagesize' (part 2 of 'vision_config.imagesize'); "
         "it has: hidden_size, image_size; did you mean 'image_size'?"
     )
 
 
 def test_a_path_through_a_number_is_missing():
-    assert refusal(MissingValue, look, NONE, CONFIG, "hidden_size.image_size") == (
+    assert refusal(MissingValue, read_config, NONE, CONFIG, "hidden_size.image_size") == (
         "the configuration has no 'image_size' (part 2 of 'hidden_size.image_size'); it has: none"
     )
 
 
 def test_when_no_place_holds_anything_each_is_said():
-    assert refusal(MissingValue, look, NONE, {"a": 1}, either("b", "c")) == (
+    assert refusal(MissingValue, read_config, NONE, {"a": 1}, either("b", "c")) == (
         "the configuration has no 'b'; it has: a; and the configuration has no 'c'; it has: a"
     )
 
 
 def test_an_unknown_getter_is_refused_with_the_closest():
-    told = refusal(UnknownName, look, NONE, CONFIG, Getter("quotent", ("a", "b")))
+    told = refusal(UnknownName, read_config, NONE, CONFIG, Getter("quotent", ("a", "b")))
     assert told == f"no getter 'quotent'; known: {listed(GETTERS)}; did you mean 'quotient'?"
 
 
@@ -167,7 +167,7 @@ def test_an_unknown_getter_is_refused_with_the_closest():
     ids=str,
 )
 def test_a_condition_is_met_when_something_true_is_there(condition, met):
-    assert holds(NONE, CONFIG, condition) is met
+    assert is_set(NONE, CONFIG, condition) is met
 
 
 class Told:

@@ -73,7 +73,7 @@ def test_a_spec_without_outputs_and_features_is_planned_for_its_first_task():
 
 
 def test_a_spec_with_outputs_is_planned_as_it_is():
-    spec = compose(takes("x", "batch_size", "ids"), gives("y", "batch_size"), generates("ids", "first"))
+    spec = compose(takes("x", "batch_size", "ids"), gives("y", "batch_size"), generates("ids", "first_one"))
     assert plan(spec, {}).task is None
     assert outputs(spec, {}) == {"y": {0: "batch_size"}}
 
@@ -87,7 +87,7 @@ def test_a_plan_starts_from_the_defaults_and_what_is_said_wins():
 
 
 def test_axes_that_the_configuration_fixes_are_numbers_in_the_plan():
-    spec = compose(takes("x", "batch_size depth=", "ids"), generates("ids", "first"), reads(depth="max_depth"))
+    spec = compose(takes("x", "batch_size depth=", "ids"), generates("ids", "first_one"), reads(depth="max_depth"))
     assert pattern(plan(spec, {"max_depth": 50}).parts[0].spec.inputs[0].axes) == "batch_size 50"
 
 
@@ -138,7 +138,9 @@ def test_a_plan_holds_no_conditions_and_no_other_tasks():
 
 
 def test_what_is_left_out_reads_nothing():
-    spec = compose(takes("x", "batch_size", "ids"), takes("y", "depth=", "ids", when="deep"), generates("ids", "first"))
+    spec = compose(
+        takes("x", "batch_size", "ids"), takes("y", "depth=", "ids", when="deep"), generates("ids", "first_one")
+    )
     assert inputs(spec, {}) == {"x": {0: "batch_size"}}
 
 

@@ -11,7 +11,7 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import always, takes
 from onnxfn.specs.records import Constant, ExportSpec, Part, Plan, Size
 from onnxfn.specs.reports import Difference, Event, Exported, Report
-from onnxfn.specs.serialize import RECORDS, from_json, plain, recorded, to_json
+from onnxfn.specs.serialize import RECORDS, from_json, from_plain, to_json, to_plain
 
 DIFFERENCE = Difference("model", "logits", ((2, 3), (1, 3)), 1e-7, 2.5e-6, 1e-5, "left-padded", passed=True)
 REPORT = Report([DIFFERENCE], ["left-padded"])
@@ -23,17 +23,21 @@ def test_every_record_is_known():
 
 
 def test_axes_are_told_as_their_pattern():
-    (told,) = plain(takes("input_ids", "batch_size heads= 4", "token_ids"))["inputs"]
+    (told,) = to_plain(takes("input_ids", "batch_size heads= 4", "token_ids"))["inputs"]
     assert told["axes"] == {"record": "AxisMap", "pattern": "batch_size heads= 4"}
 
 
 def test_what_a_record_does_not_say_is_left_out():
-    assert plain(ExportSpec(opset=18)) == {"record": "ExportSpec", "normalizer": {"record": "Normalizer"}, "opset": 18}
+    assert to_plain(ExportSpec(opset=18)) == {
+        "record": "ExportSpec",
+        "normalizer": {"record": "Normalizer"},
+        "opset": 18,
+    }
 
 
 def test_a_constant_that_is_none_is_said():
     spec = always(past_key_values=None)
-    assert plain(spec.constants[0]) == {"record": "Constant", "name": "past_key_values", "value": None}
+    assert to_plain(spec.constants[0]) == {"record": "Constant", "name": "past_key_values", "value": None}
     assert from_json(to_json(spec)) == spec
 
 
@@ -69,7 +73,7 @@ def test_several_records_go_to_json_as_a_list():
 
 
 def test_an_unknown_record_is_refused_with_the_closest():
-    told = refusal(UnknownName, recorded, {"record": "Sise", "name": "batch_size", "value": 2})
+    told = refusal(UnknownName, from_plain, {"record": "Sise", "name": "batch_size", "value": 2})
     assert told.startswith("no record 'Sise'; known: Axis, AxisMap, ")
     assert told.endswith("; did you mean 'Size'?")
 

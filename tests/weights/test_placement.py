@@ -18,7 +18,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.check import session
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, NoModel, OutputExists, UnknownName
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
 from onnxfn.weights import write as storing
 from onnxfn.weights.placement import LARGE, LINE, PAGE, SIDECAR, SMALL, placed, store, weight_bytes, write
 from onnxfn.weights.safetensors import entries
@@ -268,7 +268,7 @@ def test_links_need_a_checkpoint_and_its_safetensors(bert, tmp_path):
     told = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link")
     assert told == "weights='link' is into a checkpoint's safetensors files; say where: beside=<its folder>"
     assert "no *.safetensors in" in refusal(
-        NoModel, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", beside=tmp_path
+        ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", beside=tmp_path
     )
     told = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", weights="lnk")
     assert told == "no weights 'lnk'; known: copy, share, link, none; did you mean 'link'?"

@@ -8,7 +8,7 @@ import torch
 from refusals import refusal
 from safetensors.torch import save_file
 
-from onnxfn.specs.errors import NoModel
+from onnxfn.specs.errors import ModelNotFound
 from onnxfn.weights.safetensors import TYPES, entries
 
 TENSORS = {
@@ -50,11 +50,11 @@ def test_the_models_own_files_come_first_and_shards_are_read_all(tmp_path):
 
 def test_a_folder_without_safetensors_says_what_is_there(tmp_path):
     (tmp_path / "pytorch_model.bin").write_text("")
-    told = refusal(NoModel, entries, tmp_path)
+    told = refusal(ModelNotFound, entries, tmp_path)
     assert told == (
         f"no *.safetensors in {tmp_path} for weights='link'; there is: pytorch_model.bin; take weights='copy'"
     )
-    assert "there is: no such folder" in refusal(NoModel, entries, tmp_path / "nowhere")
+    assert "there is: no such folder" in refusal(ModelNotFound, entries, tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_a_folder_without_safetensors_says_what_is_there(tmp_path):
 )
 def test_a_file_that_is_no_safetensors_file_is_refused(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
-    told = refusal(NoModel, entries, tmp_path)
+    told = refusal(ModelNotFound, entries, tmp_path)
     assert told == f"{tmp_path / 'model.safetensors'} is no safetensors file: it does not begin with a header in JSON"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
-from onnxfn.specs.getters import constant, convolved, difference, halvings, product, quotient, reads, repeated, whether
+from onnxfn.specs.getters import constant, convolved, difference, if_else, log2, product, quotient, reads, repeated
 from onnxfn.specs.records import ExportSpec, Source
 from onnxfn.specs.tasks import loaded, tasked
 
@@ -29,7 +29,7 @@ def convolved_waves(config: str, length: str = "sequence_length") -> ExportSpec:
 
     Each takes no padding; those of the adapter are of three, padded by one at each end, so they count as one.
     """
-    adapters = whether(f"{config}add_adapter", f"{config}num_adapter_layers", constant(0))
+    adapters = if_else(f"{config}add_adapter", f"{config}num_adapter_layers", constant(0))
     heard = convolved(length, f"{config}conv_kernel", f"{config}conv_stride")
     strides = repeated(f"{config}adapter_stride", adapters)
     return reads(frames=convolved(heard, repeated(constant(1), adapters), strides))
@@ -86,9 +86,7 @@ def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
     """How Parakeet's encoder shortens what it hears, padding by half a kernel at both ends; where its fields are."""
     kernel = f"{config}subsampling_conv_kernel_size"
     inside = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
-    return shortened(
-        config, inside, f"{config}subsampling_conv_stride", halvings(f"{config}subsampling_factor"), length
-    )
+    return shortened(config, inside, f"{config}subsampling_conv_stride", log2(f"{config}subsampling_factor"), length)
 
 
 whole_banks = compose(

@@ -7,7 +7,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import apart
 from onnxfn.specs.facts import TOKENS, always, case, gives, takes
-from onnxfn.specs.getters import constant, either, entry, from_config, reads, total, whether
+from onnxfn.specs.getters import constant, either, from_config, if_else, item, reads, total
 from onnxfn.specs.records import ExportSpec, Overlay, Source, State
 from onnxfn.specs.tasks import loaded, tasked
 
@@ -22,8 +22,8 @@ def image_reads(at: str = "vision_config.") -> ExportSpec:
     """A spec that says where a configuration keeps the size of an image: below `at`."""
     return reads(
         num_channels=either(f"{at}num_channels", constant(3)),
-        image_height=either(entry(f"{at}image_size", 0), f"{at}image_size"),
-        image_width=either(entry(f"{at}image_size", 1), f"{at}image_size"),
+        image_height=either(item(f"{at}image_size", 0), f"{at}image_size"),
+        image_width=either(item(f"{at}image_size", 1), f"{at}image_size"),
     )
 
 
@@ -39,7 +39,7 @@ def vector(name: str, batch: str) -> ExportSpec:
 
 def hidden_states(axes: str) -> ExportSpec:
     """A spec of what comes out of each layer, where the configuration says `output_hidden_states`."""
-    every = whether("output_hidden_states", total("num_layers", constant(1)), constant(0))
+    every = if_else("output_hidden_states", total("num_layers", constant(1)), constant(0))
     name, found = "hidden_states.{layer}", ("hidden_states", "{layer}")
     return ExportSpec(states=(State("hidden_states", name, name, axes, axes, found, found, every),), past="outputs")
 
@@ -48,7 +48,7 @@ texts = compose(takes("input_ids", TEXTS, "token_ids"), takes("attention_mask", 
 """Texts and the mask that says which of their tokens are padding."""
 
 ended = generates(
-    "token_ids", "ended", high=from_config("vocab_size"), end=either("text_config.eos_token_id", "eos_token_id")
+    "token_ids", "ids_with_end", high=from_config("vocab_size"), end=either("text_config.eos_token_id", "eos_token_id")
 )
 """Texts that end with the token at which a model looks, and have it nowhere else."""
 

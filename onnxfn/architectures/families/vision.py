@@ -6,7 +6,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.facts import always, case, gives, takes
-from onnxfn.specs.getters import at_least, constant, count, either, entry, from_config, reads
+from onnxfn.specs.getters import at_least, constant, count, either, from_config, item, reads
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import loaded, tasked
 
@@ -21,8 +21,8 @@ pixels = compose(
 _image = compose(
     reads(
         num_channels=either("num_channels", "in_chans", constant(3)),
-        image_height=either(entry("image_size", 0), "image_size", "crop_size"),
-        image_width=either(entry("image_size", 1), "image_size", "crop_size"),
+        image_height=either(item("image_size", 0), "image_size", "crop_size"),
+        image_width=either(item("image_size", 1), "image_size", "crop_size"),
     ),
     always(return_dict=True),
 )
@@ -35,8 +35,8 @@ images = compose(_image, pixels)
 any_images = compose(
     images,
     reads(
-        image_height=either(entry("image_size", 0), "image_size", constant(64)),
-        image_width=either(entry("image_size", 1), "image_size", constant(64)),
+        image_height=either(item("image_size", 0), "image_size", constant(64)),
+        image_width=either(item("image_size", 1), "image_size", constant(64)),
     ),
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     sized(height=from_config("image_height"), width=from_config("image_width")),

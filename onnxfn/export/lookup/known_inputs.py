@@ -10,7 +10,7 @@ from onnxfn.architectures.families.text import text_cases
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.facts import TOKENS, case, takes
-from onnxfn.specs.getters import constant, either, entry, from_config, product, reads
+from onnxfn.specs.getters import constant, either, from_config, item, product, reads
 from onnxfn.specs.records import ExportSpec, Source
 
 Forms = tuple[ExportSpec, ...]
@@ -55,8 +55,8 @@ CONFIG_KEYS = reads(
     segments=either(*_keys("type_vocab_size", *TEXT_CONFIGS)),
     box_range=either("max_2d_position_embeddings", constant(1000)),
     num_channels=CHANNEL_KEYS,
-    image_height=either(entry(IMAGE_SIZE_KEYS, 0), IMAGE_SIZE_KEYS),
-    image_width=either(entry(IMAGE_SIZE_KEYS, 1), IMAGE_SIZE_KEYS),
+    image_height=either(item(IMAGE_SIZE_KEYS, 0), IMAGE_SIZE_KEYS),
+    image_width=either(item(IMAGE_SIZE_KEYS, 1), IMAGE_SIZE_KEYS),
     video_frames=either(*_keys("num_frames", *VISION_CONFIGS), *_keys("frames_per_clip", *VISION_CONFIGS), constant(2)),
     num_mel_bins=MEL_KEYS,
     max_length=either("max_length", *_keys("max_source_positions", *AUDIO_CONFIGS)),

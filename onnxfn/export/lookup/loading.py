@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.lookup.lookup import served_tasks, task_of
-from onnxfn.specs.errors import InvalidSpec, NoModel, UnknownName, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, listed, unknown
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST
@@ -16,15 +16,17 @@ from onnxfn.weights.layouts import BESIDE
 
 
 def checkpoint_folder(name: str) -> Path:
-    """The folder of a checkpoint: `name` itself, or the hub's files without the weights; NoModel if there is none."""
+    """The folder of a checkpoint: `name`, or the hub's files without the weights; ModelNotFound if there is none."""
     folder = Path(name)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             there = sorted(file.name for file in folder.iterdir())
-            raise NoModel(f"no config.json in {folder}; there is: {listed(there)}; name the folder of a checkpoint")
+            raise ModelNotFound(
+                f"no config.json in {folder}; there is: {listed(there)}; name the folder of a checkpoint"
+            )
         return folder
     if folder.exists() or name.startswith((".", "/", "~")):
-        raise NoModel(f"{name} is not the folder of a checkpoint")
+        raise ModelNotFound(f"{name} is not the folder of a checkpoint")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -32,18 +34,18 @@ def checkpoint_folder(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=list(BESIDE)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
         first = next(iter(str(problem).splitlines()), "")
-        raise NoModel(f"no folder and no model of the hub is called {name!r}: {first}") from None
+        raise ModelNotFound(f"no folder and no model of the hub is called {name!r}: {first}") from None
 
 
 def load_configuration(folder: Path) -> Any:
-    """The configuration in a checkpoint's folder; NoModel when transformers cannot read it."""
+    """The configuration in a checkpoint's folder; ModelNotFound when transformers cannot read it."""
     from transformers import AutoConfig
 
     try:
         return AutoConfig.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as problem:
         first = next(iter(str(problem).splitlines()), "")
-        raise NoModel(f"{folder / 'config.json'} is no configuration that transformers knows: {first}") from None
+        raise ModelNotFound(f"{folder / 'config.json'} is no configuration that transformers knows: {first}") from None
 
 
 def load_model(name: str, config: Any, spec: ExportSpec) -> Any:
@@ -60,7 +62,7 @@ def load_model(name: str, config: Any, spec: ExportSpec) -> Any:
         model, told = loader.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
     except (OSError, ValueError) as problem:
         first = next(iter(str(problem).splitlines()), "")
-        raise NoModel(f"{name} could not be loaded with {spec.loader}: {first}") from None
+        raise ModelNotFound(f"{name} could not be loaded with {spec.loader}: {first}") from None
     # Checkpoints of headed models often lack a pooler, which matters only where an output reads it.
     pools = any("pooler_output" in one.place for one in spec.outputs)
     missing = sorted(key for key in told["missing_keys"] if pools or "pooler" not in key.split("."))
@@ -72,7 +74,7 @@ def load_model(name: str, config: Any, spec: ExportSpec) -> Any:
 def load_library_model(library: str, name: str) -> Any:
     """The model or the pipeline that another library than transformers makes of a folder, or of a name on its hub.
 
-    UnknownName for a library that is not known; NoModel when it is not installed, or finds nothing there.
+    UnknownName for a library that is not known; ModelNotFound when it is not installed, or finds nothing there.
     """
     if library not in LIBRARY_LOADERS:
         raise unknown("library", library, ("transformers", *LIBRARY_LOADERS))
@@ -81,9 +83,11 @@ def load_library_model(library: str, name: str) -> Any:
         made = load(f"local-dir:{name}", pretrained=True) if library == "timm" else load(name)
     except (UnknownName, ImportError, RuntimeError) as problem:  # diffusers raises any of these when it is not whole
         cause = problem.__cause__ if isinstance(problem, UnknownName) and problem.__cause__ else problem
-        raise NoModel(f"{name} is to be a model of {library}, which cannot be imported: {_first(cause)}") from None
+        raise ModelNotFound(
+            f"{name} is to be a model of {library}, which cannot be imported: {_first(cause)}"
+        ) from None
     except (OSError, ValueError) as problem:
-        raise NoModel(f"{name} could not be loaded with {library}: {_first(problem)}") from None
+        raise ModelNotFound(f"{name} could not be loaded with {library}: {_first(problem)}") from None
     return made.eval() if hasattr(made, "eval") else made
 
 
@@ -102,7 +106,7 @@ LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
 
 
 def load_gguf_model(file: Path) -> tuple[Any, Any]:
-    """The model and the tokenizer of a GGUF file, its weights as float32; NoModel when they cannot be read."""
+    """The model and the tokenizer of a GGUF file, its weights as float32; ModelNotFound when they cannot be read."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
@@ -114,7 +118,7 @@ def load_gguf_model(file: Path) -> tuple[Any, Any]:
         return model, AutoTokenizer.from_pretrained(**place)
     except (OSError, ValueError, ImportError) as problem:
         first = next(iter(str(problem).splitlines()), "")
-        raise NoModel(f"{file} could not be read: {first}") from None
+        raise ModelNotFound(f"{file} could not be read: {first}") from None
 
 
 def _check_head(name: str, config: Any, spec: ExportSpec) -> None:

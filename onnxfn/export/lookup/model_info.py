@@ -11,7 +11,7 @@ from typing import Any
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.export.lookup.lookup import checkpoint_task, spec_for, tasks_for
-from onnxfn.specs.errors import InvalidSpec, NoModel, UnknownName, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, listed, unknown
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import TASKS, canonical
 
@@ -69,13 +69,13 @@ def model_class(task: str, it: Any = None, *, framework: str = PYTORCH) -> Any:
 def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH) -> Any:
     """The model of a checkpoint, a folder or a name on the hub, for a task; for its own when none is said.
 
-    In float32 and evaluation mode. NoModel when there is none, or it is of another library than transformers;
+    In float32 and evaluation mode. ModelNotFound when there is none, or it is of another library than transformers;
     UnknownName for a task that it does not know; InvalidSpec for one that it has no trained weights for.
     """
     framework_of(name, framework=framework)
     folder = Path(name) if Path(name).is_dir() else checkpoint_folder(name)
     if (library := library_of(folder)) not in TRANSFORMERS_LIBRARIES:
-        raise NoModel(
+        raise ModelNotFound(
             f"{name} is of {library}: load it with that, and export the model: onnxfn.export(spec, model, path)"
         )
     config = load_configuration(checkpoint_folder(str(folder)))
@@ -88,7 +88,7 @@ def task_at(name: str | Path) -> str | None:
 
 
 def model_files(name: str | Path) -> tuple[str, ...]:
-    """The files of a folder, or of a repository of the hub, by their paths inside it; NoModel when there is neither."""
+    """The paths of the files of a folder or of a repository of the hub; ModelNotFound when there is neither."""
     folder = Path(name)
     if folder.is_dir():
         return tuple(sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()))
@@ -99,11 +99,11 @@ def model_files(name: str | Path) -> tuple[str, ...]:
         return tuple(list_repo_files(str(name)))
     except (HfHubHTTPError, HFValidationError, OSError) as problem:
         first = next(iter(str(problem).splitlines()), "")
-        raise NoModel(f"no folder and no repository of the hub is called {str(name)!r}: {first}") from None
+        raise ModelNotFound(f"no folder and no repository of the hub is called {str(name)!r}: {first}") from None
 
 
 def library_of(it: Any) -> str:
-    """Which library a model, a class, a folder or a name on the hub belongs to; NoModel when nothing tells it.
+    """Which library a model, a class, a folder or a name on the hub belongs to; ModelNotFound when nothing tells it.
 
     One of transformers, sentence_transformers, timm, diffusers.
     """
@@ -111,18 +111,18 @@ def library_of(it: Any) -> str:
         return _files_library(it, model_files(it))
     module = (it if isinstance(it, type) else type(it)).__module__.partition(".")[0]
     if module not in LIBRARIES:
-        raise NoModel(f"{module} is none of the libraries that are known: {listed(LIBRARIES)}")
+        raise ModelNotFound(f"{module} is none of the libraries that are known: {listed(LIBRARIES)}")
     return module
 
 
 def framework_of(it: str | Path | None = None, *, framework: str | None = None) -> str:
-    """The framework of a model: `pt`, PyTorch. UnknownName for another, NoModel for a folder of other weights."""
+    """The framework of a model: `pt`, PyTorch. UnknownName for another, ModelNotFound for a folder of other weights."""
     if framework not in (None, PYTORCH):
         raise UnknownName(f"no framework {framework!r}: onnxfn exports models of PyTorch, {PYTORCH!r}, alone")
     files = model_files(it) if it is not None and Path(it).is_dir() else ()
     foreign = [OTHER_WEIGHTS[file] for file in files if file in OTHER_WEIGHTS]
     if foreign and not any(file.endswith((".safetensors", ".bin", ".gguf")) for file in files):
-        raise NoModel(f"{it} holds weights of {listed(foreign)} alone; transformers 5 reads those of PyTorch")
+        raise ModelNotFound(f"{it} holds weights of {listed(foreign)} alone; transformers 5 reads those of PyTorch")
     return PYTORCH
 
 
@@ -132,7 +132,7 @@ def _files_library(name: str | Path, files: Collection[str]) -> str:
     if any(file.startswith("sentence_") for file in files) or "config_sentence_transformers.json" in files:
         return "sentence_transformers"
     if "config.json" not in files:
-        raise NoModel(
+        raise ModelNotFound(
             f"nothing in {name} tells its library: no config.json, no model_index.json; there is: {listed(files)}"
         )
     told = _config(name)

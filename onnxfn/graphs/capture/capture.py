@@ -20,7 +20,7 @@ from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError
 from onnxfn.specs.records import Part
-from onnxfn.specs.reports import SMALLEST, Limit
+from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit
 
 ENDLESS = 1 << 40
 """A size that nobody has; torch says so when there is no upper end."""
@@ -168,7 +168,7 @@ def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
             allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
             if allowed is not None:
                 limits.setdefault(symbol, Limit(symbol, *_whole(allowed)))
-    return tuple(one for one in limits.values() if one.low > SMALLEST or one.high is not None)
+    return tuple(one for one in limits.values() if one.low > SMALLEST_DYNAMIC_SIZE or one.high is not None)
 
 
 def _whole(allowed: Any) -> tuple[int, int | None]:

@@ -114,7 +114,7 @@ def fusions(model: Any) -> tuple[Fusion, ...]:
         for kind, since in SINCE.items()
         if opset >= since and (told.get(kind) or found.get(kind))
     )
-    missing = [f"{one.operator} ({one.expected} expected)" for one in made if one.expected and not one.found]
+    missing = [f"{one.operator} ({one.expected} expected)" for one in made if one.expected and not one.actual]
     if missing:
         raise CaptureFailed(f"found none of: {', '.join(missing)}; choose an opset that lacks it, such as 18")
     return made

@@ -156,7 +156,7 @@ def with_single_steps(spec: ExportSpec) -> ExportSpec:
 
 _prompt = sized(past_sequence_length=0)
 _singly = compose(
-    generates("past_states", "filled"),
+    generates("past_states", "constant"),
     case("one", _prompt),
     case("right-padded", _prompt),
     case("left-padded", _prompt),

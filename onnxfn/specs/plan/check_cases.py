@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxfn.specs.axes import names, symbols, terms
-from onnxfn.specs.dummies import numbers
+from onnxfn.specs.dummies import planned_sizes
 from onnxfn.specs.records import ExportSpec, Overlay, Size
 
 
@@ -12,7 +12,7 @@ def cases(spec: ExportSpec) -> tuple[Overlay, ...]:
     if spec.cases:
         return spec.cases
     used = dict.fromkeys(name for one in spec.inputs for name in names(one.axes))
-    traced = numbers(spec, used)
+    traced = planned_sizes(spec, used)
     single = {name: 1 if name == "batch_size" else size + 3 for name, size in traced.items()}
     several = {name: 3 if name == "batch_size" else size + 5 for name, size in traced.items()}
     return tuple(

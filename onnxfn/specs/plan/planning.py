@@ -7,15 +7,15 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.axes import Axis, AxisMap, names, numbered, pinned, settled, symbols, terms, value
+from onnxfn.specs.axes import Axis, AxisMap, fix_symbols, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.compose import compose
 from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.dummies import Array, dummies
 from onnxfn.specs.edits.caches import LAYER, NEXT
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, MissingValue, unknown
-from onnxfn.specs.getters import Snapshot, holds, look, snapshot
-from onnxfn.specs.plan.real_inputs import preprocessed
+from onnxfn.specs.getters import Snapshot, is_set, read_config, snapshot
+from onnxfn.specs.plan.real_inputs import real_inputs
 from onnxfn.specs.records import (
     Carry,
     ExportSpec,
@@ -116,7 +116,7 @@ def dummy_inputs(
             raise InvalidSpec(f"{one.name!r} is fixed at {one.value} by with_shapes, so no dummy has {sizes[one.name]}")
     if preprocessor is None:
         return as_framework(dummies(planned, sizes, seed=seed), framework)
-    return as_framework(preprocessed(planned, preprocessor, sizes, seed=seed), framework)
+    return as_framework(real_inputs(planned, preprocessor, sizes, seed=seed), framework)
 
 
 def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
@@ -133,8 +133,8 @@ def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
 def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     """The spec with the configuration's facts in place of their names, and the conditions decided."""
     chosen = with_pins(with_states(compose(DEFAULTS, for_some_task(spec)), config), config)
-    taken = tuple(_tensor(chosen, config, one) for one in chosen.inputs if holds(chosen.normalizer, config, one.when))
-    promised = tuple(one for one in chosen.outputs if holds(chosen.normalizer, config, one.when))
+    taken = tuple(_tensor(chosen, config, one) for one in chosen.inputs if is_set(chosen.normalizer, config, one.when))
+    promised = tuple(one for one in chosen.outputs if is_set(chosen.normalizer, config, one.when))
     given = tuple(_tensor(chosen, config, one) for each in promised for one in _of_layers(chosen, config, each))
     used = _generators(chosen, {one.generator for one in taken})
     moving = {name for one in taken for name in names(one.axes)}
@@ -156,16 +156,16 @@ def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
 
 def with_pins(spec: ExportSpec, config: Snapshot) -> ExportSpec:
     """The spec with the axes fixed that a model of this configuration fixes."""
-    sizes = {one.name: int(look(spec.normalizer, config, one.value)) for one in _pins(spec, config)}
+    sizes = {one.name: int(read_config(spec.normalizer, config, one.value)) for one in _pins(spec, config)}
 
     def fixed(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(evolve(one, axes=pinned(one.axes, sizes)) for one in tensors)
+        return tuple(evolve(one, axes=fix_symbols(one.axes, sizes)) for one in tensors)
 
     return evolve(spec, inputs=fixed(spec.inputs), outputs=fixed(spec.outputs), pins=())
 
 
 def _pins(spec: ExportSpec, config: Snapshot) -> list[Pin]:
-    return [one for one in spec.pins if holds(spec.normalizer, config, one.when)]
+    return [one for one in spec.pins if is_set(spec.normalizer, config, one.when)]
 
 
 def past_key_values(spec: ExportSpec, config: Any, *, direction: str) -> dict[str, dict[int, str]]:
@@ -293,7 +293,9 @@ def _tensor(spec: ExportSpec, config: Snapshot, one: Any) -> Any:
         return _told(spec, config, symbol, f"axis {symbol!r} of {one.name!r}")
 
     told = {name: found(name) for name in {read.name for read in spec.normalizer.reads} & set(names(one.axes))}
-    return evolve(one, axes=settled(numbered(one.axes, told), lambda symbol: int(found(symbol))), when=None)
+    return evolve(
+        one, axes=resolve_configured(substitute(one.axes, told), lambda symbol: int(found(symbol))), when=None
+    )
 
 
 def _settled(spec: ExportSpec, config: Snapshot, made: Generator) -> Generator:
@@ -341,6 +343,6 @@ def _begun(axes: AxisMap, moving: set[str], sizes: Mapping[str, int]) -> AxisMap
 
 def _told(spec: ExportSpec, config: Snapshot, source: Source, where: str) -> Any:
     try:
-        return look(spec.normalizer, config, source)
+        return read_config(spec.normalizer, config, source)
     except MissingValue as problem:
         raise MissingValue(f"{where} of {spec.name or 'this spec'}: {problem}") from None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.specs.axes import names, shape, told_by
+from onnxfn.specs.axes import names, shape, solve_for_name
 from onnxfn.specs.dummies import Array, dtype_of, dummies, known_sizes, positions
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import ExportSpec, InputSpec, Plan
@@ -22,7 +22,7 @@ PARTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
 """What a processor of transformers is made of."""
 
 
-def preprocessed(spec: ExportSpec, preprocessor: Any, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
+def real_inputs(spec: ExportSpec, preprocessor: Any, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
     """One array an input of a planned spec, by a tokenizer, an image processor, a feature extractor, or all of them.
 
     What the spec does not take is dropped; what it takes and the preprocessor does not make is a dummy of the same
@@ -46,7 +46,7 @@ def preprocessed(spec: ExportSpec, preprocessor: Any, sizes: Mapping[str, int], 
     return {one.name: every[one.name].astype(dtype_of(spec, one)) for one in spec.inputs}
 
 
-def samples(made: Plan, preprocessor: Any) -> dict[str, dict[str, Array]]:
+def real_inputs_by_part(made: Plan, preprocessor: Any) -> dict[str, dict[str, Array]]:
     """What a preprocessor makes for each part of a plan that takes it, with nothing before; none for none.
 
     InvalidSpec when no part takes what it makes.
@@ -55,7 +55,7 @@ def samples(made: Plan, preprocessor: Any) -> dict[str, dict[str, Array]]:
         return {}
     fed = {one.name: _beginning(one.spec, preprocessor) for one in made.parts}
     if not any(fed.values()):
-        preprocessed(made.parts[0].spec, preprocessor, {})  # says what it makes, and what is taken
+        real_inputs(made.parts[0].spec, preprocessor, {})  # says what it makes, and what is taken
     return {name: arrays for name, arrays in fed.items() if arrays}
 
 
@@ -66,7 +66,7 @@ def _beginning(spec: ExportSpec, preprocessor: Any) -> dict[str, Array]:
         return {}
     past = {name for one in spec.inputs if one.generator == "past_states" for name in names(one.axes)}
     fixed = {"batch_size", *(one.name for one in spec.shapes)}
-    return preprocessed(spec, preprocessor, dict.fromkeys(past - fixed, 0))
+    return real_inputs(spec, preprocessor, dict.fromkeys(past - fixed, 0))
 
 
 def _from(one: InputSpec, made: Mapping[str, Any]) -> bool:
@@ -138,7 +138,7 @@ def _sizes(spec: ExportSpec, taken: Mapping[str, Array]) -> dict[str, int]:
         if one.name in taken and len(one.axes.axes) == taken[one.name].ndim
         for axis, size in zip(one.axes.axes, taken[one.name].shape, strict=True)
         if axis.kind == "dynamic"
-        for name, told in told_by(axis.symbol, size).items()
+        for name, told in solve_for_name(axis.symbol, size).items()
         if name not in fixed
     }
 

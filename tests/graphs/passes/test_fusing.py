@@ -64,7 +64,7 @@ def exported(model_type, task, loader, folder, **options):
 
 
 def found(result, part="model"):
-    return {one.operator: one.found for one in dict(result.fusions)[part] if one.found}
+    return {one.operator: one.actual for one in dict(result.fusions)[part] if one.actual}
 
 
 @pytest.mark.parametrize("model_type", DECODERS)
@@ -136,7 +136,7 @@ def test_the_operators_of_layers_that_were_not_traced_are_those_of_the_traced(tm
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=7)
     spec = with_opset(onnxfn.spec_for("llama", PAST), 23)
     result = agreeing(onnxfn.export(spec, model, tmp_path, fuse="onnxruntime"), tmp_path)
-    assert "7 layers" in str(result.depths)
+    assert "7 layers" in str(result.repeats)
     there = kinds(tmp_path)
     assert there["com.microsoft", "SkipSimplifiedLayerNormalization"] == 14
     assert (there["", "MatMul"], there["", "Split"]) == (4 * 7 + 1, 2 * 7)
@@ -435,7 +435,7 @@ def test_a_norm_of_what_its_mean_is_taken_from_is_a_layer_norm(opset):
 def test_none_found_of_what_was_expected_is_refused():
     model = fuse_operators(read(NORM))
     model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"),)
-    assert fusions(model) == (Fusion("RMSNormalization", expected=1, found=1),)
+    assert fusions(model) == (Fusion("RMSNormalization", expected=1, actual=1),)
     model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
     with pytest.raises(CaptureFailed, match=r"found none of: Attention \(2 expected\)"):
         fusions(model)

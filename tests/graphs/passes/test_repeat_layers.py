@@ -118,7 +118,7 @@ def test_what_is_exported_of_a_few_layers_passes_its_check(tmp_path):
     result = onnxfn.export(spec, deep("llama", spec.loader), tmp_path / "out")
     assert result.report.passed
     assert len([name for name in result.inputs if name.startswith("past_")]) == 2 * LAYERS
-    assert result.depths == ("9 layers of model.layers from 4",)
+    assert result.repeats == ("9 layers of model.layers from 4",)
 
 
 # Where layers are alike and what they are given is not, the proof fails and all are traced
@@ -175,18 +175,18 @@ SPEC = onnxfn.compose(
 
 def test_layers_that_are_given_other_numbers_are_all_traced(tmp_path):
     result = onnxfn.export(SPEC, Scaled(), tmp_path / "out")
-    (told,) = result.depths
+    (told,) = result.repeats
     assert told.startswith("every layer traced: layers: Mul (")
     assert result.report.passed
 
 
 def test_an_end_that_looks_far_back_is_traced_with_all_layers(tmp_path):
     result = onnxfn.export(SPEC, Skipping(), tmp_path / "out")
-    assert result.depths[0].startswith("every layer traced: layers: ")
+    assert result.repeats[0].startswith("every layer traced: layers: ")
     assert result.report.passed
 
 
 def test_what_no_proof_can_see_is_convicted_by_the_check_and_traced_whole(tmp_path):
     result = onnxfn.export(SPEC, Dipping(), tmp_path / "out")
-    assert result.depths == (CONVICTED,)
+    assert result.repeats == (CONVICTED,)
     assert result.report.passed
