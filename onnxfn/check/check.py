@@ -17,7 +17,7 @@ from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import symbols, terms
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
-from onnxfn.specs.errors import CheckFailed
+from onnxfn.specs.errors import CheckFailed, first_line
 from onnxfn.specs.plan.check_cases import cases, past_lengths
 from onnxfn.specs.records import ExportSpec, InputSpec, OutputSpec, Part, Plan
 from onnxfn.specs.reports import Difference, Report
@@ -293,7 +293,7 @@ def _ran(session: Any, file: Path, outputs: list[str], arrays: Mapping[str, Arra
 
 def _told(problem: Exception) -> str:
     """ONNX Runtime's first line, and what to do about the commonest cause."""
-    line = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+    line = first_line(problem)
     missing = "; its CPU kernels lack this type: export in float32, or with check=False for another device"
     return line + (missing if "Could not find an implementation" in line else "")
 

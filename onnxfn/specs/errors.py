@@ -47,6 +47,16 @@ class ModelNotFound(OnnxfnError, FileNotFoundError):
     """There is no model where one was looked for."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that is not blank; the name of the error's type when there is none.
+
+    >>> first_line(ValueError("no such axis" + chr(10) + "and more"))
+    'no such axis'
+    """
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)
+
+
 def closest(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or nothing when no known name is near.
 

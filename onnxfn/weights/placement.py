@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, first_line
 from onnxfn.weights.checkpoint_links import found
 from onnxfn.weights.chunks import chunks, memory
 from onnxfn.weights.protobuf import write_model
@@ -213,4 +213,4 @@ def _valid(proto: Any, path: Path) -> None:
         try:
             onnx.checker.check_model(str(graph))
         except onnx.checker.ValidationError as problem:
-            raise CaptureFailed(f"{path.name} is no valid ONNX: {str(problem).splitlines()[0]}") from problem
+            raise CaptureFailed(f"{path.name} is no valid ONNX: {first_line(problem)}") from problem

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from onnxfn.specs import errors
-from onnxfn.specs.errors import CheckFailed, OnnxfnError, UnknownName, closest, listed, unknown
+from onnxfn.specs.errors import CheckFailed, OnnxfnError, UnknownName, closest, first_line, listed, unknown
 
 KIN = {
     "UnknownName": LookupError,
@@ -48,6 +48,15 @@ def test_an_error_keeps_its_text_between_processes(name):
 
 def test_a_failed_check_has_no_report_until_it_is_given_one():
     assert CheckFailed("far").report is None
+
+
+def test_the_first_line_of_an_error_is_its_first_that_is_not_blank():
+    assert first_line(ValueError("\n  no such axis \nand more")) == "no such axis"
+
+
+@pytest.mark.parametrize("message", ["", " \n "])
+def test_the_first_line_of_an_error_without_a_message_is_the_name_of_its_type(message):
+    assert first_line(KeyboardInterrupt(message)) == "KeyboardInterrupt"
 
 
 def test_the_closest_name_is_asked_for():

@@ -19,7 +19,7 @@ from onnxfn.export.lookup.sample_inputs import sample_inputs
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import CACHES
-from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, first_line, listed, unknown
 from onnxfn.specs.facts import always, patched
 from onnxfn.specs.getters import constant, reads, snapshot
 from onnxfn.specs.plan.planning import resolved
@@ -99,7 +99,7 @@ def derive_from_sample(model: Any, sample: Mapping[str, Any], axes: Mapping[str,
         runs = run_at_sizes(model, resolved(base, {}), all_tensors)
     except Exception as problem:
         raise InvalidSpec(
-            f"{name} does not answer to tensors like this sample: {first_line(problem)}; say in `axes` what moves"
+            f"{name} does not answer to tensors like this sample: {_summary(problem)}; say in `axes` what moves"
         ) from problem
     return compose(base, outputs_spec(runs), ExportSpec(derived=f"{name}.forward({', '.join(sample)}), by a sample"))
 
@@ -121,7 +121,7 @@ def derive_from_config(config: Any, task: str) -> ExportSpec:
             with quiet(), shapes:
                 return derive_from_model(_model_without_weights(config, task), task)
         except Exception as problem:  # noqa: BLE001 - whatever a model says to tensors without numbers
-            problems.append(first_line(problem))
+            problems.append(_summary(problem))
     raise InvalidSpec(
         f"no spec could be derived from {type(config).__name__} without weights: {problems[-1]}; "
         f"load the model and pass it: spec_for(model, {task!r})"
@@ -279,7 +279,7 @@ def _not_derivable(model: Any, problems: Sequence[Exception]) -> InvalidSpec:
     name, unheard = type(model).__name__, _unknown_arguments(model)
     told = [problem for problem in problems if not isinstance(problem, MissingValue)] or list(problems)
     which = f", of which {listed(unheard)} is not known" if unheard else ""
-    tried = f"; tried in {len(problems)} forms, first: {first_line(told[0])}" if told else ""
+    tried = f"; tried in {len(problems)} forms, first: {_summary(told[0])}" if told else ""
     takes = listed(forward_parameters(model), most=8)
     return InvalidSpec(f"no spec could be derived from {name}: forward takes {takes}{which}{tried}; {HOW_TO_SPECIFY}")
 
@@ -287,7 +287,6 @@ def _not_derivable(model: Any, problems: Sequence[Exception]) -> InvalidSpec:
 HOW_TO_SPECIFY = "say it yourself: derived(model, sample={name: tensor}), or compose(takes(...), gives(...))"
 
 
-def first_line(problem: BaseException) -> str:
-    """The first line of an error that says something, cut where it is long."""
-    said = (line.strip() for line in str(problem).splitlines() if line.strip())
-    return f"{type(problem).__name__}: {next(said, '')}"[:160]
+def _summary(problem: BaseException) -> str:
+    """The type of an error and the first line of its message, at most 160 characters."""
+    return f"{type(problem).__name__}: {first_line(problem)}"[:160]

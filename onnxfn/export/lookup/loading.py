@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.lookup.lookup import served_tasks, task_of
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST
@@ -33,8 +33,7 @@ def checkpoint_folder(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(BESIDE)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
-        first = next(iter(str(problem).splitlines()), "")
-        raise ModelNotFound(f"no folder and no model of the hub is called {name!r}: {first}") from None
+        raise ModelNotFound(f"no folder and no model of the hub is called {name!r}: {first_line(problem)}") from None
 
 
 def load_configuration(folder: Path) -> Any:
@@ -44,8 +43,9 @@ def load_configuration(folder: Path) -> Any:
     try:
         return AutoConfig.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as problem:
-        first = next(iter(str(problem).splitlines()), "")
-        raise ModelNotFound(f"{folder / 'config.json'} is no configuration that transformers knows: {first}") from None
+        raise ModelNotFound(
+            f"{folder / 'config.json'} is no configuration that transformers knows: {first_line(problem)}"
+        ) from None
 
 
 def load_model(name: str, config: Any, spec: ExportSpec) -> Any:
@@ -61,8 +61,7 @@ def load_model(name: str, config: Any, spec: ExportSpec) -> Any:
     try:
         model, told = loader.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
     except (OSError, ValueError) as problem:
-        first = next(iter(str(problem).splitlines()), "")
-        raise ModelNotFound(f"{name} could not be loaded with {spec.loader}: {first}") from None
+        raise ModelNotFound(f"{name} could not be loaded with {spec.loader}: {first_line(problem)}") from None
     # Checkpoints of headed models often lack a pooler, which matters only where an output reads it.
     pools = any("pooler_output" in one.place for one in spec.outputs)
     missing = sorted(key for key in told["missing_keys"] if pools or "pooler" not in key.split("."))
@@ -84,15 +83,11 @@ def load_library_model(library: str, name: str) -> Any:
     except (UnknownName, ImportError, RuntimeError) as problem:  # diffusers raises any of these when it is not whole
         cause = problem.__cause__ if isinstance(problem, UnknownName) and problem.__cause__ else problem
         raise ModelNotFound(
-            f"{name} is to be a model of {library}, which cannot be imported: {_first(cause)}"
+            f"{name} is to be a model of {library}, which cannot be imported: {first_line(cause)}"
         ) from None
     except (OSError, ValueError) as problem:
-        raise ModelNotFound(f"{name} could not be loaded with {library}: {_first(problem)}") from None
+        raise ModelNotFound(f"{name} could not be loaded with {library}: {first_line(problem)}") from None
     return made.eval() if hasattr(made, "eval") else made
-
-
-def _first(problem: BaseException) -> str:
-    return next(iter(str(problem).splitlines()), "")
 
 
 LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
@@ -117,8 +112,7 @@ def load_gguf_model(file: Path) -> tuple[Any, Any]:
         )
         return model, AutoTokenizer.from_pretrained(**place)
     except (OSError, ValueError, ImportError) as problem:
-        first = next(iter(str(problem).splitlines()), "")
-        raise ModelNotFound(f"{file} could not be read: {first}") from None
+        raise ModelNotFound(f"{file} could not be read: {first_line(problem)}") from None
 
 
 def _check_head(name: str, config: Any, spec: ExportSpec) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.export.lookup.lookup import checkpoint_task, spec_for, tasks_for
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import TASKS, canonical
 
@@ -98,8 +98,9 @@ def model_files(name: str | Path) -> tuple[str, ...]:
     try:
         return tuple(list_repo_files(str(name)))
     except (HfHubHTTPError, HFValidationError, OSError) as problem:
-        first = next(iter(str(problem).splitlines()), "")
-        raise ModelNotFound(f"no folder and no repository of the hub is called {str(name)!r}: {first}") from None
+        raise ModelNotFound(
+            f"no folder and no repository of the hub is called {str(name)!r}: {first_line(problem)}"
+        ) from None
 
 
 def library_of(it: Any) -> str:
