@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.architectures.common_patches import batched_experts, function_patch, linear_attention_cache
 from onnxfn.architectures.families import positions, text_decoder
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import kept_state, kv_cache
@@ -43,13 +44,7 @@ llama = compose(text_decoder, positions)
 # Their positions are counted by the model: slopes over the mask (ALiBi) need no more.
 bloom = text_decoder
 
-# What the experts' loop would follow in a trace are the experts that the traced tokens chose.
-experts = patched(
-    "transformers.integrations.moe:ExpertsInterface.get_interface",
-    by="moe.batched_mm_forward",
-    why="loops over the experts that were chosen",
-)
-mixtral = compose(llama, experts)
+mixtral = compose(llama, batched_experts)
 
 # What keys and values are made of is kept as a key, and the rotated part that all heads share as a value
 # (modeling_deepseek_v3.DeepseekV3Attention.forward).
@@ -73,11 +68,7 @@ falcon = compose(
             if_else("multi_query", constant(1), either("num_kv_heads", "num_attention_heads")),
         )
     ),
-    patched(
-        "transformers.models.falcon.modeling_falcon:build_alibi_tensor",
-        by="falcon.alibi_bias",
-        why="multiplies in bfloat16, which ONNX Runtime has not on every device",
-    ),
+    function_patch("transformers.models.falcon.modeling_falcon", "build_alibi_tensor"),
 )
 
 gpt_bigcode = compose(llama, reads(num_key_value_heads=if_else("multi_query", constant(1), "num_attention_heads")))
@@ -95,14 +86,9 @@ gemma3 = compose(
 
 
 # Layers that keep keys and values among layers that keep the end of what they convolve (modeling_lfm2.Lfm2ShortConv).
-LAYER = "transformers.cache_utils:LinearAttentionLayer"
-recurrent = compose(
-    patched(f"{LAYER}.update_conv_state", by="recurrent.conv_state", why="branches on the length"),
-    patched(f"{LAYER}.update_recurrent_state", by="recurrent.recurrent_state", why="writes into its input"),
-)
 lfm2 = compose(
     mixtral,
-    recurrent,
+    linear_attention_cache,
     kv_cache(layers=indices_where("layer_types", "full_attention")),
     kept_state(
         "conv",
@@ -118,12 +104,8 @@ def delta_net(name: str) -> ExportSpec:
     linear = indices_where("layer_types", "linear_attention")
     return compose(
         mixtral,
-        recurrent,
-        patched(
-            f"transformers.models.{name}.modeling_{name}:torch_chunk_gated_delta_rule",
-            by="recurrent.delta_rule",
-            why="loops over chunks of the text",
-        ),
+        linear_attention_cache,
+        function_patch(f"transformers.models.{name}.modeling_{name}", "torch_chunk_gated_delta_rule"),
         reads(
             conv_width=total(
                 product(constant(2), "linear_num_key_heads", "linear_key_head_dim"),
@@ -147,7 +129,7 @@ linear_attention = indices_where("layer_types", "linear_attention")
 def state_space(name: str, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
     """Layers of a state space, as Mamba 2 has them; `name` is that of the model's module."""
     return compose(
-        recurrent,
+        linear_attention_cache,
         patched(
             f"transformers.models.{name}.modeling_{name}:mamba2_chunk_scan",
             by="recurrent.mamba2_scan",
@@ -194,7 +176,7 @@ def selective(mixer: str, by: str = "mixer", **placed: Any) -> ExportSpec:
     """
     name, _, title = mixer.partition(":")
     return compose(
-        recurrent,
+        linear_attention_cache,
         patched(
             f"transformers.models.{name}.modeling_{name}:{title}.forward",
             by=f"mamba.{by}",
@@ -244,12 +226,8 @@ def channelwise(name: str) -> ExportSpec:
     return compose(
         mixtral,
         latent,
-        recurrent,
-        patched(
-            f"transformers.models.{name}.modeling_{name}:chunk_kimi_delta_attention",
-            by="recurrent.delta_rule",
-            why="loops over chunks of the text",
-        ),
+        linear_attention_cache,
+        function_patch(f"transformers.models.{name}.modeling_{name}", "chunk_kimi_delta_attention"),
         reads(
             linear_heads=either("linear_num_heads", "num_attention_heads"),
             linear_size=either("linear_head_dim", "head_dim"),

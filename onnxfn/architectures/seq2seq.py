@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.architectures.common_patches import function_patch
 from onnxfn.architectures.families import (
     convolved_waves,
     decoder_alone,
@@ -199,17 +200,19 @@ def layered(model: str) -> ExportSpec:
     )
 
 
-def shifting(module: str) -> ExportSpec:
-    """A module of transformers whose decoder starts with the last token that the encoder reads."""
-    return patched(
-        f"{module}:shift_tokens_right",
-        by="shift_tokens.shift_tokens_right",
-        why="squeezes the axis of the batch away where it is 1",
-    )
-
-
-mbart = compose(marian, classifier(MBART), answers, shifting("transformers.models.mbart.modeling_mbart"))
-plbart = compose(marian, layered(PLBART), classifier(PLBART), shifting("transformers.models.plbart.modeling_plbart"))
+# Their decoders start with the last token that the encoder reads.
+mbart = compose(
+    marian,
+    classifier(MBART),
+    answers,
+    function_patch("transformers.models.mbart.modeling_mbart", "shift_tokens_right"),
+)
+plbart = compose(
+    marian,
+    layered(PLBART),
+    classifier(PLBART),
+    function_patch("transformers.models.plbart.modeling_plbart", "shift_tokens_right"),
+)
 m2m_100 = compose(
     text_seq2seq,
     patched(

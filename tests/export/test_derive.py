@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import ARCHITECTURES, CaptureFailed, InvalidSpec, UnknownName
+from onnxfn.architectures.common_patches import FUNCTION_PATCHES
 from onnxfn.export.cli import app
 from onnxfn.export.lookup.lookup import task_of
 
@@ -169,6 +170,17 @@ def test_what_goes_wrong_with_a_derived_spec_says_that_it_was_derived(tmp_path):
     spec = onnxfn.with_output(onnxfn.derived(model), "hopes", "batch_size _")
     with pytest.raises(CaptureFailed, match=r"'hopes'.*; the spec was derived from BertModel.forward.*say it yourself"):
         onnxfn.export(spec, model, tmp_path / "out")
+
+
+# Patches
+
+
+def test_rows_declare_no_patch_of_a_repeated_function_with_other_words():
+    patches = [patch for row in ARCHITECTURES.values() for patch in row.patches]
+    repeated = [patch for patch in patches if patch.name.partition(":")[2] in FUNCTION_PATCHES]
+    assert {patch.name.partition(":")[2] for patch in repeated} == set(FUNCTION_PATCHES)
+    for patch in repeated:
+        assert (patch.by, patch.why) == FUNCTION_PATCHES[patch.name.partition(":")[2]], patch.name
 
 
 # Any module

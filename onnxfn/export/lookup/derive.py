@@ -6,11 +6,16 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import product as combinations
-from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve
 
+from onnxfn.architectures.common_patches import (
+    FUNCTION_PATCHES,
+    batched_experts,
+    function_patch,
+    linear_attention_cache,
+)
 from onnxfn.architectures.families import positions, seq2seq, source, text_decoder, text_seq2seq, written
 from onnxfn.architectures.families.text import text_dummies, text_reads
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
@@ -20,7 +25,7 @@ from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import CACHES
 from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, first_line, listed, unknown
-from onnxfn.specs.facts import always, patched
+from onnxfn.specs.facts import always
 from onnxfn.specs.getters import constant, reads, snapshot
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import ExportSpec, State
@@ -36,36 +41,6 @@ DECODER_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 """All that a model takes that reads a text and goes on with it."""
 
 COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
-
-# Functions that transformers repeats from model to model and that cannot be traced as they are: what they are called
-# in the module of the model, or in transformers at large where a module is named, what is put in their place, and why.
-MODULE_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the text"),
-        "chunk_kimi_delta_attention": ("recurrent.delta_rule", "loops over chunks of the text"),
-        "build_alibi_tensor": ("falcon.alibi_bias", "multiplies in bfloat16"),
-        "shift_tokens_right": (
-            "shift_tokens.shift_tokens_right",
-            "squeezes the axis of the batch away where it is 1",
-        ),
-    }
-)
-COMMON_PATCHES = compose(
-    patched(
-        "transformers.integrations.moe:ExpertsInterface.get_interface",
-        by="moe.batched_mm_forward",
-        why="loops over the experts that were chosen",
-    ),
-)
-RECURRENT_PATCHES = compose(
-    *(
-        patched(f"transformers.cache_utils:LinearAttentionLayer.{name}", by=f"recurrent.{by}", why=why)
-        for name, by, why in (
-            ("update_conv_state", "conv_state", "branches on the length"),
-            ("update_recurrent_state", "recurrent_state", "writes into its input"),
-        )
-    )
-)
 
 
 def derive_from_model(model: Any, task: str) -> ExportSpec:
@@ -232,7 +207,7 @@ def _spec_with_cache(model: Any, base: ExportSpec, task: str) -> ExportSpec | No
 
 def _decoder_spec(model: Any, base: ExportSpec, states: tuple[State, ...]) -> ExportSpec:
     numbered = positions if "position_ids" in forward_parameters(model) else ExportSpec()
-    recurrent = RECURRENT_PATCHES if any(not row.taken.startswith("past_key") for row in states) else ExportSpec()
+    recurrent = linear_attention_cache if any(not row.taken.startswith("past_key") for row in states) else ExportSpec()
     family = compose(text_decoder, CONFIG_KEYS, numbered, ExportSpec(name=base.name, patches=base.patches), recurrent)
     return evolve(family, states=states)
 
@@ -252,12 +227,8 @@ def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
 def _known_patches(model: Any) -> ExportSpec:
     """What is known to be replaced, of what the module of the model's class has."""
     module = import_module(type(model).__module__)
-    found = (
-        patched(f"{module.__name__}:{name}", by=by, why=why)
-        for name, (by, why) in MODULE_PATCHES.items()
-        if hasattr(module, name)
-    )
-    return compose(COMMON_PATCHES, *found)
+    repeated = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if hasattr(module, name))
+    return compose(batched_experts, *repeated)
 
 
 def _provenance(model: Any, base: ExportSpec, spec: ExportSpec) -> str:

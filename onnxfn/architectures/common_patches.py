@@ -1,0 +1,55 @@
+"""Patches that several model types need: rows use them, and so do specs that are derived from a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.specs.compose import compose
+from onnxfn.specs.errors import unknown
+from onnxfn.specs.facts import patched
+from onnxfn.specs.records import ExportSpec
+
+# A trace of the loop would hold the experts that the traced tokens chose, and no others.
+batched_experts = patched(
+    "transformers.integrations.moe:ExpertsInterface.get_interface",
+    by="moe.batched_mm_forward",
+    why="loops over the experts that the tokens choose",
+)
+
+_LINEAR_ATTENTION_LAYER = "transformers.cache_utils:LinearAttentionLayer"
+linear_attention_cache = compose(
+    patched(
+        f"{_LINEAR_ATTENTION_LAYER}.update_conv_state", by="recurrent.conv_state", why="branches on the sequence length"
+    ),
+    patched(
+        f"{_LINEAR_ATTENTION_LAYER}.update_recurrent_state",
+        by="recurrent.recurrent_state",
+        why="writes into its input",
+    ),
+)
+
+FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "build_alibi_tensor": (
+            "falcon.alibi_bias",
+            "multiplies in bfloat16, which ONNX Runtime does not support on every device",
+        ),
+        "chunk_kimi_delta_attention": ("recurrent.delta_rule", "loops over chunks of the sequence"),
+        "shift_tokens_right": ("shift_tokens.shift_tokens_right", "removes the batch axis when its size is 1"),
+        "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the sequence"),
+    }
+)
+"""Function that transformers repeats in the modules of several models -> the patch that replaces it, and why."""
+
+
+def function_patch(module: str, function: str) -> ExportSpec:
+    """The patch for one function of FUNCTION_PATCHES in the module of one model.
+
+    >>> function_patch("transformers.models.mbart.modeling_mbart", "shift_tokens_right").patches[0].by
+    'shift_tokens.shift_tokens_right'
+    """
+    if function not in FUNCTION_PATCHES:
+        raise unknown("function", function, FUNCTION_PATCHES, of="FUNCTION_PATCHES")
+    by, why = FUNCTION_PATCHES[function]
+    return patched(f"{module}:{function}", by=by, why=why)
