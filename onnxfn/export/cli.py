@@ -26,7 +26,7 @@ Task = Annotated[str | None, typer.Option(help="What the model is for; found fro
 Library = Annotated[
     str, typer.Option(help="Whose model it is: transformers, sentence_transformers, timm, or diffusers, of pipelines.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write into a place that is taken.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", "--force", help="Write to a path that exists.")]
 Check = Annotated[bool, typer.Option("--check/--no-check", help="Compare with PyTorch before the files appear.")]
 Opset = Annotated[int | None, typer.Option(help="ONNX opset, 18 or later.")]
 Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the check.")]
@@ -40,8 +40,12 @@ Outputs = Annotated[
 Embedded = Annotated[
     bool, typer.Option("--inputs-embeds", help="Take embeddings in place of tokens; their table is a file of its own.")
 ]
-Merge = Annotated[bool, typer.Option("--merge/--no-merge", help="One decoder with and without past, or two.")]
-Keep = Annotated[bool, typer.Option("--keep-parts", help="Also write the two decoders that the merged one replaces.")]
+Decoders = Annotated[
+    str,
+    typer.Option(
+        help="Decoder files to write: merged (one, with and without a past), separate (two), or both (all three)."
+    ),
+]
 Split = Annotated[
     bool, typer.Option("--split", help="A file for each part of a model: text_model.onnx, vision_model.onnx.")
 ]
@@ -83,12 +87,11 @@ def export(
     templates: Templates = None,
     afresh: Afresh = False,
     whole: Whole = False,
-    merge: Merge = True,
-    keep_parts: Keep = False,
+    decoders: Decoders = "merged",
     split: Split = False,
     fuse: Fuse = "standard",
     check: Check = True,
-    force: Force = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
     from onnxfn.export.lookup.loading import checkpoint_folder
@@ -98,19 +101,30 @@ def export(
 
     tensors = {"size": size, "shape": shape, "output": output, "inputs_embeds": inputs_embeds, "split": split}
     chosen = {"task": task, "opset": opset, "dtype": dtype, "atol": atol, "rtol": rtol, **tensors}
-    how = {"merge": merge, "keep_parts": keep_parts, "fuse": fuse}
+    how: dict[str, Any] = {"decoders": decoders, "fuse": fuse}
     how |= {"layout": layout, "sidecar": sidecar, "weights": weights}
     with _refusals():
-        target(out, force=force)
+        target(out, overwrite=overwrite)
         if library != "transformers":
-            _foreign(library, model, out, {**chosen, "fuse": fuse}, check=check, force=force, **how)
+            _foreign(library, model, out, {**chosen, "fuse": fuse}, check=check, overwrite=overwrite, **how)
             return
         folder = checkpoint_folder(model)
         place = None if afresh else templates or template_folder()
         asked = {**chosen, **how, "whole": whole, "file": out.name if out.suffix == ".onnx" else None}
         name = kind(folder, asked) if place and folder == Path(model) and weights != "link" else None
-        if check or not _again(recalled(place, name), place, folder, out, task, force=force, **how):
-            _anew(model, folder, out, chosen, whole=whole, templates=place, check=check, force=force, name=name, **how)
+        if check or not _again(recalled(place, name), place, folder, out, task, overwrite=overwrite, **how):
+            _anew(
+                model,
+                folder,
+                out,
+                chosen,
+                whole=whole,
+                templates=place,
+                check=check,
+                overwrite=overwrite,
+                name=name,
+                **how,
+            )
 
 
 def _again(recipe: Any, templates: Path | None, folder: Path, out: Path, task: str | None, **options: Any) -> bool:
@@ -119,9 +133,9 @@ def _again(recipe: Any, templates: Path | None, folder: Path, out: Path, task: s
 
     if recipe is None or templates is None:
         return False
-    chosen = {name: options[name] for name in ("force", "layout", "sidecar", "weights")}
-    with _progress() as tell:
-        done = repeat(recipe, folder, out, templates=templates, tell=tell, **chosen)
+    chosen = {name: options[name] for name in ("overwrite", "layout", "sidecar", "weights")}
+    with _progress() as on_event:
+        done = repeat(recipe, folder, out, templates=templates, on_event=on_event, **chosen)
     if done is not None:
         _tell_plan(done.plan, task)
         typer.echo(done)
@@ -134,21 +148,27 @@ def _anew(
     """Export a checkpoint by its model, and keep what the next of its kind needs."""
     from onnxfn.export.lookup.loading import load_configuration
     from onnxfn.export.lookup.lookup import has_row, loader_spec
+    from onnxfn.export.pipeline import planned
     from onnxfn.export.recipes import recalled, remember
     from onnxfn.graphs.build import BuildOptions, trace_all_layers
     from onnxfn.graphs.capture.repeated_layers import repeated_layers
-    from onnxfn.specs.plan.planning import plan
 
     config = load_configuration(folder)
-    with _progress() as tell:
+    with _progress() as on_event:
         known = has_row(config)
-        loaded = None if known else _loaded(model, config, loader_spec(config, chosen["task"]), tell)
+        loaded = None if known else _loaded(model, config, loader_spec(config, chosen["task"]), on_event)
         spec = _asked(config if known else loaded, fuse=options["fuse"], **chosen)
-        made = plan(spec, config, merge=options["merge"], keep_parts=options["keep_parts"])
+        made = planned(spec, config, options["decoders"])
         _tell_plan(made, chosen["task"])
-        loaded = _loaded(model, config, made.parts[0].spec, tell) if known else loaded
+        loaded = _loaded(model, config, made.parts[0].spec, on_event) if known else loaded
         done = _export(
-            spec, loaded, out, folder, repeats=trace_all_layers if whole else repeated_layers, tell=tell, **options
+            spec,
+            loaded,
+            out,
+            folder,
+            repeats=trace_all_layers if whole else repeated_layers,
+            on_event=on_event,
+            **options,
         )
     if name is not None and (not options["check"] or recalled(options["templates"], name) is None):
         remember(options["templates"], name, loaded, done.plan, folder, out, BuildOptions(fuse=options["fuse"]))
@@ -162,14 +182,14 @@ def _foreign(library: str, model: str, out: Path, chosen: dict[str, Any], **opti
     told = [name for name, value in chosen.items() if value not in (None, False, "float32", "standard")]
     if library == "diffusers" and told:
         raise InvalidSpec(f"--{told[0].replace('_', '-')} is not for a whole pipeline; export its part by its own spec")
-    with _progress() as tell:
-        tell(Event("load", model))
+    with _progress() as on_event:
+        on_event(Event("load", model))
         loaded = load_library_model(library, model)
         if library == "diffusers":
-            for name, done in export_pipeline(loaded, out, tell=tell, **options).items():
+            for name, done in export_pipeline(loaded, out, on_event=on_event, **options).items():
                 typer.echo(f"{name}: {done}")
             return
-        _export(_asked(loaded, **chosen), loaded, out, Path(model), tell=tell, **options)
+        _export(_asked(loaded, **chosen), loaded, out, Path(model), on_event=on_event, **options)
 
 
 def _tell_plan(made: Any, task: str | None) -> None:
@@ -204,17 +224,17 @@ def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as 
 def demo(
     out: Out,
     generate: Annotated[bool, typer.Option("--generate", help="SmolLM2 completes a text, instead.")] = False,
-    force: Force = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     from onnxfn.export.pipeline import target
 
     with _refusals():
-        target(out, force=force)
-        (_completes if generate else _compares)(out, force=force)
+        target(out, overwrite=overwrite)
+        (_completes if generate else _compares)(out, overwrite=overwrite)
 
 
-def _compares(out: Path, *, force: bool) -> None:
+def _compares(out: Path, *, overwrite: bool) -> None:
     from transformers import AutoTokenizer
 
     from onnxfn.export.demo import minilm, similarities
@@ -224,27 +244,27 @@ def _compares(out: Path, *, force: bool) -> None:
     folder = minilm()
     config = load_configuration(folder)
     spec = spec_for(config, "feature-extraction")
-    with _progress() as tell:
-        tell(Event("load", "all-MiniLM-L6-v2"))
+    with _progress() as on_event:
+        on_event(Event("load", "all-MiniLM-L6-v2"))
         model = load_model(str(folder), config, spec)
-        done = _export(spec, model, out, folder, force=force, tell=tell)
+        done = _export(spec, model, out, folder, overwrite=overwrite, on_event=on_event)
     for one in similarities(model, AutoTokenizer.from_pretrained(folder), Path(done.files[0])):
         typer.echo(f"{one.onnx:.4f} by ONNX Runtime, {one.torch:.4f} by PyTorch: {one.left!r} and {one.right!r}")
 
 
-def _completes(out: Path, *, force: bool) -> None:
+def _completes(out: Path, *, overwrite: bool) -> None:
     from tempfile import TemporaryDirectory
 
     from onnxfn.export.demo import completion, smollm2
     from onnxfn.export.lookup.loading import load_gguf_model
     from onnxfn.export.lookup.lookup import spec_for
 
-    with _progress() as tell, TemporaryDirectory() as beside:
-        tell(Event("load", "SmolLM2-135M-Instruct"))
+    with _progress() as on_event, TemporaryDirectory() as folder:
+        on_event(Event("load", "SmolLM2-135M-Instruct"))
         model, tokenizer = load_gguf_model(smollm2())
-        tokenizer.save_pretrained(beside)
+        tokenizer.save_pretrained(folder)
         spec = spec_for(model.config, "text-generation-with-past")
-        done = _export(spec, model, out, Path(beside), force=force, tell=tell)
+        done = _export(spec, model, out, Path(folder), overwrite=overwrite, on_event=on_event)
         made = completion(model, tokenizer, Path(done.files[0]))
     typer.echo(f"ONNX Runtime: {made.onnx}\nPyTorch:      {made.torch}")
     if not made.same:
@@ -296,17 +316,17 @@ def _asked(
     return with_inputs_embeds(asked) if inputs_embeds else asked
 
 
-def _loaded(name: str, config: Any, spec: Any, tell: Callable[[Event], None]) -> Any:
+def _loaded(name: str, config: Any, spec: Any, on_event: Callable[[Event], None]) -> Any:
     from onnxfn.export.lookup.loading import load_model
 
-    tell(Event("load", name))
+    on_event(Event("load", name))
     return load_model(name, config, spec)
 
 
 def _export(spec: Any, model: Any, out: Path, folder: Path, **options: Any) -> Any:
     from onnxfn.export.pipeline import export
 
-    done = export(spec, model, out, beside=folder, **options)
+    done = export(spec, model, out, checkpoint=folder, **options)
     typer.echo(done)
     return done
 
@@ -338,10 +358,10 @@ def _progress() -> Iterator[Callable[[Event], None]]:
     console = Console(stderr=True)
     with console.status("export") as status:
 
-        def tell(event: Event) -> None:
+        def on_event(event: Event) -> None:
             if event.seconds is None:
                 status.update(f"{event.stage} {event.part}")
             else:
                 console.print(f"{event.stage} {event.part}: {event.seconds:.2f} s", style="dim", highlight=False)
 
-        yield tell
+        yield on_event

@@ -55,13 +55,13 @@ def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
     )
 
 
-def export_pipeline(pipeline: Any, path: str | Path, *, force: bool = False, **told: Any) -> dict[str, Exported]:
+def export_pipeline(pipeline: Any, path: str | Path, *, overwrite: bool = False, **told: Any) -> dict[str, Exported]:
     """Write each part of a pipeline as `<part>/model.onnx` and prove it; what was written, by part.
 
     `told` is what `export` is told of each. Schedulers, tokenizers and `model_index.json` go beside them, as the
     pipeline saves them. Nothing appears unless all parts agree with PyTorch; raises what `export` raises.
     """
-    place = target(Path(path), force=force)
+    place = target(Path(path), overwrite=overwrite)
     parts = pipeline_parts(pipeline)
     with workshop(place) as bench:
         made = {one.name: export(one.spec, one.model, bench / one.name, config=one.config, **told) for one in parts}

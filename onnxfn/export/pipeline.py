@@ -30,7 +30,7 @@ from onnxfn.graphs.capture.forward import in_dtype
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, OutputExists
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, OutputExists, unknown
 from onnxfn.specs.getters import config_of
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
@@ -42,14 +42,17 @@ from onnxfn.weights.write import Storing, linked, stored, storing
 
 CONVICTED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
 
-Tell = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 
-Real = Mapping[str, Mapping[str, Array]]
-"""Part -> what a preprocessor made for it."""
+RealInputs = Mapping[str, Mapping[str, Array]]
+"""From the name of a part to the inputs that a preprocessor computed for it."""
+
+DECODERS = ("merged", "separate", "both")
+"""Which decoder files are written: one merged file, one file with a past and one without, or all three."""
 
 
-def silent(_: Event) -> None:
-    """Hear of no event."""
+def ignore(_: Event) -> None:
+    """Ignore an event."""
 
 
 def export(
@@ -58,12 +61,11 @@ def export(
     path: str | Path,
     *,
     check: bool = True,
-    force: bool = False,
-    beside: Path | None = None,
+    overwrite: bool = False,
+    checkpoint: Path | None = None,
     config: Any = None,
     preprocessor: Any = None,
-    merge: bool = True,
-    keep_parts: bool = False,
+    decoders: str = "merged",
     fuse: str = STANDARD,
     layout: str = OPTIMUM,
     sidecar: str | None = None,
@@ -71,14 +73,15 @@ def export(
     weights: str | None = None,
     repeats: FindRepeats = repeated_layers,
     templates: Path | None = None,
-    tell: Tell = silent,
+    on_event: OnEvent = ignore,
 ) -> Exported:
     """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
 
     `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
-    processor files of the checkpoint's folder `beside`. `config` is the configuration of a model that carries none, or
-    a dict of what the spec reads. What the model's `preprocessor` makes of a real input is one more case of the check.
-    One file stands for several where it can: `keep_parts` writes those too, `merge=False` those alone. `tell` hears it.
+    processor files of the folder `checkpoint`. `config` is the configuration of a model that carries none, or a dict
+    of what the spec reads. What the model's `preprocessor` makes of a real input is one more case of the check.
+    `decoders` is `"merged"` (one decoder file), `"separate"` (with and without a past), or `"both"`. `on_event` hears
+    it.
 
     Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="share"` stores
     what several ONNX files read in that of the first, `"copy"` with each. `"link"` leaves what lies unchanged in the
@@ -91,17 +94,17 @@ def export(
     several of a module that multiply the same.
 
     The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
-    told of no checkpoint, OutputExists when the place is taken and `force` is false, CaptureFailed when the model
+    told of no checkpoint, OutputExists when the place is taken and `overwrite` is false, CaptureFailed when the model
     cannot be traced as planned, CheckFailed when ONNX Runtime answers otherwise than PyTorch. The model is left as is.
     """
     fitted = with_model_task(spec, model)
-    place = target(Path(path), force=force)
+    place = target(Path(path), overwrite=overwrite)
     making = BuildOptions(repeats, templates, pretranspose=weights != "link", fuse=fuse)
     asked = storing(layout, weights, threshold, sidecar)
-    asked = linked(asked, beside, _graphs(place, asked.layout), force=force)
-    with owned(spec), _timed(tell) as (timed, seconds):
+    asked = linked(asked, checkpoint, _graphs(place, asked.layout), overwrite=overwrite)
+    with owned(spec), _timed(on_event) as (timed, seconds):
         with timed("plan", ""):
-            decided = plan(fitted, _config(model, config), merge=merge, keep_parts=keep_parts)
+            decided = planned(fitted, _config(model, config), decoders)
             made = _in_file(decided, place)
             check_fuse_option(made.parts[0].spec.opset or 0, fuse)
             real = real_inputs_by_part(made, preprocessor)
@@ -109,39 +112,39 @@ def export(
             done = _proven(model, made, _bench(bench, place, asked.layout), making, asked, timed, real, check=check)
             files = list(done.files)
             if place.suffix != ".onnx":
-                files.extend((*configured(model, bench), *(copied(beside, bench) if beside else ())))
+                files.extend((*configured(model, bench), *(copied(checkpoint, bench) if checkpoint else ())))
             there = _placed(files, made, bench, place, asked)
     return _outcome(place, there, made, done, seconds)
 
 
 def repeat(
     recipe: Recipe,
-    beside: Path,
+    checkpoint: Path,
     path: str | Path,
     *,
     templates: Path,
-    force: bool = False,
+    overwrite: bool = False,
     layout: str = OPTIMUM,
     sidecar: str | None = None,
     threshold: int = LARGEST_MESSAGE,
     weights: str | None = None,
-    tell: Tell = silent,
+    on_event: OnEvent = ignore,
 ) -> Exported | None:
-    """Write a checkpoint's folder `beside` as `export` would, unchecked and without its model; what was written.
+    """Write a checkpoint's folder `checkpoint` as `export` would, unchecked and without its model; what was written.
 
     None, and nothing written, when a template of the recipe is not kept any more. `weights` cannot be `"link"`.
     """
-    place, made = target(Path(path), force=force), recipe.plan
+    place, made = target(Path(path), overwrite=overwrite), recipe.plan
     asked = storing(layout, weights, threshold, sidecar)
-    with _timed(tell) as (timed, seconds):
+    with _timed(on_event) as (timed, seconds):
         with timed("template", ""):
-            graphs = graphs_of(recipe, templates, beside)
+            graphs = graphs_of(recipe, templates, checkpoint)
         if graphs is None:
             return None
         with workshop(_folder(place)) as bench:
             files = list(stored(made, graphs, _bench(bench, place, asked.layout), asked, timed, check=False))
             if place.suffix != ".onnx":
-                files.extend((*said(recipe.beside, bench), *copied(beside, bench)))
+                files.extend((*said(recipe.beside, bench), *copied(checkpoint, bench)))
             there = _placed(files, made, bench, place, asked)
     return _outcome(place, there, made, Attempt(graphs, there, None, _depths(graphs)), seconds)
 
@@ -177,24 +180,23 @@ def validate(
     *,
     config: Any = None,
     preprocessor: Any = None,
-    merge: bool = True,
-    keep_parts: bool = False,
-    tell: Tell = silent,
+    decoders: str = "merged",
+    on_event: OnEvent = ignore,
 ) -> Report:
     """How far ONNX files are from a PyTorch model, on inputs that were not traced; judges nothing, `passed` does.
 
     `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan: those that
-    `export` writes when it is told the same of `merge` and `keep_parts`. ModelNotFound when a file is not there. What
+    `export` writes with the same `decoders`. ModelNotFound when a file is not there. What
     the model's `preprocessor` makes of a text, an image or a tone is one more case.
     """
     if isinstance(exported, Exported):
         place, made = Path(exported.path), exported.plan
     else:
         place = Path(exported)
-        decided = plan(with_model_task(spec, model), _config(model, config), merge=merge, keep_parts=keep_parts)
+        decided = planned(with_model_task(spec, model), _config(model, config), decoders)
         made = _in_file(decided, place)
     folder = place.parent if place.suffix == ".onnx" else graphs_in(place)
-    with _timed(tell) as (timed, _):
+    with _timed(on_event) as (timed, _):
         return _checked(model, made, folder, timed, real_inputs_by_part(made, preprocessor))
 
 
@@ -231,7 +233,7 @@ def _proven(
     making: BuildOptions,
     asked: Storing,
     timed: StageTimer,
-    real: Real,
+    real: RealInputs,
     *,
     check: bool,
 ) -> Attempt:
@@ -257,7 +259,7 @@ def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
 
 
-def _checked(model: Any, made: Plan, folder: Path, timed: StageTimer, real: Real) -> Report:
+def _checked(model: Any, made: Plan, folder: Path, timed: StageTimer, real: RealInputs) -> Report:
     reports = []
     opens = cache(session)
     for part in made.parts:
@@ -276,32 +278,33 @@ def _checked(model: Any, made: Plan, folder: Path, timed: StageTimer, real: Real
 
 
 @contextmanager
-def _timed(tell: Tell) -> Iterator[tuple[Any, dict[str, float]]]:
+def _timed(on_event: OnEvent) -> Iterator[tuple[Any, dict[str, float]]]:
     seconds: dict[str, float] = {}
 
     @contextmanager
     def timed(stage: str, part: str) -> Iterator[None]:
-        tell(Event(stage, part))
+        on_event(Event(stage, part))
         start = perf_counter()
         yield
         spent = perf_counter() - start
         seconds[stage] = seconds.get(stage, 0.0) + spent
-        tell(Event(stage, part, spent))
+        on_event(Event(stage, part, spent))
 
     yield timed, seconds
 
 
-def target(path: Path, *, force: bool) -> Path:
-    """The place to write to, as it is; OutputExists when it is taken and `force` is false."""
+def target(path: Path, *, overwrite: bool) -> Path:
+    """The place to write to, as it is; OutputExists when it is taken and `overwrite` is false."""
     if path.suffix == ".onnx":
         taken = path.exists()
     else:
         if path.exists() and not path.is_dir():
             raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
         taken = path.is_dir() and any(path.iterdir())
-    if taken and not force:
+    if taken and not overwrite:
         raise OutputExists(
-            f"{path} exists{'' if path.is_file() else ' and is not empty'}; choose another place, or force"
+            f"{path} exists{'' if path.is_file() else ' and is not empty'}; "
+            "choose another path, or pass overwrite=True (--overwrite)"
         )
     return path
 
@@ -322,6 +325,13 @@ def _in_file(made: Plan, target: Path) -> Plan:
     if len(made.parts) != 1:
         raise InvalidSpec(f"{', '.join(made.files)} are {len(made.parts)} files; name a folder, not {target.name}")
     return Plan((evolve(made.parts[0], name=target.stem),))
+
+
+def planned(spec: ExportSpec, config: Any, decoders: str) -> Plan:
+    """The plan for a choice of decoder files; UnknownName when there is no such choice."""
+    if decoders not in DECODERS:
+        raise unknown("decoders", decoders, DECODERS)
+    return plan(spec, config, merge=decoders != "separate", keep_parts=decoders == "both")
 
 
 def _config(model: Any, config: Any) -> Any:

@@ -66,18 +66,19 @@ def stored(
     return tuple(files)
 
 
-def linked(asked: Storing, beside: Path | None, folder: Path, *, force: bool) -> Storing:
+def linked(asked: Storing, checkpoint: Path | None, folder: Path, *, overwrite: bool) -> Storing:
     """With what of a checkpoint can be linked to from a folder, all of it where that is asked for, else nothing."""
     if asked.weights != "link":
         return asked
-    if beside is None:
-        raise InvalidSpec("weights='link' is into a checkpoint's safetensors files; say where: beside=<its folder>")
-    found = entries(beside)
+    if checkpoint is None:
+        raise InvalidSpec("weights='link' is into a checkpoint's safetensors files; say where: checkpoint=<its folder>")
+    found = entries(checkpoint)
     for file in {one.file for one in found}:
         there = folder / file.name
-        if there.exists() and not there.samefile(file) and not force:
+        if there.exists() and not there.samefile(file) and not overwrite:
             raise OutputExists(
-                f"{there} is another file than {file}, to be linked there; choose another place, or force"
+                f"{there} is another file than {file}, to be linked there; "
+                "choose another path, or pass overwrite=True (--overwrite)"
             )
     return evolve(asked, entries=found)
 

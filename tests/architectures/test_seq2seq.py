@@ -44,11 +44,11 @@ SAMPLE = [
 SAMPLE_WRITERS = [("marian", "text2text-generation-with-past"), ("whisper", "automatic-speech-recognition-with-past")]
 
 
-def agrees(model_type, task, folder, *, keep_parts=False, **overrides):
+def agrees(model_type, task, folder, *, decoders="merged", **overrides):
     """An export that passed its check, whose files say what the plan says."""
     spec = onnxfn.spec_for(model_type, task)
     model = tiny.model(model_type, spec.loader, **overrides)
-    return model, agreeing(onnxfn.export(spec, model, folder, keep_parts=keep_parts), folder)
+    return model, agreeing(onnxfn.export(spec, model, folder, decoders=decoders), folder)
 
 
 # Two models in one
@@ -190,12 +190,12 @@ def generated_by_pytorch(model, read, steps):
     return told.numpy()
 
 
-@pytest.mark.parametrize("merge", [True, False])
-def test_generate_writes_what_an_encoder_decoder_of_pytorch_generates(merge, tmp_path):
+@pytest.mark.parametrize("decoders", ["merged", "separate"])
+def test_generate_writes_what_an_encoder_decoder_of_pytorch_generates(decoders, tmp_path):
     spec = onnxfn.spec_for("marian", "text2text-generation-with-past")
     model = tiny.model("marian", spec.loader)
     model.generation_config.bad_words_ids = None
-    result = onnxfn.export(spec, model, tmp_path / "out", merge=merge)
+    result = onnxfn.export(spec, model, tmp_path / "out", decoders=decoders)
     read = dummies(result.plan.parts[0].spec, {"batch_size": 2}, seed=3)
     expected = generated_by_pytorch(model, read, 8)
     for exported in (result, tmp_path / "out"):
@@ -268,7 +268,7 @@ def test_a_sound_that_ends_within_a_frame_is_refused_by_the_file_as_by_the_model
 
 
 def test_all_decoders_stand_beside_each_other_when_asked_for(tmp_path):
-    _, result = agrees("t5", "feature-extraction-with-past", tmp_path / "out", keep_parts=True)
+    _, result = agrees("t5", "feature-extraction-with-past", tmp_path / "out", decoders="both")
     stems = ("encoder_model", "decoder_model", "decoder_with_past_model", "decoder_model_merged")
     assert {path.stem for path in (tmp_path / "out").glob("*.onnx")} == set(stems)
     assert tuple(part.name for part in result.plan.parts) == stems
@@ -323,7 +323,7 @@ def test_a_merged_decoder_in_half_precision_computes_what_comes_empty(model_type
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
 def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left):
     only_left("seq2seq", model_type, task)
-    model, result = agrees(model_type, task, tmp_path / "out", keep_parts=True)
+    model, result = agrees(model_type, task, tmp_path / "out", decoders="both")
     if (model_type, task) in WRITERS:
         writes_alike(model, result, tmp_path / "out")
     tokens = (f"{STEPS} greedy tokens equal",) if (model_type, task) in WRITERS else ()

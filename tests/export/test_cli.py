@@ -96,9 +96,9 @@ def test_a_checkpoint_that_writes_is_exported_with_its_past(tmp_path):
     ("flags", "files"),
     [
         ((), {"encoder_model.onnx", "decoder_model_merged.onnx"}),
-        (("--no-merge",), {"encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"}),
+        (("--decoders", "separate"), {"encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"}),
         (
-            ("--keep-parts",),
+            ("--decoders", "both"),
             {
                 "encoder_model.onnx",
                 "decoder_model.onnx",
@@ -194,9 +194,9 @@ def test_a_checkpoint_without_weights_is_refused(checkpoint, tmp_path):
 def test_a_place_that_is_taken_needs_force(checkpoint, tmp_path):
     (tmp_path / "mine.txt").write_text("")
     told = refused("export", checkpoint, tmp_path)
-    assert told == f"{tmp_path} exists and is not empty; choose another place, or force"
+    assert told == f"{tmp_path} exists and is not empty; choose another path, or pass overwrite=True (--overwrite)"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt"]
-    assert ran("export", checkpoint, tmp_path, "--force").exit_code == 0
+    assert ran("export", checkpoint, tmp_path, "--overwrite").exit_code == 0
 
 
 def test_an_opset_that_is_too_old_is_refused(checkpoint, tmp_path):

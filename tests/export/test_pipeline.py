@@ -117,7 +117,7 @@ def test_the_sidecar_has_the_asked_name(bert, tmp_path):
 
 def test_a_smaller_export_leaves_no_old_sidecar_behind(bert, tmp_path):
     onnxfn.export(SPEC, bert, tmp_path / "model.onnx", threshold=1000)
-    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", force=True)
+    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", overwrite=True)
     assert names(tmp_path) == ["model.onnx"]
 
 
@@ -133,17 +133,17 @@ def test_a_model_over_two_gigabytes_works(tmp_path):
 def test_a_taken_place_needs_force(bert, tmp_path):
     (tmp_path / "kept.txt").write_text("mine")
     told = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path)
-    assert told == f"{tmp_path} exists and is not empty; choose another place, or force"
+    assert told == f"{tmp_path} exists and is not empty; choose another path, or pass overwrite=True (--overwrite)"
     assert names(tmp_path) == ["kept.txt"]
-    onnxfn.export(SPEC, bert, tmp_path, force=True)
+    onnxfn.export(SPEC, bert, tmp_path, overwrite=True)
     assert "kept.txt" in names(tmp_path)
     told = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx")
-    assert told == f"{tmp_path / 'model.onnx'} exists; choose another place, or force"
+    assert told == f"{tmp_path / 'model.onnx'} exists; choose another path, or pass overwrite=True (--overwrite)"
 
 
 def test_a_file_that_is_no_onnx_file_is_never_a_folder(bert, tmp_path):
     (tmp_path / "notes").write_text("mine")
-    told = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "notes", force=True)
+    told = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "notes", overwrite=True)
     assert told.endswith("notes is a file and does not end in .onnx; name a folder, or a file that does")
 
 
@@ -157,7 +157,7 @@ def test_an_old_export_stays_whole_when_a_new_one_fails(bert, tmp_path):
     onnxfn.export(SPEC, bert, tmp_path / "model.onnx")
     before = (tmp_path / "model.onnx").read_bytes()
     spec = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0)
-    refusal(CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx", force=True)
+    refusal(CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx", overwrite=True)
     assert (tmp_path / "model.onnx").read_bytes() == before
     assert names(tmp_path) == ["model.onnx"]
 
@@ -197,7 +197,7 @@ def test_a_folder_gets_the_configuration(bert, exported):
 
 def test_progress_goes_to_the_function_that_the_caller_gives(bert, tmp_path):
     heard = []
-    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", tell=heard.append)
+    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", on_event=heard.append)
     stages = ["plan", "capture", "passes", "write", "check"]
     assert [(event.stage, event.seconds is None) for event in heard] == [
         (stage, begins) for stage in stages for begins in (True, False)

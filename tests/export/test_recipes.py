@@ -112,7 +112,7 @@ def test_a_file_of_a_name_and_other_places_of_weights(kept, tmp_path):
 @pytest.mark.parametrize("asked", [("--weights", "share"), ("--weights", "none"), ("--layout", "transformers.js")])
 def test_several_files_and_other_places_of_weights(tmp_path, asked):
     checkpoint = saved(tmp_path / "t5", tiny.model("t5", "AutoModelForSeq2SeqLM", vocab_size=20000))
-    flags = (*asked, "--keep-parts")
+    flags = (*asked, "--decoders", "both")
     assert not exported(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
     assert exported(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
     assert len(list((tmp_path / "two").rglob("*.onnx"))) == 4

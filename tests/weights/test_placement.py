@@ -162,7 +162,7 @@ def locations(file):
 
 @pytest.fixture(scope="module")
 def linked(bert, checkpoint, tmp_path_factory):
-    return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("out") / "bert", beside=checkpoint, weights="link")
+    return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("out") / "bert", checkpoint=checkpoint, weights="link")
 
 
 def test_every_matrix_is_linked_as_it_stands(linked, bert):
@@ -195,7 +195,7 @@ def test_what_lies_in_the_checkpoint_is_pointed_to_and_the_rest_stands_beside(li
 
 def test_a_linked_export_is_repeated_in_its_place(bert, checkpoint, tmp_path):
     for weights in ("link", "link", "copy"):
-        onnxfn.export(SPEC, bert, tmp_path / "out", beside=checkpoint, weights=weights, force=True)
+        onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, weights=weights, overwrite=True)
         assert onnxfn.validate(SPEC, bert, tmp_path / "out").passed
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
@@ -203,7 +203,7 @@ def test_a_linked_export_is_repeated_in_its_place(bert, checkpoint, tmp_path):
 def test_an_export_can_stand_in_the_checkpoint_itself(bert, tmp_path):
     bert.save_pretrained(tmp_path)
     before = (tmp_path / "model.safetensors").read_bytes()
-    result = onnxfn.export(SPEC, bert, tmp_path, beside=tmp_path, weights="link", force=True, check=False)
+    result = onnxfn.export(SPEC, bert, tmp_path, checkpoint=tmp_path, weights="link", overwrite=True, check=False)
     assert (tmp_path / "model.safetensors").read_bytes() == before
     assert str(tmp_path / "model.safetensors") in result.files
 
@@ -211,7 +211,7 @@ def test_an_export_can_stand_in_the_checkpoint_itself(bert, tmp_path):
 def test_a_link_from_a_link_of_the_hubs_cache_is_to_the_file(bert, checkpoint, tmp_path):
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "model.safetensors").symlink_to(checkpoint / "model.safetensors")
-    onnxfn.export(SPEC, bert, tmp_path / "out", beside=tmp_path / "snapshot", weights="link", check=False)
+    onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=tmp_path / "snapshot", weights="link", check=False)
     assert not (tmp_path / "out" / "model.safetensors").is_symlink()
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
@@ -222,7 +222,7 @@ def test_where_no_link_is_possible_the_file_is_copied_and_that_is_said(bert, che
 
     monkeypatch.setattr(storing.Path, "hardlink_to", no_link)
     told = []
-    result = onnxfn.export(SPEC, bert, tmp_path / "out", beside=checkpoint, weights="link", tell=told.append)
+    result = onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, weights="link", on_event=told.append)
     assert result.report.passed
     assert ("copy", "model.safetensors") in {(one.stage, one.part) for one in told}
     assert "copy" in dict(result.seconds)
@@ -233,9 +233,12 @@ def test_where_no_link_is_possible_the_file_is_copied_and_that_is_said(bert, che
 
 def test_another_file_is_not_replaced_by_a_link(bert, checkpoint, tmp_path):
     (tmp_path / "model.safetensors").write_text("mine")
-    told = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx", beside=checkpoint, weights="link")
+    told = refusal(
+        OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx", checkpoint=checkpoint, weights="link"
+    )
     taken, source = tmp_path / "model.safetensors", checkpoint / "model.safetensors"
-    assert told == f"{taken} is another file than {source}, to be linked there; choose another place, or force"
+    what = f"{taken} is another file than {source}, to be linked there"
+    assert told == f"{what}; choose another path, or pass overwrite=True (--overwrite)"
     assert (tmp_path / "model.safetensors").read_text() == "mine"
 
 
@@ -266,9 +269,9 @@ def test_a_sidecar_is_never_written_over_a_file_of_the_checkpoint(checkpoint):
 
 def test_links_need_a_checkpoint_and_its_safetensors(bert, tmp_path):
     told = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link")
-    assert told == "weights='link' is into a checkpoint's safetensors files; say where: beside=<its folder>"
+    assert told == "weights='link' is into a checkpoint's safetensors files; say where: checkpoint=<its folder>"
     assert "no *.safetensors in" in refusal(
-        ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", beside=tmp_path
+        ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", checkpoint=tmp_path
     )
     told = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", weights="lnk")
     assert told == "no weights 'lnk'; known: copy, share, link, none; did you mean 'link'?"
@@ -316,7 +319,7 @@ def test_what_several_files_read_is_stored_once_beside_the_first(dtype, threshol
 def test_four_files_hold_what_all_read_once(tmp_path):
     spec, model = seq2seq()
     apart, shared = (
-        onnxfn.export(spec, model, tmp_path / weights, keep_parts=True, weights=weights, check=False)
+        onnxfn.export(spec, model, tmp_path / weights, decoders="both", weights=weights, check=False)
         for weights in ("copy", "share")
     )
     graphs = [os.path.basename(file) for file in shared.files if file.endswith(".onnx")]
