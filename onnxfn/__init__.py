@@ -108,3 +108,4 @@ from onnxfn.specs.tasks import for_task as for_task
 from onnxfn.specs.tasks import synonyms as synonyms
 from onnxfn.specs.tasks import tasked as tasked
 from onnxfn.specs.version import VERSION as VERSION
+from onnxfn.weights.write import WriteOptions as WriteOptions

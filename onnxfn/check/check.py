@@ -11,23 +11,24 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from onnxfn.check.compare import Trial, trial
-from onnxfn.check.decoded_texts import Opens, written
+from onnxfn.check.compare import Comparison, compare
+from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
+from onnxfn.check.sessions import open_check_session, runtime_message
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import symbols, terms
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
-from onnxfn.specs.errors import CheckFailed, first_line
+from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.plan.check_cases import cases, past_lengths
 from onnxfn.specs.records import ExportSpec, InputSpec, OutputSpec, Part, Plan
 from onnxfn.specs.reports import Difference, Report
 
-Answers = tuple[Array, ...]
+OutputArrays = tuple[Array, ...]
 """What a part gives: an array an output of the plan."""
 
 
 @frozen
-class Question:
+class CheckCase:
     """What both are asked in a case: dummies of a spec, or a real input."""
 
     case: str
@@ -37,23 +38,22 @@ class Question:
 
 
 @frozen
-class Truth:
+class Reference:
     """What both are fed in a case, and what PyTorch answers."""
 
     case: str
     arrays: Mapping[str, Array]
-    answers: Answers
+    outputs: OutputArrays
 
 
 def check(
     model: Any,
     part: Part,
     file: Path,
-    made: Plan | None = None,
+    plan: Plan | None = None,
     *,
-    opens: Opens | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-    truths: Iterable[Truth] | None = None,
+    session_for: SessionOpener | None = None,
+    expected: Iterable[Reference] | None = None,
 ) -> Report:
     """How far an ONNX file is from PyTorch in every case of the part; the caller judges by `report.passed`.
 
@@ -61,21 +61,20 @@ def check(
     does, and need not open one twice. `truths` are what is `answered` to the questions about the part, where that is
     known already.
     """
-    opens = opens or cache(session)
-    trials: list[Trial] = []
+    session_for = session_for or cache(open_check_session)
+    trials: list[Comparison] = []
     told: list[str] = []
     with ThreadPoolExecutor(1) as beside:  # PyTorch answers the first question while the file is read
-        running = beside.submit(opens, file)
-        for known in answered(model, part) if truths is None else truths:
-            tell(known.case)
-            _as_named(part.spec, known.arrays, known.answers)
+        running = beside.submit(session_for, file)
+        for known in references(model, part) if expected is None else expected:
+            _as_named(part.spec, known.arrays, known.outputs)
             answers = _ran(running.result(), file, [one.name for one in part.spec.outputs], known.arrays, known.case)
             told.append(known.case)
             trials.extend(
-                trial(part.spec, one.name, known.case, answer, expected, _judged(part.spec, one, known.arrays))
-                for one, answer, expected in zip(part.spec.outputs, answers, known.answers, strict=True)
+                compare(part.spec, one.name, known.case, answer, wanted, _judged(part.spec, one, known.arrays))
+                for one, answer, wanted in zip(part.spec.outputs, answers, known.outputs, strict=True)
             )
-    texts = written(model, part, made or Plan((part,)), file.parent, opens)
+    texts = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for)
     trials.extend(texts)
     told.extend(one.case for one in texts)
     return Report(
@@ -102,32 +101,34 @@ def _as_named(spec: ExportSpec, arrays: Mapping[str, Array], expected: Iterable[
             raise CheckFailed(f"{told}: say them with with_output(spec, {one.name!r}, axes, path={one.place})")
 
 
-def asked(part: Part, real: Mapping[str, Array] | None = None) -> tuple[Question, ...]:
+def check_cases(part: Part, real: Mapping[str, Array] | None = None) -> tuple[CheckCase, ...]:
     """What both are asked: each case, and what a preprocessor made of a `real` input, if it made one."""
     moves = any(part.inputs.values())
     made = tuple(
         # Where nothing moves, other cases have other values.
-        Question(overlay.name, compose(part.spec, overlay.spec), seed=0 if moves else number)
+        CheckCase(overlay.name, compose(part.spec, overlay.spec), seed=0 if moves else number)
         for number, overlay in enumerate(cases(part.spec), start=1)
     )
-    return (*made, Question("preprocessed", part.spec, real=real)) if real else made
+    return (*made, CheckCase("preprocessed", part.spec, real=real)) if real else made
 
 
-def answered(model: Any, part: Part, real: Mapping[str, Array] | None = None) -> Iterator[Truth]:
+def references(model: Any, part: Part, real: Mapping[str, Array] | None = None) -> Iterator[Reference]:
     """What PyTorch answers to each question about a part."""
-    questions = asked(part, real)
+    questions = check_cases(part, real)
     left = _left(model, part, [one for one in questions if one.real is None and _goes_on(one.spec)])
-    yield from (truth(model, part, one, left) for one in questions)
+    yield from (case_reference(model, part, one, left) for one in questions)
 
 
-def truth(model: Any, part: Part, question: Question, left: Answers | None = None) -> Truth:
+def case_reference(model: Any, part: Part, question: CheckCase, left: OutputArrays | None = None) -> Reference:
     """What PyTorch answers to one question about a part, going on from what a text `left`: it needs no file."""
     real = question.real
-    arrays = feeds(model, part, question.spec, seed=question.seed, left=left) if real is None else real
-    return Truth(_label(part.spec, question.case, arrays), arrays, torch_outputs(model, part, arrays))
+    arrays = case_inputs(model, part, question.spec, seed=question.seed, left=left) if real is None else real
+    return Reference(_label(part.spec, question.case, arrays), arrays, torch_outputs(model, part, arrays))
 
 
-def feeds(model: Any, part: Part, spec: ExportSpec, *, seed: int = 0, left: Answers | None = None) -> dict[str, Array]:
+def case_inputs(
+    model: Any, part: Part, spec: ExportSpec, *, seed: int = 0, left: OutputArrays | None = None
+) -> dict[str, Array]:
     """What both are fed in a case: dummies, and as the past what the model itself keeps of a text of that length.
 
     A past of noise is nothing that a trained model ever sees, and it answers with numbers that no two orders of
@@ -147,7 +148,7 @@ def _goes_on(spec: ExportSpec) -> bool:
     return any(sizes[past] for past in past_lengths(spec))
 
 
-def _left(model: Any, part: Part, questions: Sequence[Question]) -> Answers | None:
+def _left(model: Any, part: Part, questions: Sequence[CheckCase]) -> OutputArrays | None:
     """What a text leaves that is as long as the past of any case, and no padding: there, states are of nothing.
 
     None where less than two cases go on, or something else is longer in one of them: each has a text of its own then.
@@ -188,7 +189,7 @@ def _at_once(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[str, 
     return {**sizes, **dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}}
 
 
-def _past(spec: ExportSpec, arrays: Mapping[str, Array], answers: Answers) -> dict[str, Array] | None:
+def _past(spec: ExportSpec, arrays: Mapping[str, Array], answers: OutputArrays) -> dict[str, Array] | None:
     """The beginning of what a text left, cut to the shapes of a case; None where it is too small."""
     kept = dict(zip((one.name for one in spec.outputs), answers, strict=True))
     inputs = {one.name: one for one in spec.inputs}
@@ -247,7 +248,7 @@ def _axes_of(one: InputSpec, lengths: Container[str]) -> list[int]:
     return [axis for axis, symbol in symbols(one.axes).items() if symbol in lengths]
 
 
-def failed(report: Report) -> CheckFailed:
+def check_error(report: Report) -> CheckFailed:
     """The error for a report that did not pass: it names each output, where it was worst, and by how much."""
     lines = [
         f"{one.part}: {one.output!r} is {one.max_abs:.2e} away from PyTorch at {one.worst_case} "
@@ -260,42 +261,12 @@ def failed(report: Report) -> CheckFailed:
     return problem
 
 
-def session(file: Path) -> Any:
-    """A session of ONNX Runtime on one file; CheckFailed when it cannot load it."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    # PyTorch's threads and these take turns: who waits lets the other run.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if _sidecars(file.parent):
-        # Weights in a file of their own are read where they lie: a repacked copy of them would fill the memory.
-        options.add_session_config_entry("session.disable_prepacking", "1")
-    try:
-        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    except Exception as problem:
-        raise CheckFailed(f"ONNX Runtime cannot load {file.name}: {_told(problem)}") from problem
-
-
-def _sidecars(folder: Path) -> bool:
-    """Whether an ONNX file of a folder has weights beside it, which the others may read, too."""
-    stems = [graph.stem for graph in folder.glob("*.onnx")]
-    return any(one.suffix != ".onnx" for stem in stems for one in folder.glob(f"{stem}*"))
-
-
 def _ran(session: Any, file: Path, outputs: list[str], arrays: Mapping[str, Array], label: str) -> list[Array]:
     try:
         answers: list[Array] = session.run(outputs, dict(arrays))
     except Exception as problem:
-        raise CheckFailed(f"ONNX Runtime cannot run {file.name} at {label}: {_told(problem)}") from problem
+        raise CheckFailed(f"ONNX Runtime cannot run {file.name} at {label}: {runtime_message(problem)}") from problem
     return answers
-
-
-def _told(problem: Exception) -> str:
-    """ONNX Runtime's first line, and what to do about the commonest cause."""
-    line = first_line(problem)
-    missing = "; its CPU kernels lack this type: export in float32, or with check=False for another device"
-    return line + (missing if "Could not find an implementation" in line else "")
 
 
 def _label(spec: ExportSpec, name: str, arrays: Mapping[str, Array]) -> str:
@@ -307,7 +278,7 @@ def _label(spec: ExportSpec, name: str, arrays: Mapping[str, Array]) -> str:
     return f"{name} ({', '.join(f'{axis}={size}' for axis, size in sizes.items())})"
 
 
-def _difference(part: Part, output: str, trials: list[Trial]) -> Difference:
+def _difference(part: Part, output: str, trials: list[Comparison]) -> Difference:
     worst = max(trials, key=lambda made: (not made.passed, made.max_abs))
     return Difference(
         part=part.name,

@@ -11,7 +11,7 @@ from attrs import frozen
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.records import ExportSpec
 
-ENORMOUS = 1e30
+LARGEST_ORDINARY = 1e30
 """Beyond this a number stands for minus infinity, as masked scores do, and says nothing of the scale of a tensor."""
 
 # A graph in half precision is measured against the model in full precision, so its own rounding counts. A step of
@@ -22,7 +22,7 @@ ROUNDING: Mapping[str, tuple[float, float]] = MappingProxyType(
 
 
 @frozen
-class Trial:
+class Comparison:
     """One output in one case: the shape, the figures, and whether the case was passed."""
 
     output: str
@@ -34,14 +34,14 @@ class Trial:
     passed: bool
 
 
-def trial(
+def compare(
     spec: ExportSpec,
     output: str,
     case: str,
     answer: Array,
     truth: Array,
     judged: Callable[[Array], Array] = lambda made: made,
-) -> Trial:
+) -> Comparison:
     """One answer of ONNX Runtime against PyTorch's.
 
     An element agrees when it is at most `atol * max(1, r) + rtol * |truth|` away, where r is the root mean square of
@@ -51,19 +51,19 @@ def trial(
     """
     if answer.shape != truth.shape or answer.dtype.kind != truth.dtype.kind:
         told = f"{case}: {answer.dtype}{list(answer.shape)} where PyTorch gives {truth.dtype}{list(truth.shape)}"
-        return Trial(output, told, answer.shape, np.inf, np.inf, 0.0, passed=False)
+        return Comparison(output, told, answer.shape, np.inf, np.inf, 0.0, passed=False)
     got, wanted = judged(answer).astype(np.float64), judged(truth).astype(np.float64)
     finite = np.isfinite(wanted)
-    ordinary = finite & (np.abs(wanted) < ENORMOUS)
+    ordinary = finite & (np.abs(wanted) < LARGEST_ORDINARY)
     exact = truth.dtype.kind != "f"
     usual = bool(ordinary.all())
     scale = scale_of(wanted if usual else wanted[ordinary])
     absolute, relative = (0.0, 0.0) if exact else ROUNDING[spec.float_dtype or "float32"]
     atol, rtol = (spec.atol or 0.0) * absolute * scale, (spec.rtol or 0.0) * relative
-    apart = _apart(got, wanted)
+    apart = _distances(got, wanted)
     agree = np.where(finite, apart <= atol + rtol * np.abs(wanted), apart == 0)
     worst = float((apart if usual else apart[ordinary]).max(initial=0.0))
-    return Trial(output, case, answer.shape, worst, worst / scale, atol, bool(agree.all()))
+    return Comparison(output, case, answer.shape, worst, worst / scale, atol, bool(agree.all()))
 
 
 def scale_of(ordinary: Array) -> float:
@@ -71,7 +71,7 @@ def scale_of(ordinary: Array) -> float:
     return max(1.0, float(np.sqrt(np.mean(ordinary**2)))) if ordinary.size else 1.0
 
 
-def _apart(got: Array, wanted: Array) -> Array:
+def _distances(got: Array, wanted: Array) -> Array:
     """How far each element is off: 0 for the same infinity and for two that are no number, infinite for one that is."""
     with np.errstate(invalid="ignore"):
         distance: Array = np.abs(got - wanted)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from onnxfn.check.compare import ENORMOUS, ROUNDING, Trial, scale_of
-from onnxfn.check.generation import greedy, likeliest, likeliest_new
+from onnxfn.check.compare import LARGEST_ORDINARY, ROUNDING, Comparison, scale_of
+from onnxfn.check.generation import greedy, most_likely_token, most_likely_unused_token
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
 from onnxfn.specs.compose import compose
@@ -26,16 +26,18 @@ PROMPT, STEPS, TEXTS = 6, 16, 2
 TEXT = ("input_ids", "attention_mask", "position_ids")
 """What a text itself says."""
 
-CHOICES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
-    {"greedy": likeliest, "greedy, no token twice": likeliest_new}
+TOKEN_CHOICES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
+    {"greedy": most_likely_token, "greedy, no token twice": most_likely_unused_token}
 )
 """How texts are written: a model may repeat its likeliest token for ever, and then hardly looks at what it keeps."""
 
-Opens = Callable[[Path], Any]
+SessionOpener = Callable[[Path], Any]
 """From an ONNX file to a session of ONNX Runtime."""
 
 
-def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> list[Trial]:
+def decoded_text_comparisons(
+    model: Any, part: Part, made: Plan, folder: Path, opens: SessionOpener
+) -> list[Comparison]:
     """What a part writes, in a trial for each way to write; in none where it writes nothing by itself.
 
     PyTorch keeps no cache here, so a wrong cache shows. What other parts hand over comes from their files for the one,
@@ -56,23 +58,23 @@ def written(model: Any, part: Part, made: Plan, folder: Path, opens: Opens) -> l
     session = opens(folder / f"{part.name}.onnx")
     trials = []
     for ways in turns:
-        choose = _in_turn([CHOICES[way] for way in ways])
+        choose = _choose_by_group([TOKEN_CHOICES[way] for way in ways])
         texts = greedy(
             session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose, table=table
         )
         logits = _whole(model, evolve(part, spec=spec), texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
         for way, its, told in zip(ways, _shared(texts, len(ways)), _shared(logits, len(ways)), strict=True):
             case = f"{way} ({STEPS} tokens after {len(its)} left-padded prompts)"
-            trials.append(_judged(spec, case, its, told.astype(np.float64), CHOICES[way]))
+            trials.append(_judged(spec, case, its, told.astype(np.float64), TOKEN_CHOICES[way]))
     return trials
 
 
 def _turns(spec: ExportSpec) -> tuple[tuple[str, ...], ...]:
     """The ways that are gone in one batch: a step costs two texts hardly more than one. Each alone in a fixed batch."""
-    return tuple((way,) for way in CHOICES) if _fixed(spec) else (tuple(CHOICES),)
+    return tuple((way,) for way in TOKEN_CHOICES) if _fixed(spec) else (tuple(TOKEN_CHOICES),)
 
 
-def _in_turn(choices: Sequence[Callable[[Array, Array], Array]]) -> Callable[[Array, Array], Array]:
+def _choose_by_group(choices: Sequence[Callable[[Array, Array], Array]]) -> Callable[[Array, Array], Array]:
     """The first texts of a batch choose in the first way, the next in the next."""
 
     def choose(logits: Array, written: Array) -> Array:
@@ -91,7 +93,9 @@ def _alike(mask: Array, ways: int) -> Array:
     return np.tile(mask[: len(mask) // ways], (ways, 1))
 
 
-def _judged(spec: ExportSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]) -> Trial:
+def _judged(
+    spec: ExportSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]
+) -> Comparison:
     """A text agrees when PyTorch's choices are no better than its tokens by more than the tolerance.
 
     Then both would write the same, or are of two minds.
@@ -100,17 +104,17 @@ def _judged(spec: ExportSpec, case: str, texts: Array, logits: Array, choose: Ca
     chosen = np.stack([choose(logits[:, step - 1], texts[:, :step]) for step in steps], axis=1)
     said = logits[:, PROMPT - 1 : -1]
     best, here = (np.take_along_axis(said, one[..., None], axis=-1)[..., 0] for one in (chosen, texts[:, PROMPT:]))
-    scale = scale_of(said[np.abs(said) < ENORMOUS])
+    scale = scale_of(said[np.abs(said) < LARGEST_ORDINARY])
     absolute, relative = ROUNDING[spec.float_dtype or "float32"]
     slack = 2 * ((spec.atol or 0.0) * absolute * scale + (spec.rtol or 0.0) * relative * np.abs(best))
     worst = float((best - here).max())
     agree = bool((best - here <= slack).all())
-    return Trial("greedy tokens", case, texts.shape, worst, worst / scale, float(slack.min()), agree)
+    return Comparison("greedy tokens", case, texts.shape, worst, worst / scale, float(slack.min()), agree)
 
 
 def _batch(spec: ExportSpec) -> dict[str, int]:
     """How many texts are written at once: as many as the graph takes, where that is fixed."""
-    return {"batch_size": _fixed(spec) or TEXTS * len(CHOICES)}
+    return {"batch_size": _fixed(spec) or TEXTS * len(TOKEN_CHOICES)}
 
 
 def _fixed(spec: ExportSpec) -> int | None:
@@ -145,7 +149,7 @@ def _before(part: Part) -> set[str]:
 
 
 def _handed(
-    model: Any, part: Part, made: Plan, folder: Path, opens: Opens
+    model: Any, part: Part, made: Plan, folder: Path, opens: SessionOpener
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """What the parts before this one hand to it: by their files, and by PyTorch."""
     by_files: dict[str, Array] = {}

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
 from onnxfn.specs.reports import Exported
-from onnxfn.weights.layouts import graphs_in
+from onnxfn.weights.layouts import onnx_folder
 
 PAST = "past_"
 """How the names of inputs begin that hold what earlier calls gave."""
@@ -50,33 +51,33 @@ def generate(
     """
     place = Path(exported.path if isinstance(exported, Exported) else exported)
     told: dict[str, Any] = {"steps": max_new_tokens, "stop": tuple(stop)}
-    graphs = graphs_in(place)
+    graphs = onnx_folder(place)
     if (graphs / f"{ENCODER}.onnx").is_file():
         first, later = _decoders(graphs)
-        read = encoded(opened(graphs / f"{ENCODER}.onnx"), np.asarray(input_ids), attention_mask)
+        read = encoder_feeds(open_session(graphs / f"{ENCODER}.onnx"), np.asarray(input_ids), attention_mask)
         begun = np.full((len(input_ids), 1), _start(place) if start is None else start, dtype=np.int64)
         return greedy(first, begun, np.ones_like(begun), later=later, beside=read, **told)
     files = (Path(file) for file in exported.files) if isinstance(exported, Exported) else (graphs / "model.onnx",)
     written = (file for file in files if file.stem != TABLE)
     file = place if place.suffix == ".onnx" else next(written)
-    session = opened(file)
-    beside = opened(file.parent / f"{TABLE}.onnx") if EMBEDDED in _names(session) else None
+    session = open_session(file)
+    beside = open_session(file.parent / f"{TABLE}.onnx") if EMBEDDED in _names(session) else None
     given = np.asarray(input_ids, dtype=np.int64)
     mask = np.ones_like(given) if attention_mask is None else np.asarray(attention_mask, dtype=np.int64)
     return greedy(session, given, mask, table=beside, **told)
 
 
-def likeliest(logits: Array, _: Array) -> Array:
+def most_likely_token(logits: Array, _: Array) -> Array:
     """The token that a model holds likeliest: `[batch, vocabulary]` -> `[batch]`."""
     best: Array = logits.argmax(axis=-1)
     return best
 
 
-def likeliest_new(logits: Array, written: Array) -> Array:
+def most_likely_unused_token(logits: Array, written: Array) -> Array:
     """The likeliest of the tokens that a text has not yet: it never repeats itself, so each step depends on all."""
     fresh = logits.copy()
     np.put_along_axis(fresh, written, -np.inf, axis=-1)
-    return likeliest(fresh, written)
+    return most_likely_token(fresh, written)
 
 
 def greedy(
@@ -88,7 +89,7 @@ def greedy(
     stop: tuple[int, ...] = (),
     later: Any = None,
     beside: Mapping[str, Array] = NOTHING,
-    choose: Callable[[Array, Array], Array] = likeliest,
+    choose: Callable[[Array, Array], Array] = most_likely_token,
     table: Any = None,
 ) -> Array:
     """`generate` on open sessions: `later` writes all tokens but the first, `beside` is fed at every step.
@@ -107,14 +108,14 @@ def greedy(
             new = np.where(ended, written[:, -1:], new)
         written = np.concatenate([written, new], axis=1)
         mask = np.concatenate([mask, np.ones_like(new)], axis=1)
-        past = {name: past[name] if _settled(past, name) else answer[given_name(name)] for name in kept}
+        past = {name: past[name] if _settled(past, name) else answer[present_name(name)] for name in kept}
         session = later
         if stop and np.isin(new, stop).all():
             break
     return written
 
 
-def encoded(session: Any, read: Array, mask: Array | None = None) -> dict[str, Array]:
+def encoder_feeds(session: Any, read: Array, mask: Array | None = None) -> dict[str, Array]:
     """What a decoder takes of an encoder: its states, and the mask of what it has read where it has one."""
     wanted = [one.name for one in session.get_inputs()]
     seen = np.ones(read.shape[:2], dtype=np.int64) if mask is None else np.asarray(mask, dtype=np.int64)
@@ -123,7 +124,7 @@ def encoded(session: Any, read: Array, mask: Array | None = None) -> dict[str, A
     return {"encoder_hidden_states": states, "encoder_attention_mask": seen}
 
 
-def given_name(taken: str) -> str:
+def present_name(taken: str) -> str:
     """What an input of the past is called when it is given.
 
     >>> given_name("past_key_values.0.key"), given_name("past_conv.3")
@@ -200,17 +201,7 @@ def _decoders(folder: Path) -> tuple[Any, Any]:
     for stems in DECODERS:
         files = [folder / f"{stem}.onnx" for stem in stems]
         if all(file.is_file() for file in files):
-            sessions = [opened(file) for file in files]
+            sessions = [open_session(file) for file in files]
             return sessions[0], sessions[-1]
     known = listed(" and ".join(stems) for stems in DECODERS)
     raise ModelNotFound(f"no decoder that keeps a past in {folder}; generate knows: {known}")
-
-
-def opened(given: str | Path) -> Any:
-    """A session of ONNX Runtime for a file; ModelNotFound when it is not there."""
-    import onnxruntime
-
-    file = Path(given)
-    if not file.is_file():
-        raise ModelNotFound(f"no file {file}; name the ONNX file of a decoder with past, or the folder of an export")
-    return onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])

@@ -10,6 +10,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.check.generation import generate
+from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import ModelNotFound
 
@@ -71,11 +72,10 @@ def _package(name: str, how: str) -> Path:
 
 def similarities(model: Any, tokenizer: Any, file: Path, sentences: Sequence[str] = SENTENCES) -> list[Similarity]:
     """The cosine of each pair of sentences, by both."""
-    import onnxruntime
     import torch
 
     tokens = tokenizer(list(sentences), padding=True, return_tensors="np")
-    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    session = open_session(file)
     wanted = [one.name for one in session.get_inputs()]
     (by_onnx,) = session.run(["last_hidden_state"], {name: tokens[name].astype(np.int64) for name in wanted})
     with torch.no_grad():

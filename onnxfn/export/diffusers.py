@@ -15,7 +15,7 @@ from onnxfn.specs.errors import UnknownName, listed
 from onnxfn.specs.getters import snapshot
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.reports import Exported
-from onnxfn.weights.placement import workshop
+from onnxfn.weights.placement import staging_folder
 
 LEFT = ("image_encoder", "safety_checker")
 """Components with weights that Optimum, too, leaves out."""
@@ -63,7 +63,7 @@ def export_pipeline(pipeline: Any, path: str | Path, *, overwrite: bool = False,
     """
     place = target(Path(path), overwrite=overwrite)
     parts = pipeline_parts(pipeline)
-    with workshop(place) as bench:
+    with staging_folder(place) as bench:
         made = {one.name: export(one.spec, one.model, bench / one.name, config=one.config, **told) for one in parts}
         _saved(pipeline, bench)
         for file in [file for file in sorted(bench.rglob("*")) if file.is_file()]:

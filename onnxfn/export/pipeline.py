@@ -11,8 +11,9 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.check.check import answered, failed, session
 from onnxfn.check.check import check as checked
+from onnxfn.check.check import check_error, references
+from onnxfn.check.sessions import open_check_session
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.export.recipes import Recipe, graphs_of
@@ -36,11 +37,25 @@ from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.records import ExportSpec, Plan
 from onnxfn.specs.reports import Event, Exported, Report, StageTimer
-from onnxfn.weights.layouts import OPTIMUM, Layout, configured, copied, declared, graphs_in, said
-from onnxfn.weights.placement import LARGEST_MESSAGE, moved, workshop
-from onnxfn.weights.write import Storing, linked, stored, storing
+from onnxfn.weights.layouts import (
+    OPTIMUM,
+    Layout,
+    copy_side_files,
+    declare_external_data,
+    onnx_folder,
+    write_configs,
+    write_texts,
+)
+from onnxfn.weights.placement import PROTOBUF_LIMIT, publish, staging_folder
+from onnxfn.weights.write import (
+    ResolvedWriteOptions,
+    WriteOptions,
+    resolved_write_options,
+    with_checkpoint_entries,
+    write_graphs,
+)
 
-CONVICTED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
+RETRACED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
 
 OnEvent = Callable[[Event], None]
 
@@ -69,7 +84,7 @@ def export(
     fuse: str = STANDARD,
     layout: str = OPTIMUM,
     sidecar: str | None = None,
-    threshold: int = LARGEST_MESSAGE,
+    threshold: int = PROTOBUF_LIMIT,
     weights: str | None = None,
     repeats: FindRepeats = repeated_layers,
     templates: Path | None = None,
@@ -100,19 +115,19 @@ def export(
     fitted = with_model_task(spec, model)
     place = target(Path(path), overwrite=overwrite)
     making = BuildOptions(repeats, templates, pretranspose=weights != "link", fuse=fuse)
-    asked = storing(layout, weights, threshold, sidecar)
-    asked = linked(asked, checkpoint, _graphs(place, asked.layout), overwrite=overwrite)
+    asked = _write_options(layout, weights, threshold, sidecar)
+    asked = with_checkpoint_entries(asked, checkpoint, _graphs(place, asked.layout), overwrite=overwrite)
     with owned(spec), _timed(on_event) as (timed, seconds):
         with timed("plan", ""):
             decided = planned(fitted, _config(model, config), decoders)
             made = _in_file(decided, place)
             check_fuse_option(made.parts[0].spec.opset or 0, fuse)
             real = real_inputs_by_part(made, preprocessor)
-        with workshop(_folder(place)) as bench:
+        with staging_folder(_folder(place)) as bench:
             done = _proven(model, made, _bench(bench, place, asked.layout), making, asked, timed, real, check=check)
             files = list(done.files)
             if place.suffix != ".onnx":
-                files.extend((*configured(model, bench), *(copied(checkpoint, bench) if checkpoint else ())))
+                files.extend(_write_side_files(model, checkpoint, bench))
             there = _placed(files, made, bench, place, asked)
     return _outcome(place, there, made, done, seconds)
 
@@ -126,7 +141,7 @@ def repeat(
     overwrite: bool = False,
     layout: str = OPTIMUM,
     sidecar: str | None = None,
-    threshold: int = LARGEST_MESSAGE,
+    threshold: int = PROTOBUF_LIMIT,
     weights: str | None = None,
     on_event: OnEvent = ignore,
 ) -> Exported | None:
@@ -135,25 +150,36 @@ def repeat(
     None, and nothing written, when a template of the recipe is not kept any more. `weights` cannot be `"link"`.
     """
     place, made = target(Path(path), overwrite=overwrite), recipe.plan
-    asked = storing(layout, weights, threshold, sidecar)
+    asked = _write_options(layout, weights, threshold, sidecar)
     with _timed(on_event) as (timed, seconds):
         with timed("template", ""):
             graphs = graphs_of(recipe, templates, checkpoint)
         if graphs is None:
             return None
-        with workshop(_folder(place)) as bench:
-            files = list(stored(made, graphs, _bench(bench, place, asked.layout), asked, timed, check=False))
+        with staging_folder(_folder(place)) as bench:
+            files = list(write_graphs(made, graphs, _bench(bench, place, asked.layout), asked, timed, check=False))
             if place.suffix != ".onnx":
-                files.extend((*said(recipe.beside, bench), *copied(checkpoint, bench)))
+                files.extend((*write_texts(recipe.beside, bench), *copy_side_files(checkpoint, bench)))
             there = _placed(files, made, bench, place, asked)
     return _outcome(place, there, made, Attempt(graphs, there, None, _depths(graphs)), seconds)
 
 
-def _placed(files: list[Path], made: Plan, bench: Path, place: Path, asked: Storing) -> tuple[Path, ...]:
+def _write_options(layout: str, weights: str | None, threshold: int, sidecar: str | None) -> ResolvedWriteOptions:
+    options = WriteOptions(
+        layout=layout, weight_storage=weights, external_data_threshold=threshold, external_data_suffix=sidecar
+    )
+    return resolved_write_options(options)
+
+
+def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
+    return (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
+
+
+def _placed(files: list[Path], made: Plan, bench: Path, place: Path, asked: ResolvedWriteOptions) -> tuple[Path, ...]:
     """Put finished files in their place; weights of an earlier, larger export do not stay beside what reads others."""
-    sidecars = [f"{part.name}{asked.sidecar}" for part in made.parts]
-    declared(bench, asked.layout, [file for file in files if file.name in sidecars])
-    there = moved(tuple(dict.fromkeys(files)), bench, _folder(place))
+    sidecars = [f"{part.name}{asked.external_data_suffix}" for part in made.parts]
+    declare_external_data(bench, asked.layout, [file for file in files if file.name in sidecars])
+    there = publish(tuple(dict.fromkeys(files)), bench, _folder(place))
     for old in {_graphs(place, asked.layout) / file for file in sidecars} - set(there):
         old.unlink(missing_ok=True)
     return there
@@ -195,7 +221,7 @@ def validate(
         place = Path(exported)
         decided = planned(with_model_task(spec, model), _config(model, config), decoders)
         made = _in_file(decided, place)
-    folder = place.parent if place.suffix == ".onnx" else graphs_in(place)
+    folder = place.parent if place.suffix == ".onnx" else onnx_folder(place)
     with _timed(on_event) as (timed, _):
         return _checked(model, made, folder, timed, real_inputs_by_part(made, preprocessor))
 
@@ -221,7 +247,7 @@ class Attempt:
     depths: tuple[str, ...]
 
     @property
-    def convicted(self) -> bool:
+    def failed(self) -> bool:
         """Whether the check found a graph that does not compute what PyTorch computes."""
         return self.report is not None and not self.report.passed
 
@@ -231,7 +257,7 @@ def _proven(
     made: Plan,
     bench: Path,
     making: BuildOptions,
-    asked: Storing,
+    asked: ResolvedWriteOptions,
     timed: StageTimer,
     real: RealInputs,
     *,
@@ -242,16 +268,16 @@ def _proven(
     def attempt(making: BuildOptions) -> Attempt:
         cast = cache(partial(in_dtype, model))
         graphs = tuple(build_graph(cast(part.spec.float_dtype), part, timed, making) for part in made.parts)
-        files = stored(made, graphs, bench, asked, timed, check=check)
+        files = write_graphs(made, graphs, bench, asked, timed, check=check)
         report = _checked(model, made, bench, timed, real) if check else None
         return Attempt(graphs, files, report, _depths(graphs))
 
     done = attempt(making)
-    if done.convicted and not all(map(traced_fully, done.graphs)):
+    if done.failed and not all(map(traced_fully, done.graphs)):
         drop_templates(making, done.graphs)
-        done = evolve(attempt(evolve(making, find_repeats=trace_all_layers, template_cache=None)), depths=(CONVICTED,))
-    if done.report is not None and done.convicted:
-        raise failed(done.report)
+        done = evolve(attempt(evolve(making, find_repeats=trace_all_layers, template_cache=None)), depths=(RETRACED,))
+    if done.report is not None and done.failed:
+        raise check_error(done.report)
     return done
 
 
@@ -261,7 +287,7 @@ def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
 
 def _checked(model: Any, made: Plan, folder: Path, timed: StageTimer, real: RealInputs) -> Report:
     reports = []
-    opens = cache(session)
+    opens = cache(open_check_session)
     for part in made.parts:
         file = folder / f"{part.name}.onnx"
         if not file.is_file():
@@ -269,8 +295,8 @@ def _checked(model: Any, made: Plan, folder: Path, timed: StageTimer, real: Real
                 f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
             )
         with timed("check", part.name):
-            truths = answered(model, part, real.get(part.name))
-            reports.append(checked(model, part, file, made, opens=opens, truths=truths))
+            truths = references(model, part, real.get(part.name))
+            reports.append(checked(model, part, file, made, session_for=opens, expected=truths))
     return Report(
         tuple(one for report in reports for one in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),
@@ -315,7 +341,7 @@ def _folder(target: Path) -> Path:
 
 def _graphs(target: Path, layout: Layout) -> Path:
     """The folder of the ONNX files: the one that is asked for, where that is a file."""
-    return target.parent if target.suffix == ".onnx" else target / layout.onnx
+    return target.parent if target.suffix == ".onnx" else target / layout.subfolder
 
 
 def _in_file(made: Plan, target: Path) -> Plan:

@@ -18,9 +18,9 @@ from onnxfn.graphs.template_cache import load_template, write_atomically
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError
 from onnxfn.specs.records import Plan, many
 from onnxfn.specs.serialize import from_plain, to_plain
-from onnxfn.weights.checkpoint_links import arrays, named
-from onnxfn.weights.layouts import CONFIGURED
-from onnxfn.weights.safetensors import Entry, entries, heading
+from onnxfn.weights.checkpoint_links import arrays, entries_by_name
+from onnxfn.weights.layouts import CONFIG_FILES
+from onnxfn.weights.safetensors import TensorEntry, entries, read_header
 
 LABELS = ("id2label", "label2id")
 """What a configuration says of labels: their number tells a size, their names nothing."""
@@ -55,10 +55,10 @@ def kind(folder: Path, asked: Mapping[str, Any]) -> str | None:
     and of what is asked. In doubt is what has code of its own, is quantized or adapted, or is not whole in such files.
     """
     try:
-        config = json.loads((folder / CONFIGURED["config"]).read_bytes())
+        config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
         doubtful = any(_said(config, DOUBTFUL)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
         told = [json.dumps(one, sort_keys=True) for one in (dict(asked), _unnamed(config))]
-        told.extend((*_headings(folder), _digest(folder / CONFIGURED["generation_config"])))
+        told.extend((*_headings(folder), _digest(folder / CONFIG_FILES["generation_config"])))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OnnxfnError):
         return None
     return (
@@ -82,7 +82,7 @@ def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, o
     fills = _fills(model, {name for one in slots for name in slot_parameters(one)}, folder)
     if fills is None:
         return
-    told = {file: (out / file).read_text() for file in CONFIGURED.values() if (out / file).exists()}
+    told = {file: (out / file).read_text() for file in CONFIG_FILES.values() if (out / file).exists()}
     beside = {file: text for file, text in told.items() if not (folder / file).exists()}
     recipe = {"plan": to_plain(made), "templates": names, "fills": fills, "beside": beside}
     write_atomically(_place(templates, name), json.dumps(recipe).encode())
@@ -122,11 +122,13 @@ def _fills(model: Any, parameters: Collection[str], folder: Path) -> dict[str, s
     for name, tensor in state.items():
         called.setdefault(tensor.data_ptr(), []).append(name)
     names = {one: called[state[one].data_ptr()] for one in parameters}
-    found = named(names, {one: TorchTensor(state[one]) for one in parameters}, _loaded_as(model, entries(folder)))
+    found = entries_by_name(
+        names, {one: TorchTensor(state[one]) for one in parameters}, _loaded_as(model, entries(folder))
+    )
     return {name: one.name for name, one in found.items()} if len(found) == len(parameters) else None
 
 
-def _loaded_as(model: Any, stored: Sequence[Entry]) -> dict[Entry, str]:
+def _loaded_as(model: Any, stored: Sequence[TensorEntry]) -> dict[TensorEntry, str]:
     """What transformers calls each tensor of a checkpoint once it is loaded: it renames those of older models."""
     try:
         from transformers.conversion_mapping import get_model_conversion_mapping
@@ -147,7 +149,7 @@ def _headings(folder: Path) -> Iterator[str]:
         if files != sorted(set(told.values())) or told != {one.name: one.file for one in entries(folder)}:
             raise InvalidSpec(f"{index} does not tell what lies in {folder}")
     for file in files:
-        header, start = heading(file)
+        header, start = read_header(file)
         end = max(fact["data_offsets"][1] for name, fact in header.items() if name != "__metadata__")
         if file.stat().st_size != start + end:
             raise InvalidSpec(f"{file} is not whole")

@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Bytes of a chunk: what a core's cache holds."""
 
-MOST = 1 << 26
+MAX_CHUNK_BYTES = 1 << 26
 """Bytes of the largest chunk: `TILE` rows of a transposed matrix are one, as far as they are not more."""
 
-TILE = 128
+TILE_SIZE = 128
 """Rows and columns of the square that is transposed at once: two of them fit a core's cache, whatever the strides."""
 
 PIECES = "onnxfn.pieces"
 """Where a tensor's `meta` keeps the matrices that stand beside each other in it."""
 
-WORKERS = 2
+TRANSPOSE_THREADS = 2
 """Threads that transpose what is written next, while this one writes."""
 
 
-def chunks(tensor: Any, most: int = CHUNK) -> Iterator[Any]:
+def chunks(tensor: Any, most: int = CHUNK_BYTES) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in the order of ONNX, as arrays of uint8; views where they lie so already.
 
     A tensor of torch or numpy may be any view of its memory, or such views `side_by_side`; what is neither comes in one
@@ -37,11 +37,11 @@ def chunks(tensor: Any, most: int = CHUNK) -> Iterator[Any]:
     if any(raw is None for raw in raws):
         yield np.frombuffer(tensor.tobytes(), np.uint8)
     else:
-        for part in _contiguous(raws[0], most) if len(raws) == 1 else _joined(raws):
+        for part in _contiguous_chunks(raws[0], most) if len(raws) == 1 else _concatenated_chunks(raws):
             yield part.reshape(-1).view(np.uint8)
 
 
-def side_by_side(pieces: Sequence[Any]) -> Any:
+def concatenated_columns(pieces: Sequence[Any]) -> Any:
     """The `onnx_ir` tensor that matrices of one type and as many rows make, put together when it is read."""
     import onnx_ir
 
@@ -64,11 +64,11 @@ def torch_tensor(tensor: Any) -> Any:
     return raw.detach().resolve_conj().resolve_neg()
 
 
-def memory(tensor: Any) -> Any:
+def memory_key(tensor: Any) -> Any:
     """What tells whether two tensors hold the same bytes because they look at the same memory; None if nothing does."""
     pieces = _pieces(tensor)
     if len(pieces) > 1:
-        found = tuple(memory(one) for one in pieces)
+        found = tuple(memory_key(one) for one in pieces)
         return None if None in found else found
     raw = _array(tensor)
     if raw is None or not raw.size:
@@ -88,13 +88,13 @@ def _array(tensor: Any) -> Any:
     """The array that an `onnx_ir` tensor looks at, of any type with elements so long; None where it looks at none."""
     raw = torch_tensor(tensor)
     if raw is not None:
-        return _seen(raw)
+        return _integer_view(raw)
     raw = getattr(tensor, "raw", None)
     whole = isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize
     return raw if whole else None
 
 
-def _seen(raw: Any) -> Any:
+def _integer_view(raw: Any) -> Any:
     """A torch tensor as an array: of whole numbers, since numpy lacks some of torch's types, but for the longest."""
     import torch
 
@@ -102,36 +102,43 @@ def _seen(raw: Any) -> Any:
     return raw.view(whole).numpy()
 
 
-def _contiguous(raw: Any, most: int) -> Iterator[Any]:
+def _contiguous_chunks(raw: Any, most: int) -> Iterator[Any]:
     """An array as contiguous arrays that follow each other, each of about so many bytes."""
     if raw.flags.c_contiguous:
-        yield from _split(raw.reshape(-1), most // raw.itemsize)
+        yield from _row_slices(raw.reshape(-1), most // raw.itemsize)
     elif raw.nbytes <= most:
         yield np.ascontiguousarray(raw)
-    elif _transposed(raw):
-        with ahead(_untransposed, _split(raw, min(TILE, MOST // raw[0].nbytes)), WORKERS + 1, WORKERS) as turned:
+    elif _is_transposed(raw):
+        with prefetched(
+            _copied_by_tiles,
+            _row_slices(raw, min(TILE_SIZE, MAX_CHUNK_BYTES // raw[0].nbytes)),
+            TRANSPOSE_THREADS + 1,
+            TRANSPOSE_THREADS,
+        ) as turned:
             yield from turned
     elif raw.ndim > 1 and raw[0].nbytes > most:
         for part in raw:
-            yield from _contiguous(part, most)
+            yield from _contiguous_chunks(part, most)
     else:
-        yield from (np.ascontiguousarray(part) for part in _split(raw, most // max(1, raw[0].nbytes)))
+        yield from (np.ascontiguousarray(part) for part in _row_slices(raw, most // max(1, raw[0].nbytes)))
 
 
-def _joined(raws: Sequence[Any]) -> Iterator[Any]:
+def _concatenated_chunks(raws: Sequence[Any]) -> Iterator[Any]:
     """Matrices beside each other, so many rows at a time."""
-    step = max(1, min(TILE, MOST // max(1, sum(one[0].nbytes for one in raws))))
+    step = max(1, min(TILE_SIZE, MAX_CHUNK_BYTES // max(1, sum(one[0].nbytes for one in raws))))
     rows = ([one[start : start + step] for one in raws] for start in range(0, len(raws[0]), step))
-    with ahead(_beside, rows, WORKERS + 1, WORKERS) as joined:
+    with prefetched(_concatenated, rows, TRANSPOSE_THREADS + 1, TRANSPOSE_THREADS) as joined:
         yield from joined
 
 
-def _beside(parts: Sequence[Any]) -> Any:
-    return np.concatenate([_untransposed(one) if _transposed(one) else one for one in parts], axis=-1)
+def _concatenated(parts: Sequence[Any]) -> Any:
+    return np.concatenate([_copied_by_tiles(one) if _is_transposed(one) else one for one in parts], axis=-1)
 
 
 @contextmanager
-def ahead(made: Callable[[Any], Any], parts: Iterable[Any], most: int, threads: int = 1) -> Iterator[Iterator[Any]]:
+def prefetched(
+    made: Callable[[Any], Any], parts: Iterable[Any], most: int, threads: int = 1
+) -> Iterator[Iterator[Any]]:
     """`map(made, parts)`, so many at most made by other threads before they are asked for; on leaving, no more."""
     rest = iter(parts)
     with ThreadPoolExecutor(threads) as pool:
@@ -149,19 +156,19 @@ def ahead(made: Callable[[Any], Any], parts: Iterable[Any], most: int, threads: 
             pool.shutdown(cancel_futures=True)
 
 
-def _split(raw: Any, rows: int) -> Iterator[Any]:
+def _row_slices(raw: Any, rows: int) -> Iterator[Any]:
     """An array in pieces along its first axis, each made when it is asked for."""
     step = max(1, rows)
     return (raw[start : start + step] for start in range(0, len(raw), step))
 
 
-def _transposed(raw: Any) -> bool:
+def _is_transposed(raw: Any) -> bool:
     return raw.ndim == 2 and bool(raw.strides[0] < raw.strides[1])  # noqa: PLR2004 - rows and columns
 
 
-def _untransposed(rows: Any) -> Any:
+def _copied_by_tiles(rows: Any) -> Any:
     """Rows of a transposed matrix one after the other, tile by tile: along its columns they lie a whole row apart."""
     made = np.empty(rows.shape, rows.dtype)
-    for start in range(0, rows.shape[1], TILE):
-        made[:, start : start + TILE] = np.ascontiguousarray(rows[:, start : start + TILE].T).T
+    for start in range(0, rows.shape[1], TILE_SIZE):
+        made[:, start : start + TILE_SIZE] = np.ascontiguousarray(rows[:, start : start + TILE_SIZE].T).T
     return made

@@ -14,29 +14,29 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, first_line
-from onnxfn.weights.checkpoint_links import found
-from onnxfn.weights.chunks import chunks, memory
+from onnxfn.weights.checkpoint_links import entries_by_bytes
+from onnxfn.weights.chunks import chunks, memory_key
 from onnxfn.weights.protobuf import write_model
-from onnxfn.weights.safetensors import Entry
+from onnxfn.weights.safetensors import TensorEntry
 
-SIDECAR = ".onnx_data"
-LARGEST_MESSAGE = (1 << 31) - (1 << 26)
+EXTERNAL_DATA_SUFFIX = ".onnx_data"
+PROTOBUF_LIMIT = (1 << 31) - (1 << 26)
 """Bytes of weights that a single ONNX file may hold: protobuf's 2 GiB less room for the graph."""
 
-SMALL = 1024
+MIN_EXTERNAL_BYTES = 1024
 """Bytes below which a weight always stands in the ONNX file, where it is looked at while a graph is loaded."""
 
-PAGE, LINE = 4096, 64
+PAGE_BYTES, CACHE_LINE_BYTES = 4096, 64
 """What the places of large and of other weights in a sidecar are multiples of, to be used where they lie."""
 
-LARGE = 1 << 20
+MIN_PAGE_ALIGNED_BYTES = 1 << 20
 
-WORTH = 1 << 16
+MIN_SHARED_BYTES = 1 << 16
 """Bytes from which a weight that several files read lies beside them once."""
 
 
 @frozen
-class Place:
+class Placement:
     """Where the bytes of a weight lie: in a file beside the ONNX file, which `source` is linked to, or inside it."""
 
     file: str | None
@@ -45,14 +45,14 @@ class Place:
     source: Path | None = None
 
 
-Common = Mapping[Any, Place]
+SharedPlacements = Mapping[Any, Placement]
 """Weights that several graphs read: the memory that they look at -> where they lie."""
 
-NOTHING: Common = MappingProxyType({})
+NO_SHARED_PLACEMENTS: SharedPlacements = MappingProxyType({})
 
 
 @contextmanager
-def workshop(beside: Path) -> Iterator[Path]:
+def staging_folder(beside: Path) -> Iterator[Path]:
     """A fresh folder beside the place that is written to, on its file system; gone on leaving, whatever happens."""
     beside.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.", dir=beside.parent))
@@ -62,44 +62,45 @@ def workshop(beside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def placed(
+def placements(
     model: Any,
     stem: str,
     *,
-    threshold: int = LARGEST_MESSAGE,
-    sidecar: str = SIDECAR,
-    entries: Sequence[Entry] = (),
-    common: Common = NOTHING,
-) -> dict[str, Place]:
+    threshold: int = PROTOBUF_LIMIT,
+    suffix: str = EXTERNAL_DATA_SUFFIX,
+    entries: Sequence[TensorEntry] = (),
+    shared: SharedPlacements = NO_SHARED_PLACEMENTS,
+) -> dict[str, Placement]:
     """Where each weight that is not small goes: into a file of the checkpoint that holds it, or with all the others.
 
     What is `common` to several graphs has its place already. The others stand in the ONNX file if all weights are at
     most `threshold` bytes, else in one file, named stem + `sidecar`, a tensor once. The places depend on nothing but
     the sizes of the weights and on which of them are one.
     """
-    own = f"{stem}{sidecar}"
+    own = f"{stem}{suffix}"
     if own in {one.file.name for one in entries}:
-        raise InvalidSpec(f"{own} is a file of the checkpoint; name the sidecar otherwise than {sidecar!r}")
-    large = _large(model)
+        raise InvalidSpec(f"{own} is a file of the checkpoint; name the sidecar otherwise than {suffix!r}")
+    large = _external_tensors(model)
     linked = {
-        name: Place(one.file.name, one.offset, one.length, one.file) for name, one in found(large, entries).items()
+        name: Placement(one.file.name, one.offset, one.length, one.file)
+        for name, one in entries_by_bytes(large, entries).items()
     }
-    several = {name: common[key] for name, tensor in large.items() if (key := memory(tensor)) in common}
+    several = {name: shared[key] for name, tensor in large.items() if (key := memory_key(tensor)) in shared}
     elsewhere = {**several, **linked}
     rest = {name: tensor for name, tensor in large.items() if name not in elsewhere}
-    inside = weight_bytes(model) <= min(threshold, LARGEST_MESSAGE)
-    end = max((one.offset + one.length for one in common.values() if one.file == own), default=0)
-    return elsewhere | (_inside(rest) if inside else _in_sidecar(rest, own, end))
+    inside = weight_bytes(model) <= min(threshold, PROTOBUF_LIMIT)
+    end = max((one.offset + one.length for one in shared.values() if one.file == own), default=0)
+    return elsewhere | (_inside_placements(rest) if inside else _external_placements(rest, own, end))
 
 
-def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
+def write_graph(model: Any, path: Path, places: Mapping[str, Placement]) -> Path:
     """Write a graph, with the weights that stand in it and pointers to the others.
 
     The graph passes `onnx.checker`, which sees no bytes of weights; CaptureFailed when it does not.
     """
-    proto = _pointing(model, places)
-    _valid(proto, path)
-    large = _large(model)
+    proto = _proto_with_external_data(model, places)
+    _check_onnx(proto, path)
+    large = _external_tensors(model)
     inside = {name: (one.length, chunks(large[name])) for name, one in places.items() if one.file is None}
     path.unlink(missing_ok=True)
     with path.open("wb") as file:
@@ -107,22 +108,27 @@ def write(model: Any, path: Path, places: Mapping[str, Place]) -> Path:
     return path
 
 
-def common(models: Sequence[Any], sidecars: Sequence[str]) -> Common:
+def shared_placements(models: Sequence[Any], sidecars: Sequence[str]) -> SharedPlacements:
     """The weights that several graphs read, unless they are small: each lies in the sidecar of the first of them."""
     tensors = [
-        {memory(tensor): tensor for tensor in _large(model).values() if tensor.nbytes >= WORTH} for model in models
+        {
+            memory_key(tensor): tensor
+            for tensor in _external_tensors(model).values()
+            if tensor.nbytes >= MIN_SHARED_BYTES
+        }
+        for model in models
     ]
     often = Counter(key for one in tensors for key in one if key is not None)
-    places: dict[Any, Place] = {}
+    places: dict[Any, Placement] = {}
     for its, file in zip(tensors, sidecars, strict=True):
         first = {key: tensor for key, tensor in its.items() if often[key] > 1 and key not in places}
-        places |= _in_sidecar(first, file)
+        places |= _external_placements(first, file)
     return places
 
 
-def store(model: Any, path: Path, places: Mapping[str, Place]) -> tuple[Path, ...]:
+def write_external_data(model: Any, path: Path, places: Mapping[str, Placement]) -> tuple[Path, ...]:
     """Write the sidecar that is at `path`, if places are in it."""
-    large = _large(model)
+    large = _external_tensors(model)
     stored = {one.offset: name for name, one in places.items() if one.file == path.name and one.source is None}
     if not stored:
         return ()
@@ -139,7 +145,7 @@ def weight_bytes(model: Any) -> int:
     return sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
 
 
-def moved(files: tuple[Path, ...], bench: Path, folder: Path) -> tuple[Path, ...]:
+def publish(files: tuple[Path, ...], bench: Path, folder: Path) -> tuple[Path, ...]:
     """Put finished files where they are to be, as they lie in `bench`, each by one rename; the new places."""
     there = tuple(folder / file.relative_to(bench) for file in files)
     for file, place in zip(files, there, strict=True):
@@ -148,34 +154,38 @@ def moved(files: tuple[Path, ...], bench: Path, folder: Path) -> tuple[Path, ...
     return there
 
 
-def _large(model: Any) -> dict[str, Any]:
+def _external_tensors(model: Any) -> dict[str, Any]:
     tensors = {name: value.const_value for name, value in model.graph.initializers.items()}
-    return {name: one for name, one in tensors.items() if one is not None and one.nbytes >= SMALL and _numeric(one)}
+    return {
+        name: one
+        for name, one in tensors.items()
+        if one is not None and one.nbytes >= MIN_EXTERNAL_BYTES and _is_numeric(one)
+    }
 
 
-def _numeric(tensor: Any) -> bool:
+def _is_numeric(tensor: Any) -> bool:
     return bool(tensor.dtype.name != "STRING")
 
 
-def _inside(tensors: Mapping[str, Any]) -> dict[str, Place]:
-    return {name: Place(None, 0, tensor.nbytes) for name, tensor in tensors.items()}
+def _inside_placements(tensors: Mapping[str, Any]) -> dict[str, Placement]:
+    return {name: Placement(None, 0, tensor.nbytes) for name, tensor in tensors.items()}
 
 
-def _in_sidecar(tensors: Mapping[Any, Any], file: str, end: int = 0) -> dict[Any, Place]:
-    first: dict[Any, Place] = {}
-    places: dict[Any, Place] = {}
+def _external_placements(tensors: Mapping[Any, Any], file: str, end: int = 0) -> dict[Any, Placement]:
+    first: dict[Any, Placement] = {}
+    places: dict[Any, Placement] = {}
     for name, tensor in tensors.items():
-        key = memory(tensor) or name
+        key = memory_key(tensor) or name
         if key not in first:
-            multiple = PAGE if tensor.nbytes >= LARGE else LINE
+            multiple = PAGE_BYTES if tensor.nbytes >= MIN_PAGE_ALIGNED_BYTES else CACHE_LINE_BYTES
             offset = -(-end // multiple) * multiple
-            first[key] = Place(file, offset, tensor.nbytes)
+            first[key] = Placement(file, offset, tensor.nbytes)
             end = offset + tensor.nbytes
         places[name] = first[key]
     return places
 
 
-def _pointing(model: Any, places: Mapping[str, Place]) -> Any:
+def _proto_with_external_data(model: Any, places: Mapping[str, Placement]) -> Any:
     """The ModelProto of a graph whose weights are in their places; the graph is left as it was."""
     import onnx_ir
 
@@ -192,7 +202,7 @@ def _pointing(model: Any, places: Mapping[str, Place]) -> Any:
             value.const_value = tensors[name]
 
 
-def _valid(proto: Any, path: Path) -> None:
+def _check_onnx(proto: Any, path: Path) -> None:
     """Ask `onnx.checker`, of a copy whose weights all seem to lie in one empty file beside it.
 
     It looks at no weight that is in another file; of one that is a hard link it would not hear.

@@ -28,13 +28,13 @@ def write_model(proto: Any, file: BinaryIO, raw: Mapping[str, Raw]) -> None:
     proto.ClearField("graph")
     whole = len(graph) + sum(len(head) + length for head, (length, _) in initializers)
     file.write(proto.SerializeToString(deterministic=True))
-    file.write(field(ModelProto.GRAPH_FIELD_NUMBER, whole) + graph)
+    file.write(field_header(ModelProto.GRAPH_FIELD_NUMBER, whole) + graph)
     for head, (_, chunks) in initializers:
         file.write(head)
         file.writelines(chunks)
 
 
-def field(number: int, length: int) -> bytes:
+def field_header(number: int, length: int) -> bytes:
     r"""What stands before the bytes of a field: its number, that it has a length, and the length.
 
     >>> field(7, 300)
@@ -65,6 +65,6 @@ def _initializer(tensor: Any, raw: Raw | None) -> tuple[bytes, Raw]:
             tensor.ClearField(taken)
     head = tensor.SerializeToString(deterministic=True)
     if raw is not None:
-        head += field(TensorProto.RAW_DATA_FIELD_NUMBER, raw[0])
+        head += field_header(TensorProto.RAW_DATA_FIELD_NUMBER, raw[0])
     length, chunks = raw or (0, ())
-    return field(GraphProto.INITIALIZER_FIELD_NUMBER, len(head) + length) + head, (length, chunks)
+    return field_header(GraphProto.INITIALIZER_FIELD_NUMBER, len(head) + length) + head, (length, chunks)

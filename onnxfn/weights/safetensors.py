@@ -12,10 +12,10 @@ from attrs import frozen
 
 from onnxfn.specs.errors import ModelNotFound, listed
 
-LONGEST_HEADER = 100_000_000
+MAX_HEADER_BYTES = 100_000_000
 """Bytes; safetensors itself reads no longer one."""
 
-TYPES = MappingProxyType(
+ONNX_DTYPES = MappingProxyType(
     {
         "F64": "DOUBLE",
         "F32": "FLOAT",
@@ -38,39 +38,39 @@ TYPES = MappingProxyType(
 
 
 @frozen
-class Entry:
+class TensorEntry:
     """A tensor of a checkpoint: its name, ONNX type and shape, and where in which file its bytes lie."""
 
     name: str
-    type: str
+    dtype: str
     file: Path
     offset: int
     length: int
     shape: tuple[int, ...] = ()
 
 
-def entries(folder: Path) -> tuple[Entry, ...]:
+def entries(folder: Path) -> tuple[TensorEntry, ...]:
     """The tensors in the safetensors files of a folder, `model*.safetensors` first; ModelNotFound when it has none."""
     files = sorted(folder.glob("*.safetensors"), key=lambda file: (not file.name.startswith("model"), file.name))
     if not files:
         there = listed(sorted(file.name for file in folder.iterdir())) if folder.is_dir() else "no such folder"
         raise ModelNotFound(f"no *.safetensors in {folder} for weights='link'; there is: {there}; take weights='copy'")
-    return tuple(entry for file in files for entry in _read(file))
+    return tuple(entry for file in files for entry in _file_entries(file))
 
 
-def _read(file: Path) -> Iterator[Entry]:
-    header, start = heading(file)
+def _file_entries(file: Path) -> Iterator[TensorEntry]:
+    header, start = read_header(file)
     for name, fact in header.items():
-        if fact.get("dtype") in TYPES:
+        if fact.get("dtype") in ONNX_DTYPES:
             first, end = fact["data_offsets"]
-            yield Entry(name, TYPES[fact["dtype"]], file, start + first, end - first, tuple(fact["shape"]))
+            yield TensorEntry(name, ONNX_DTYPES[fact["dtype"]], file, start + first, end - first, tuple(fact["shape"]))
 
 
-def heading(file: Path) -> tuple[dict[str, Any], int]:
+def read_header(file: Path) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file, and where its data begins: 8 bytes that say its length, JSON, data."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
-        start = opened.read(min(length, LONGEST_HEADER))
+        start = opened.read(min(length, MAX_HEADER_BYTES))
     try:
         header: dict[str, Any] = dict(json.loads(start))
     except (ValueError, TypeError):

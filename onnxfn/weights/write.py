@@ -1,4 +1,4 @@
-"""Store: the finished graphs of a plan -> files in a folder, and where their weights are."""
+"""Writes the graphs of a plan and their weights to files in a folder."""
 
 from __future__ import annotations
 
@@ -7,91 +7,161 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import Attribute, evolve, field, frozen
 
 from onnxfn.specs.errors import InvalidSpec, OutputExists, unknown
 from onnxfn.specs.records import Plan
 from onnxfn.specs.reports import StageTimer
-from onnxfn.weights.layouts import Layout, layout_of
-from onnxfn.weights.placement import NOTHING, Place, common, placed, store, write
-from onnxfn.weights.safetensors import Entry, entries
+from onnxfn.weights.layouts import OPTIMUM, Layout, layout_of
+from onnxfn.weights.placement import (
+    NO_SHARED_PLACEMENTS,
+    PROTOBUF_LIMIT,
+    Placement,
+    placements,
+    shared_placements,
+    write_external_data,
+    write_graph,
+)
+from onnxfn.weights.safetensors import TensorEntry, entries
 
-WEIGHTS = ("copy", "share", "link", "none")
-"""Where weights may be: each graph's by it, what several read once, in files of the checkpoint, or nowhere yet."""
+WEIGHT_STORAGES = ("copy", "share", "link", "none")
+"""The values of `WriteOptions.weight_storage`."""
 
 
-@frozen
-class Storing:
-    """How an export is stored: see `export`; `entries` is what of a checkpoint can be linked to."""
+def _check_layout(_: Any, __: Attribute[str], layout: str) -> None:
+    layout_of(layout)
+
+
+def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None) -> None:
+    if storage is not None and storage not in WEIGHT_STORAGES:
+        raise unknown("weight storage", storage, WEIGHT_STORAGES)
+
+
+@frozen(kw_only=True)
+class WriteOptions:
+    """How `export` lays out files and stores weights.
+
+    Attributes:
+        layout: The program that the folder is for. `"optimum"`: ONNX files lie in the folder itself and share
+            weights. `"transformers.js"`: ONNX files lie in `onnx/`, each has its own weights, and `config.json`
+            lists the files that have external data.
+        weight_storage: Where weights lie. `"copy"`: each ONNX file has its own. `"share"`: a weight that several
+            ONNX files use is stored once, in the external data of the first. `"link"`: weights that lie unchanged in
+            the checkpoint's safetensors files stay there; these files are hard-linked into the folder. `"none"`:
+            weights are not written. None: what the layout does by default (`"share"` or `"copy"`).
+        external_data_threshold: Bytes. If the weights of an ONNX file are larger in sum, they are stored as external
+            data in a separate file. Protobuf allows no file above 2 GiB, so larger values have no effect.
+        external_data_suffix: How the names of external data files end, after the name of the part. None: as the
+            layout says (`".onnx_data"`).
+
+    Raises:
+        UnknownName: `layout` or `weight_storage` is not a known value.
+
+    >>> WriteOptions(layout="transformers.js", external_data_threshold=0).weight_storage is None
+    True
+    >>> WriteOptions(weight_storage="shared")
+    Traceback (most recent call last):
+    ...
+    onnxfn.specs.errors.UnknownName: no weight storage 'shared'; known: copy, share, link, none; did you mean 'share'?
+    """
+
+    layout: str = field(default=OPTIMUM, validator=_check_layout)
+    weight_storage: str | None = field(default=None, validator=_check_weight_storage)
+    external_data_threshold: int = PROTOBUF_LIMIT
+    external_data_suffix: str | None = None
+
+
+@frozen(kw_only=True)
+class ResolvedWriteOptions:
+    """`WriteOptions` in which the layout has replaced each None.
+
+    `entries` are the tensors of a checkpoint that may be linked to.
+    """
 
     layout: Layout
-    weights: str
-    threshold: int
-    sidecar: str
-    entries: tuple[Entry, ...] = ()
+    weight_storage: str
+    external_data_threshold: int
+    external_data_suffix: str
+    entries: tuple[TensorEntry, ...] = ()
 
 
-def storing(layout: str, weights: str | None, threshold: int, sidecar: str | None) -> Storing:
-    """How an export is stored: as is asked for, else as its layout says; UnknownName for what there is not."""
-    program = layout_of(layout)
-    if weights is not None and weights not in WEIGHTS:
-        raise unknown("weights", weights, WEIGHTS)
-    return Storing(program, weights or program.weights, threshold, sidecar or program.sidecar)
+def resolved_write_options(options: WriteOptions) -> ResolvedWriteOptions:
+    """The options with the defaults of their layout.
 
-
-def stored(
-    made: Plan, graphs: Sequence[Any], folder: Path, asked: Storing, timed: StageTimer, *, check: bool
-) -> tuple[Path, ...]:
-    """Write the graphs and their weights to a folder; the files that belong to the export.
-
-    A check needs the weights, also of an export that is to have none.
+    >>> resolved_write_options(WriteOptions(layout="transformers.js")).weight_storage
+    'copy'
     """
-    threshold = asked.threshold if asked.weights in ("copy", "share") else 0
-    sidecars = [f"{part.name}{asked.sidecar}" for part in made.parts]
-    shared = common(graphs, sidecars) if asked.weights == "share" else NOTHING
-    files: list[Path] = []
-    for part, graph, sidecar in zip(made.parts, graphs, sidecars, strict=True):
-        with timed("write", part.name):
-            places = placed(
-                graph,
-                part.name,
-                threshold=threshold,
-                sidecar=asked.sidecar,
-                entries=asked.entries,
-                common=shared,
-            )
-            files.append(write(graph, folder / f"{part.name}.onnx", places))
-            there = store(graph, folder / sidecar, places) if check or asked.weights != "none" else ()
-        files.extend((*(there if asked.weights != "none" else ()), *_linked(places.values(), folder, timed)))
-    return tuple(files)
+    layout = layout_of(options.layout)
+    return ResolvedWriteOptions(
+        layout=layout,
+        weight_storage=options.weight_storage or layout.weight_storage,
+        external_data_threshold=options.external_data_threshold,
+        external_data_suffix=options.external_data_suffix or layout.external_data_suffix,
+    )
 
 
-def linked(asked: Storing, checkpoint: Path | None, folder: Path, *, overwrite: bool) -> Storing:
-    """With what of a checkpoint can be linked to from a folder, all of it where that is asked for, else nothing."""
-    if asked.weights != "link":
-        return asked
+def with_checkpoint_entries(
+    options: ResolvedWriteOptions, checkpoint: Path | None, folder: Path, *, overwrite: bool
+) -> ResolvedWriteOptions:
+    """The options with the tensors of a checkpoint's safetensors files, for `weight_storage="link"`; else unchanged.
+
+    InvalidSpec if no checkpoint is given. OutputExists if the folder holds other files of these names, unless
+    `overwrite`.
+    """
+    if options.weight_storage != "link":
+        return options
     if checkpoint is None:
         raise InvalidSpec("weights='link' is into a checkpoint's safetensors files; say where: checkpoint=<its folder>")
     found = entries(checkpoint)
-    for file in {one.file for one in found}:
-        there = folder / file.name
-        if there.exists() and not there.samefile(file) and not overwrite:
+    for file in {entry.file for entry in found}:
+        target = folder / file.name
+        if target.exists() and not target.samefile(file) and not overwrite:
             raise OutputExists(
-                f"{there} is another file than {file}, to be linked there; "
+                f"{target} is another file than {file}, to be linked there; "
                 "choose another path, or pass overwrite=True (--overwrite)"
             )
-    return evolve(asked, entries=found)
+    return evolve(options, entries=found)
 
 
-def _linked(places: Iterable[Place], folder: Path, timed: StageTimer) -> list[Path]:
-    """Hard links to the files of a checkpoint; to another file system there are none, and each is copied."""
-    made = []
-    for source in dict.fromkeys(one.source for one in places if one.source is not None):
-        made.append(folder / source.name)
-        if not made[-1].exists():
+def write_graphs(
+    plan: Plan, graphs: Sequence[Any], folder: Path, options: ResolvedWriteOptions, timed: StageTimer, *, check: bool
+) -> tuple[Path, ...]:
+    """Writes the graphs and their weights to a folder; returns the files that belong to the export.
+
+    A check needs the weights: for `weight_storage="none"` they are written but not returned.
+    """
+    storage, suffix = options.weight_storage, options.external_data_suffix
+    threshold = options.external_data_threshold if storage in ("copy", "share") else 0
+    data_files = [f"{part.name}{suffix}" for part in plan.parts]
+    shared = shared_placements(graphs, data_files) if storage == "share" else NO_SHARED_PLACEMENTS
+    files: list[Path] = []
+    for part, graph, data_file in zip(plan.parts, graphs, data_files, strict=True):
+        with timed("write", part.name):
+            places = placements(
+                graph,
+                part.name,
+                threshold=threshold,
+                suffix=suffix,
+                entries=options.entries,
+                shared=shared,
+            )
+            files.append(write_graph(graph, folder / f"{part.name}.onnx", places))
+            written = write_external_data(graph, folder / data_file, places) if check or storage != "none" else ()
+        files.extend(written if storage != "none" else ())
+        files.extend(_link_files(places.values(), folder, timed))
+    return tuple(files)
+
+
+def _link_files(places: Iterable[Placement], folder: Path, timed: StageTimer) -> list[Path]:
+    """Hard-links the files of a checkpoint into a folder, or copies them if the file systems differ."""
+    links = []
+    for source in dict.fromkeys(place.source for place in places if place.source is not None):
+        link = folder / source.name
+        links.append(link)
+        if not link.exists():
             try:
-                made[-1].hardlink_to(source.resolve())
+                link.hardlink_to(source.resolve())
             except OSError:
                 with timed("copy", source.name):
-                    copyfile(source, made[-1])
-    return made
+                    copyfile(source, link)
+    return links

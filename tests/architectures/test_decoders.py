@@ -16,7 +16,7 @@ import pytest
 import swept
 import tiny
 import torch
-from agreement import agreeing
+from agreement import assert_agreement
 from transformers import DynamicCache
 
 import onnxfn
@@ -78,7 +78,7 @@ def exported(model_type, task, folder, **overrides):
 
 
 def agrees(model_type, task, folder, **overrides):
-    return agreeing(exported(model_type, task, folder, **overrides)[1], folder)
+    return assert_agreement(exported(model_type, task, folder, **overrides)[1], folder)
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)

@@ -9,7 +9,7 @@ from refusals import refusal
 from sizes.detection import PAIRED
 
 import onnxfn
-from onnxfn.check.check import session
+from onnxfn.check.sessions import open_check_session
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.errors import InvalidSpec
 
@@ -30,7 +30,9 @@ def agrees(model, result, folder, images):
     """Whether a file gives what PyTorch gives for these images, and how many keypoints each has."""
     part = result.plan.parts[0]
     wanted = torch_outputs(model, part, {"pixel_values": images})
-    got = session(folder / "model.onnx").run([one.name for one in part.spec.outputs], {"pixel_values": images})
+    got = open_check_session(folder / "model.onnx").run(
+        [one.name for one in part.spec.outputs], {"pixel_values": images}
+    )
     for one, answer, truth in zip(part.spec.outputs, got, wanted, strict=True):
         assert answer.shape == truth.shape, one.name
         assert abs(answer - truth).max(initial=0) < 1e-4, one.name

@@ -17,7 +17,7 @@ import pytest
 import swept
 import tiny
 import torch
-from agreement import agreeing, truly_long
+from agreement import assert_agreement, assert_axis_sizes
 from refusals import refusal
 
 import onnxfn
@@ -44,7 +44,9 @@ def agrees(row, preset, folder):
     model = others.MODELS[row][preset]()
     told = snapshot(model)
     config = {**told, **others.TOLD.get((row, preset), {})}
-    return truly_long(agreeing(onnxfn.export(onnxfn.spec_for(row), model, folder, config=config), folder))
+    return assert_axis_sizes(
+        assert_agreement(onnxfn.export(onnxfn.spec_for(row), model, folder, config=config), folder)
+    )
 
 
 # Sentences
@@ -65,7 +67,7 @@ def test_minilm_embeds_sentences_as_sentence_transformers_does(tmp_path):
 @pytest.mark.parametrize(("model_type", "pooling"), [("mistral", "mean"), ("bert", "lasttoken")])
 def test_sentences_are_embedded_and_their_tokens_too(model_type, pooling, tmp_path):
     model = others.sentences(tmp_path / "from", model_type, pooling)
-    made = agreeing(onnxfn.export(onnxfn.spec_for(model), model, tmp_path / "out"), tmp_path / "out")
+    made = assert_agreement(onnxfn.export(onnxfn.spec_for(model), model, tmp_path / "out"), tmp_path / "out")
     assert made.outputs == {
         "token_embeddings": {0: "batch_size", 1: "sequence_length"},
         "sentence_embedding": {0: "batch_size"},
@@ -236,7 +238,7 @@ def test_every_row_agrees_with_pytorch(row, tmp_path, only_left):
         if row in others.MODELS:
             results.append(agrees(row, preset, folder))
         else:
-            results.append(agreeing(onnxfn.export(onnxfn.spec_for(row), models[preset], folder), folder))
+            results.append(assert_agreement(onnxfn.export(onnxfn.spec_for(row), models[preset], folder), folder))
     worst = max(results, key=lambda made: max(one.max_abs for one in made.report.differences))
     more = [f"{len(models)} models"] if len(models) > 1 else []
     swept.record("libraries", row, task, swept.line(worst, *more), TABLE)

@@ -14,12 +14,13 @@ import pytest
 import swept
 import tiny
 import torch
-from agreement import agreeing
+from agreement import assert_agreement
 from refusals import refusal
 
 import onnxfn
 from onnxfn.architectures import seq2seq
-from onnxfn.check.generation import likeliest_new, opened
+from onnxfn.check.generation import most_likely_unused_token
+from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.specs.tasks import task_names
@@ -48,7 +49,7 @@ def agrees(model_type, task, folder, *, decoders="merged", **overrides):
     """An export that passed its check, whose files say what the plan says."""
     spec = onnxfn.spec_for(model_type, task)
     model = tiny.model(model_type, spec.loader, **overrides)
-    return model, agreeing(onnxfn.export(spec, model, folder, decoders=decoders), folder)
+    return model, assert_agreement(onnxfn.export(spec, model, folder, decoders=decoders), folder)
 
 
 # Two models in one
@@ -110,13 +111,13 @@ def states_of(folder, encoder, read):
     """What the decoder reads of the encoder, by its file; a decoder that stands alone is given noise."""
     if "encoder_hidden_states" in read:
         return read["encoder_hidden_states"], read["encoder_attention_mask"]
-    run = opened(folder / f"{encoder.name}.onnx")
+    run = open_session(folder / f"{encoder.name}.onnx")
     return named(run, ["last_hidden_state"], read)["last_hidden_state"], read.get("attention_mask")
 
 
 def written_by_onnx(folder, part, states, mask, start):
     """What the merged decoder writes: the encoder's keys and values of the first step are kept for all."""
-    decoder = opened(folder / f"{part.name}.onnx")
+    decoder = open_session(folder / f"{part.name}.onnx")
     feeds = {"encoder_hidden_states": states, "encoder_attention_mask": mask}
     feeds |= nothing(decoder, len(states)) | {"input_ids": start}
     tokens = start
@@ -124,7 +125,7 @@ def written_by_onnx(folder, part, states, mask, start):
         if "attention_mask" in part.inputs:
             feeds["attention_mask"] = np.ones_like(tokens)
         answer = named(decoder, list(part.outputs), feeds)
-        new = likeliest_new(answer["logits"][:, -1], tokens)[:, None]
+        new = most_likely_unused_token(answer["logits"][:, -1], tokens)[:, None]
         tokens = np.concatenate([tokens, new], axis=1)
         carried = {one.name: answer[one.given] for one in part.spec.carries if not step or ".encoder." not in one.name}
         feeds |= carried | {"input_ids": new}
@@ -138,7 +139,7 @@ def written_by_pytorch(model, argument, read, start):
     for _ in range(STEPS):
         with torch.no_grad():
             logits = model(**given, **{argument: torch.from_numpy(tokens)}, use_cache=False).logits
-        tokens = np.concatenate([tokens, likeliest_new(logits[:, -1].numpy(), tokens)[:, None]], axis=1)
+        tokens = np.concatenate([tokens, most_likely_unused_token(logits[:, -1].numpy(), tokens)[:, None]], axis=1)
     return tokens
 
 
@@ -262,7 +263,7 @@ def test_a_sound_that_ends_within_a_frame_is_refused_by_the_file_as_by_the_model
     assert result.inputs["input_values"] == {0: "batch_size", 1: "32 * num_frames"}
     read = {"input_values": np.ones((1, 200), "float32"), "attention_mask": np.ones((1, 200), "int64")}
     with pytest.raises(Exception, match="cannot be reshaped"):
-        opened(tmp_path / "out" / "encoder_model.onnx").run(None, read)
+        open_session(tmp_path / "out" / "encoder_model.onnx").run(None, read)
     with pytest.raises(RuntimeError, match="is invalid for input of size 200"):
         model.get_encoder()(**{name: torch.from_numpy(one) for name, one in read.items()})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tiny
-from agreement import agreeing
+from agreement import assert_agreement
 
 import onnxfn
 from onnxfn.architectures import multimodal
@@ -13,7 +13,7 @@ PAIRS = [name for name, row in multimodal.ROWS.items() if row.behaviors]
 
 
 def agrees(spec, model, folder):
-    return agreeing(onnxfn.export(spec, model, folder), folder)
+    return assert_agreement(onnxfn.export(spec, model, folder), folder)
 
 
 def whole(model_type, task="feature-extraction", **overrides):

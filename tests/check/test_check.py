@@ -14,8 +14,8 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.check import answered, check
-from onnxfn.check.compare import trial
+from onnxfn.check.check import check, references
+from onnxfn.check.compare import compare
 from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.plan.check_cases import cases
 from onnxfn.specs.plan.planning import plan
@@ -25,7 +25,7 @@ LOWEST = np.finfo(np.float32).min
 
 
 def judged(answer, truth, spec=SPEC):
-    return trial(spec, "y", "case", np.asarray(answer, np.float32), np.asarray(truth, np.float32))
+    return compare(spec, "y", "case", np.asarray(answer, np.float32), np.asarray(truth, np.float32))
 
 
 @given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=20))
@@ -73,8 +73,8 @@ def test_another_shape_never_agrees():
 
 
 def test_whole_numbers_must_be_equal():
-    assert trial(SPEC, "y", "case", np.array([3]), np.array([3])).passed
-    assert not trial(SPEC, "y", "case", np.array([4]), np.array([3])).passed
+    assert compare(SPEC, "y", "case", np.array([3]), np.array([3])).passed
+    assert not compare(SPEC, "y", "case", np.array([4]), np.array([3])).passed
 
 
 def test_a_spec_without_cases_is_tried_at_batch_1_and_3_and_at_other_lengths():
@@ -173,7 +173,7 @@ def test_a_file_can_be_checked_without_its_plan(bert, exported):
 
 def test_pytorch_answers_the_same_whether_asked_before_or_during_the_check(bert, exported):
     part = exported.plan.parts[0]
-    known = list(answered(bert, part))
-    assert check(bert, part, Path(exported.files[0]), truths=known) == check(bert, part, Path(exported.files[0]))
-    known[1].answers[0][0] += 1
-    assert not check(bert, part, Path(exported.files[0]), truths=known).passed
+    known = list(references(bert, part))
+    assert check(bert, part, Path(exported.files[0]), expected=known) == check(bert, part, Path(exported.files[0]))
+    known[1].outputs[0][0] += 1
+    assert not check(bert, part, Path(exported.files[0]), expected=known).passed

@@ -12,9 +12,9 @@ from onnx import helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.check import _past_of_a_prompt, answered, feeds
-from onnxfn.check.decoded_texts import _in_turn
-from onnxfn.check.generation import generate, given_name, likeliest, likeliest_new
+from onnxfn.check.check import _past_of_a_prompt, case_inputs, references
+from onnxfn.check.decoded_texts import _choose_by_group
+from onnxfn.check.generation import generate, most_likely_token, most_likely_unused_token, present_name
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
@@ -114,7 +114,7 @@ def test_a_fixed_batch_writes_one_way_after_the_other(llama, tmp_path):
 def test_the_first_texts_of_a_batch_are_written_in_the_first_way():
     logits = np.array([[0.0, 9.0, 1.0], [0.0, 9.0, 2.0], [0.0, 9.0, 1.0], [3.0, 9.0, 2.0]])
     written = np.array([[1], [1], [1], [1]])
-    assert _in_turn([likeliest, likeliest_new])(logits, written).tolist() == [1, 1, 2, 0]
+    assert _choose_by_group([most_likely_token, most_likely_unused_token])(logits, written).tolist() == [1, 1, 2, 0]
 
 
 def test_what_texts_are_written_of_is_read_once_for_each_way_to_write(monkeypatch, tmp_path):
@@ -158,7 +158,7 @@ def test_the_pasts_of_cases_are_the_beginning_of_one_text_but_where_some_of_it_i
         "onnxfn.check.check._past_of_a_prompt", lambda *told: own.append(told[3]) or _past_of_a_prompt(*told)
     )
     part = plan(SPEC, llama).parts[0]
-    known = {one.case.partition(" (")[0]: one.arrays for one in answered(llama, part)}
+    known = {one.case.partition(" (")[0]: one.arrays for one in references(llama, part)}
     pasts = {case: arrays["past_key_values.1.key"] for case, arrays in known.items()}
     assert [past.shape[2] for past in pasts.values()] == [16, 16, 16, 0, 0, 9, 21]
     longest = pasts["next tokens"]
@@ -175,10 +175,10 @@ def test_the_pasts_of_cases_are_the_beginning_of_one_text_but_where_some_of_it_i
 def test_a_past_is_made_where_none_that_was_left_is_long_enough(llama):
     part = plan(SPEC, llama).parts[0]
     *_, asks = (compose(part.spec, overlay.spec) for overlay in cases(part.spec))
-    short = next(one for one in answered(llama, part) if one.case.startswith("prompt"))
-    made = feeds(llama, part, asks, left=short.answers)
-    assert made["past_key_values.1.key"].shape[2] > short.answers[-1].shape[2]
-    assert all(np.array_equal(array, feeds(llama, part, asks)[name]) for name, array in made.items())
+    short = next(one for one in references(llama, part) if one.case.startswith("prompt"))
+    made = case_inputs(llama, part, asks, left=short.outputs)
+    assert made["past_key_values.1.key"].shape[2] > short.outputs[-1].shape[2]
+    assert all(np.array_equal(array, case_inputs(llama, part, asks)[name]) for name, array in made.items())
 
 
 def test_feature_extraction_without_past_has_no_cache_tensors(tmp_path):
@@ -203,7 +203,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 def test_what_is_taken_and_given_goes_by_related_names(exported):
     taken = [name for name in exported.inputs if name.startswith("past_")]
-    assert {given_name(name) for name in taken} == {name for name in exported.outputs if name != "logits"}
+    assert {present_name(name) for name in taken} == {name for name in exported.outputs if name != "logits"}
 
 
 def test_a_model_that_keeps_states_alone_writes_too(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 import shrunk
 import swept
 import tiny
-from agreement import agreeing
+from agreement import assert_agreement
 from typer.testing import CliRunner
 
 import onnxfn
@@ -84,7 +84,7 @@ def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, 
     model = tiny.model(model_type, loader)
     spec = onnxfn.spec_for(model, task, architectures=UNROWED)
     assert type(model).__name__ in str(spec)
-    agreeing(onnxfn.export(spec, model, tmp_path / "out"), tmp_path / "out")
+    assert_agreement(onnxfn.export(spec, model, tmp_path / "out"), tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, 
 )
 def test_a_model_that_nobody_has_described_agrees(model_type, kind, task, taken, tmp_path):
     model = shrunk.model(model_type, kind)
-    result = agreeing(onnxfn.export(onnxfn.derived(model, task), model, tmp_path / "out"), tmp_path / "out")
+    result = assert_agreement(onnxfn.export(onnxfn.derived(model, task), model, tmp_path / "out"), tmp_path / "out")
     assert taken in result.inputs
 
 
@@ -293,7 +293,7 @@ def attempted(model_type, kind, folder):
                 return task, f"not: no small configuration is known, this one has {size / 1e6:.0f} million parameters"
             model = shrunk.model(model_type, kind)
             spec = onnxfn.derived(model)
-            result = agreeing(onnxfn.export(spec, model, folder), folder)
+            result = assert_agreement(onnxfn.export(spec, model, folder), folder)
             return spec.task, swept.line(result, f"of {', '.join(result.plan.parts[0].inputs)}")
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever goes wrong is what is to be told
         first = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")

@@ -14,7 +14,7 @@ from refusals import refusal
 import onnxfn
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
-from onnxfn.weights.layouts import configured, copied, side_files
+from onnxfn.weights.layouts import copy_side_files, side_files, write_configs
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path):
     """The hub cannot be reached here; what its client has cached can. It reads where that is when it is imported."""
     cached = tmp_path / "hub" / "models--someone--bert"
     snapshot = cached / "snapshots" / "0123"
-    copied(folder, snapshot)
+    copy_side_files(folder, snapshot)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("0123")
     code = "from onnxfn.export.lookup.loading import checkpoint_folder; print(checkpoint_folder('someone/bert'))"
@@ -91,8 +91,8 @@ def test_a_file_is_no_checkpoint(folder):
 
 def test_side_files_are_all_but_the_weights(folder, tmp_path):
     assert [file.name for file in side_files(folder)] == ["config.json", "vocab.txt"]
-    assert sorted(file.name for file in copied(folder, tmp_path)) == ["config.json", "vocab.txt"]
+    assert sorted(file.name for file in copy_side_files(folder, tmp_path)) == ["config.json", "vocab.txt"]
 
 
 def test_a_module_without_a_configuration_has_none_to_write(tmp_path):
-    assert configured(torch.nn.Linear(1, 1), tmp_path) == ()
+    assert write_configs(torch.nn.Linear(1, 1), tmp_path) == ()

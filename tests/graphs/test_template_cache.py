@@ -10,7 +10,7 @@ import tiny
 import torch
 
 import onnxfn
-from onnxfn.export.pipeline import CONVICTED
+from onnxfn.export.pipeline import RETRACED
 from onnxfn.graphs.template_cache import template_folder
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
@@ -118,7 +118,7 @@ def test_a_template_that_computes_otherwise_is_convicted_and_forgotten(tmp_path)
     onnx.save(wrong, file)
     result = exported(llama(), tmp_path / "two", tmp_path / "templates")
     assert result.report.passed
-    assert result.repeats == (CONVICTED,)
+    assert result.repeats == (RETRACED,)
     assert not file.exists()
 
 

@@ -10,7 +10,7 @@ from onnxfn.specs.dummies import dummies
 from onnxfn.specs.plan.check_cases import cases
 
 
-def agreeing(result, folder):
+def assert_agreement(result, folder):
     """The result, when its files do what the plan says and PyTorch computes."""
     assert result.report.passed
     assert all(one.max_abs < 1e-4 for one in result.report.differences)
@@ -29,7 +29,7 @@ def in_file(values):
     }
 
 
-def truly_long(result):
+def assert_axis_sizes(result):
     """The result, when each moving axis of an output is as long in each case as its name says: `sequence_length // 2`.
 
     A name that no input has says nothing, as how long a speech will be.

@@ -6,7 +6,7 @@ import pytest
 import strategies as some
 import tiny
 import torch
-from agreement import agreeing
+from agreement import assert_agreement
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ def given_by(spec, config=SIZES):
 
 
 def exported(spec, model, folder):
-    return agreeing(onnxfn.export(spec, model, folder), folder)
+    return assert_agreement(onnxfn.export(spec, model, folder), folder)
 
 
 def answers(file, **feeds):

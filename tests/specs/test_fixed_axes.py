@@ -4,14 +4,14 @@ import onnx
 import pytest
 import strategies as some
 import tiny
-from agreement import agreeing
+from agreement import assert_agreement
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
 import onnxfn
 from onnxfn import compose, for_task, spec_for, with_shapes
-from onnxfn.check.check import feeds
+from onnxfn.check.check import case_inputs
 from onnxfn.specs.axes import axis_map, fix_sizes, names, pattern, shape
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, UnknownName
@@ -142,7 +142,7 @@ def test_the_edit_is_said_as_data():
 )
 def test_a_fixed_graph_agrees_with_pytorch(spec, sizes, tmp_path):
     model = tiny.model(spec.name, spec.loader)
-    result = agreeing(onnxfn.export(with_shapes(spec, **sizes), model, tmp_path / "out"), tmp_path / "out")
+    result = assert_agreement(onnxfn.export(with_shapes(spec, **sizes), model, tmp_path / "out"), tmp_path / "out")
     for file in (name for name in result.files if name.endswith(".onnx")):
         for value in onnx.load(file).graph.input:
             batch = value.type.tensor_type.shape.dim[0]
@@ -152,7 +152,7 @@ def test_a_fixed_graph_agrees_with_pytorch(spec, sizes, tmp_path):
 def test_cases_at_one_shape_have_other_values():
     part = onnxfn.plan(with_shapes(BERT, batch_size=2, sequence_length=6), SIZES).parts[0]
     one, other = (
-        feeds(None, part, compose(part.spec, overlay.spec), seed=seed)["input_ids"].tolist()
+        case_inputs(None, part, compose(part.spec, overlay.spec), seed=seed)["input_ids"].tolist()
         for seed, overlay in enumerate(part.spec.cases[:2])
     )
     assert one != other

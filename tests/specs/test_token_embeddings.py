@@ -5,7 +5,7 @@ import pytest
 import strategies as some
 import tiny
 import torch
-from agreement import agreeing
+from agreement import assert_agreement
 from attrs import evolve
 from hypothesis import given
 from refusals import refusal
@@ -87,7 +87,7 @@ def test_what_takes_no_tokens_is_refused():
 def test_a_decoder_writes_through_both_files_what_pytorch_writes(tmp_path):
     """The check, too, holds what both write against PyTorch's logits of the tokens."""
     model = tiny.model("llama", LLAMA.loader)
-    result = agreeing(onnxfn.export(with_inputs_embeds(LLAMA), model, tmp_path / "out"), tmp_path / "out")
+    result = assert_agreement(onnxfn.export(with_inputs_embeds(LLAMA), model, tmp_path / "out"), tmp_path / "out")
     assert any(case.startswith("greedy") for case in result.report.cases)
     text = torch.tensor([[1, 5, 9, 3]])
     for _ in range(6):
@@ -108,4 +108,4 @@ def test_a_decoder_writes_through_both_files_what_pytorch_writes(tmp_path):
 )
 def test_both_files_agree_with_pytorch(spec, tmp_path):
     model = tiny.model(spec.name, spec.loader)
-    agreeing(onnxfn.export(with_inputs_embeds(spec), model, tmp_path / "out"), tmp_path / "out")
+    assert_agreement(onnxfn.export(with_inputs_embeds(spec), model, tmp_path / "out"), tmp_path / "out")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from onnxfn.weights.checkpoint_links import arrays, found, named
+from onnxfn.weights.checkpoint_links import arrays, entries_by_bytes, entries_by_name
 from onnxfn.weights.safetensors import entries
 
 
@@ -19,7 +19,7 @@ def weight(raw):
 
 def lies(tmp_path, stored, asked):
     save_file(stored, tmp_path / "model.safetensors")
-    places = found({name: weight(raw) for name, raw in asked.items()}, entries(tmp_path))
+    places = entries_by_bytes({name: weight(raw) for name, raw in asked.items()}, entries(tmp_path))
     return {name: one.name for name, one in places.items()}
 
 
@@ -54,7 +54,7 @@ def test_values_that_do_not_equal_themselves_are_the_same_bytes(tmp_path):
 
 def test_a_constant_of_the_graph_is_not_looked_for(tmp_path):
     save_file({"raw": torch.ones(300)}, tmp_path / "model.safetensors")
-    assert found({"raw": ir.tensor(np.ones(300, np.float32))}, entries(tmp_path)) == {}
+    assert entries_by_bytes({"raw": ir.tensor(np.ones(300, np.float32))}, entries(tmp_path)) == {}
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 40), st.booleans()), min_size=1, max_size=8))
@@ -66,7 +66,7 @@ def test_what_is_found_has_the_bytes_that_were_asked_for(tmp_path_factory, tenso
     }
     save_file(raws, folder / "model.safetensors")
     content = (folder / "model.safetensors").read_bytes()
-    places = found({name: weight(raw) for name, raw in raws.items()}, entries(folder))
+    places = entries_by_bytes({name: weight(raw) for name, raw in raws.items()}, entries(folder))
     assert {name: one.name for name, one in places.items()} == {name: name for name in raws}
     assert all(
         content[one.offset : one.offset + one.length] == raws[name].numpy().tobytes() for name, one in places.items()
@@ -77,7 +77,7 @@ def read_from(tmp_path, stored, asked, names=None):
     save_file(stored, tmp_path / "model.safetensors")
     bound = {name: weight(raw) for name, raw in asked.items()}
     stored_as = {one: one.name for one in entries(tmp_path)}
-    found = named({name: (name,) for name in asked} | (names or {}), bound, stored_as)
+    found = entries_by_name({name: (name,) for name in asked} | (names or {}), bound, stored_as)
     return {name: one.name for name, one in found.items()}
 
 

@@ -13,7 +13,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn.weights.chunks import CHUNK, MOST, TILE, ahead, chunks, memory, side_by_side
+from onnxfn.weights.chunks import (
+    CHUNK_BYTES,
+    MAX_CHUNK_BYTES,
+    TILE_SIZE,
+    chunks,
+    concatenated_columns,
+    memory_key,
+    prefetched,
+)
 
 DTYPES = (
     torch.float32,
@@ -69,20 +77,28 @@ def test_the_chunks_are_the_bytes_that_onnx_ir_would_write(raw):
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 3 * TILE), st.booleans()), min_size=1, max_size=4), st.integers(1, 2 * TILE + 1)
+    st.lists(st.tuples(st.integers(1, 3 * TILE_SIZE), st.booleans()), min_size=1, max_size=4),
+    st.integers(1, 2 * TILE_SIZE + 1),
 )
 def test_the_chunks_of_matrices_beside_each_other_are_their_rows(columns, rows):
     raws = [
         filled((many, rows), torch.int16).t() if turned else filled((rows, many), torch.int16)
         for many, turned in columns
     ]
-    whole = side_by_side([weight(raw) for raw in raws])
+    whole = concatenated_columns([weight(raw) for raw in raws])
     assert tuple(whole.shape) == (rows, sum(many for many, _ in columns))
     assert joined(whole) == np.concatenate([raw.numpy() for raw in raws], axis=-1).tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize(
-    "shape", [(TILE, TILE), (TILE * 3 + 1, TILE * 2 - 1), (1, 5 * TILE), (5 * TILE, 1), (700, 999)]
+    "shape",
+    [
+        (TILE_SIZE, TILE_SIZE),
+        (TILE_SIZE * 3 + 1, TILE_SIZE * 2 - 1),
+        (1, 5 * TILE_SIZE),
+        (5 * TILE_SIZE, 1),
+        (700, 999),
+    ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
 def test_a_large_transposed_matrix_is_turned_tile_by_tile(shape, dtype):
@@ -105,7 +121,7 @@ def test_an_array_comes_as_a_tensor_of_torch_does(raw, most):
     assert joined(ir.Tensor(raw.numpy()), most) == joined(weight(raw), most)
 
 
-@pytest.mark.parametrize("shape", [(TILE * 3 + 1, TILE * 2 - 1), (700, 999)])
+@pytest.mark.parametrize("shape", [(TILE_SIZE * 3 + 1, TILE_SIZE * 2 - 1), (700, 999)])
 def test_a_large_transposed_array_is_turned_tile_by_tile(shape):
     raw = filled(shape, torch.float32).t()
     assert joined(ir.Tensor(raw.numpy()), 1000) == weight(raw).tobytes()
@@ -126,26 +142,29 @@ def test_what_is_no_torch_tensor_comes_as_onnx_ir_writes_it(made):
 
 
 def test_a_tensor_that_lies_in_order_is_not_copied():
-    raw = torch.zeros(3 * CHUNK, dtype=torch.uint8)
+    raw = torch.zeros(3 * CHUNK_BYTES, dtype=torch.uint8)
     places = [chunk.ctypes.data for chunk in chunks(weight(raw))]
-    assert places == [raw.data_ptr(), raw.data_ptr() + CHUNK, raw.data_ptr() + 2 * CHUNK]
+    assert places == [raw.data_ptr(), raw.data_ptr() + CHUNK_BYTES, raw.data_ptr() + 2 * CHUNK_BYTES]
 
 
 def test_no_chunk_is_larger_than_is_said():
     for raw in (torch.zeros(1 << 20, 16).t(), torch.zeros(300, 300, 30).permute(2, 0, 1), torch.zeros(1 << 20, 3)):
-        assert max(len(chunk) for chunk in chunks(weight(raw))) <= MOST
-    assert max(len(chunk) for chunk in chunks(weight(torch.zeros(1 << 20, 3)))) <= CHUNK
+        assert max(len(chunk) for chunk in chunks(weight(raw))) <= MAX_CHUNK_BYTES
+    assert max(len(chunk) for chunk in chunks(weight(torch.zeros(1 << 20, 3)))) <= CHUNK_BYTES
 
 
 def test_two_tensors_are_one_when_they_look_at_the_same_bytes():
     raw = torch.arange(12.0)
-    assert memory(weight(raw)) == memory(weight(raw.view(3, 4)))
-    assert memory(weight(raw)) != memory(weight(raw.clone()))
-    assert memory(weight(raw)) != memory(weight(raw[:6]))
-    assert memory(weight(raw)) == memory(ir.Tensor(raw.numpy()))
-    assert memory(weight(raw.view(3, 4).t())) == memory(weight(raw.view(3, 4).t()))
-    assert memory(weight(raw.view(3, 4).t())) not in {memory(weight(raw)), memory(weight(raw.view(4, 3).t()))}
-    assert memory(ir.tensor([1, -2, 3], dtype=ir.DataType.INT4)) is None
+    assert memory_key(weight(raw)) == memory_key(weight(raw.view(3, 4)))
+    assert memory_key(weight(raw)) != memory_key(weight(raw.clone()))
+    assert memory_key(weight(raw)) != memory_key(weight(raw[:6]))
+    assert memory_key(weight(raw)) == memory_key(ir.Tensor(raw.numpy()))
+    assert memory_key(weight(raw.view(3, 4).t())) == memory_key(weight(raw.view(3, 4).t()))
+    assert memory_key(weight(raw.view(3, 4).t())) not in {
+        memory_key(weight(raw)),
+        memory_key(weight(raw.view(4, 3).t())),
+    }
+    assert memory_key(ir.tensor([1, -2, 3], dtype=ir.DataType.INT4)) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells anonymous memory from a file's pages")
@@ -157,7 +176,7 @@ def test_memory_does_not_grow_with_what_is_streamed(tmp_path, turned):
     raw = torch.from_file(str(file), shared=False, size=1 << 26).view(1 << 13, 1 << 13)
     before = anonymous()
     grown = [anonymous() - before + 0 * int(chunk[0]) for chunk in chunks(weight(raw.t() if turned else raw))]
-    assert len(grown) >= (1 << 13) // TILE
+    assert len(grown) >= (1 << 13) // TILE_SIZE
     assert max(grown) < raw.nbytes // 3
 
 
@@ -169,16 +188,16 @@ def anonymous():
 
 def test_what_is_made_ahead_comes_in_order_and_no_more_than_is_said():
     begun = []
-    with ahead(lambda one: begun.append(one) or one * one, range(9), 3) as made:
+    with prefetched(lambda one: begun.append(one) or one * one, range(9), 3) as made:
         assert next(made) == 0
         assert max(begun) <= 3
         assert list(made) == [1, 4, 9, 16, 25, 36, 49, 64]
-    with ahead(str, [], 3) as made:
+    with prefetched(str, [], 3) as made:
         assert list(made) == []
 
 
 def test_what_goes_wrong_ahead_is_told_where_it_is_asked_for():
-    with ahead(lambda one: 1 / one, [1, 0], 2) as made:
+    with prefetched(lambda one: 1 / one, [1, 0], 2) as made:
         assert next(made) == 1
         with pytest.raises(ZeroDivisionError):
             next(made)
@@ -186,7 +205,7 @@ def test_what_goes_wrong_ahead_is_told_where_it_is_asked_for():
 
 def test_on_leaving_nothing_more_is_made():
     begun = []
-    with pytest.raises(KeyError), ahead(lambda one: begun.append(one) or time.sleep(0.05), range(50), 50):
+    with pytest.raises(KeyError), prefetched(lambda one: begun.append(one) or time.sleep(0.05), range(50), 50):
         raise KeyError
     made = len(begun)
     assert made < 50

@@ -17,10 +17,20 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.check import session
+from onnxfn.check.sessions import open_check_session
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
-from onnxfn.weights import write as storing
-from onnxfn.weights.placement import LARGE, LINE, PAGE, SIDECAR, SMALL, placed, store, weight_bytes, write
+from onnxfn.weights import write
+from onnxfn.weights.placement import (
+    CACHE_LINE_BYTES,
+    EXTERNAL_DATA_SUFFIX,
+    MIN_EXTERNAL_BYTES,
+    MIN_PAGE_ALIGNED_BYTES,
+    PAGE_BYTES,
+    placements,
+    weight_bytes,
+    write_external_data,
+    write_graph,
+)
 from onnxfn.weights.safetensors import entries
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
@@ -48,9 +58,9 @@ def weights(raws):
 
 
 def written(model, folder, **options):
-    places = placed(model, "model", **options)
-    sidecar = folder / f"model{options.get('sidecar', SIDECAR)}"
-    return (write(model, folder / "model.onnx", places), *store(model, sidecar, places))
+    places = placements(model, "model", **options)
+    sidecar = folder / f"model{options.get('suffix', EXTERNAL_DATA_SUFFIX)}"
+    return (write_graph(model, folder / "model.onnx", places), *write_external_data(model, sidecar, places))
 
 
 @st.composite
@@ -69,7 +79,7 @@ def test_what_is_read_back_is_what_was_given(tmp_path_factory, raws, threshold):
     folder = tmp_path_factory.mktemp("files")
     model = graph(weights(raws))
     files = written(model, folder, threshold=threshold)
-    large = [raw for raw in raws.values() if raw.nbytes >= SMALL]
+    large = [raw for raw in raws.values() if raw.nbytes >= MIN_EXTERNAL_BYTES]
     assert [file.name for file in files] == ["model.onnx", *(["model.onnx_data"] if large and not threshold else [])]
     onnx.checker.check_model(str(files[0]), full_check=True)
     read = {one.name: one for one in onnx.load(files[0]).graph.initializer}
@@ -99,12 +109,16 @@ def test_the_file_says_what_onnx_ir_would_say(tmp_path, threshold):
 
 
 def test_places_in_a_sidecar_can_be_used_where_they_are(tmp_path):
-    raws = {"odd": torch.ones(1031, dtype=torch.int8), "line": torch.ones(300), "page": torch.ones(LARGE // 4)}
-    places = placed(graph(weights(raws)), "model", threshold=0)
+    raws = {
+        "odd": torch.ones(1031, dtype=torch.int8),
+        "line": torch.ones(300),
+        "page": torch.ones(MIN_PAGE_ALIGNED_BYTES // 4),
+    }
+    places = placements(graph(weights(raws)), "model", threshold=0)
     assert [(one.file, one.offset) for one in places.values()] == [
         ("model.onnx_data", 0),
-        ("model.onnx_data", -(-1031 // LINE) * LINE),
-        ("model.onnx_data", PAGE),
+        ("model.onnx_data", -(-1031 // CACHE_LINE_BYTES) * CACHE_LINE_BYTES),
+        ("model.onnx_data", PAGE_BYTES),
     ]
 
 
@@ -112,7 +126,7 @@ def test_one_tensor_is_stored_once(tmp_path):
     raw = torch.randn(300, 400)
     tied = weights({"a": raw, "b": raw.view(400, 300), "c": raw.t(), "d": raw.t(), "e": raw.clone()})
     _, data = written(graph(tied), tmp_path, threshold=0)
-    assert data.stat().st_size <= 3 * (raw.nbytes + PAGE)
+    assert data.stat().st_size <= 3 * (raw.nbytes + PAGE_BYTES)
     assert [one.raw_data for one in onnx.load(tmp_path / "model.onnx").graph.initializer] == [
         one.tobytes() for one in tied.values()
     ]
@@ -121,15 +135,15 @@ def test_one_tensor_is_stored_once(tmp_path):
 def test_the_threshold_is_of_all_weights_and_never_above_what_a_file_holds():
     model = graph(weights({"a": torch.ones(300), "b": torch.ones(300)}))
     assert weight_bytes(model) == 2400
-    assert {one.file for one in placed(model, "m", threshold=2400).values()} == {None}
-    assert {one.file for one in placed(model, "m", threshold=2399, sidecar=".data").values()} == {"m.data"}
+    assert {one.file for one in placements(model, "m", threshold=2400).values()} == {None}
+    assert {one.file for one in placements(model, "m", threshold=2399, suffix=".data").values()} == {"m.data"}
     huge = graph(weights({"a": torch.empty(1).expand(1 << 30)}))
-    assert {one.file for one in placed(huge, "m", threshold=1 << 40).values()} == {"m.onnx_data"}
+    assert {one.file for one in placements(huge, "m", threshold=1 << 40).values()} == {"m.onnx_data"}
 
 
 def test_a_graph_that_is_no_valid_onnx_is_refused(tmp_path):
     model = graph(weights({"a": torch.ones(300)}), op="NoSuchOperator")
-    told = refusal(CaptureFailed, write, model, tmp_path / "model.onnx", placed(model, "model"))
+    told = refusal(CaptureFailed, write_graph, model, tmp_path / "model.onnx", placements(model, "model"))
     assert told.startswith("model.onnx is no valid ONNX: No Op registered for NoSuchOperator")
     assert list(tmp_path.iterdir()) == []
 
@@ -167,7 +181,7 @@ def linked(bert, checkpoint, tmp_path_factory):
 
 def test_every_matrix_is_linked_as_it_stands(linked, bert):
     linked_to = {name for name, at in locations(linked.files[0]).items() if at["location"] == "model.safetensors"}
-    matrices = {name for name, one in bert.named_parameters() if one.ndim > 1 and one.nbytes >= SMALL}
+    matrices = {name for name, one in bert.named_parameters() if one.ndim > 1 and one.nbytes >= MIN_EXTERNAL_BYTES}
     assert matrices <= linked_to
 
 
@@ -190,7 +204,7 @@ def test_what_lies_in_the_checkpoint_is_pointed_to_and_the_rest_stands_beside(li
     assert content[start : start + length] == bert.bert.embeddings.word_embeddings.weight.detach().numpy().tobytes()
     sizes = [int(one["length"]) for one in places.values() if one["location"] == "model.onnx_data"]
     stored = os.path.getsize(os.path.join(linked.path, "model.onnx_data")) if sizes else 0
-    assert sum(sizes) <= stored <= sum(sizes) + LINE * len(sizes)
+    assert sum(sizes) <= stored <= sum(sizes) + CACHE_LINE_BYTES * len(sizes)
 
 
 def test_a_linked_export_is_repeated_in_its_place(bert, checkpoint, tmp_path):
@@ -220,7 +234,7 @@ def test_where_no_link_is_possible_the_file_is_copied_and_that_is_said(bert, che
     def no_link(*_):
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr(storing.Path, "hardlink_to", no_link)
+    monkeypatch.setattr(write.Path, "hardlink_to", no_link)
     told = []
     result = onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, weights="link", on_event=told.append)
     assert result.report.passed
@@ -263,7 +277,7 @@ def test_without_check_the_graph_alone_reads_no_weight(bert, tmp_path, monkeypat
 
 
 def test_a_sidecar_is_never_written_over_a_file_of_the_checkpoint(checkpoint):
-    told = refusal(InvalidSpec, placed, graph({}), "model", sidecar=".safetensors", entries=entries(checkpoint))
+    told = refusal(InvalidSpec, placements, graph({}), "model", suffix=".safetensors", entries=entries(checkpoint))
     assert told == "model.safetensors is a file of the checkpoint; name the sidecar otherwise than '.safetensors'"
 
 
@@ -274,7 +288,7 @@ def test_links_need_a_checkpoint_and_its_safetensors(bert, tmp_path):
         ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", checkpoint=tmp_path
     )
     told = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", weights="lnk")
-    assert told == "no weights 'lnk'; known: copy, share, link, none; did you mean 'link'?"
+    assert told == "no weight storage 'lnk'; known: copy, share, link, none; did you mean 'link'?"
     assert names(tmp_path) == []
 
 
@@ -283,7 +297,7 @@ def test_a_layout_finds_what_a_checkpoint_holds(tmp_path):
 
     raw = torch.randn(300, 400)
     save_file({"w": raw}, tmp_path / "model.safetensors")
-    places = placed(graph(weights({"w": raw, "turned": raw.t()})), "model", threshold=0, entries=entries(tmp_path))
+    places = placements(graph(weights({"w": raw, "turned": raw.t()})), "model", threshold=0, entries=entries(tmp_path))
     assert places["w"].source == tmp_path / "model.safetensors"
     assert (places["turned"].file, places["turned"].source) == ("model.onnx_data", None)
 
@@ -305,7 +319,7 @@ def test_what_several_files_read_is_stored_once_beside_the_first(dtype, threshol
     apart = onnxfn.export(spec, model, tmp_path / "apart", threshold=threshold, weights="copy", check=False)
     assert shared.report.passed
     table = model.shared.weight.nbytes // (2 if dtype == "float16" else 1)
-    assert abs(sizes(apart.files) - sizes(shared.files) - table) < 2 * PAGE
+    assert abs(sizes(apart.files) - sizes(shared.files) - table) < 2 * PAGE_BYTES
     files = {os.path.basename(file): file for file in shared.files}
     told = {name: {at["location"] for at in locations(files[name]).values()} for name in files if name.endswith("onnx")}
     own = set() if threshold else {"decoder_model_merged.onnx_data"}
@@ -325,14 +339,14 @@ def test_four_files_hold_what_all_read_once(tmp_path):
     graphs = [os.path.basename(file) for file in shared.files if file.endswith(".onnx")]
     assert graphs == list(shared.plan.files)
     assert len(graphs) == 4
-    assert abs(sizes(apart.files) - sizes(shared.files) - 3 * model.shared.weight.nbytes) < 4 * PAGE
+    assert abs(sizes(apart.files) - sizes(shared.files) - 3 * model.shared.weight.nbytes) < 4 * PAGE_BYTES
 
 
 @pytest.mark.parametrize(("weights", "where_it_lies"), [("share", True), ("copy", False)])
 def test_the_check_repacks_no_weights_that_lie_beside_another_file(weights, where_it_lies, tmp_path):
     spec, model = seq2seq()
     onnxfn.export(spec, model, tmp_path / "out", weights=weights, check=False)
-    told = session(tmp_path / "out" / "decoder_model_merged.onnx").get_session_options()
+    told = open_check_session(tmp_path / "out" / "decoder_model_merged.onnx").get_session_options()
     try:
         assert where_it_lies == (told.get_session_config_entry("session.disable_prepacking") == "1")
     except RuntimeError:  # how ONNX Runtime says that nothing was told

@@ -9,7 +9,7 @@ from refusals import refusal
 from safetensors.torch import save_file
 
 from onnxfn.specs.errors import ModelNotFound
-from onnxfn.weights.safetensors import TYPES, entries
+from onnxfn.weights.safetensors import ONNX_DTYPES, entries
 
 TENSORS = {
     "model.a": torch.arange(6.0).view(2, 3),
@@ -27,7 +27,7 @@ def test_every_tensor_lies_where_it_is_said_to(tmp_path):
     content = (tmp_path / "model.safetensors").read_bytes()
     for name, one in found.items():
         assert content[one.offset : one.offset + one.length] == TENSORS[name].view(torch.uint8).numpy().tobytes()
-    assert {name: one.type for name, one in found.items()} == {
+    assert {name: one.dtype for name, one in found.items()} == {
         "model.a": "FLOAT",
         "model.b": "INT8",
         "c": "BFLOAT16",
@@ -39,7 +39,7 @@ def test_every_tensor_lies_where_it_is_said_to(tmp_path):
 def test_every_type_is_one_of_onnx():
     import onnx_ir
 
-    assert {name for name in TYPES.values() if name not in onnx_ir.DataType.__members__} == set()
+    assert {name for name in ONNX_DTYPES.values() if name not in onnx_ir.DataType.__members__} == set()
 
 
 def test_the_models_own_files_come_first_and_shards_are_read_all(tmp_path):

@@ -12,7 +12,7 @@ from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_l
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST
-from onnxfn.weights.layouts import BESIDE
+from onnxfn.weights.layouts import SIDE_FILES
 
 
 def checkpoint_folder(name: str) -> Path:
@@ -31,7 +31,7 @@ def checkpoint_folder(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=list(BESIDE)))
+        return Path(snapshot_download(name, allow_patterns=list(SIDE_FILES)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
         raise ModelNotFound(f"no folder and no model of the hub is called {name!r}: {first_line(problem)}") from None
 

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.weights.chunks import side_by_side
+from onnxfn.weights.chunks import concatenated_columns
 
 SLOT = "onnxfn.slot"
 """Where an initializer's `meta` keeps its slot."""
@@ -101,7 +101,7 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
         known = slot_of(value)
         if known is not None:
             pieces = [_seen(tensors(one), known.perm, value.name) for one in slot_parameters(known)]
-            value.const_value = _fitting(value, known, side_by_side(pieces) if known.packed_with else pieces[0])
+            value.const_value = _fitting(value, known, concatenated_columns(pieces) if known.packed_with else pieces[0])
     return model
 
 

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 import tiny
 import torch
-from agreement import agreeing
+from agreement import assert_agreement
 from onnx import parser
 
 import onnxfn
@@ -60,7 +60,7 @@ def unread(folder):
 def exported(model_type, task, loader, folder, **options):
     model = tiny.model(model_type, loader)
     spec = with_opset(onnxfn.spec_for(model_type, task), 23)
-    return agreeing(onnxfn.export(spec, model, folder, **options), folder)
+    return assert_agreement(onnxfn.export(spec, model, folder, **options), folder)
 
 
 def found(result, part="model"):
@@ -135,7 +135,7 @@ def test_operators_of_onnx_runtime_are_there_for_who_asks(model_type, task, load
 def test_the_operators_of_layers_that_were_not_traced_are_those_of_the_traced(tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=7)
     spec = with_opset(onnxfn.spec_for("llama", PAST), 23)
-    result = agreeing(onnxfn.export(spec, model, tmp_path, fuse="onnxruntime"), tmp_path)
+    result = assert_agreement(onnxfn.export(spec, model, tmp_path, fuse="onnxruntime"), tmp_path)
     assert "7 layers" in str(result.repeats)
     there = kinds(tmp_path)
     assert there["com.microsoft", "SkipSimplifiedLayerNormalization"] == 14

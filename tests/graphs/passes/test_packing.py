@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 import tiny
 import torch
-from agreement import agreeing
+from agreement import assert_agreement
 from onnx import numpy_helper, parser
 
 import onnxfn
@@ -19,7 +19,7 @@ from onnxfn.graphs.passes.packing import pack_matmuls
 from onnxfn.graphs.passes.slots import SLOT, Slot, bind_weights
 from onnxfn.specs.edits.tensors import with_opset
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.weights.chunks import chunks, memory
+from onnxfn.weights.chunks import chunks, memory_key
 
 PAST = "text-generation-with-past"
 LLAMA = with_opset(onnxfn.spec_for("llama", PAST), 23)
@@ -36,7 +36,7 @@ def stored(file):
 def test_query_key_and_value_are_one_product_for_who_asks(tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM")
     for name, options in (("packed", {"fuse": "onnxruntime"}), ("standard", {})):
-        agreeing(onnxfn.export(LLAMA, model, tmp_path / name, **options), tmp_path / name)
+        assert_agreement(onnxfn.export(LLAMA, model, tmp_path / name, **options), tmp_path / name)
     assert products(tmp_path / "packed/model.onnx") == 2 * 4 + 1
     assert products(tmp_path / "standard/model.onnx") == 2 * 7 + 1
     there, module = stored(tmp_path / "packed/model.onnx"), model.model.layers[1].self_attn
@@ -117,7 +117,7 @@ def bytes_of(model, tensors, name="q+k"):
 
 def test_matrices_that_two_graphs_pack_alike_are_one_in_memory():
     (one, raw), (other, _), (third, _) = made(), made(), made()
-    assert memory(bytes_of(one, raw)) == memory(bytes_of(other, raw)) != memory(bytes_of(third, raw, "v"))
+    assert memory_key(bytes_of(one, raw)) == memory_key(bytes_of(other, raw)) != memory_key(bytes_of(third, raw, "v"))
 
 
 def test_arrays_of_a_checkpoint_pack_as_its_parameters_do():

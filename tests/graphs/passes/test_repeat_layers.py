@@ -12,7 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 
 import onnxfn
-from onnxfn.export.pipeline import CONVICTED
+from onnxfn.export.pipeline import RETRACED
 from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots, trace_all_layers
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan
@@ -188,5 +188,5 @@ def test_an_end_that_looks_far_back_is_traced_with_all_layers(tmp_path):
 
 def test_what_no_proof_can_see_is_convicted_by_the_check_and_traced_whole(tmp_path):
     result = onnxfn.export(SPEC, Dipping(), tmp_path / "out")
-    assert result.repeats == (CONVICTED,)
+    assert result.repeats == (RETRACED,)
     assert result.report.passed

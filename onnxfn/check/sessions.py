@@ -1,0 +1,59 @@
+"""Opens ONNX files with ONNX Runtime on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from onnxfn.specs.errors import CheckFailed, ModelNotFound, first_line
+
+FATAL = 4
+"""The highest severity of ONNX Runtime's log: nothing else is logged."""
+
+
+def open_session(file: str | Path, options: Any = None) -> Any:
+    """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's own defaults.
+
+    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it.
+    """
+    import onnxruntime
+
+    path = Path(file)
+    if not path.is_file():
+        raise ModelNotFound(f"no file {path}; name the ONNX file of a decoder with past, or the folder of an export")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}") from error
+
+
+def open_check_session(file: Path) -> Any:
+    """A session of an ONNX file that is compared with PyTorch in this process: see `check_options`."""
+    return open_session(file, check_options(file.parent))
+
+
+def check_options(folder: Path) -> Any:
+    """The `onnxruntime.SessionOptions` of a check of the ONNX files in a folder."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = FATAL
+    # PyTorch and ONNX Runtime compute in turns. Threads that wait without spinning leave the cores to the other.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if _has_external_data(folder):
+        # External data is mapped from the file. Prepacking would copy it into memory.
+        options.add_session_config_entry("session.disable_prepacking", "1")
+    return options
+
+
+def runtime_message(error: Exception) -> str:
+    """The first line of an error of ONNX Runtime, with advice if the cause is an unsupported dtype."""
+    line = first_line(error)
+    advice = "; its CPU kernels lack this type: export in float32, or with check=False for another device"
+    return line + (advice if "Could not find an implementation" in line else "")
+
+
+def _has_external_data(folder: Path) -> bool:
+    """Whether external data of an ONNX file lies in the folder: a file that begins with its name."""
+    stems = [graph.stem for graph in folder.glob("*.onnx")]
+    return any(file.suffix != ".onnx" for stem in stems for file in folder.glob(f"{stem}*"))
