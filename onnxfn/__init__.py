@@ -18,9 +18,9 @@ from onnxfn.architectures.families import vision_of_any_size as vision_of_any_si
 from onnxfn.check.generation import generate as generate
 from onnxfn.export.diffusers import export_pipeline as export_pipeline
 from onnxfn.export.diffusers import pipeline_parts as pipeline_parts
+from onnxfn.export.lookup.class_tasks import task_of as task_of
 from onnxfn.export.lookup.lookup import derived as derived
 from onnxfn.export.lookup.lookup import spec_for as spec_for
-from onnxfn.export.lookup.lookup import task_of as task_of
 from onnxfn.export.lookup.lookup import tasks_for as tasks_for
 from onnxfn.export.lookup.model_info import framework_of as framework_of
 from onnxfn.export.lookup.model_info import library_of as library_of

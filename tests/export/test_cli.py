@@ -175,8 +175,8 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path):
 
 
 def test_a_model_type_without_a_row_names_the_nearest():
-    assert "did you mean 'bert'?; a spec is derived from a model" in refused("tasks", "brt")
-    assert "did you mean 'roberta'?; a spec is derived from a model" in refused("inspect", "roberto")
+    assert "did you mean 'bert'?; to derive a spec without a row, pass the model" in refused("tasks", "brt")
+    assert "did you mean 'roberta'?; to derive a spec without a row, pass the model" in refused("inspect", "roberto")
 
 
 def test_a_configuration_that_transformers_does_not_know_is_refused(tmp_path):

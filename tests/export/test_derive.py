@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import signal
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import shrunk
@@ -21,7 +22,7 @@ import onnxfn
 from onnxfn import ARCHITECTURES, CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.architectures.common_patches import FUNCTION_PATCHES
 from onnxfn.export.cli import app
-from onnxfn.export.lookup.lookup import task_of
+from onnxfn.export.lookup.class_tasks import task_of
 
 SECONDS = 60
 """Of one processor, for each model of the sweep."""
@@ -123,7 +124,7 @@ def test_a_configuration_tells_the_tasks_of_its_classes():
 
 def test_a_name_alone_is_refused_and_told_what_can_be_derived():
     with pytest.raises(
-        UnknownName, match=r"no model type 'brt'.*did you mean 'bert'\?; a spec is derived from a model"
+        UnknownName, match=r"no model type 'brt'.*did you mean 'bert'\?; to derive a spec without a row, pass the model"
     ):
         onnxfn.spec_for("brt")
 
@@ -134,7 +135,7 @@ def test_a_spec_that_is_derived_goes_to_json_and_back():
 
 
 def test_a_model_that_keeps_nothing_has_no_past():
-    with pytest.raises(InvalidSpec, match="keeps nothing between calls"):
+    with pytest.raises(InvalidSpec, match="BertModel returns no cache that onnxfn knows, so it has no task"):
         onnxfn.derived(tiny.model("bert"), "feature-extraction-with-past")
 
 
@@ -168,8 +169,72 @@ def test_the_command_line_derives_a_spec_and_says_so(options, task, name, folder
 def test_what_goes_wrong_with_a_derived_spec_says_that_it_was_derived(tmp_path):
     model = tiny.model("bert")
     spec = onnxfn.with_output(onnxfn.derived(model), "hopes", "batch_size _")
-    with pytest.raises(CaptureFailed, match=r"'hopes'.*; the spec was derived from BertModel.forward.*say it yourself"):
+    with pytest.raises(
+        CaptureFailed, match=r"'hopes'.*; the spec was derived from BertModel.forward.*write the spec yourself"
+    ):
         onnxfn.export(spec, model, tmp_path / "out")
+
+
+# Models that cannot run with a cache
+
+
+def text_model(error, device="cpu"):
+    """A model of texts whose `forward` raises `error` when it is called with a cache."""
+    import torch
+
+    module = torch.nn.Module()
+    module.embedding = torch.nn.Embedding(32, 4, device=device)
+    module.config = SimpleNamespace(model_type="mine", to_dict=lambda: {"vocab_size": 32})
+
+    def forward(input_ids, past_key_values=None, *, use_cache=None, return_dict=None):
+        if use_cache:
+            raise error
+        return {"logits": module.embedding(input_ids)}
+
+    module.forward = forward
+    return module
+
+
+REFUSALS = [ValueError("no use_cache=True"), TypeError("unexpected argument"), NotImplementedError("later")]
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
+def test_a_model_that_refuses_a_cache_has_a_spec_without_one_that_states_the_reason(error):
+    spec = onnxfn.derived(text_model(error), "text-generation")
+    assert spec.derived == (
+        f"Module.forward(input_ids); task text-generation; no cache: {type(error).__name__}: {error}"
+    )
+    assert [output.name for output in spec.outputs] == ["logits"]
+    assert not spec.states
+
+
+def test_a_task_with_past_is_refused_with_the_reason_why_the_model_has_no_cache():
+    with pytest.raises(InvalidSpec, match=r"has no task text-generation-with-past; .* cache: ValueError: no use_cache"):
+        onnxfn.derived(text_model(ValueError("no use_cache=True")), "text-generation-with-past")
+
+
+def test_a_model_of_transformers_that_refuses_a_cache_states_the_reason():
+    """The cache of transformers 5.23 raises ValueError for a model without attention layers."""
+    spec = onnxfn.derived(tiny.model("recurrent_gemma", "AutoModelForCausalLM"), "text-generation")
+    assert "; task text-generation; no cache: ValueError: " in spec.derived
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("out of memory"), InvalidSpec("a mistake of onnxfn"), AttributeError("a mistake")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_that_is_no_refusal_of_a_cache_propagates(error):
+    for task in ("text-generation", "text-generation-with-past"):
+        with pytest.raises(type(error)) as caught:
+            onnxfn.derived(text_model(error), task)
+        assert caught.value is error
+
+
+def test_values_that_a_meta_tensor_lacks_do_not_mean_that_a_model_has_no_cache():
+    error = NotImplementedError("Cannot copy out of meta tensor; no data!")
+    with pytest.raises(NotImplementedError):
+        onnxfn.derived(text_model(error, device="meta"), "text-generation")
 
 
 # Patches
@@ -234,7 +299,7 @@ def test_of_a_sample_without_axes_the_first_moves(tmp_path):
         ({"inptu": 2}, {}, UnknownName, "no argument 'inptu' for the forward of Linear; known: input; did you mean"),
         ({"input": 2}, {"inptu": "_"}, UnknownName, "no tensor 'inptu' for the sample; known: input"),
         ({"input": 2}, {"input": "batch_size"}, InvalidSpec, "'input' has 2 axes [2, 4] and 'batch_size' says 1"),
-        ({"input": 2}, {"input": "batch_size width"}, InvalidSpec, "does not answer to tensors like this sample"),
+        ({"input": 2}, {"input": "batch_size width"}, InvalidSpec, "does not run on tensors like this sample"),
     ],
 )
 def test_a_sample_that_does_not_fit_is_refused(sample, axes, error, said):

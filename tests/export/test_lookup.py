@@ -7,7 +7,8 @@ from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families import bert_inputs, text_encoder
-from onnxfn.export.lookup.lookup import spec_for, task_of, tasks_for, with_model_task
+from onnxfn.export.lookup.class_tasks import task_of
+from onnxfn.export.lookup.lookup import spec_for, tasks_for, with_model_task
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.errors import InvalidSpec, UnknownName
@@ -78,7 +79,7 @@ def test_an_unknown_model_type_is_refused_with_the_closest(find):
     rows = {"bert": BERT, "roberta": BERT}
     assert refusal(UnknownName, find, "robert", architectures=rows) == (
         "no model type 'robert'; known: bert, roberta; did you mean 'roberta'?; "
-        "a spec is derived from a model or its configuration, not from a name: spec_for(model)"
+        "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
     )
 
 
@@ -91,7 +92,7 @@ def test_an_unknown_task_is_refused_with_the_closest():
 
 def test_what_has_no_model_type_is_refused():
     assert refusal(UnknownName, spec_for, {"vocab_size": 50}) == (
-        "dict has no model_type; compose a spec of your own, or pass a model type"
+        "dict has no model_type; compose a spec for it, or pass a model type as text"
     )
 
 
@@ -172,20 +173,20 @@ def test_the_name_of_a_module_that_is_not_of_transformers_tells_nothing():
 def test_a_model_that_tells_no_task_needs_a_spec_that_does():
     spec = only_tasks(BERT, "fill-mask", "question-answering")
     assert refusal(InvalidSpec, with_model_task, spec, model("BertForPreTraining")) == (
-        "BertForPreTraining does not tell its task; say it: for_task(spec, task), "
-        "task one of fill-mask, question-answering"
+        "the class name BertForPreTraining implies no task; choose one of fill-mask, question-answering: "
+        "for_task(spec, task)"
     )
 
 
 def test_a_model_for_another_task_is_refused():
     assert refusal(InvalidSpec, with_model_task, for_task(BERT, "fill-mask"), model("BertModel")) == (
         "BertModel is a model for feature-extraction, not for fill-mask; "
-        "load it with AutoModelForMaskedLM, or ask for feature-extraction"
+        "load it with AutoModelForMaskedLM, or export it for feature-extraction"
     )
 
 
 def test_a_model_for_another_task_than_ones_own_is_refused():
     assert refusal(InvalidSpec, with_model_task, ExportSpec(task="ner"), model("BertModel")) == (
         "BertModel is a model for feature-extraction, not for ner; "
-        "load it with a class for ner, or ask for feature-extraction"
+        "load it with a class for ner, or export it for feature-extraction"
     )

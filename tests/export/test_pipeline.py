@@ -173,7 +173,7 @@ def test_a_model_whose_class_is_for_another_task_is_refused_at_once(bert, tmp_pa
     told = refusal(InvalidSpec, onnxfn.export, onnxfn.spec_for("bert", "text-classification"), bert, tmp_path / "out")
     assert told == (
         "BertForMaskedLM is a model for fill-mask, not for text-classification; "
-        "load it with AutoModelForSequenceClassification, or ask for fill-mask"
+        "load it with AutoModelForSequenceClassification, or export it for fill-mask"
     )
     assert names(tmp_path) == []
 
@@ -182,7 +182,7 @@ def test_a_class_that_tells_no_task_asks_for_one(tmp_path):
     model = tiny.model("bert", "AutoModelForPreTraining")
     spec = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs)
     told = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out")
-    assert told.startswith("BertForPreTraining does not tell its task; say it: for_task(spec, task), task one of ")
+    assert told.startswith("the class name BertForPreTraining implies no task; choose one of ")
 
 
 def test_validation_of_a_folder_without_the_file_says_what_is_there(bert, tmp_path):

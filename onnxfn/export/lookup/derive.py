@@ -1,11 +1,9 @@
-"""A spec from the model itself: its `forward`, its main input, its head, what it keeps, its configuration."""
+"""A spec that is derived from the model itself: from its `forward`, its main input, its head, its cache."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from itertools import product as combinations
 from typing import Any
 
 from attrs import evolve
@@ -16,15 +14,16 @@ from onnxfn.architectures.common_patches import (
     function_patch,
     linear_attention_cache,
 )
-from onnxfn.architectures.families import positions, seq2seq, source, text_decoder, text_seq2seq, written
-from onnxfn.architectures.families.text import text_dummies, text_reads
+from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
+from onnxfn.export.lookup.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
+from onnxfn.export.lookup.class_tasks import loader_of
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
 from onnxfn.export.lookup.probe import Run, all_tensors, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
 from onnxfn.export.lookup.sample_inputs import sample_inputs
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import CACHES
-from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, first_line, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, first_line, listed, unknown
 from onnxfn.specs.facts import always
 from onnxfn.specs.getters import constant, reads, snapshot
 from onnxfn.specs.plan.planning import resolved
@@ -32,89 +31,96 @@ from onnxfn.specs.records import ExportSpec, State
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
 CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation")
-"""The tasks of models that keep a cache, texts in and texts out."""
+"""The tasks whose specs may be derived with a cache: text in, text or features out."""
 
 SEQ2SEQ_INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
-"""What a model takes that reads a text and writes another."""
+"""The inputs of an encoder-decoder whose spec may be derived with a cache."""
 
 DECODER_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-"""All that a model takes that reads a text and goes on with it."""
+"""The inputs that a decoder may have whose spec is derived with a cache; `input_ids` is required."""
 
-COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
+CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
+"""The errors with which a model refuses `use_cache=True`.
+
+transformers raises ValueError, Python raises TypeError for an argument that `forward` does not have. Any other error,
+such as an out-of-memory error, does not mean that the model has no cache.
+"""
+
+HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
 
 
 def derive_from_model(model: Any, task: str) -> ExportSpec:
-    """The spec of a model of transformers for a task, from the model itself, which is run on dummies for it.
+    """The spec of a model of transformers for a task. The model runs on dummy inputs.
 
-    InvalidSpec when no inputs that are known answer; it says what was tried, and how to say a spec oneself.
+    InvalidSpec if the model accepts no known inputs, or if the task needs a cache and the model returns none.
+    UnknownName if a model with a cache does not have the task.
     """
     name = canonical(task).removesuffix(WITH_PAST)
     inputs, runs = _accepted_inputs(model)
     base = compose(ExportSpec(name=model.config.model_type), _known_patches(model), inputs)
-    made = _spec_with_cache(model, base, name) or evolve(
-        compose(base, TASKS.get(name, ExportSpec())), task=name, outputs=_task_outputs(name, outputs_spec(runs)).outputs
+    result, refusal = _result_with_cache(model, base, name)
+    spec = _for_task(
+        model, _spec_with_cache(model, base, result) or _spec_without_cache(base, name, runs), task, refusal
     )
-    if made.task is None and canonical(task) not in task_names(made):
-        raise unknown("task", task, task_names(made), of=f"the spec derived from {type(model).__name__}")
-    if made.task is not None and made.task != canonical(task):
-        raise InvalidSpec(f"{type(model).__name__} keeps nothing between calls that is known, so there is no {task}")
-    chosen = made if made.task else evolve(for_task(made, task), tasks=())
-    return compose(chosen, ExportSpec(derived=_provenance(model, inputs, chosen)))
+    return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
 
 
 def derive_from_sample(model: Any, sample: Mapping[str, Any], axes: Mapping[str, str], task: str | None) -> ExportSpec:
-    """The spec of any module that takes tensors like these; it is run on such, and gives what it gives."""
-    name = type(model).__name__
-    known = forward_parameters(model)
-    for one in sample:
-        if one not in known:
-            raise unknown("argument", one, known, of=f"the forward of {name}")
-    base = compose(ExportSpec(name=name, task=task), sample_inputs(sample, axes))
+    """The spec of any module whose inputs are like the tensors of a sample. The module runs on dummy inputs.
+
+    UnknownName if `forward` has no argument with a name of the sample, InvalidSpec if `forward` fails.
+    """
+    model_name = type(model).__name__
+    parameters = forward_parameters(model)
+    for name in sample:
+        if name not in parameters:
+            raise unknown("argument", name, parameters, of=f"the forward of {model_name}")
+    base = compose(ExportSpec(name=model_name, task=task), sample_inputs(sample, axes))
     try:
         runs = run_at_sizes(model, resolved(base, {}), all_tensors)
-    except Exception as problem:
+    except Exception as error:
         raise InvalidSpec(
-            f"{name} does not answer to tensors like this sample: {_summary(problem)}; say in `axes` what moves"
-        ) from problem
-    return compose(base, outputs_spec(runs), ExportSpec(derived=f"{name}.forward({', '.join(sample)}), by a sample"))
+            f"{model_name} does not run on tensors like this sample: {_summary(error)}; name its dynamic axes in `axes`"
+        ) from error
+    provenance = f"{model_name}.forward({', '.join(sample)}), from a sample"
+    return compose(base, outputs_spec(runs), ExportSpec(derived=provenance))
 
 
 def derive_from_config(config: Any, task: str) -> ExportSpec:
-    """The spec of the model that a configuration of transformers makes for a task, without its weights.
+    """The spec of the model that a configuration of transformers describes, for a task. No weights are needed.
 
-    InvalidSpec when transformers has no such model, or it looks at numbers while it runs.
+    InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     if not hasattr(config, "to_dict"):
-        raise InvalidSpec(f"a {type(config).__name__} says no class of transformers; pass the model: spec_for(model)")
-    problems = []
-    # Tensors of shapes alone: the first kind passes for real where a model asks, the second is not asked as much.
-    for shapes in (FakeTensorMode(), torch.device("meta")):
+        raise InvalidSpec(
+            f"a {type(config).__name__} names no class of transformers to derive a spec from; "
+            "pass the model: spec_for(model)"
+        )
+    errors = []
+    # Both kinds of tensor have shapes and no values. Fake tensors pass checks of the device, which a model may make;
+    # meta tensors accept operators that fake tensors refuse.
+    for no_values in (FakeTensorMode(), torch.device("meta")):
         try:
-            with quiet(), shapes:
+            with quiet(), no_values:
                 return derive_from_model(_model_without_weights(config, task), task)
-        except Exception as problem:  # noqa: BLE001 - whatever a model says to tensors without numbers
-            problems.append(_summary(problem))
+        except Exception as error:  # noqa: BLE001 - a model may raise anything when its tensors have no values
+            errors.append(_summary(error))
     raise InvalidSpec(
-        f"no spec could be derived from {type(config).__name__} without weights: {problems[-1]}; "
+        f"no spec could be derived from {type(config).__name__} without weights: {errors[-1]}; "
         f"load the model and pass it: spec_for(model, {task!r})"
     )
 
 
 def keeps_cache(model: Any, task: str) -> bool:
-    """Whether a model keeps what a next call for this task goes on from."""
+    """Whether a spec with a cache can be derived from a model for a task."""
     try:
         derive_from_model(model, f"{task}{WITH_PAST}")
     except (InvalidSpec, UnknownName):
         return False
     return True
-
-
-def loader_of(task: str) -> str:
-    """The class of transformers that loads models for a task."""
-    return TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).loader or "AutoModel"
 
 
 def _model_without_weights(config: Any, task: str) -> Any:
@@ -123,141 +129,140 @@ def _model_without_weights(config: Any, task: str) -> Any:
     return getattr(transformers, loader_of(task)).from_config(config)
 
 
-def loadable_tasks(it: Any) -> tuple[str, ...]:
-    """The tasks that transformers has a class for, of the model type of a model or a configuration."""
-    import transformers
-
-    kind = type(getattr(it, "config", it))
-    loaders = {name: getattr(transformers, spec.loader or "", None) for name, spec in TASKS.items()}
-    return tuple(name for name, loader in loaders.items() if kind in getattr(loader, "_model_mapping", ()))
-
-
-def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
-    """What the `forward` of a model takes by name."""
-    every = inspect.signature(model.forward).parameters.items()
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {name: one for name, one in every if one.kind in named}
+# Inputs
 
 
 def _accepted_inputs(model: Any) -> tuple[ExportSpec, tuple[Run, ...]]:
-    """The first inputs that the model answers to, and what it then gives."""
-    problems: list[Exception] = []
-    for tried in () if _unknown_arguments(model) else _candidate_inputs(model):
+    """The first candidate inputs on which the model runs and returns tensors, and these runs."""
+    errors: list[Exception] = []
+    for inputs in () if unknown_arguments(model) else candidate_inputs(model):
         try:
-            runs = run_at_sizes(model, resolved(tried, snapshot(model)), answer_tensors)
-        except Exception as problem:  # noqa: BLE001 - whatever a model says to inputs that are not its own
-            problems.append(problem)
+            runs = run_at_sizes(model, resolved(inputs, snapshot(model)), answer_tensors)
+        except Exception as error:  # noqa: BLE001 - a model may raise anything for inputs that are not its own
+            errors.append(error)
             continue
         if outputs_spec(runs).outputs:
-            return tried, runs
-    raise _not_derivable(model, problems)
+            return inputs, runs
+    raise _not_derivable(model, errors)
 
 
-def _candidate_inputs(model: Any) -> Iterator[ExportSpec]:
-    """What the model may take: its main input and what it requires, then all that is known, in every form."""
-    names = forward_parameters(model)
-    known = [name for name in INPUT_FORMS if name in names]
-    main = getattr(model, "main_input_name", None)
-    needed = [name for name in known if name == main or names[name].default is inspect.Parameter.empty]
-    writes = "decoder_input_ids" in names
-    for group in filter(None, dict.fromkeys((tuple(needed or known[:1]), tuple(known)))):
-        for forms in combinations(*(INPUT_FORMS[name] for name in group)):
-            if writes and group == ("input_ids",):
-                yield _restricted_to(compose(seq2seq, CONFIG_KEYS, source, written), names)
-            if writes:
-                yield _restricted_to(compose(seq2seq, COMMON_SPEC, *forms, written), names)
-            yield _restricted_to(compose(COMMON_SPEC, *forms), names)
+# Outputs and the cache
 
 
-def _unknown_arguments(model: Any) -> list[str]:
-    """What the `forward` of a model requires and nobody here has heard of."""
-    known = {one.place[0] for forms in INPUT_FORMS.values() for form in forms for one in form.inputs}
-    required = (name for name, one in forward_parameters(model).items() if one.default is inspect.Parameter.empty)
-    return [name for name in required if name not in known]
+def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
+    """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of these."""
+    wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs}
+    outputs = outputs_spec(runs).outputs
+    chosen = tuple(output for output in outputs if output.name in wanted)
+    return evolve(compose(base, TASKS.get(task, ExportSpec())), task=task, outputs=chosen or outputs)
 
 
-def _restricted_to(spec: ExportSpec, names: Collection[str]) -> ExportSpec:
-    """The spec of what a `forward` with these names takes; one that may keep a cache is told not to."""
-    quietly = always(use_cache=False) if {"use_cache", "past_key_values"} & set(names) else ExportSpec()
-    spec = compose(spec, always(return_dict=True), quietly)
-    return evolve(spec, inputs=tuple(one for one in spec.inputs if one.place[0] in names))
+def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, str]:
+    """The result of `forward` with a cache and "", or None and the reason why the model cannot run with a cache.
 
-
-def _task_outputs(task: str, given: ExportSpec) -> ExportSpec:
-    """Of what a model gives, what its task asks for; all, where it gives nothing of that name."""
-    told = {one.name for one in TASKS.get(task, ExportSpec()).outputs}
-    chosen = tuple(one for one in given.outputs if one.name in told)
-    return evolve(given, outputs=chosen or given.outputs)
-
-
-def _spec_with_cache(model: Any, base: ExportSpec, task: str) -> ExportSpec | None:
-    """The spec of a model that keeps a cache of transformers, as its family takes and gives it, if it does."""
+    None and "" for a task or a model that has no cache. Errors that do not mean a refusal propagate.
+    """
     if task not in CACHE_TASKS or "past_key_values" not in forward_parameters(model):
-        return None
+        return None, ""
+    spec = resolved(compose(base, always(use_cache=True)), snapshot(model))
     try:
-        result = run(model, resolved(compose(base, always(use_cache=True)), snapshot(model)))
-    except Exception:  # noqa: BLE001 - a model that cannot keep is a model that does not
-        return None
+        return run(model, spec), ""
+    except OnnxfnError:
+        raise  # InvalidSpec is a ValueError, and none of the model's
+    except CACHE_REFUSALS as error:
+        # torch raises NotImplementedError when a model reads the values of a meta tensor.
+        if isinstance(error, NotImplementedError) and any(tensor.is_meta for tensor in model.parameters()):
+            raise
+        return None, _summary(error)
+
+
+def _spec_with_cache(model: Any, base: ExportSpec, result: Any) -> ExportSpec | None:
+    """The spec of a text model with the cache in its result; None if there is no cache, or not one of transformers."""
     cache = getattr(result, "past_key_values", None)
+    inputs = tuple(input_.name for input_ in base.inputs)
     if hasattr(cache, CACHES["encoder"]):
-        return _seq2seq_spec(base, result, cache) if tuple(one.name for one in base.inputs) == SEQ2SEQ_INPUTS else None
-    states, inputs = cache_spec(cache).states, {one.name for one in base.inputs}
-    return _decoder_spec(model, base, states) if states and "input_ids" in inputs <= DECODER_INPUTS else None
+        return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
+    states = cache_spec(cache).states
+    return (
+        _decoder_spec(model, base, states)
+        if states and "input_ids" in inputs and DECODER_INPUTS.issuperset(inputs)
+        else None
+    )
 
 
 def _decoder_spec(model: Any, base: ExportSpec, states: tuple[State, ...]) -> ExportSpec:
-    numbered = positions if "position_ids" in forward_parameters(model) else ExportSpec()
-    recurrent = linear_attention_cache if any(not row.taken.startswith("past_key") for row in states) else ExportSpec()
-    family = compose(text_decoder, CONFIG_KEYS, numbered, ExportSpec(name=base.name, patches=base.patches), recurrent)
-    return evolve(family, states=states)
+    position_ids = positions if "position_ids" in forward_parameters(model) else ExportSpec()
+    has_other_states = any(not row.taken.startswith("past_key") for row in states)
+    patches = linear_attention_cache if has_other_states else ExportSpec()
+    name = ExportSpec(name=base.name, patches=base.patches)
+    return evolve(compose(text_decoder, CONFIG_KEYS, position_ids, name, patches), states=states)
 
 
 def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
-    own = getattr(cache, CACHES["decoder"]).layers
-    _, heads, _, size = own[0].keys.shape
-    told = reads(
+    layers = getattr(cache, CACHES["decoder"]).layers
+    _, heads, _, head_size = layers[0].keys.shape
+    cache_sizes = reads(
         hidden_size=constant(result.encoder_last_hidden_state.shape[-1]),
-        decoder_num_layers=constant(len(own)),
+        decoder_num_layers=constant(len(layers)),
         decoder_num_attention_heads=constant(heads),
-        decoder_head_dim=constant(size),
+        decoder_head_dim=constant(head_size),
     )
-    return compose(text_seq2seq, CONFIG_KEYS, told, ExportSpec(name=base.name, patches=base.patches))
+    return compose(text_seq2seq, CONFIG_KEYS, cache_sizes, ExportSpec(name=base.name, patches=base.patches))
+
+
+def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:
+    """The spec for a task that it has; else UnknownName, or InvalidSpec if the task needs a cache."""
+    model_name = type(model).__name__
+    if spec.task is None:
+        if canonical(task) not in task_names(spec):
+            raise unknown("task", task, task_names(spec), of=f"the spec derived from {model_name}")
+        return evolve(for_task(spec, task), tasks=())
+    if spec.task != canonical(task):
+        reason = f"; it does not run with a cache: {refusal}" if refusal else ""
+        raise InvalidSpec(f"{model_name} returns no cache that onnxfn knows, so it has no task {task}{reason}")
+    return spec
 
 
 def _known_patches(model: Any) -> ExportSpec:
-    """What is known to be replaced, of what the module of the model's class has."""
+    """The patches for functions that transformers repeats, where the module of the model's class has them."""
     module = import_module(type(model).__module__)
     repeated = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if hasattr(module, name))
     return compose(batched_experts, *repeated)
 
 
-def _provenance(model: Any, base: ExportSpec, spec: ExportSpec) -> str:
-    """What a spec was derived from: what it takes, what else that is known it does not, for what, and what it keeps."""
-    heard = {one.place[0] for one in (*base.inputs, *spec.inputs)}
-    left = [name for name in INPUT_FORMS if name in forward_parameters(model) and name not in heard]
-    rows = ", ".join(row.name for row in spec.states)
-    words = (
-        f"{type(model).__name__}.forward({', '.join(name for name in forward_parameters(model) if name in heard)})",
-        f"without {', '.join(left)}" if left else "",
+# Texts
+
+
+def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) -> str:
+    """What a spec was derived from: the inputs, the known arguments that are no inputs, the task, the cache."""
+    parameters = forward_parameters(model)
+    used = {input_.place[0] for input_ in (*inputs.inputs, *spec.inputs)}
+    unused = [name for name in INPUT_FORMS if name in parameters and name not in used]
+    states = ", ".join(row.name for row in spec.states)
+    clauses = (
+        f"{type(model).__name__}.forward({', '.join(name for name in parameters if name in used)})",
+        f"without {', '.join(unused)}" if unused else "",
         f"task {spec.task}",
-        f"a cache of {rows}" if rows else "",
+        f"a cache of {states}" if states else "",
+        f"no cache: {refusal}" if refusal else "",
     )
-    return "; ".join(filter(None, words))
+    return "; ".join(filter(None, clauses))
 
 
-def _not_derivable(model: Any, problems: Sequence[Exception]) -> InvalidSpec:
-    """The error for a model that answered to nothing; what it said first to inputs that could be made tells most."""
-    name, unheard = type(model).__name__, _unknown_arguments(model)
-    told = [problem for problem in problems if not isinstance(problem, MissingValue)] or list(problems)
-    which = f", of which {listed(unheard)} is not known" if unheard else ""
-    tried = f"; tried in {len(problems)} forms, first: {_summary(told[0])}" if told else ""
-    takes = listed(forward_parameters(model), most=8)
-    return InvalidSpec(f"no spec could be derived from {name}: forward takes {takes}{which}{tried}; {HOW_TO_SPECIFY}")
+def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
+    """The error for a model that accepts no known inputs. It shows the first error that is no missing value."""
+    not_known = unknown_arguments(model)
+    model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
+    parameters = listed(forward_parameters(model), most=8)
+    message = (
+        f"no spec could be derived from {type(model).__name__}: forward takes {parameters}",
+        f", of which {listed(not_known)} is not known" if not_known else "",
+        f"; tried in {len(errors)} forms, first: {_summary(model_errors[0])}" if model_errors else "",
+        f"; {HOW_TO_SPECIFY}",
+    )
+    return InvalidSpec("".join(message))
 
 
-HOW_TO_SPECIFY = "say it yourself: derived(model, sample={name: tensor}), or compose(takes(...), gives(...))"
-
-
-def _summary(problem: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     """The type of an error and the first line of its message, at most 160 characters."""
-    return f"{type(problem).__name__}: {first_line(problem)}"[:160]
+    return f"{type(error).__name__}: {first_line(error)}"[:160]

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.lookup.lookup import served_tasks, task_of
+from onnxfn.export.lookup.class_tasks import served_tasks, task_of
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import ExportSpec

@@ -1,92 +1,25 @@
-"""Which spec for this model and task."""
+"""Which spec belongs to a model type, a configuration or a model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
+from onnxfn.export.lookup.class_tasks import OTHER_TASKS, loadable_tasks, loader_of, served_tasks, task_of
 from onnxfn.export.lookup.derive import (
     derive_from_config,
     derive_from_model,
     derive_from_sample,
     keeps_cache,
-    loadable_tasks,
-    loader_of,
 )
 from onnxfn.export.lookup.other_libraries import row_name
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.specs.getters import snapshot
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST, canonical, for_task, task_names
-
-# How transformers ends the name of a class, and the task of what it so ends; the first that fits.
-CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
-    {
-        "ForMaskedLM": "fill-mask",
-        "WithLMHeadModel": "fill-mask",  # XLM and Flaubert
-        "LMHeadModel": "text-generation",
-        "ForCausalLM": "text-generation",
-        "ForConditionalGeneration": "text2text-generation",
-        "ForSequenceClassification": "text-classification",
-        "ForTokenClassification": "token-classification",
-        "ForQuestionAnswering": "question-answering",
-        "ForQuestionAnsweringSimple": "question-answering",
-        "ForMultipleChoice": "multiple-choice",
-        "ForAudioClassification": "audio-classification",
-        "ForAudioFrameClassification": "audio-frame-classification",
-        "ForXVector": "audio-xvector",
-        "ForCTC": "automatic-speech-recognition",
-        "ForRNNT": "automatic-speech-recognition",
-        "ForTDT": "automatic-speech-recognition",
-        "ForSpeechToText": "automatic-speech-recognition",
-        "ForTextToText": "text2text-generation",
-        "ForImageClassification": "image-classification",
-        "ForVideoClassification": "video-classification",
-        "ForImageSuperResolution": "image-to-image",
-        "Backbone": "feature-extraction",
-        "ForMaskedImageModeling": "masked-im",
-        "ForDepthEstimation": "depth-estimation",
-        "ForObjectDetection": "object-detection",
-        "ForSemanticSegmentation": "semantic-segmentation",
-        "ForInstanceSegmentation": "image-segmentation",
-        "ForImageSegmentation": "image-segmentation",
-        "ForSegmentation": "image-segmentation",
-        "ForImageTextRetrieval": "image-text-retrieval",
-        "ForImageAndTextRetrieval": "image-text-retrieval",
-        "ForUniversalSegmentation": "image-segmentation",
-        "ForPoseEstimation": "keypoint-detection",
-        "ForKeypointDetection": "keypoint-detection",
-        "ForKeypointMatching": "keypoint-matching",
-        "ForImageMatting": "image-matting",
-        "ForNormalEstimation": "normal-estimation",
-        "ForRetrieval": "feature-extraction",
-        "ForPrediction": "time-series-forecasting",
-        "ForTextToSpeech": "text-to-audio",
-        "MarianMTModel": "text2text-generation",
-        "EncoderDecoderModel": "text2text-generation",
-        "Model": "feature-extraction",
-    }
-)
-
-# What else classes of that name serve: those that hear speech, those that read an image, those that decide or speak,
-# and some of these are decoders of text to a text alone. Bare models of two towers compare, detectors that read a text
-# detect what it says, and a segmentation by what is there is one of an image.
-OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
-        "image-text-retrieval": ("zero-shot-image-classification",),
-        "object-detection": ("zero-shot-object-detection",),
-        "question-answering": ("document-question-answering", "visual-question-answering"),
-        "text-classification": ("audio-classification",),
-        "text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
-        "semantic-segmentation": ("image-segmentation",),
-    }
-)
-
 
 GENERATION_TASKS = (
     "text-generation",
@@ -95,155 +28,194 @@ GENERATION_TASKS = (
     "image-to-text",
     "text-to-audio",
 )
-"""The tasks whose models write token by token, or frame by frame."""
+"""The tasks whose models generate token by token, or frame by frame."""
 
-
-def has_row(it: Any, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> bool:
-    """Whether a table speaks of a model type, a configuration or a model; a bare name is taken at its word."""
-    return isinstance(it, str) or _model_type(it) in architectures
+HOW_TO_DERIVE = "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
 
 
 def spec_for(
-    it: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES
+    model_or_type: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES
 ) -> ExportSpec:
-    """The spec of a model type, a configuration or a model; for a task when one is given, or when a model has one.
+    """The spec of a model type, a configuration or a model.
 
-    A model, or a configuration, that no row speaks of has a spec derived from it, which says so (`spec.derived`).
-    Raises UnknownName for the bare name of a model type that has no row, and for a task that the row does not know.
+    A model type with a row in `architectures` has the spec of that row. A model or a configuration without a row has
+    the spec that `derived` returns.
 
-    >>> spec_for("bert", task="fill-mask").task
-    'fill-mask'
+    Args:
+        model_or_type: A model type as text (`"bert"`), a configuration (of transformers, or a dict), or a model.
+        task: The name of a task, or a synonym. By default it is the task that the class name of the model implies; a
+            model type as text implies no task.
+        architectures: The table of rows: model type -> spec.
+
+    Returns:
+        The spec, for `task` if it is given or implied. A spec without a task still holds all tasks of the row; see
+        `for_task`.
+
+    Raises:
+        UnknownName: A model type as text has no row; a configuration has no model type; the spec does not have `task`.
+        InvalidSpec: A model or configuration has no row, and no spec can be derived from it.
+
+    Example:
+        >>> spec_for("bert", "fill-mask").task
+        'fill-mask'
+        >>> spec_for({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}).task
+        'text-generation'
     """
-    if not has_row(it, architectures):
-        return derived(it, task)
-    spec = _row(it, architectures)
-    chosen = task or (None if isinstance(it, str) else _class_task_in(spec, it))
+    if not has_row(model_or_type, architectures):
+        return derived(model_or_type, task)
+    spec = _row(model_or_type, architectures)
+    chosen = task or (None if isinstance(model_or_type, str) else _known_task(model_or_type, task_names(spec)))
     return spec if chosen is None else for_task(spec, chosen)
 
 
 def derived(
-    it: Any, task: str | None = None, *, sample: Mapping[str, Any] | None = None, axes: Mapping[str, str] | None = None
+    model_or_config: Any,
+    task: str | None = None,
+    *,
+    sample: Mapping[str, Any] | None = None,
+    axes: Mapping[str, str] | None = None,
 ) -> ExportSpec:
-    """The spec of a model, or of a configuration, from itself: what it takes, gives and keeps; `spec.derived` says it.
+    """The spec that follows from a model itself, without a row.
 
-    Any `nn.Module` has one when `sample` holds a tensor for each argument of its `forward`. `axes` says which of their
-    axes move (`{"x": "batch_size _ width"}`, `_` being as in the sample); of the others only the first, `batch_size`.
-    The model is run on dummies. InvalidSpec when it answers to nothing that is known.
+    The model runs on dummy inputs of several sizes. Its results show the outputs, the dynamic axes and the cache. The
+    field `derived` of the spec records where the spec comes from.
 
-    >>> import torch
-    >>> derived(torch.nn.Linear(4, 2), sample={"input": torch.ones(3, 4)}).outputs[0].name
-    'output'
+    Args:
+        model_or_config: A model of transformers, or its configuration. With `sample`, any `nn.Module`.
+        task: The task of the spec. By default it is the task that the class name implies, or feature-extraction.
+        sample: A tensor for each argument of `forward`: `{name: tensor}`.
+        axes: The axis pattern of tensors in `sample`: `{"x": "batch_size _ width"}`. `_` is an axis with the size that
+            it has in the sample. A tensor without a pattern has one dynamic axis: the first, `batch_size`.
+
+    Returns:
+        The spec, for one task. With `sample` and no `task` it is for no task.
+
+    Raises:
+        InvalidSpec: The model accepts no inputs that onnxfn knows, does not run on tensors like the sample, or has no
+            cache although `task` ends in `-with-past`.
+        UnknownName: The sample names an argument that `forward` does not have, or the derived spec does
+            not have `task`.
+
+    Example:
+        >>> import torch
+        >>> derived(torch.nn.Linear(4, 2), sample={"input": torch.ones(3, 4)}).outputs[0].name
+        'output'
     """
     if sample is not None:
-        return derive_from_sample(it, sample, axes or {}, task)
-    asked = task or _task_without_row(it)
-    return derive_from_model(it, asked) if hasattr(it, "forward") else derive_from_config(it, asked)
+        return derive_from_sample(model_or_config, sample, axes or {}, task)
+    name = task or _task_without_row(model_or_config)
+    derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
+    return derive(model_or_config, name)
 
 
-def tasks_for(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
-    """The tasks of a model type, a configuration or a model; of one without a row, those of its classes.
+def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
+    """The tasks of a model type, a configuration or a model.
 
-    >>> tasks_for("splinter")
-    ('feature-extraction', 'question-answering')
+    Args:
+        model_or_type: A model type as text, a configuration (of transformers, or a dict), or a model.
+        architectures: The table of rows: model type -> spec.
+
+    Returns:
+        The canonical names of the tasks of the row. Without a row, the tasks that transformers has a class for.
+
+    Raises:
+        UnknownName: A model type as text has no row, or a configuration has no model type.
+
+    Example:
+        >>> tasks_for("splinter")
+        ('feature-extraction', 'question-answering')
     """
-    return task_names(_row(it, architectures)) if has_row(it, architectures) else loadable_tasks(it)
+    if has_row(model_or_type, architectures):
+        return task_names(_row(model_or_type, architectures))
+    return loadable_tasks(model_or_type)
 
 
-def checkpoint_task(it: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str | None:
-    """The task of a checkpoint, by what its configuration calls its class; with past where the row knows it so.
+def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> bool:
+    """Whether a table has a row for a configuration or a model. True for every model type that is given as text."""
+    return isinstance(model_or_type, str) or _model_type(model_or_type) in architectures
 
-    None when the configuration tells none that the row knows. Who exports a model that writes, writes with a cache.
-    Where there is no row `it` is the model, and knows it so when it keeps a cache.
+
+def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str | None:
+    """The task of a checkpoint, by the class name in its configuration; None if the row has no task for the class.
+
+    A model that generates has the task with past, if its row has it. Without a row, `model_or_config` must be the
+    model, and it has the task with past if it keeps a cache.
     """
-    if not has_row(it, architectures):
-        own = _task_without_row(it)
-        return f"{own}{WITH_PAST}" if own in GENERATION_TASKS and keeps_cache(it, own) else own
-    known = tasks_for(it, architectures=architectures)
-    told = next((task for task in served_tasks(task_of(it)) if task in known), None)
-    return f"{told}{WITH_PAST}" if told in GENERATION_TASKS and f"{told}{WITH_PAST}" in known else told
+    if not has_row(model_or_config, architectures):
+        task = _task_without_row(model_or_config)
+        return f"{task}{WITH_PAST}" if task in GENERATION_TASKS and keeps_cache(model_or_config, task) else task
+    known = tasks_for(model_or_config, architectures=architectures)
+    class_task = _known_task(model_or_config, known)
+    has_past = class_task in GENERATION_TASKS and f"{class_task}{WITH_PAST}" in known
+    return f"{class_task}{WITH_PAST}" if has_past else class_task
 
 
 def loader_spec(config: Any, task: str | None) -> ExportSpec:
-    """How the checkpoint of a configuration without a row is loaded: for a task, or as the class that wrote it."""
+    """A spec with the loader of a checkpoint without a row: the loader of `task`, or the class in its configuration."""
     if task is not None:
         return ExportSpec(task=task, loader=loader_of(task))
     return ExportSpec(loader=next(iter(snapshot(config).get("architectures") or ()), None))
 
 
-def task_of(it: Any) -> str | None:
-    """The task that the name of a class tells: of a model, of a name, of what a configuration calls its architectures.
-
-    >>> task_of("BertForMaskedLM"), task_of("BertForPreTraining")
-    ('fill-mask', None)
-    """
-    told = it if isinstance(it, str) else _class_name(it)
-    return next((task for ending, task in CLASS_SUFFIXES.items() if told and told.endswith(ending)), None)
-
-
 def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
-    """The spec for the model's own task, when it has none yet; InvalidSpec when the model is of another task.
+    """The spec for the task of the model's class, if the spec has no task yet.
 
-    A model whose class tells no task is for the one that the spec has; one that says its outputs needs no task.
+    InvalidSpec if the spec is for a task that the class does not have, or if the class name implies no task and the
+    spec has several. A spec with outputs of its own needs no task.
     """
-    own = task_of(model)
     if spec.task is None and spec.tasks:
-        if own is None and spec.outputs:
-            return evolve(spec, tasks=())
-        if own is None and len(spec.tasks) == 1:
-            return for_task(spec, spec.tasks[0].name)
-        if own is None:
-            raise InvalidSpec(
-                f"{type(model).__name__} does not tell its task; say it: for_task(spec, task), "
-                f"task one of {listed(task_names(spec))}"
-            )
-        return for_task(spec, next((task for task in served_tasks(own) if task in task_names(spec)), own))
-    if (
-        own is not None
-        and spec.task is not None
-        and canonical(spec.task).removesuffix(WITH_PAST) not in served_tasks(own)
-    ):
-        raise InvalidSpec(
-            f"{type(model).__name__} is a model for {own}, not for {spec.task}; "
-            f"load it with {spec.loader or 'a class for ' + spec.task}, or ask for {own}"
-        )
+        return _for_class_task(spec, model)
+    _check_task(spec, model)
     return spec
 
 
-def _class_task_in(spec: ExportSpec, it: Any) -> str | None:
-    return next((task for task in served_tasks(task_of(it)) if task in task_names(spec)), None)
+def _for_class_task(spec: ExportSpec, model: Any) -> ExportSpec:
+    class_task = task_of(model)
+    if class_task is not None:
+        return for_task(spec, _known_task(model, task_names(spec)) or class_task)
+    if spec.outputs:
+        return evolve(spec, tasks=())
+    if len(spec.tasks) == 1:
+        return for_task(spec, spec.tasks[0].name)
+    raise InvalidSpec(
+        f"the class name {type(model).__name__} implies no task; choose one of {listed(task_names(spec))}: "
+        "for_task(spec, task)"
+    )
 
 
-def served_tasks(own: str | None) -> tuple[str, ...]:
-    """The tasks that a class is for whose name tells one: `ForConditionalGeneration` is for several."""
-    return () if own is None else (own, *OTHER_TASKS.get(own, ()))
+def _check_task(spec: ExportSpec, model: Any) -> None:
+    class_task = task_of(model)
+    if spec.task is None or class_task is None:
+        return
+    if canonical(spec.task).removesuffix(WITH_PAST) not in served_tasks(class_task):
+        raise InvalidSpec(
+            f"{type(model).__name__} is a model for {class_task}, not for {spec.task}; "
+            f"load it with {spec.loader or 'a class for ' + spec.task}, or export it for {class_task}"
+        )
 
 
-def _row(it: Any, architectures: Mapping[str, ExportSpec]) -> ExportSpec:
-    model_type = it if isinstance(it, str) else _model_type(it)
+def _known_task(model_or_config: Any, known: tuple[str, ...]) -> str | None:
+    return next((task for task in served_tasks(task_of(model_or_config)) if task in known), None)
+
+
+def _task_without_row(model_or_config: Any) -> str:
+    """The task to derive a spec for. A class for several tasks that is no encoder-decoder is a decoder."""
+    task = task_of(model_or_config) or DEFAULT_TASK
+    may_be_decoder = "text-generation" in OTHER_TASKS.get(task, ())
+    is_decoder = may_be_decoder and not snapshot(model_or_config).get("is_encoder_decoder")
+    return "text-generation" if is_decoder else task
+
+
+def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec]) -> ExportSpec:
+    model_type = model_or_type if isinstance(model_or_type, str) else _model_type(model_or_type)
     if model_type not in architectures:
         raise UnknownName(f"{unknown('model type', model_type, architectures)}; {HOW_TO_DERIVE}")
     return architectures[model_type]
 
 
-HOW_TO_DERIVE = "a spec is derived from a model or its configuration, not from a name: spec_for(model)"
-
-
-def _task_without_row(it: Any) -> str:
-    """The task of a model without a row. A class for several that is no encoder-decoder goes on from what it read."""
-    own = task_of(it) or DEFAULT_TASK
-    goes_on_alone = "text-generation" in OTHER_TASKS.get(own, ()) and not snapshot(it).get("is_encoder_decoder")
-    return "text-generation" if goes_on_alone else own
-
-
-def _class_name(it: Any) -> str | None:
-    """Names tell tasks among the models of transformers; what another module is called tells nothing."""
-    if hasattr(it, "forward"):
-        return type(it).__name__ if hasattr(getattr(it, "config", None), "to_dict") else None
-    return next(iter(snapshot(it).get("architectures") or ()), None)
-
-
-def _model_type(it: Any) -> str:
-    model_type = row_name(it) or snapshot(it).get("model_type")
+def _model_type(model_or_config: Any) -> str:
+    model_type = row_name(model_or_config) or snapshot(model_or_config).get("model_type")
     if not model_type:
-        raise UnknownName(f"{type(it).__name__} has no model_type; compose a spec of your own, or pass a model type")
+        name = type(model_or_config).__name__
+        raise UnknownName(f"{name} has no model_type; compose a spec for it, or pass a model type as text")
     return str(model_type)

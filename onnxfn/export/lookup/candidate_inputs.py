@@ -1,0 +1,68 @@
+"""The inputs that a model may accept, in the order in which to try them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product as combinations
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.architectures.families import seq2seq, source, written
+from onnxfn.architectures.families.text import text_dummies, text_reads
+from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
+from onnxfn.specs.compose import compose
+from onnxfn.specs.facts import always
+from onnxfn.specs.records import ExportSpec
+
+COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
+
+
+def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a model's `forward` that an argument can name."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(model.forward).parameters.items()
+    return {name: parameter for name, parameter in parameters if parameter.kind in named}
+
+
+def candidate_inputs(model: Any) -> Iterator[ExportSpec]:
+    """Inputs that the model may accept: each group of inputs, in every combination of their forms."""
+    parameters = forward_parameters(model)
+    for group in _input_groups(model, parameters):
+        for forms in combinations(*(INPUT_FORMS[name] for name in group)):
+            if "decoder_input_ids" in parameters:
+                yield from (_restricted_to(spec, parameters) for spec in _seq2seq_inputs(group, forms))
+            yield _restricted_to(compose(COMMON_SPEC, *forms), parameters)
+
+
+def _input_groups(model: Any, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, ...]]:
+    """The main input with the required ones, or else the first known one; then all known inputs."""
+    known = tuple(name for name in INPUT_FORMS if name in parameters)
+    main = getattr(model, "main_input_name", None)
+    needed = tuple(name for name in known if name == main or _is_required(parameters[name]))
+    return filter(None, dict.fromkeys((needed or known[:1], known)))
+
+
+def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iterator[ExportSpec]:
+    if group == ("input_ids",):
+        yield compose(seq2seq, CONFIG_KEYS, source, written)
+    yield compose(seq2seq, COMMON_SPEC, *forms, written)
+
+
+def unknown_arguments(model: Any) -> list[str]:
+    """The arguments that `forward` requires and that are in no form of INPUT_FORMS."""
+    known = {input_.place[0] for forms in INPUT_FORMS.values() for form in forms for input_ in form.inputs}
+    parameters = forward_parameters(model).items()
+    return [name for name, parameter in parameters if _is_required(parameter) and name not in known]
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
+
+
+def _restricted_to(spec: ExportSpec, parameters: Collection[str]) -> ExportSpec:
+    """The spec without inputs that `forward` has no parameter for; `forward` returns a dict, and no cache."""
+    no_cache = always(use_cache=False) if {"use_cache", "past_key_values"} & set(parameters) else ExportSpec()
+    spec = compose(spec, always(return_dict=True), no_cache)
+    return evolve(spec, inputs=tuple(input_ for input_ in spec.inputs if input_.place[0] in parameters))

@@ -1,0 +1,124 @@
+"""Tasks and classes of transformers: the task that a class name implies, the classes that load models for a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.specs.getters import snapshot
+from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
+
+CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "ForMaskedLM": "fill-mask",
+        "WithLMHeadModel": "fill-mask",  # XLM and Flaubert
+        "LMHeadModel": "text-generation",
+        "ForCausalLM": "text-generation",
+        "ForConditionalGeneration": "text2text-generation",
+        "ForSequenceClassification": "text-classification",
+        "ForTokenClassification": "token-classification",
+        "ForQuestionAnswering": "question-answering",
+        "ForQuestionAnsweringSimple": "question-answering",
+        "ForMultipleChoice": "multiple-choice",
+        "ForAudioClassification": "audio-classification",
+        "ForAudioFrameClassification": "audio-frame-classification",
+        "ForXVector": "audio-xvector",
+        "ForCTC": "automatic-speech-recognition",
+        "ForRNNT": "automatic-speech-recognition",
+        "ForTDT": "automatic-speech-recognition",
+        "ForSpeechToText": "automatic-speech-recognition",
+        "ForTextToText": "text2text-generation",
+        "ForImageClassification": "image-classification",
+        "ForVideoClassification": "video-classification",
+        "ForImageSuperResolution": "image-to-image",
+        "Backbone": "feature-extraction",
+        "ForMaskedImageModeling": "masked-im",
+        "ForDepthEstimation": "depth-estimation",
+        "ForObjectDetection": "object-detection",
+        "ForSemanticSegmentation": "semantic-segmentation",
+        "ForInstanceSegmentation": "image-segmentation",
+        "ForImageSegmentation": "image-segmentation",
+        "ForSegmentation": "image-segmentation",
+        "ForImageTextRetrieval": "image-text-retrieval",
+        "ForImageAndTextRetrieval": "image-text-retrieval",
+        "ForUniversalSegmentation": "image-segmentation",
+        "ForPoseEstimation": "keypoint-detection",
+        "ForKeypointDetection": "keypoint-detection",
+        "ForKeypointMatching": "keypoint-matching",
+        "ForImageMatting": "image-matting",
+        "ForNormalEstimation": "normal-estimation",
+        "ForRetrieval": "feature-extraction",
+        "ForPrediction": "time-series-forecasting",
+        "ForTextToSpeech": "text-to-audio",
+        "MarianMTModel": "text2text-generation",
+        "EncoderDecoderModel": "text2text-generation",
+        "Model": "feature-extraction",
+    }
+)
+"""Suffix of a class name in transformers -> the task of the class; the first suffix that matches counts."""
+
+# `ForConditionalGeneration` names models for speech, images and text, encoder-decoders and decoders. A bare model with
+# a text tower and an image tower compares texts with images. A detector that reads a text detects what the text names.
+OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
+        "image-text-retrieval": ("zero-shot-image-classification",),
+        "object-detection": ("zero-shot-object-detection",),
+        "question-answering": ("document-question-answering", "visual-question-answering"),
+        "text-classification": ("audio-classification",),
+        "text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
+        "semantic-segmentation": ("image-segmentation",),
+    }
+)
+"""Task of CLASS_SUFFIXES -> other tasks that classes with such a suffix may have."""
+
+
+def task_of(model_or_class: Any) -> str | None:
+    """The task that the name of a class implies.
+
+    A class of transformers is named after its head: `BertForMaskedLM` is for fill-mask. The class name of any other
+    module implies nothing.
+
+    Args:
+        model_or_class: The name of a class as text, a model, or a configuration (whose `architectures` names the class
+            that wrote the checkpoint). A configuration is one of transformers or a dict.
+
+    Returns:
+        The canonical name of the task, or None if the class name implies no task that onnxfn knows.
+
+    Example:
+        >>> task_of("BertForMaskedLM"), task_of("BertForPreTraining")
+        ('fill-mask', None)
+        >>> task_of({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})
+        'text-generation'
+    """
+    name = model_or_class if isinstance(model_or_class, str) else _class_name(model_or_class)
+    return next((task for suffix, task in CLASS_SUFFIXES.items() if name and name.endswith(suffix)), None)
+
+
+def served_tasks(class_task: str | None) -> tuple[str, ...]:
+    """The tasks that a class may have whose name implies `class_task`: that task first, then OTHER_TASKS of it."""
+    return () if class_task is None else (class_task, *OTHER_TASKS.get(class_task, ()))
+
+
+def loader_of(task: str) -> str:
+    """The class of transformers that loads models for a task."""
+    return TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).loader or "AutoModel"
+
+
+def loadable_tasks(model_or_config: Any) -> tuple[str, ...]:
+    """The tasks for which transformers has a class for the model type of a model or a configuration."""
+    import transformers
+
+    config_class = type(getattr(model_or_config, "config", model_or_config))
+    loaders = {task: getattr(transformers, spec.loader or "", None) for task, spec in TASKS.items()}
+    return tuple(task for task, loader in loaders.items() if config_class in getattr(loader, "_model_mapping", ()))
+
+
+def _class_name(model_or_config: Any) -> str | None:
+    if hasattr(model_or_config, "forward"):
+        of_transformers = hasattr(getattr(model_or_config, "config", None), "to_dict")
+        return type(model_or_config).__name__ if of_transformers else None
+    return next(iter(snapshot(model_or_config).get("architectures") or ()), None)
