@@ -71,10 +71,15 @@ from onnxfn.specs.facts import patched as patched
 from onnxfn.specs.facts import takes as takes
 from onnxfn.specs.getters import at_least as at_least
 from onnxfn.specs.getters import constant as constant
+from onnxfn.specs.getters import count as count
+from onnxfn.specs.getters import difference as difference
 from onnxfn.specs.getters import either as either
 from onnxfn.specs.getters import equals as equals
 from onnxfn.specs.getters import from_config as from_config
+from onnxfn.specs.getters import if_else as if_else
+from onnxfn.specs.getters import item as item
 from onnxfn.specs.getters import negated as negated
+from onnxfn.specs.getters import power as power
 from onnxfn.specs.getters import product as product
 from onnxfn.specs.getters import quotient as quotient
 from onnxfn.specs.getters import reads as reads

@@ -11,8 +11,8 @@ from attrs import evolve, frozen
 from onnxfn.export.lookup.lookup import spec_for
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS
 from onnxfn.export.pipeline import export, target
+from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import UnknownName, listed
-from onnxfn.specs.getters import snapshot
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.reports import Exported
 from onnxfn.weights.placement import staging_folder

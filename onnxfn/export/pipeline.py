@@ -30,9 +30,9 @@ from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.forward import in_dtype
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
+from onnxfn.specs.config_values import config_of
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, OutputExists, unknown
-from onnxfn.specs.getters import config_of
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.records import ExportSpec, Plan

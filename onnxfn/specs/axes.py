@@ -1,12 +1,12 @@
-"""A tensor's axes, said once: pattern string <-> AxisMap.
+"""A tensor's axes, written once: pattern string <-> AxisMap.
 
-The notation follows einops and jaxtyping, one word an axis:
+The notation follows einops and jaxtyping. Each word of a pattern is one axis:
 
-    batch_size                            moves from call to call, and is called so in the ONNX file
-    past_sequence_length+sequence_length  moves, and is the sum of two others
-    head_dim=                             fixed by the model's configuration
-    4                                     fixed
-    _                                     fixed, and its size is the model's own business (outputs only)
+    batch_size                            dynamic; the name is the symbol in the ONNX file
+    past_sequence_length+sequence_length  dynamic; a formula of other names (operators + - * // and parentheses)
+    head_dim=                             fixed at a value that the model's configuration has
+    4                                     fixed at this number
+    _                                     fixed at a size that the spec does not know (outputs only)
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from attrs import evolve, frozen
 
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed
 
-AxisKind = Literal["dynamic", "configured", "literal", "unsaid"]
+AxisKind = Literal["dynamic", "configured", "literal", "unspecified"]
 
-_SPACED = re.compile(r"\s*(//|[-+*()])\s*")
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProxyType(
+_OPERATOR_WITH_SPACES = re.compile(r"\s*(//|[-+*()])\s*")
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProxyType(
     {
         ast.Add: lambda a, b: a + b,
         ast.Sub: lambda a, b: a - b,
@@ -37,7 +37,13 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingPro
 
 @frozen
 class Axis:
-    """One axis: what it is called, and whether it moves, the configuration fixes it, or it is a number."""
+    """One axis of a tensor.
+
+    Attributes:
+        symbol: A name or a formula as ONNX shows it (`past + now`), a number, or `_`.
+        kind: `dynamic` (the size may differ from call to call), `configured` (the configuration fixes it), `literal`
+            (the symbol is a number) or `unspecified` (`_`).
+    """
 
     symbol: str
     kind: AxisKind
@@ -45,7 +51,14 @@ class Axis:
 
 @frozen
 class AxisMap:
-    """The axes of one tensor, in order."""
+    """The axes of one tensor, in order. `axis_map` reads one from a pattern.
+
+    Attributes:
+        axes: One `Axis` for each dimension.
+
+    >>> print(axis_map("batch_size 3 height width"))
+    [batch_size, 3, height, width]
+    """
 
     axes: tuple[Axis, ...]
 
@@ -54,20 +67,30 @@ class AxisMap:
 
 
 def axis(word: str) -> Axis:
-    """One word of a pattern as an axis; InvalidSpec when the word is none of the five forms."""
+    """The axis that one word of a pattern describes; InvalidSpec when the word has none of the five forms."""
     if word == "_":
-        return Axis("_", "unsaid")
+        return Axis("_", "unspecified")
     if word.isdecimal():
         return Axis(word, "literal")
     if word.endswith("="):
         if not word[:-1].isidentifier():
-            raise InvalidSpec(f"axis {word!r} is fixed by the configuration, so one name stands before the '='")
+            raise InvalidSpec(f"axis {word!r} is fixed by the configuration: write one name before '='")
         return Axis(word[:-1], "configured")
-    return Axis(_canonical(word, word), "dynamic")
+    return Axis(_canonical_formula(word, word), "dynamic")
 
 
 def axis_map(pattern: str | AxisMap) -> AxisMap:
-    """The axes that a pattern says; an AxisMap is given back as it is.
+    """The axes that a pattern describes.
+
+    Args:
+        pattern: Words separated by spaces, one for each axis: a name, a formula of names (`past+now`), `name=` for a
+            size that the configuration fixes, a number, or `_`. An AxisMap is returned unchanged.
+
+    Returns:
+        The AxisMap; `axis_map(pattern(axes)) == axes`.
+
+    Raises:
+        InvalidSpec: A word has none of these forms.
 
     >>> symbols(axis_map("batch_size 4 past_sequence_length+sequence_length head_dim="))
     {0: 'batch_size', 2: 'past_sequence_length + sequence_length'}
@@ -76,51 +99,51 @@ def axis_map(pattern: str | AxisMap) -> AxisMap:
 
 
 def pattern(axes: AxisMap) -> str:
-    """The pattern that says these axes; `axis_map(pattern(axes)) == axes`.
+    """The pattern that describes these axes; `axis_map(pattern(axes)) == axes`.
 
     >>> pattern(axis_map("batch_size past_sequence_length+sequence_length head_dim="))
     'batch_size past_sequence_length+sequence_length head_dim='
     """
-    return " ".join(_word(one) for one in axes.axes)
+    return " ".join(_word(axis) for axis in axes.axes)
 
 
 def symbols(axes: AxisMap) -> dict[int, str]:
-    """`{axis: symbol}` of the axes that move, as ONNX and Optimum write them."""
-    return {index: one.symbol for index, one in enumerate(axes.axes) if one.kind == "dynamic"}
+    """`{index: symbol}` of the dynamic axes, as ONNX and Optimum write them."""
+    return {index: axis.symbol for index, axis in enumerate(axes.axes) if axis.kind == "dynamic"}
 
 
 def names(axes: AxisMap) -> tuple[str, ...]:
-    """The names of the sizes that the moving axes are made of, each once, in order.
+    """The names in the symbols of the dynamic axes, without duplicates, in order.
 
     >>> names(axis_map("batch_size past_sequence_length+sequence_length head_dim="))
     ('batch_size', 'past_sequence_length', 'sequence_length')
     """
-    return tuple(dict.fromkeys(name for one in axes.axes if one.kind == "dynamic" for name in terms(one.symbol)))
+    return tuple(dict.fromkeys(name for axis in axes.axes if axis.kind == "dynamic" for name in terms(axis.symbol)))
 
 
 @cache
 def terms(symbol: str) -> tuple[str, ...]:
-    """The names in an axis symbol, each once, in order."""
-    found = (node for node in ast.walk(ast.parse(symbol, mode="eval")) if isinstance(node, ast.Name))
-    return tuple(dict.fromkeys(node.id for node in sorted(found, key=lambda node: node.col_offset)))
+    """The names in a symbol, without duplicates, in order."""
+    nodes = (node for node in ast.walk(ast.parse(symbol, mode="eval")) if isinstance(node, ast.Name))
+    return tuple(dict.fromkeys(node.id for node in sorted(nodes, key=lambda node: node.col_offset)))
 
 
 def shape(axes: AxisMap, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a tensor with these axes; UnknownName when a size is missing, InvalidSpec for an unsaid axis.
+    """The shape of a tensor with these axes; UnknownName when a size is missing, InvalidSpec for an axis `_`.
 
     >>> shape(axis_map("batch_size past+now 4"), {"batch_size": 2, "past": 3, "now": 1})
     (2, 4, 4)
     """
-    return tuple(_size(one, sizes) for one in axes.axes)
+    return tuple(_size(axis, sizes) for axis in axes.axes)
 
 
 def value(symbol: str, sizes: Mapping[str, int]) -> int:
-    """What an axis symbol comes to; the sizes may be anything that adds and multiplies, torch's SymInt too."""
-    return _evaluated(ast.parse(symbol, mode="eval").body, sizes, symbol)
+    """The value of a symbol for these sizes. A size may be anything that adds and multiplies, also torch's SymInt."""
+    return _node_value(ast.parse(symbol, mode="eval").body, sizes, symbol)
 
 
 def solve_for_name(symbol: str, size: int) -> dict[str, int]:
-    """The size of the name that an axis is, or is so many times of; none where a size of the axis does not tell it.
+    """Solves `symbol == size` for its single name when the symbol is linear in it (`80 * frames`); `{}` otherwise.
 
     >>> solve_for_name("frames", 50), solve_for_name("80 * frames", 4000), solve_for_name("past + now", 9)
     ({'frames': 50}, {'frames': 50}, {})
@@ -128,52 +151,56 @@ def solve_for_name(symbol: str, size: int) -> dict[str, int]:
     if len(terms(symbol)) != 1:
         return {}
     (name,) = terms(symbol)
-    once, twice, thrice = (value(symbol, {name: many}) for many in (1, 2, 3))
-    return {name: size // once} if once > 0 and (twice, thrice) == (2 * once, 3 * once) else {}
+    at_1, at_2, at_3 = (value(symbol, {name: number}) for number in (1, 2, 3))
+    return {name: size // at_1} if at_1 > 0 and (at_2, at_3) == (2 * at_1, 3 * at_1) else {}
 
 
-def substitute(axes: AxisMap, told: Mapping[str, int | str]) -> AxisMap:
-    """The same axes with names replaced, in those that move: by numbers where there are several names, or by formulas.
+def substitute(axes: AxisMap, values: Mapping[str, int | str]) -> AxisMap:
+    """Replaces names in the symbols of dynamic axes by numbers or formulas.
+
+    A symbol that is a single name is replaced by a formula only: a number would make the axis fixed.
 
     >>> pattern(substitute(axis_map("frames//stride"), {"stride": 4}))
     'frames//4'
     >>> pattern(substitute(axis_map("frames 8"), {"frames": "samples//320"}))
     'samples//320 8'
     """
-    return AxisMap(tuple(_substituted(one, told) if one.kind == "dynamic" else one for one in axes.axes))
+    return AxisMap(tuple(_substituted(axis, values) if axis.kind == "dynamic" else axis for axis in axes.axes))
 
 
 def resolve_configured(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
-    """The same axes with each one that the configuration fixes replaced by its number.
+    """Replaces each axis that the configuration fixes (`name=`) by its size.
 
     >>> pattern(resolve_configured(axis_map("batch_size heads= 4"), {"heads": 12}.__getitem__))
     'batch_size 12 4'
     """
     return AxisMap(
-        tuple(Axis(str(size(one.symbol)), "literal") if one.kind == "configured" else one for one in axes.axes)
+        tuple(Axis(str(size(axis.symbol)), "literal") if axis.kind == "configured" else axis for axis in axes.axes)
     )
 
 
 def fix_symbols(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
-    """The same axes with each that is called by one of these names fixed at its size.
+    """Replaces each axis whose symbol is one of these names by its size. Formulas of the name stay as they are.
 
-    >>> pattern(fix_symbols(axis_map("batch_size height width"), {"height": 224}))
-    'batch_size 224 width'
+    >>> pattern(fix_symbols(axis_map("batch_size height width//2"), {"height": 224, "width": 224}))
+    'batch_size 224 width//2'
     """
-    return AxisMap(tuple(Axis(str(sizes[one.symbol]), "literal") if one.symbol in sizes else one for one in axes.axes))
+    return AxisMap(
+        tuple(Axis(str(sizes[axis.symbol]), "literal") if axis.symbol in sizes else axis for axis in axes.axes)
+    )
 
 
 def fix_sizes(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
-    """The same axes with those that move for good of these sizes: an axis all of whose names have one is a number.
+    """Replaces these names by their sizes in the dynamic axes. An axis without a name left becomes a number.
 
     >>> pattern(fix_sizes(axis_map("batch_size past+now _"), {"batch_size": 1, "now": 4}))
     '1 past+4 _'
     """
-    return AxisMap(tuple(_with_sizes(one, sizes) if one.kind == "dynamic" else one for one in axes.axes))
+    return AxisMap(tuple(_with_sizes(axis, sizes) if axis.kind == "dynamic" else axis for axis in axes.axes))
 
 
 def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
-    """The same axes with one more at index `at`.
+    """The axes with one more, which `word` describes, at index `at`.
 
     >>> pattern(inserted(axis_map("batch_size sequence_length"), 1, "num_choices"))
     'batch_size num_choices sequence_length'
@@ -181,64 +208,66 @@ def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
     return AxisMap((*axes.axes[:at], axis(word), *axes.axes[at:]))
 
 
-def _substituted(one: Axis, told: Mapping[str, int | str]) -> Axis:
-    if isinstance(told.get(one.symbol), str):
-        return axis(str(told[one.symbol]).replace(" ", ""))
-    known = [name for name in terms(one.symbol) if name in told and name != one.symbol]
-    return evolve(one, symbol=" ".join(_inner(told[word]) if word in known else word for word in one.symbol.split()))
+def _substituted(axis_: Axis, values: Mapping[str, int | str]) -> Axis:
+    if isinstance(values.get(axis_.symbol), str):
+        return axis(str(values[axis_.symbol]).replace(" ", ""))
+    known = [name for name in terms(axis_.symbol) if name in values and name != axis_.symbol]
+    words = (_as_operand(values[word]) if word in known else word for word in axis_.symbol.split())
+    return evolve(axis_, symbol=" ".join(words))
 
 
-def _inner(told: int | str) -> str:
-    """A number or a formula as it stands inside another formula."""
-    return f"( {_canonical(told, told)} )" if isinstance(told, str) else str(told)
+def _as_operand(replacement: int | str) -> str:
+    """A number or a formula as it stands inside another formula: a formula in parentheses."""
+    return f"( {_canonical_formula(replacement, replacement)} )" if isinstance(replacement, str) else str(replacement)
 
 
-def _with_sizes(one: Axis, sizes: Mapping[str, int]) -> Axis:
-    if sizes.keys() >= set(terms(one.symbol)):
-        return Axis(str(value(one.symbol, sizes)), "literal")
-    return evolve(one, symbol=" ".join(str(sizes.get(word, word)) for word in one.symbol.split()))
+def _with_sizes(axis: Axis, sizes: Mapping[str, int]) -> Axis:
+    if sizes.keys() >= set(terms(axis.symbol)):
+        return Axis(str(value(axis.symbol, sizes)), "literal")
+    return evolve(axis, symbol=" ".join(str(sizes.get(word, word)) for word in axis.symbol.split()))
 
 
-def _word(one: Axis) -> str:
-    packed = one.symbol.replace(" ", "")
-    return f"{packed}=" if one.kind == "configured" else packed
+def _word(axis: Axis) -> str:
+    without_spaces = axis.symbol.replace(" ", "")
+    return f"{without_spaces}=" if axis.kind == "configured" else without_spaces
 
 
-def _canonical(text: str, word: str) -> str:
+def _canonical_formula(text: str, word: str) -> str:
+    """The formula with one space around each operator, as ONNX shows it; `word` is the axis in error messages."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
-        raise InvalidSpec(f"axis {word!r} is not a name, a number, '_', 'name=' or a sum of names") from None
-    if "#" in text:  # Python reads on to a comment, ONNX would show it
+        raise InvalidSpec(f"axis {word!r} is not a name, a number, '_', 'name=' or a formula of names") from None
+    if "#" in text:  # Python skips a comment, ONNX would show it
         raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and type(node.op) not in _ARITHMETIC:
+        if isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
             raise InvalidSpec(f"axis {word!r} has an operator other than + - * //")
-        if not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator)) and not _whole(node):
+        if not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator)) and not _is_whole_number(node):
             raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     if not any(isinstance(node, ast.Name) for node in ast.walk(tree)):
-        raise InvalidSpec(f"axis {word!r} moves, so it has a name; write a fixed size as one number")
-    return " ".join(_SPACED.sub(r" \1 ", text).split())
+        raise InvalidSpec(f"axis {word!r} is a formula without a name; write a fixed size as one number")
+    return " ".join(_OPERATOR_WITH_SPACES.sub(r" \1 ", text).split())
 
 
-def _whole(node: ast.AST) -> bool:
+def _is_whole_number(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def _size(one: Axis, sizes: Mapping[str, int]) -> int:
-    match one.kind:
+def _size(axis: Axis, sizes: Mapping[str, int]) -> int:
+    match axis.kind:
         case "literal":
-            return int(one.symbol)
-        case "unsaid":
-            raise InvalidSpec("an axis marked '_' has no size of its own; only outputs may have one")
+            return int(axis.symbol)
+        case "unspecified":
+            raise InvalidSpec("the size of an axis '_' is unknown, so only outputs may have such an axis")
         case "dynamic" | "configured":
-            return value(one.symbol, sizes)
+            return value(axis.symbol, sizes)
 
 
-def _evaluated(node: ast.AST, sizes: Mapping[str, int], symbol: str) -> int:
+def _node_value(node: ast.AST, sizes: Mapping[str, int], symbol: str) -> int:
     match node:
         case ast.BinOp(left, operator, right):
-            return _ARITHMETIC[type(operator)](_evaluated(left, sizes, symbol), _evaluated(right, sizes, symbol))
+            return _OPERATORS[type(operator)](_node_value(left, sizes, symbol), _node_value(right, sizes, symbol))
         case ast.Name(name) if name in sizes:
             return sizes[name]
         case ast.Name(name):

@@ -1,386 +1,318 @@
-"""Where a configuration keeps things: dotted paths and named getters over a plain snapshot of it."""
+"""Getters: where a configuration has a value, or how to compute one from several of its values.
+
+A source is a name, a dotted path (`text_config.hidden_size`) or a getter. Each function returns a `Getter` record. The
+table `GETTERS` in config_values.py holds the code that reads it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
-
-from onnxfn.specs.errors import InvalidSpec, MissingValue, closest, listed, unknown
 from onnxfn.specs.records import ExportSpec, Getter, Normalizer, Read, Source
-
-Snapshot = Mapping[str, Any]
 
 
 def reads(**sources: Source) -> ExportSpec:
-    """A spec that says where a configuration keeps some names: `reads(num_layers="n_layer")`."""
+    """A spec that says where a configuration has the values that axes and generators name.
+
+    Args:
+        sources: For each name, where its value is: a key of the configuration, a dotted path, or a getter.
+
+    Returns:
+        An ExportSpec with a normalizer and nothing else.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> spec = reads(num_layers="n_layer", head_dim=quotient("n_embd", "n_head"))
+    >>> read_config(spec.normalizer, {"n_layer": 2, "n_embd": 64, "n_head": 4}, "head_dim")
+    16
+    """
     return ExportSpec(normalizer=Normalizer(tuple(Read(name, source) for name, source in sources.items())))
 
 
 def from_config(source: Source) -> Getter:
-    """What the configuration holds there, where a plain text would be meant as it is."""
+    """The value of a source, where a text by itself would be taken literally.
+
+    Args:
+        source: A name, a dotted path or a getter.
+
+    Returns:
+        A Getter, for the arguments of a generator and the sizes of dummies: `generates("ids", "integers",
+        high=from_config("vocab_size"))`.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"vocab_size": 99}, from_config("vocab_size"))
+    99
+    """
     return Getter("from_config", (source,))
 
 
 def either(*sources: Source) -> Getter:
-    """The first of several places that holds something."""
+    """The value of the first source that the configuration has.
+
+    Args:
+        sources: Names, dotted paths or getters, in the order in which they are tried.
+
+    Returns:
+        A Getter. Reading it raises MissingValue when the configuration has none of the sources.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"n_head": 4}, either("num_attention_heads", "n_head"))
+    4
+    """
     return Getter("either", sources)
 
 
-def quotient(over: Source, under: Source) -> Getter:
-    """One number divided by another, whole."""
-    return Getter("quotient", (over, under))
+def quotient(dividend: Source, divisor: Source) -> Getter:
+    """One number divided by another, rounded down.
+
+    Args:
+        dividend: Source of the number that is divided.
+        divisor: Source of the number to divide by.
+
+    Returns:
+        A Getter of a whole number.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"hidden_size": 64, "heads": 4}, quotient("hidden_size", "heads"))
+    16
+    """
+    return Getter("quotient", (dividend, divisor))
 
 
-def nearest(over: Source, under: Source) -> Getter:
-    """The whole number that is nearest to one number divided by another, the even one of two that are as near."""
-    return Getter("nearest", (over, under))
+def nearest(dividend: Source, divisor: Source) -> Getter:
+    """One number divided by another, rounded to the nearest whole number (to the even one of two)."""
+    return Getter("nearest", (dividend, divisor))
 
 
 def product(*sources: Source) -> Getter:
-    """Several numbers multiplied."""
+    """The product of numbers.
+
+    Args:
+        sources: Sources of the factors; none give 1.
+
+    Returns:
+        A Getter of a number.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"heads": 4}, product("heads", constant(16)))
+    64
+    """
     return Getter("product", sources)
 
 
-def item(source: Source, index: int) -> Getter:
-    """One of several that the configuration lists there; a place that holds no list lacks it."""
-    return Getter("item", (source, index))
-
-
-def power(base: Source, exponent: Source) -> Getter:
-    """One number multiplied by itself as often as another says."""
-    return Getter("power", (base, exponent))
-
-
 def total(*sources: Source) -> Getter:
-    """Several numbers added."""
+    """The sum of numbers.
+
+    Args:
+        sources: Sources of the summands; none give 0.
+
+    Returns:
+        A Getter of a number.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"num_patches": 49}, total("num_patches", constant(1)))
+    50
+    """
     return Getter("total", sources)
 
 
+def difference(minuend: Source, subtrahend: Source) -> Getter:
+    """One number minus another.
+
+    Args:
+        minuend: Source of the number to subtract from.
+        subtrahend: Source of the number that is subtracted.
+
+    Returns:
+        A Getter of a whole number.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"num_layers": 6}, difference("num_layers", constant(1)))
+    5
+    """
+    return Getter("difference", (minuend, subtrahend))
+
+
+def power(base: Source, exponent: Source) -> Getter:
+    """One number to the power of another.
+
+    Args:
+        base: Source of a whole number.
+        exponent: Source of a whole number.
+
+    Returns:
+        A Getter of a whole number.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"patches_per_side": 7}, power("patches_per_side", constant(2)))
+    49
+    """
+    return Getter("power", (base, exponent))
+
+
 def count(source: Source) -> Getter:
-    """How many the configuration lists there."""
+    """The length of a list.
+
+    Args:
+        source: Source of a list, or of anything that has a length.
+
+    Returns:
+        A Getter of a whole number.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"depths": [2, 2, 6]}, count("depths"))
+    3
+    """
     return Getter("count", (source,))
 
 
+def item(source: Source, index: int) -> Getter:
+    """One item of a list.
+
+    Args:
+        source: Source of a list.
+        index: Which item, from 0; -1 is the last.
+
+    Returns:
+        A Getter. Reading it raises MissingValue when the source is no list or has no such item, so that
+        `either(item("image_size", 0), "image_size")` reads a pair as well as a number.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"image_size": [32, 64]}, item("image_size", 1))
+    64
+    """
+    return Getter("item", (source, index))
+
+
 def constant(value: float | tuple[int, ...]) -> Getter:
-    """A number, or several, that no configuration holds."""
+    """A value that does not depend on the configuration.
+
+    Args:
+        value: A number, or a tuple of whole numbers.
+
+    Returns:
+        A Getter, where a source is expected: a number is no source.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {}, either("head_dim", constant(64)))
+    64
+    """
     return Getter("constant", (value,))
 
 
 def at_least(source: Source, least: float) -> Getter:
-    """True when the configuration holds this number there, or more."""
+    """Whether a number is at least `least`.
+
+    Args:
+        source: Source of a number.
+        least: The smallest number for which the condition holds.
+
+    Returns:
+        A Getter of a bool, for the `when` of an input or an output.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"num_labels": 2}, at_least("num_labels", 1))
+    True
+    """
     return Getter("at_least", (source, least))
 
 
 def negated(source: Source) -> Getter:
-    """True when the configuration holds nothing there, or something false."""
+    """Whether the configuration has no such value, or one that is false, 0 or empty.
+
+    Args:
+        source: Source of any value.
+
+    Returns:
+        A Getter of a bool, for the `when` of an input or an output.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"type_vocab_size": 0}, negated("type_vocab_size"))
+    True
+    """
     return Getter("negated", (source,))
 
 
 def equals(source: Source, value: str | float) -> Getter:
-    """True when the configuration holds just this value there."""
+    """Whether the configuration has exactly this value.
+
+    Args:
+        source: Source of any value.
+        value: The value to compare with; it is taken literally.
+
+    Returns:
+        A Getter of a bool, for the `when` of an input or an output.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"position_embedding_type": "rope"}, equals("position_embedding_type", "rope"))
+    True
+    """
     return Getter("equals", (source, value))
 
 
 def if_else(condition: Source, then: Source, otherwise: Source) -> Getter:
-    """One of two places, by what the configuration holds at a third."""
+    """One of two sources, chosen by a third.
+
+    Args:
+        condition: Source of the value that decides. A value that the configuration lacks counts as false.
+        then: The source to read when the condition is true.
+        otherwise: The source to read when it is false.
+
+    Returns:
+        A Getter. Only the chosen source is read.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> read_config(Normalizer(), {"use_cls_token": True}, if_else("use_cls_token", constant(1), constant(0)))
+    1
+    """
     return Getter("if_else", (condition, then, otherwise))
 
 
-def indices_where(source: Source, *kinds: str) -> Getter:
-    """Where in a list that the configuration holds one of these stands: `indices_where("layer_types", "conv")`."""
-    return Getter("indices_where", (source, *kinds))
+def indices_where(source: Source, *values: str) -> Getter:
+    """The indices of a list at which one of these values stands: `indices_where("layer_types", "conv")`."""
+    return Getter("indices_where", (source, *values))
 
 
-def complement(count: Source, listed: Source) -> Getter:
-    """The places below a number that are not in a list that the configuration holds."""
-    return Getter("complement", (count, listed))
+def complement(count: Source, indices: Source) -> Getter:
+    """The whole numbers from 0 up to `count` that are not among `indices`."""
+    return Getter("complement", (count, indices))
 
 
 def every_nth(count: Source, period: Source, offset: Source) -> Getter:
-    """The places below a number, one a period: `every_nth("num_layers", "attn_layer_period", "offset")`."""
+    """The whole numbers from 0 up to `count` that leave the remainder `offset` when divided by `period`."""
     return Getter("every_nth", (count, period, offset))
 
 
-def difference(source: Source, taken: Source) -> Getter:
-    """One number less another."""
-    return Getter("difference", (source, taken))
+def less_than(numbers: Source, limit: Source) -> Getter:
+    """The numbers of a list that are less than `limit`."""
+    return Getter("less_than", (numbers, limit))
 
 
-def less_than(listed: Source, limit: Source) -> Getter:
-    """Those of several places that are less than a number."""
-    return Getter("less_than", (listed, limit))
+def maximum(numbers: Source) -> Getter:
+    """The largest number of a list."""
+    return Getter("maximum", (numbers,))
 
 
-def first_with(source: Source, key: str) -> Getter:
-    """What the first entry of a dict of dicts that says it holds under this key."""
-    return Getter("first_with", (source, key))
-
-
-def repeated(source: Source, times: Source) -> Getter:
-    """One number, as a list in which it stands as often as another says."""
-    return Getter("repeated", (source, times))
+def rounded_to_even(numbers: Source) -> Getter:
+    """The whole numbers of a list, the odd ones minus one."""
+    return Getter("rounded_to_even", (numbers,))
 
 
 def log2(source: Source) -> Getter:
-    """How often a number is halved until it is 1."""
+    """The logarithm to base 2 of a whole number, rounded down."""
     return Getter("log2", (source,))
 
 
-def maximum(listed: Source) -> Getter:
-    """The greatest of the numbers that the configuration lists there."""
-    return Getter("maximum", (listed,))
+def repeated(source: Source, times: Source) -> Getter:
+    """A tuple that holds one value `times` times."""
+    return Getter("repeated", (source, times))
 
 
-def rounded_to_even(listed: Source) -> Getter:
-    """The numbers that the configuration lists there, the odd ones less one."""
-    return Getter("rounded_to_even", (listed,))
+def first_with(source: Source, key: str) -> Getter:
+    """`source` is a dict of dicts: `key` of the first inner dict that has it."""
+    return Getter("first_with", (source, key))
 
 
 def convolved(length: Source, kernels: Source, strides: Source) -> Getter:
-    """The formula of a length after convolutions one after the other, each with its kernel and its stride.
+    """The formula of a length after convolutions one after the other, from their kernel sizes and strides.
 
-    `length` is the symbol of an axis, or a getter of such a formula. Padding makes a kernel smaller, at both ends.
+    `length` is the symbol of an axis, or a getter of such a formula. Padding at both ends makes a kernel smaller.
     """
     return Getter("convolved", (length, kernels, strides))
-
-
-def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
-    """What a configuration holds under a name that specs use, a dotted path, or a getter.
-
-    Names inside a getter are looked up in the normalizer again, but a name inside its own entry means the
-    configuration's key. Raises MissingValue, which says the path, the part of it that failed and what is there.
-
-    >>> gpt = reads(heads="n_head", head_dim=quotient("n_embd", "heads")).normalizer
-    >>> look(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
-    16
-    """
-    return _read_source({read.name: read.source for read in normalizer.reads}, config, source)
-
-
-def is_set(normalizer: Normalizer, config: Snapshot, source: Source | None) -> bool:
-    """Whether a condition is met: no condition always is; a place that does not exist holds nothing."""
-    try:
-        return source is None or bool(read_config(normalizer, config, source))
-    except MissingValue:
-        return False
-
-
-def snapshot(config: Any) -> Snapshot:
-    """A configuration as a plain dict in which every attribute name answers, the mapped ones of transformers too.
-
-    Takes a mapping, an object with `to_dict`, or a model that keeps one of these.
-    """
-    if isinstance(config, Mapping):
-        return config
-    if hasattr(config, "to_dict"):
-        return _told(config)
-    held = config_of(config)
-    if isinstance(held, Mapping):
-        return held
-    if hasattr(held, "to_dict"):
-        return _told(held)
-    raise InvalidSpec(
-        f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}"
-    )
-
-
-def config_of(model: Any) -> Any:
-    """What a model keeps as its configuration: its `config`, or timm's `pretrained_cfg`; None where it keeps none."""
-    held = getattr(model, "config", None)
-    return getattr(model, "pretrained_cfg", None) if held is None else held
-
-
-def _told(config: Any) -> Snapshot:
-    told = dict(config.to_dict())
-    for name in [name for name, value in told.items() if isinstance(value, Mapping) or hasattr(value, "to_dict")]:
-        nested = getattr(config, name, None)
-        if hasattr(nested, "to_dict"):
-            told[name] = _told(nested)
-    kept = getattr(config, "attribute_map", {})
-    mapped = {name: told[key] for name, key in kept.items() if key in told}
-    model_type = getattr(config, "model_type", None)
-    return {**told, **mapped, **({"model_type": model_type} if model_type else {})}
-
-
-def _read_source(reads: Mapping[str, Source], config: Snapshot, source: Source) -> Any:
-    if isinstance(source, Getter):
-        if source.function not in GETTERS:
-            raise unknown("getter", source.function, GETTERS)
-        return GETTERS[source.function](lambda inner: _read_source(reads, config, inner), *source.arguments)
-    if source in reads:
-        rest = {name: place for name, place in reads.items() if name != source}
-        return _read_source(rest, config, reads[source])
-    return _at(config, source)
-
-
-def _at(config: Snapshot, path: str) -> Any:
-    found: Any = config
-    for index, key in enumerate(path.split(".")):
-        there = found if isinstance(found, Mapping) else {}
-        if there.get(key) is None:
-            part = f" (part {index + 1} of {path!r})" if "." in path else ""
-            known = sorted(name for name, value in there.items() if value is not None)
-            raise MissingValue(f"the configuration has no {key!r}{part}; it has: {listed(known)}{closest(key, known)}")
-        found = there[key]
-    return found
-
-
-Look = Callable[[Any], Any]
-
-
-def _from_config(look: Look, source: Source) -> Any:
-    return look(source)
-
-
-def _either(look: Look, *sources: Source) -> Any:
-    problems = []
-    for source in sources:
-        try:
-            return look(source)
-        except MissingValue as problem:
-            problems.append(str(problem))
-    raise MissingValue("; and ".join(problems))
-
-
-def _quotient(look: Look, over: Source, under: Source) -> int:
-    return int(look(over) // look(under))
-
-
-def _nearest(look: Look, over: Source, under: Source) -> int:
-    made: int = round(look(over) / look(under))
-    return made
-
-
-def _product(look: Look, *sources: Source) -> int:
-    result = 1
-    for source in sources:
-        result *= look(source)
-    return result
-
-
-def _item(look: Look, source: Source, index: int) -> Any:
-    listed_there = look(source)
-    if not isinstance(listed_there, (list, tuple)) or not -len(listed_there) <= index < len(listed_there):
-        raise MissingValue(f"{source} holds no list with an entry {index}: {listed_there!r}")
-    return listed_there[index]
-
-
-def _power(look: Look, base: Source, exponent: Source) -> int:
-    made: int = int(look(base)) ** int(look(exponent))
-    return made
-
-
-def _total(look: Look, *sources: Source) -> int:
-    return sum(look(source) for source in sources)
-
-
-def _count(look: Look, source: Source) -> int:
-    return len(look(source))
-
-
-def _constant(_: Look, value: float | tuple[int, ...]) -> float | tuple[int, ...]:
-    return value
-
-
-def _negated(look: Look, source: Source) -> bool:
-    try:
-        return not look(source)
-    except MissingValue:
-        return True
-
-
-def _equals(look: Look, source: Source, value: str | float) -> bool:
-    return bool(look(source) == value)
-
-
-def _at_least(look: Look, source: Source, least: float) -> bool:
-    return bool(look(source) >= least)
-
-
-def _if_else(look: Look, condition: Source, then: Source, otherwise: Source) -> Any:
-    return look(otherwise if _negated(look, condition) else then)
-
-
-def _indices_where(look: Look, source: Source, *kinds: str) -> tuple[int, ...]:
-    return tuple(place for place, kind in enumerate(look(source)) if kind in kinds)
-
-
-def _complement(look: Look, count: Source, listed: Source) -> tuple[int, ...]:
-    taken = look(listed)
-    return tuple(place for place in range(look(count)) if place not in taken)
-
-
-def _every_nth(look: Look, count: Source, period: Source, offset: Source) -> tuple[int, ...]:
-    length, first = int(look(period)), int(look(offset))
-    return tuple(place for place in range(look(count)) if place % length == first)
-
-
-def _difference(look: Look, source: Source, taken: Source) -> int:
-    return int(look(source)) - int(look(taken))
-
-
-def _less_than(look: Look, listed: Source, limit: Source) -> tuple[int, ...]:
-    end = look(limit)
-    return tuple(place for place in look(listed) if place < end)
-
-
-def _first_with(look: Look, source: Source, key: str) -> Any:
-    found = [entry[key] for entry in look(source).values() if key in entry]
-    if not found:
-        raise MissingValue(f"no entry of {source!r} has {key!r}")
-    return found[0]
-
-
-def _repeated(look: Look, source: Source, times: Source) -> tuple[Any, ...]:
-    return tuple(look(source) for _ in range(look(times)))
-
-
-def _log2(look: Look, source: Source) -> int:
-    return int(look(source)).bit_length() - 1
-
-
-def _maximum(look: Look, listed: Source) -> int:
-    return int(max(look(listed)))
-
-
-def _rounded_to_even(look: Look, listed: Source) -> tuple[int, ...]:
-    return tuple(number - number % 2 for number in look(listed))
-
-
-def _convolved(look: Look, length: Source, kernels: Source, strides: Source) -> str:
-    made = look(length) if isinstance(length, Getter) else length
-    for kernel, stride in zip(look(kernels), look(strides), strict=True):
-        made = f"( {made} - {kernel} ) // {stride} + 1"
-    return made
-
-
-GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "from_config": _from_config,
-        "either": _either,
-        "quotient": _quotient,
-        "nearest": _nearest,
-        "item": _item,
-        "power": _power,
-        "product": _product,
-        "total": _total,
-        "count": _count,
-        "constant": _constant,
-        "negated": _negated,
-        "equals": _equals,
-        "at_least": _at_least,
-        "if_else": _if_else,
-        "indices_where": _indices_where,
-        "complement": _complement,
-        "every_nth": _every_nth,
-        "difference": _difference,
-        "less_than": _less_than,
-        "first_with": _first_with,
-        "repeated": _repeated,
-        "log2": _log2,
-        "rounded_to_even": _rounded_to_even,
-        "maximum": _maximum,
-        "convolved": _convolved,
-    }
-)

@@ -24,8 +24,8 @@ import onnxfn
 from onnxfn.architectures.libraries import ROWS
 from onnxfn.export.demo import SENTENCES, minilm
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS, row_name
+from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import UnknownName
-from onnxfn.specs.getters import snapshot
 from onnxfn.specs.tasks import task_names
 
 WITHOUT = ("diffusers.clip-text", "diffusers.gemma2-text-encoder", "diffusers.t5-encoder")

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from onnxfn.specs.axes import Axis, AxisMap
+from onnxfn.specs.config_values import GETTERS
 from onnxfn.specs.dummies import FILLS
 from onnxfn.specs.edits.behaviors import BEHAVIORS
-from onnxfn.specs.getters import GETTERS
 from onnxfn.specs.records import (
     Build,
     Carry,
@@ -68,9 +68,9 @@ def spelt_symbols(operators: tuple[str, ...] = OPERATORS) -> st.SearchStrategy[S
 moving_axes = spelt_symbols().map(lambda spelt: (spelt[0], Axis(spelt[1], "dynamic")))
 literal_axes = st.integers(0, 1 << 40).map(lambda size: (str(size), Axis(str(size), "literal")))
 configured_axes = st.sampled_from(("head_dim", "num_heads")).map(lambda name: (f"{name}=", Axis(name, "configured")))
-unsaid_axes = st.just(("_", Axis("_", "unsaid")))
+unspecified_axes = st.just(("_", Axis("_", "unspecified")))
 
-said_axes = moving_axes | literal_axes | configured_axes | unsaid_axes
+said_axes = moving_axes | literal_axes | configured_axes | unspecified_axes
 """A word of a pattern and the axis that it says, each made without the other."""
 
 said_axis_maps = st.lists(said_axes, max_size=4).map(

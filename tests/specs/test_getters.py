@@ -1,13 +1,13 @@
-"""Where a configuration keeps things."""
+"""What getters read from a configuration."""
 
 from types import SimpleNamespace
 
 import pytest
 from refusals import refusal
 
+from onnxfn.specs.config_values import GETTERS, is_set, read_config, snapshot
 from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, listed
 from onnxfn.specs.getters import (
-    GETTERS,
     at_least,
     complement,
     constant,
@@ -21,7 +21,6 @@ from onnxfn.specs.getters import (
     from_config,
     if_else,
     indices_where,
-    is_set,
     item,
     less_than,
     log2,
@@ -31,11 +30,9 @@ from onnxfn.specs.getters import (
     power,
     product,
     quotient,
-    read_config,
     reads,
     repeated,
     rounded_to_even,
-    snapshot,
     total,
 )
 from onnxfn.specs.records import Getter, Normalizer
@@ -53,9 +50,9 @@ CONFIG = {
     "overrides": {"3": {"heads": 2}, "7": {"heads": 4, "head_dim": 32}},
     "vision_config": {"image_size": 224, "hidden_size": 32, "empty": None},
 }
-NONE = Normalizer()
+NO_NAMES = Normalizer()
 
-FOUND = [
+EXPECTED = [
     ("hidden_size", 64),
     ("vision_config.image_size", 224),
     ("type_vocab_size", 0),
@@ -107,77 +104,78 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize(("source", "found"), FOUND, ids=str)
-def test_a_source_finds(source, found):
-    assert read_config(NONE, CONFIG, source) == found
+@pytest.mark.parametrize(("source", "value"), EXPECTED, ids=str)
+def test_a_source_has_a_value(source, value):
+    assert read_config(NO_NAMES, CONFIG, source) == value
+    assert type(read_config(NO_NAMES, CONFIG, source)) is type(value)
 
 
-def test_every_getter_finds_something_here():
-    assert {source.function for source, _ in FOUND if isinstance(source, Getter)} == set(GETTERS)
+def test_every_getter_is_tested_above():
+    assert {source.function for source, _ in EXPECTED if isinstance(source, Getter)} == set(GETTERS)
 
 
-def test_a_name_is_looked_up_where_the_normalizer_says():
+def test_a_name_is_read_from_where_the_normalizer_says():
     normalizer = reads(heads="n_head", head_dim=quotient("hidden_size", "heads")).normalizer
     assert read_config(normalizer, CONFIG, "head_dim") == 16
 
 
-def test_a_name_inside_its_own_entry_is_the_configurations_key():
+def test_a_name_inside_its_own_entry_is_a_key_of_the_configuration():
     normalizer = reads(n_head="n_head", hidden_size=either("hidden_size", "n_embd")).normalizer
     assert (read_config(normalizer, CONFIG, "n_head"), read_config(normalizer, CONFIG, "hidden_size")) == (4, 64)
 
 
-def test_names_that_read_each_other_end_in_the_configuration():
+def test_names_that_refer_to_each_other_are_read_from_the_configuration():
     normalizer = reads(hidden_size="n_head", n_head="hidden_size").normalizer
     assert (read_config(normalizer, CONFIG, "hidden_size"), read_config(normalizer, CONFIG, "n_head")) == (64, 4)
 
 
-def test_a_missing_key_is_said_with_what_there_is_and_the_closest():
-    assert refusal(MissingValue, read_config, NONE, {"hidden_size": 64, "n_head": 4, "x": None}, "hiden_size") == (
+def test_a_missing_key_is_an_error_that_lists_the_keys_and_names_the_closest():
+    assert refusal(MissingValue, read_config, NO_NAMES, {"hidden_size": 64, "n_head": 4, "x": None}, "hiden_size") == (
         "the configuration has no 'hiden_size'; it has: hidden_size, n_head; did you mean 'hidden_size'?"
     )
 
 
-def test_a_missing_part_of_a_path_is_said_with_the_path():
-    assert refusal(MissingValue, read_config, NONE, CONFIG, "vision_config.imagesize") == (
+def test_a_missing_part_of_a_path_is_an_error_that_names_the_path():
+    assert refusal(MissingValue, read_config, NO_NAMES, CONFIG, "vision_config.imagesize") == (
         "the configuration has no 'imagesize' (part 2 of 'vision_config.imagesize'); "
         "it has: hidden_size, image_size; did you mean 'image_size'?"
     )
 
 
 def test_a_path_through_a_number_is_missing():
-    assert refusal(MissingValue, read_config, NONE, CONFIG, "hidden_size.image_size") == (
+    assert refusal(MissingValue, read_config, NO_NAMES, CONFIG, "hidden_size.image_size") == (
         "the configuration has no 'image_size' (part 2 of 'hidden_size.image_size'); it has: none"
     )
 
 
-def test_when_no_place_holds_anything_each_is_said():
-    assert refusal(MissingValue, read_config, NONE, {"a": 1}, either("b", "c")) == (
+def test_the_error_of_either_names_every_source():
+    assert refusal(MissingValue, read_config, NO_NAMES, {"a": 1}, either("b", "c")) == (
         "the configuration has no 'b'; it has: a; and the configuration has no 'c'; it has: a"
     )
 
 
-def test_an_unknown_getter_is_refused_with_the_closest():
-    told = refusal(UnknownName, read_config, NONE, CONFIG, Getter("quotent", ("a", "b")))
-    assert told == f"no getter 'quotent'; known: {listed(GETTERS)}; did you mean 'quotient'?"
+def test_an_unknown_getter_is_an_error_that_names_the_closest():
+    message = refusal(UnknownName, read_config, NO_NAMES, CONFIG, Getter("quotent", ("a", "b")))
+    assert message == f"no getter 'quotent'; known: {listed(GETTERS)}; did you mean 'quotient'?"
 
 
 @pytest.mark.parametrize(
-    ("condition", "met"),
+    ("condition", "expected"),
     [(None, True), ("n_head", True), ("type_vocab_size", False), ("nowhere", False), (negated("tie"), True)],
     ids=str,
 )
-def test_a_condition_is_met_when_something_true_is_there(condition, met):
-    assert is_set(NONE, CONFIG, condition) is met
+def test_a_condition_holds_when_its_value_is_true(condition, expected):
+    assert is_set(NO_NAMES, CONFIG, condition) is expected
 
 
-class Told:
-    """A configuration as transformers makes them: it tells itself as a dict, and maps some names."""
+class Config:
+    """A configuration like those of transformers: it has `to_dict` and an `attribute_map`."""
 
-    def __init__(self, attribute_map=(), model_type="", **told):
+    def __init__(self, attribute_map=(), model_type="", **values):
         self.attribute_map = dict(attribute_map)
         self.model_type = model_type
-        vars(self).update(told)
-        self.names = tuple(told)
+        vars(self).update(values)
+        self.names = tuple(values)
 
     def to_dict(self):
         return {name: getattr(self, name) for name in self.names}
@@ -187,21 +185,21 @@ def test_a_mapping_is_its_own_snapshot():
     assert snapshot(CONFIG) is CONFIG
 
 
-def test_mapped_names_answer_too():
-    config = Told({"num_attention_heads": "n_head", "hidden_size": "n_embd"}, n_head=4)
+def test_a_snapshot_has_the_names_of_the_attribute_map():
+    config = Config({"num_attention_heads": "n_head", "hidden_size": "n_embd"}, n_head=4)
     assert snapshot(config) == {"n_head": 4, "num_attention_heads": 4}
 
 
-def test_configurations_inside_a_configuration_are_told_with_their_mapped_names():
-    config = Told(vision_config=Told({"hidden_size": "d_model"}, "vit", d_model=32))
+def test_the_configurations_inside_a_configuration_have_their_mapped_names_too():
+    config = Config(vision_config=Config({"hidden_size": "d_model"}, "vit", d_model=32))
     assert snapshot(config) == {"vision_config": {"d_model": 32, "hidden_size": 32, "model_type": "vit"}}
 
 
-def test_a_model_is_told_by_its_configuration():
-    assert snapshot(SimpleNamespace(config=Told(model_type="bert"))) == {"model_type": "bert"}
+def test_the_snapshot_of_a_model_is_that_of_its_configuration():
+    assert snapshot(SimpleNamespace(config=Config(model_type="bert"))) == {"model_type": "bert"}
 
 
-def test_what_is_no_configuration_is_refused():
+def test_a_snapshot_of_anything_else_is_an_error():
     assert refusal(InvalidSpec, snapshot, 7) == (
         "a configuration is a dict, a transformers configuration or a model, not int"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.getters import snapshot
+from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
 

@@ -22,10 +22,11 @@ from onnxfn.export.lookup.probe import Run, all_tensors, answer_tensors, cache_s
 from onnxfn.export.lookup.sample_inputs import sample_inputs
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.compose import compose
+from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.edits.caches import CACHES
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, first_line, listed, unknown
 from onnxfn.specs.facts import always
-from onnxfn.specs.getters import constant, reads, snapshot
+from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import ExportSpec, State
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical, for_task, task_names

@@ -16,8 +16,8 @@ from onnxfn.export.lookup.derive import (
     keeps_cache,
 )
 from onnxfn.export.lookup.other_libraries import row_name
+from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
-from onnxfn.specs.getters import snapshot
 from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST, canonical, for_task, task_names
 

@@ -9,12 +9,12 @@ from attrs import evolve
 
 from onnxfn.specs.axes import Axis, AxisMap, fix_symbols, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.compose import compose
+from onnxfn.specs.config_values import Snapshot, is_set, read_config, snapshot
 from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.dummies import Array, dummies
 from onnxfn.specs.edits.caches import LAYER, NEXT
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, MissingValue, unknown
-from onnxfn.specs.getters import Snapshot, is_set, read_config, snapshot
 from onnxfn.specs.plan.real_inputs import real_inputs
 from onnxfn.specs.records import (
     Carry,

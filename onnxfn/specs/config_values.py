@@ -1,0 +1,189 @@
+"""Values of a model's configuration: the configuration as a plain dict, and what a source reads from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.specs.errors import InvalidSpec, MissingValue, closest, listed, unknown
+from onnxfn.specs.records import Getter, Normalizer, Source
+
+Snapshot = Mapping[str, Any]
+"""A configuration as a plain dict."""
+
+Reader = Callable[[Source], Any]
+"""From a source to its value in one configuration."""
+
+
+def snapshot(config: Any) -> Snapshot:
+    """A configuration as a plain dict that also has the names of transformers' `attribute_map`.
+
+    Args:
+        config: A mapping, an object with `to_dict`, or a model whose configuration is one of these.
+
+    Raises:
+        InvalidSpec: `config` is none of these.
+    """
+    if isinstance(config, Mapping):
+        return config
+    if hasattr(config, "to_dict"):
+        return _as_dict(config)
+    inner = config_of(config)
+    if isinstance(inner, Mapping):
+        return inner
+    if hasattr(inner, "to_dict"):
+        return _as_dict(inner)
+    raise InvalidSpec(
+        f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}"
+    )
+
+
+def config_of(model: Any) -> Any:
+    """The configuration of a model: its `config`, or timm's `pretrained_cfg`; None when it has neither."""
+    config = getattr(model, "config", None)
+    return getattr(model, "pretrained_cfg", None) if config is None else config
+
+
+def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
+    """The value that a configuration has for a source: a name, a dotted path, or a getter.
+
+    A name that the normalizer has is read from where the normalizer says, also inside a getter. A name inside its own
+    entry means the key of the configuration.
+
+    Raises:
+        MissingValue: The configuration has no such value. The message has the path, the part of it that failed, and
+            the keys that exist there.
+        UnknownName: A getter is not in `GETTERS`.
+
+    >>> from onnxfn.specs.getters import quotient, reads
+    >>> gpt = reads(heads="n_head", head_dim=quotient("n_embd", "heads")).normalizer
+    >>> read_config(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
+    16
+    """
+    return _source_value({read.name: read.source for read in normalizer.reads}, config, source)
+
+
+def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -> bool:
+    """Whether the value of a condition is true. No condition (None) always holds; a missing value is false."""
+    try:
+        return condition is None or bool(read_config(normalizer, config, condition))
+    except MissingValue:
+        return False
+
+
+def _as_dict(config: Any) -> Snapshot:
+    """The dict of a configuration of transformers and of those inside it, with the names of their `attribute_map`."""
+    values = dict(config.to_dict())
+    for name in [name for name, value in values.items() if isinstance(value, Mapping) or hasattr(value, "to_dict")]:
+        inner = getattr(config, name, None)
+        if hasattr(inner, "to_dict"):
+            values[name] = _as_dict(inner)
+    attribute_map = getattr(config, "attribute_map", {})
+    mapped = {name: values[key] for name, key in attribute_map.items() if key in values}
+    model_type = getattr(config, "model_type", None)
+    return {**values, **mapped, **({"model_type": model_type} if model_type else {})}
+
+
+def _source_value(sources: Mapping[str, Source], config: Snapshot, source: Source) -> Any:
+    if isinstance(source, Getter):
+        if source.function not in GETTERS:
+            raise unknown("getter", source.function, GETTERS)
+        return GETTERS[source.function](lambda inner: _source_value(sources, config, inner), *source.arguments)
+    if source in sources:
+        others = {name: other for name, other in sources.items() if name != source}
+        return _source_value(others, config, sources[source])
+    return _path_value(config, source)
+
+
+def _path_value(config: Snapshot, path: str) -> Any:
+    value: Any = config
+    for index, key in enumerate(path.split(".")):
+        keys = value if isinstance(value, Mapping) else {}
+        if keys.get(key) is None:
+            part = f" (part {index + 1} of {path!r})" if "." in path else ""
+            known = sorted(name for name, value in keys.items() if value is not None)
+            raise MissingValue(f"the configuration has no {key!r}{part}; it has: {listed(known)}{closest(key, known)}")
+        value = keys[key]
+    return value
+
+
+def _either(read: Reader, *sources: Source) -> Any:
+    problems = []
+    for source in sources:
+        try:
+            return read(source)
+        except MissingValue as problem:
+            problems.append(str(problem))
+    raise MissingValue("; and ".join(problems))
+
+
+def _negated(read: Reader, source: Source) -> bool:
+    try:
+        return not read(source)
+    except MissingValue:
+        return True
+
+
+def _item(read: Reader, source: Source, index: int) -> Any:
+    items = read(source)
+    if not isinstance(items, (list, tuple)) or not -len(items) <= index < len(items):
+        raise MissingValue(f"{source} is not a list that has an item {index}, but {items!r}")
+    return items[index]
+
+
+def _first_with(read: Reader, source: Source, key: str) -> Any:
+    values = [inner[key] for inner in read(source).values() if key in inner]
+    if not values:
+        raise MissingValue(f"no dict in {source!r} has the key {key!r}")
+    return values[0]
+
+
+def _convolved(read: Reader, length: Source, kernels: Source, strides: Source) -> str:
+    formula = read(length) if isinstance(length, Getter) else length
+    for kernel, stride in zip(read(kernels), read(strides), strict=True):
+        formula = f"( {formula} - {kernel} ) // {stride} + 1"
+    return formula
+
+
+GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "from_config": lambda read, source: read(source),
+        "constant": lambda _, value: value,
+        "either": _either,
+        # numbers
+        "quotient": lambda read, dividend, divisor: int(read(dividend) // read(divisor)),
+        "nearest": lambda read, dividend, divisor: round(read(dividend) / read(divisor)),
+        "product": lambda read, *sources: prod(map(read, sources)),
+        "total": lambda read, *sources: sum(map(read, sources)),
+        "difference": lambda read, minuend, subtrahend: int(read(minuend)) - int(read(subtrahend)),
+        "power": lambda read, base, exponent: int(read(base)) ** int(read(exponent)),
+        "log2": lambda read, source: int(read(source)).bit_length() - 1,
+        # conditions
+        "negated": _negated,
+        "equals": lambda read, source, value: bool(read(source) == value),
+        "at_least": lambda read, source, least: bool(read(source) >= least),
+        "if_else": lambda read, condition, then, other: read(other if _negated(read, condition) else then),
+        # lists
+        "count": lambda read, source: len(read(source)),
+        "item": _item,
+        "maximum": lambda read, numbers: int(max(read(numbers))),
+        "repeated": lambda read, source, times: tuple(read(source) for _ in range(read(times))),
+        "rounded_to_even": lambda read, numbers: tuple(number - number % 2 for number in read(numbers)),
+        "indices_where": lambda read, source, *values: tuple(
+            index for index, value in enumerate(read(source)) if value in values
+        ),
+        "complement": lambda read, count, indices: tuple(
+            index for index in range(read(count)) if index not in read(indices)
+        ),
+        "every_nth": lambda read, count, period, offset: tuple(
+            index for index in range(read(count)) if index % int(read(period)) == int(read(offset))
+        ),
+        "less_than": lambda read, numbers, limit: tuple(number for number in read(numbers) if number < read(limit)),
+        # others
+        "first_with": _first_with,
+        "convolved": _convolved,
+    }
+)
+"""The code of each getter: from a reader of sources and the getter's arguments to the value."""
