@@ -1,4 +1,4 @@
-"""Weights that stay where they are: which of them lie byte for byte in the files of a checkpoint."""
+"""Finds the weights of a graph that lie unchanged, byte for byte, in the safetensors files of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,92 +12,101 @@ from onnxfn.weights.chunks import chunks, torch_tensor
 from onnxfn.weights.safetensors import TensorEntry
 
 PREFIX_BYTES = 64
-"""Bytes by which candidates are told apart before they are compared whole."""
+"""The first bytes of a tensor. Only tensors with the same first bytes are compared as a whole."""
 
 
 def entries_by_bytes(tensors: Mapping[str, Any], entries: Iterable[TensorEntry]) -> dict[str, TensorEntry]:
-    """Which tensor of a checkpoint holds the bytes of each tensor here, where one does: every byte is compared.
+    """From the name of a tensor to the entry of the checkpoint with the same dtype and bytes, if there is one.
 
-    A name decides only between several that do. What is transposed, converted or computed is in no file.
+    Every byte is compared. Names only decide between several entries with the same bytes. A weight that was
+    transposed, converted or computed has no entry.
     """
-    known = tuple(entries)
-    places = byte_views(known)
-    alike: dict[Any, list[TensorEntry]] = {}
-    for one, bytes_ in places.items():
-        alike.setdefault((one.dtype, one.length, bytes(bytes_[:PREFIX_BYTES])), []).append(one)
-    every = {
-        name: next(
-            (one for one in _same_name_first(name, alike.get(key, ())) if _same_bytes(tensor, places[one])), None
-        )
+    views = byte_views(entries)
+    candidates: dict[Any, list[TensorEntry]] = {}
+    for entry, view in views.items():
+        candidates.setdefault((entry.dtype, entry.length, bytes(view[:PREFIX_BYTES])), []).append(entry)
+    matches = {
+        name: _first_match(name, tensor, candidates.get(key, ()), views)
         for name, tensor in tensors.items()
         if (key := _prefix_key(tensor)) is not None
     }
-    return {name: one for name, one in every.items() if one is not None}
+    return {name: entry for name, entry in matches.items() if entry is not None}
 
 
 def entries_by_name(
-    tensors: Mapping[str, Sequence[str]], bound: Mapping[str, Any], entries: Mapping[TensorEntry, str]
+    names: Mapping[str, Sequence[str]], tensors: Mapping[str, Any], entries: Mapping[TensorEntry, str]
 ) -> dict[str, TensorEntry]:
-    """Which tensor of a checkpoint each tensor here was read from, where that is beyond doubt.
+    """From the key of a tensor to the entry of the checkpoint that it was loaded from, if that is unambiguous.
 
-    `tensors` tells by what names a tensor goes, `entries` what each of the checkpoint's is called once it is loaded.
-    One of these, and no more, is called so, with or without the prefix of a headed model; it has this shape, this type,
-    every byte, and no other tensor is read from it.
+    `names` holds the names that each tensor has in the model: tied weights have several. `entries` holds the name of
+    each entry after transformers has renamed it. A tensor matches if exactly one entry has one of its names, with or
+    without the prefix of a model with a head, and if shape, dtype and bytes are equal. Two tensors that match the same
+    entry are left out.
     """
-    called = {
-        name: [one for one, loaded in entries.items() if any(_names_match(loaded, own) for own in names)]
-        for name, names in tensors.items()
+    candidates = {
+        key: [entry for entry, loaded in entries.items() if any(_names_match(loaded, name) for name in own)]
+        for key, own in names.items()
     }
-    read = {
-        name: found[0] for name, found in called.items() if len(found) == 1 and _is_stored_in(bound[name], found[0])
+    matches = {
+        key: found[0] for key, found in candidates.items() if len(found) == 1 and _is_stored_in(tensors[key], found[0])
     }
-    often = Counter(read.values())
-    return {name: one for name, one in read.items() if often[one] == 1}
+    counts = Counter(matches.values())
+    return {key: entry for key, entry in matches.items() if counts[entry] == 1}
 
 
-def _names_match(stored: str, name: str) -> bool:
-    return f".{name}".endswith(f".{stored}") or stored.endswith(f".{name}")
+def _names_match(first: str, second: str) -> bool:
+    """Whether two names are equal but for a prefix that one of them has.
+
+    >>> _names_match("layer.0.bias", "bert.layer.0.bias"), _names_match("er.0.bias", "layer.0.bias")
+    (True, False)
+    """
+    return f".{second}".endswith(f".{first}") or first.endswith(f".{second}")
 
 
-def _is_stored_in(tensor: Any, one: TensorEntry) -> bool:
+def _is_stored_in(tensor: Any, entry: TensorEntry) -> bool:
     raw = torch_tensor(tensor)
-    if raw is None or not raw.is_contiguous() or (tensor.dtype.name, tuple(raw.shape)) != (one.dtype, one.shape):
+    if raw is None or not raw.is_contiguous() or (tensor.dtype.name, tuple(raw.shape)) != (entry.dtype, entry.shape):
         return False
-    return _same_bytes(tensor, byte_views((one,))[one])
+    return _same_bytes(tensor, byte_views((entry,))[entry])
 
 
 def byte_views(entries: Iterable[TensorEntry]) -> dict[TensorEntry, Any]:
-    """The bytes of tensors of a checkpoint where they lie, as arrays of uint8."""
+    """The bytes of each entry, as uint8 arrays that are memory-mapped from the files."""
     known = tuple(entries)
-    files = {file: np.asarray(np.memmap(file, np.uint8, "r")) for file in dict.fromkeys(one.file for one in known)}
-    return {one: files[one.file][one.offset : one.offset + one.length] for one in known}
+    files = {file: np.asarray(np.memmap(file, np.uint8, "r")) for file in dict.fromkeys(entry.file for entry in known)}
+    return {entry: files[entry.file][entry.offset : entry.offset + entry.length] for entry in known}
 
 
 def arrays(entries: Iterable[TensorEntry]) -> dict[str, Any]:
-    """The tensors of a checkpoint by name, as arrays that look at the bytes where they lie."""
+    """From the name of each entry to its tensor, as an array that is memory-mapped from the file."""
     from onnx_ir import DataType
 
     return {
-        one.name: page.view(DataType[one.dtype].numpy()).reshape(one.shape) for one, page in byte_views(entries).items()
+        entry.name: view.view(DataType[entry.dtype].numpy()).reshape(entry.shape)
+        for entry, view in byte_views(entries).items()
     }
 
 
 def _prefix_key(tensor: Any) -> Any:
+    """The dtype, length and first bytes of a contiguous torch tensor; None for any other tensor."""
     raw = torch_tensor(tensor)
     if raw is None or not raw.is_contiguous():
         return None
     return tensor.dtype.name, tensor.nbytes, bytes(next(chunks(tensor, PREFIX_BYTES)))
 
 
-def _same_name_first(name: str, entries: Iterable[TensorEntry]) -> list[TensorEntry]:
-    """Those first that are called so, with or without the prefix of a headed model."""
-    return sorted(entries, key=lambda one: not _names_match(one.name, name))
+def _first_match(
+    name: str, tensor: Any, candidates: Iterable[TensorEntry], views: Mapping[TensorEntry, Any]
+) -> TensorEntry | None:
+    """The first candidate with the bytes of a tensor; candidates with its name come first."""
+    ordered = sorted(candidates, key=lambda entry: not _names_match(entry.name, name))
+    return next((entry for entry in ordered if _same_bytes(tensor, views[entry])), None)
 
 
-def _same_bytes(tensor: Any, page: Any) -> bool:
+def _same_bytes(tensor: Any, view: Any) -> bool:
     start = 0
     for chunk in chunks(tensor):
-        if not np.array_equal(chunk, page[start : start + len(chunk)]):
+        if not np.array_equal(chunk, view[start : start + len(chunk)]):
             return False
         start += len(chunk)
-    return start == len(page)
+    return start == len(view)

@@ -1,4 +1,4 @@
-"""A tensor's bytes in chunks, from where they lie: what is larger than a chunk is never in memory twice."""
+"""The bytes of a tensor in chunks, so that a weight larger than a chunk is never copied into memory as a whole."""
 
 from __future__ import annotations
 
@@ -12,52 +12,56 @@ from typing import Any
 import numpy as np
 
 CHUNK_BYTES = 1 << 20
-"""Bytes of a chunk: what a core's cache holds."""
+"""Bytes of a chunk: it fits the cache of a core."""
 
 MAX_CHUNK_BYTES = 1 << 26
-"""Bytes of the largest chunk: `TILE` rows of a transposed matrix are one, as far as they are not more."""
+"""Bytes that no chunk exceeds. A chunk of a transposed matrix is `TILE_SIZE` rows, fewer if the rows are very long."""
 
 TILE_SIZE = 128
-"""Rows and columns of the square that is transposed at once: two of them fit a core's cache, whatever the strides."""
+"""Rows and columns of a tile. A matrix is transposed tile by tile: two tiles fit the cache of a core."""
 
 PIECES = "onnxfn.pieces"
-"""Where a tensor's `meta` keeps the matrices that stand beside each other in it."""
+"""The key in the `meta` of a tensor that holds the matrices which are concatenated in it."""
 
 TRANSPOSE_THREADS = 2
-"""Threads that transpose what is written next, while this one writes."""
+"""Threads that transpose the next chunks while the caller writes the current one."""
 
 
-def chunks(tensor: Any, most: int = CHUNK_BYTES) -> Iterator[Any]:
-    """The bytes of an `onnx_ir` tensor in the order of ONNX, as arrays of uint8; views where they lie so already.
+def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
+    """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
 
-    A tensor of torch or numpy may be any view of its memory, or such views `side_by_side`; what is neither comes in one
-    piece.
+    A chunk is a view of the tensor's memory where that is contiguous. The tensor may hold any view of a torch tensor
+    or numpy array, or be the result of `concatenated_columns`. Any other tensor comes as one chunk.
     """
-    raws = [_array(one) for one in _pieces(tensor)]
-    if any(raw is None for raw in raws):
+    arrays = [_array(piece) for piece in _pieces(tensor)]
+    if any(array is None for array in arrays):
         yield np.frombuffer(tensor.tobytes(), np.uint8)
     else:
-        for part in _contiguous_chunks(raws[0], most) if len(raws) == 1 else _concatenated_chunks(raws):
+        parts = _contiguous_chunks(arrays[0], size) if len(arrays) == 1 else _concatenated_chunks(arrays)
+        for part in parts:
             yield part.reshape(-1).view(np.uint8)
 
 
 def concatenated_columns(pieces: Sequence[Any]) -> Any:
-    """The `onnx_ir` tensor that matrices of one type and as many rows make, put together when it is read."""
+    """The `onnx_ir` tensor of matrices concatenated along their last axis; it is computed when it is read.
+
+    The matrices have the same dtype and number of rows.
+    """
     import onnx_ir
 
-    first, width = pieces[0], sum(one.shape[-1] for one in pieces)
-    made = onnx_ir.LazyTensor(
-        lambda: onnx_ir.Tensor(np.concatenate([one.numpy() for one in pieces], axis=-1), first.dtype),
+    first, width = pieces[0], sum(piece.shape[-1] for piece in pieces)
+    tensor = onnx_ir.LazyTensor(
+        lambda: onnx_ir.Tensor(np.concatenate([piece.numpy() for piece in pieces], axis=-1), first.dtype),
         dtype=first.dtype,
         shape=onnx_ir.Shape([*first.shape[:-1], width]),
         name=first.name,
     )
-    made.meta[PIECES] = tuple(pieces)
-    return made
+    tensor.meta[PIECES] = tuple(pieces)
+    return tensor
 
 
 def torch_tensor(tensor: Any) -> Any:
-    """The torch tensor that an `onnx_ir` tensor looks at, where its elements are whole bytes; else None."""
+    """The torch tensor that an `onnx_ir` tensor wraps, or None. None also if its elements are not whole bytes."""
     raw: Any = getattr(tensor, "raw", None)
     if not hasattr(raw, "untyped_storage") or raw.numel() * raw.element_size() != tensor.nbytes:
         return None
@@ -65,90 +69,96 @@ def torch_tensor(tensor: Any) -> Any:
 
 
 def memory_key(tensor: Any) -> Any:
-    """What tells whether two tensors hold the same bytes because they look at the same memory; None if nothing does."""
+    """A value that is equal for tensors which view the same memory, and so hold the same bytes; None if unknown."""
     pieces = _pieces(tensor)
     if len(pieces) > 1:
-        found = tuple(memory_key(one) for one in pieces)
-        return None if None in found else found
-    raw = _array(tensor)
-    if raw is None or not raw.size:
+        keys = tuple(memory_key(piece) for piece in pieces)
+        return None if None in keys else keys
+    array = _array(tensor)
+    if array is None or not array.size:
         return None
-    start = raw.__array_interface__["data"][0]
-    if raw.flags.c_contiguous:
-        return start, raw.nbytes
-    return start, raw.shape, raw.strides, raw.itemsize
+    start = array.__array_interface__["data"][0]
+    if array.flags.c_contiguous:
+        return start, array.nbytes
+    return start, array.shape, array.strides, array.itemsize
 
 
 def _pieces(tensor: Any) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = getattr(tensor, "meta", {}).get(PIECES, (tensor,))
-    return found
+    """The matrices that are concatenated in a tensor; the tensor itself if it is not concatenated."""
+    pieces: tuple[Any, ...] = getattr(tensor, "meta", {}).get(PIECES, (tensor,))
+    return pieces
 
 
 def _array(tensor: Any) -> Any:
-    """The array that an `onnx_ir` tensor looks at, of any type with elements so long; None where it looks at none."""
+    """A numpy array that views the memory of an `onnx_ir` tensor, or None.
+
+    The dtype of the array may differ from the tensor's; its elements have the same size.
+    """
     raw = torch_tensor(tensor)
     if raw is not None:
         return _integer_view(raw)
     raw = getattr(tensor, "raw", None)
-    whole = isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize
-    return raw if whole else None
+    is_array = isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize
+    return raw if is_array else None
 
 
 def _integer_view(raw: Any) -> Any:
-    """A torch tensor as an array: of whole numbers, since numpy lacks some of torch's types, but for the longest."""
+    """A torch tensor as a numpy array of integers of the same size, because numpy lacks some dtypes of torch.
+
+    16-byte elements (complex128) have no integer dtype; they keep theirs.
+    """
     import torch
 
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(raw.element_size(), raw.dtype)
-    return raw.view(whole).numpy()
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(raw.element_size(), raw.dtype)
+    return raw.view(integer).numpy()
 
 
-def _contiguous_chunks(raw: Any, most: int) -> Iterator[Any]:
-    """An array as contiguous arrays that follow each other, each of about so many bytes."""
-    if raw.flags.c_contiguous:
-        yield from _row_slices(raw.reshape(-1), most // raw.itemsize)
-    elif raw.nbytes <= most:
-        yield np.ascontiguousarray(raw)
-    elif _is_transposed(raw):
-        with prefetched(
-            _copied_by_tiles,
-            _row_slices(raw, min(TILE_SIZE, MAX_CHUNK_BYTES // raw[0].nbytes)),
-            TRANSPOSE_THREADS + 1,
-            TRANSPOSE_THREADS,
-        ) as turned:
-            yield from turned
-    elif raw.ndim > 1 and raw[0].nbytes > most:
-        for part in raw:
-            yield from _contiguous_chunks(part, most)
+def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:
+    """The elements of an array in row-major order, as contiguous arrays of about `size` bytes."""
+    if array.flags.c_contiguous:
+        yield from _row_slices(array.reshape(-1), size // array.itemsize)
+    elif array.nbytes <= size:
+        yield np.ascontiguousarray(array)
+    elif _is_transposed(array):
+        slices = _row_slices(array, min(TILE_SIZE, MAX_CHUNK_BYTES // array[0].nbytes))
+        with prefetched(_copied_by_tiles, slices, TRANSPOSE_THREADS + 1, TRANSPOSE_THREADS) as parts:
+            yield from parts
+    elif array.ndim > 1 and array[0].nbytes > size:
+        for row in array:
+            yield from _contiguous_chunks(row, size)
     else:
-        yield from (np.ascontiguousarray(part) for part in _row_slices(raw, most // max(1, raw[0].nbytes)))
+        yield from (np.ascontiguousarray(part) for part in _row_slices(array, size // max(1, array[0].nbytes)))
 
 
-def _concatenated_chunks(raws: Sequence[Any]) -> Iterator[Any]:
-    """Matrices beside each other, so many rows at a time."""
-    step = max(1, min(TILE_SIZE, MAX_CHUNK_BYTES // max(1, sum(one[0].nbytes for one in raws))))
-    rows = ([one[start : start + step] for one in raws] for start in range(0, len(raws[0]), step))
-    with prefetched(_concatenated, rows, TRANSPOSE_THREADS + 1, TRANSPOSE_THREADS) as joined:
-        yield from joined
+def _concatenated_chunks(arrays: Sequence[Any]) -> Iterator[Any]:
+    """The rows of matrices concatenated along their last axis, some rows in each chunk."""
+    step = max(1, min(TILE_SIZE, MAX_CHUNK_BYTES // max(1, sum(array[0].nbytes for array in arrays))))
+    slices = ([array[start : start + step] for array in arrays] for start in range(0, len(arrays[0]), step))
+    with prefetched(_concatenated, slices, TRANSPOSE_THREADS + 1, TRANSPOSE_THREADS) as parts:
+        yield from parts
 
 
-def _concatenated(parts: Sequence[Any]) -> Any:
-    return np.concatenate([_copied_by_tiles(one) if _is_transposed(one) else one for one in parts], axis=-1)
+def _concatenated(slices: Sequence[Any]) -> Any:
+    return np.concatenate([_copied_by_tiles(rows) if _is_transposed(rows) else rows for rows in slices], axis=-1)
 
 
 @contextmanager
 def prefetched(
-    made: Callable[[Any], Any], parts: Iterable[Any], most: int, threads: int = 1
+    function: Callable[[Any], Any], items: Iterable[Any], most: int, threads: int = 1
 ) -> Iterator[Iterator[Any]]:
-    """`map(made, parts)`, so many at most made by other threads before they are asked for; on leaving, no more."""
-    rest = iter(parts)
+    """`map(function, items)` within a context, computed by other threads, up to `most` results ahead of the caller.
+
+    On exit, calls that have not begun are cancelled.
+    """
+    rest = iter(items)
     with ThreadPoolExecutor(threads) as pool:
-        coming = deque(pool.submit(made, part) for part in islice(rest, most))
+        futures = deque(pool.submit(function, item) for item in islice(rest, most))
 
         def results() -> Iterator[Any]:
-            while coming:
-                done = coming.popleft().result()
-                coming.extend(pool.submit(made, part) for part in islice(rest, 1))
-                yield done
+            while futures:
+                result = futures.popleft().result()
+                futures.extend(pool.submit(function, item) for item in islice(rest, 1))
+                yield result
 
         try:
             yield results()
@@ -156,19 +166,22 @@ def prefetched(
             pool.shutdown(cancel_futures=True)
 
 
-def _row_slices(raw: Any, rows: int) -> Iterator[Any]:
-    """An array in pieces along its first axis, each made when it is asked for."""
+def _row_slices(array: Any, rows: int) -> Iterator[Any]:
+    """Slices of an array along its first axis, of so many rows each."""
     step = max(1, rows)
-    return (raw[start : start + step] for start in range(0, len(raw), step))
+    return (array[start : start + step] for start in range(0, len(array), step))
 
 
-def _is_transposed(raw: Any) -> bool:
-    return raw.ndim == 2 and bool(raw.strides[0] < raw.strides[1])  # noqa: PLR2004 - rows and columns
+def _is_transposed(array: Any) -> bool:
+    return array.ndim == 2 and bool(array.strides[0] < array.strides[1])  # noqa: PLR2004 - rows and columns
 
 
 def _copied_by_tiles(rows: Any) -> Any:
-    """Rows of a transposed matrix one after the other, tile by tile: along its columns they lie a whole row apart."""
-    made = np.empty(rows.shape, rows.dtype)
+    """A contiguous copy of rows of a transposed matrix, tile by tile.
+
+    In memory the columns are contiguous. A copy row by row would miss the cache at every element.
+    """
+    copy = np.empty(rows.shape, rows.dtype)
     for start in range(0, rows.shape[1], TILE_SIZE):
-        made[:, start : start + TILE_SIZE] = np.ascontiguousarray(rows[:, start : start + TILE_SIZE].T).T
-    return made
+        copy[:, start : start + TILE_SIZE] = np.ascontiguousarray(rows[:, start : start + TILE_SIZE].T).T
+    return copy

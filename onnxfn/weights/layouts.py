@@ -1,4 +1,4 @@
-"""What programs expect of a folder: where ONNX files and their weights lie, and what stands beside them."""
+"""Folder layouts of the programs that load an export, and the files that lie next to the ONNX files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from onnxfn.weights.placement import EXTERNAL_DATA_SUFFIX
 
 @frozen
 class Layout:
-    """What a program expects of a folder.
+    """The folder layout that a program expects.
 
-    `onnx` is the folder in it that holds the ONNX files, `sidecar` how the files of their weights end, and `weights`
-    where these are unless something else is asked for. A program that must be told which files have a sidecar reads it
-    in `config.json`, under `declares`.
+    `subfolder` holds the ONNX files. `external_data_suffix` ends the names of their external data files, and
+    `weight_storage` is the default of `WriteOptions.weight_storage`. `external_data_key` is the key of `config.json`
+    under which the program looks up which ONNX files have external data; "" if it needs no such list.
     """
 
     name: str
@@ -35,75 +35,88 @@ OPTIMUM, TRANSFORMERS_JS = "optimum", "transformers.js"
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        layout.name: layout
+        for layout in (
             Layout(OPTIMUM),
-            # A browser has no folder: it fetches each file by its name, and with it what is named after it alone.
+            # A browser fetches an ONNX file and the external data named after it. It cannot list a folder, so files
+            # cannot share weights.
             Layout(
-                TRANSFORMERS_JS, subfolder="onnx", weight_storage="copy", external_data_key="transformers.js_config"
+                TRANSFORMERS_JS,
+                subfolder="onnx",
+                weight_storage="copy",
+                external_data_key="transformers.js_config",
             ),
         )
     }
 )
-"""The programs that folders are written for; what Optimum loads, so does ONNX Runtime wherever there are files."""
+"""The layouts by name. ONNX Runtime loads files of either layout from a file system."""
 
 
 def layout_of(name: str) -> Layout:
-    """The layout of this name; UnknownName when there is none."""
+    """The layout with a name; UnknownName if there is none."""
     if name not in LAYOUTS:
         raise unknown("layout", name, LAYOUTS)
     return LAYOUTS[name]
 
 
 CONFIG_FILES = MappingProxyType({"config": "config.json", "generation_config": "generation_config.json"})
-"""What a model says of itself -> the file that transformers keeps it in."""
+"""From an attribute of a model to the file that transformers saves it in."""
 
-# What a checkpoint's folder holds beside its weights.
 SIDE_FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.py")
+"""Patterns of the files in a checkpoint's folder that are not weights: configurations, tokenizers, processors, code."""
+
 WEIGHT_INDEXES = ("*.index.json",)
+"""Patterns of files that match `SIDE_FILES` but belong to the weights."""
 
 
 def onnx_folder(folder: Path) -> Path:
-    """Where in the folder of an export its ONNX files are, whatever its layout; itself when there are none."""
-    places = [folder / one.subfolder for one in LAYOUTS.values()]
-    return next((one for one in places if any(one.glob("*.onnx"))), folder)
+    """The folder of the ONNX files in the folder of an export, for any layout; `folder` itself if there are none."""
+    candidates = [folder / layout.subfolder for layout in LAYOUTS.values()]
+    return next((candidate for candidate in candidates if any(candidate.glob("*.onnx"))), folder)
 
 
 def side_files(folder: Path) -> tuple[Path, ...]:
-    """The files of a checkpoint's folder that a program needs beside the weights."""
-    indexes = {file for kind in WEIGHT_INDEXES for file in folder.glob(kind)}
-    return tuple(sorted({file for kind in SIDE_FILES for file in folder.glob(kind)} - indexes))
+    """The files in a checkpoint's folder that a program needs in addition to the weights."""
+    indexes = {file for pattern in WEIGHT_INDEXES for file in folder.glob(pattern)}
+    return tuple(sorted({file for pattern in SIDE_FILES for file in folder.glob(pattern)} - indexes))
 
 
-def copy_side_files(folder: Path, to: Path) -> tuple[Path, ...]:
-    """Copy the side files of a checkpoint's folder; the copies."""
-    to.mkdir(parents=True, exist_ok=True)
-    return tuple(Path(shutil.copy2(file, to / file.name)) for file in side_files(folder))
+def copy_side_files(checkpoint: Path, folder: Path) -> tuple[Path, ...]:
+    """Copies the side files of a checkpoint's folder to `folder`; returns the copies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return tuple(Path(shutil.copy2(file, folder / file.name)) for file in side_files(checkpoint))
 
 
-def write_texts(texts: Collection[tuple[str, str]], to: Path) -> tuple[Path, ...]:
-    """Write files of these names and texts."""
-    for file, text in texts:
-        (to / file).write_text(text)
-    return tuple(to / file for file, _ in texts)
+def write_texts(texts: Collection[tuple[str, str]], folder: Path) -> tuple[Path, ...]:
+    """Writes text files, given as pairs of name and content; returns their paths."""
+    for name, text in texts:
+        (folder / name).write_text(text)
+    return tuple(folder / name for name, _ in texts)
 
 
-def write_configs(model: Any, to: Path) -> tuple[Path, ...]:
-    """Write a model's configuration, and its defaults of generation, as their library would; nothing for others."""
-    told: list[tuple[str, Any]] = [(file, _json_config(model, name)) for name, file in CONFIG_FILES.items()]
-    return write_texts([(file, one.to_json_string()) for file, one in told if hasattr(one, "to_json_string")], to)
+def write_configs(model: Any, folder: Path) -> tuple[Path, ...]:
+    """Writes a model's configuration and generation configuration as transformers saves them; returns their paths.
+
+    Writes nothing for a model without a configuration that can be written as JSON.
+    """
+    configs = [(file, _json_config(model, attribute)) for attribute, file in CONFIG_FILES.items()]
+    texts = [(file, config.to_json_string()) for file, config in configs if hasattr(config, "to_json_string")]
+    return write_texts(texts, folder)
 
 
-def _json_config(model: Any, name: str) -> Any:
-    """What can tell a configuration as JSON: itself, or the model where it is a plain dict, as diffusers keeps it."""
-    config = getattr(model, name, None)
+def _json_config(model: Any, attribute: str) -> Any:
+    """The object that writes a configuration as JSON.
+
+    For a plain dict that is the model: diffusers keeps a dict as `config`, and `to_json_string` is the model's method.
+    """
+    config = getattr(model, attribute, None)
     return model if isinstance(config, Mapping) else config
 
 
-def declare_external_data(folder: Path, layout: Layout, sidecars: Iterable[Path]) -> None:
-    """Let the `config.json` of a folder tell of sidecars, if there are any and the program would not know."""
-    file, graphs = folder / CONFIG_FILES["config"], {f"{one.stem}.onnx": 1 for one in sidecars}
-    if layout.external_data_key and graphs and file.is_file():
-        told = json.loads(file.read_text())
-        own = {**told.get(layout.external_data_key, {}), "use_external_data_format": graphs}
-        file.write_text(json.dumps({**told, layout.external_data_key: own}, indent=2) + "\n")
+def declare_external_data(folder: Path, layout: Layout, data_files: Iterable[Path]) -> None:
+    """Lists the ONNX files with external data in the `config.json` of a folder, if the layout asks for that."""
+    config_file, graphs = folder / CONFIG_FILES["config"], {f"{file.stem}.onnx": 1 for file in data_files}
+    if layout.external_data_key and graphs and config_file.is_file():
+        config = json.loads(config_file.read_text())
+        section = {**config.get(layout.external_data_key, {}), "use_external_data_format": graphs}
+        config_file.write_text(json.dumps({**config, layout.external_data_key: section}, indent=2) + "\n")

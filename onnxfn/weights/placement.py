@@ -1,4 +1,4 @@
-"""Write: a graph and its weights -> files, which appear whole or not at all."""
+"""Where each weight of a graph is stored; writes a graph and its external data."""
 
 from __future__ import annotations
 
@@ -21,23 +21,28 @@ from onnxfn.weights.safetensors import TensorEntry
 
 EXTERNAL_DATA_SUFFIX = ".onnx_data"
 PROTOBUF_LIMIT = (1 << 31) - (1 << 26)
-"""Bytes of weights that a single ONNX file may hold: protobuf's 2 GiB less room for the graph."""
+"""Bytes of weights that one ONNX file may hold: protobuf's 2 GiB less 64 MiB for the rest of the graph."""
 
 MIN_EXTERNAL_BYTES = 1024
-"""Bytes below which a weight always stands in the ONNX file, where it is looked at while a graph is loaded."""
+"""Smaller weights are always stored in the ONNX file. ONNX Runtime reads some of them while it loads the graph."""
 
 PAGE_BYTES, CACHE_LINE_BYTES = 4096, 64
-"""What the places of large and of other weights in a sidecar are multiples of, to be used where they lie."""
+"""Alignment of large and of other weights in a file of external data, so that they can be used memory-mapped."""
 
 MIN_PAGE_ALIGNED_BYTES = 1 << 20
+"""Weights of at least this size are aligned to a page."""
 
 MIN_SHARED_BYTES = 1 << 16
-"""Bytes from which a weight that several files read lies beside them once."""
+"""Weights of at least this size are stored once if several graphs use them."""
 
 
 @frozen
 class Placement:
-    """Where the bytes of a weight lie: in a file beside the ONNX file, which `source` is linked to, or inside it."""
+    """Where the bytes of a weight are stored.
+
+    `file` is the name of an external data file in the folder of the ONNX file, or None for the ONNX file itself.
+    `source` is the checkpoint's file that `file` is a hard link to, if it is one.
+    """
 
     file: str | None
     offset: int
@@ -46,16 +51,16 @@ class Placement:
 
 
 SharedPlacements = Mapping[Any, Placement]
-"""Weights that several graphs read: the memory that they look at -> where they lie."""
+"""From the `memory_key` of each weight that several graphs use to its placement."""
 
 NO_SHARED_PLACEMENTS: SharedPlacements = MappingProxyType({})
 
 
 @contextmanager
-def staging_folder(beside: Path) -> Iterator[Path]:
-    """A fresh folder beside the place that is written to, on its file system; gone on leaving, whatever happens."""
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.", dir=beside.parent))
+def staging_folder(target: Path) -> Iterator[Path]:
+    """A new folder next to `target`, on the same file system. It is deleted on exit, with all that is left in it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         yield folder
     finally:
@@ -71,70 +76,73 @@ def placements(
     entries: Sequence[TensorEntry] = (),
     shared: SharedPlacements = NO_SHARED_PLACEMENTS,
 ) -> dict[str, Placement]:
-    """Where each weight that is not small goes: into a file of the checkpoint that holds it, or with all the others.
+    """From the name of each weight of at least `MIN_EXTERNAL_BYTES` to its placement.
 
-    What is `common` to several graphs has its place already. The others stand in the ONNX file if all weights are at
-    most `threshold` bytes, else in one file, named stem + `sidecar`, a tensor once. The places depend on nothing but
-    the sizes of the weights and on which of them are one.
+    A weight that is in `shared` has its placement there. A weight whose bytes are those of one of the checkpoint's
+    `entries` is linked to. The others lie in the ONNX file if all weights of the graph are at most `threshold` bytes,
+    else in one external data file, `stem` + `suffix`; weights that view the same memory are stored once. Placements
+    depend only on the sizes of the weights and on which of them are the same.
     """
-    own = f"{stem}{suffix}"
-    if own in {one.file.name for one in entries}:
-        raise InvalidSpec(f"{own} is a file of the checkpoint; name the sidecar otherwise than {suffix!r}")
-    large = _external_tensors(model)
+    own_file = f"{stem}{suffix}"
+    if own_file in {entry.file.name for entry in entries}:
+        raise InvalidSpec(
+            f"{own_file} is a file of the checkpoint; choose another suffix of external data than {suffix!r}"
+        )
+    large = _large_weights(model)
     linked = {
-        name: Placement(one.file.name, one.offset, one.length, one.file)
-        for name, one in entries_by_bytes(large, entries).items()
+        name: Placement(entry.file.name, entry.offset, entry.length, entry.file)
+        for name, entry in entries_by_bytes(large, entries).items()
     }
-    several = {name: shared[key] for name, tensor in large.items() if (key := memory_key(tensor)) in shared}
-    elsewhere = {**several, **linked}
-    rest = {name: tensor for name, tensor in large.items() if name not in elsewhere}
-    inside = weight_bytes(model) <= min(threshold, PROTOBUF_LIMIT)
-    end = max((one.offset + one.length for one in shared.values() if one.file == own), default=0)
-    return elsewhere | (_inside_placements(rest) if inside else _external_placements(rest, own, end))
+    with_others = {name: shared[key] for name, tensor in large.items() if (key := memory_key(tensor)) in shared}
+    elsewhere = {**with_others, **linked}
+    own = {name: tensor for name, tensor in large.items() if name not in elsewhere}
+    if weight_bytes(model) <= min(threshold, PROTOBUF_LIMIT):
+        return elsewhere | {name: Placement(None, 0, tensor.nbytes) for name, tensor in own.items()}
+    end = max((place.offset + place.length for place in shared.values() if place.file == own_file), default=0)
+    return elsewhere | _external_placements(own, own_file, end)
+
+
+def shared_placements(models: Sequence[Any], data_files: Sequence[str]) -> SharedPlacements:
+    """Placements of the weights of at least `MIN_SHARED_BYTES` that several graphs use.
+
+    `data_files` are the names of the graphs' external data files. A weight is stored in that of its first graph.
+    """
+    weights = [
+        {memory_key(tensor): tensor for tensor in _large_weights(model).values() if tensor.nbytes >= MIN_SHARED_BYTES}
+        for model in models
+    ]
+    users = Counter(key for tensors in weights for key in tensors if key is not None)
+    shared: dict[Any, Placement] = {}
+    for tensors, file in zip(weights, data_files, strict=True):
+        first_used = {key: tensor for key, tensor in tensors.items() if users[key] > 1 and key not in shared}
+        shared |= _external_placements(first_used, file)
+    return shared
 
 
 def write_graph(model: Any, path: Path, places: Mapping[str, Placement]) -> Path:
-    """Write a graph, with the weights that stand in it and pointers to the others.
+    """Writes an ONNX file: the graph, the weights placed in it, and references to external data; returns its path.
 
-    The graph passes `onnx.checker`, which sees no bytes of weights; CaptureFailed when it does not.
+    CaptureFailed if `onnx.checker` refuses the graph.
     """
     proto = _proto_with_external_data(model, places)
-    _check_onnx(proto, path)
-    large = _external_tensors(model)
-    inside = {name: (one.length, chunks(large[name])) for name, one in places.items() if one.file is None}
+    _check_graph(proto, path)
+    large = _large_weights(model)
+    inside = {name: (place.length, chunks(large[name])) for name, place in places.items() if place.file is None}
     path.unlink(missing_ok=True)
     with path.open("wb") as file:
         write_model(proto, file, inside)
     return path
 
 
-def shared_placements(models: Sequence[Any], sidecars: Sequence[str]) -> SharedPlacements:
-    """The weights that several graphs read, unless they are small: each lies in the sidecar of the first of them."""
-    tensors = [
-        {
-            memory_key(tensor): tensor
-            for tensor in _external_tensors(model).values()
-            if tensor.nbytes >= MIN_SHARED_BYTES
-        }
-        for model in models
-    ]
-    often = Counter(key for one in tensors for key in one if key is not None)
-    places: dict[Any, Placement] = {}
-    for its, file in zip(tensors, sidecars, strict=True):
-        first = {key: tensor for key, tensor in its.items() if often[key] > 1 and key not in places}
-        places |= _external_placements(first, file)
-    return places
-
-
 def write_external_data(model: Any, path: Path, places: Mapping[str, Placement]) -> tuple[Path, ...]:
-    """Write the sidecar that is at `path`, if places are in it."""
-    large = _external_tensors(model)
-    stored = {one.offset: name for name, one in places.items() if one.file == path.name and one.source is None}
-    if not stored:
+    """Writes the external data file at `path`; returns its path, or nothing if no weight is placed in it."""
+    large = _large_weights(model)
+    offsets = {place.offset: name for name, place in places.items() if place.file == path.name and place.source is None}
+    if not offsets:
         return ()
-    path.unlink(missing_ok=True)  # never into a file that is linked to
+    path.unlink(missing_ok=True)  # it may be a hard link to a file of a checkpoint
     with path.open("wb") as file:
-        for offset, name in stored.items():
+        for offset, name in offsets.items():
             file.seek(offset)
             file.writelines(chunks(large[name]))
     return (path,)
@@ -145,56 +153,56 @@ def weight_bytes(model: Any) -> int:
     return sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
 
 
-def publish(files: tuple[Path, ...], bench: Path, folder: Path) -> tuple[Path, ...]:
-    """Put finished files where they are to be, as they lie in `bench`, each by one rename; the new places."""
-    there = tuple(folder / file.relative_to(bench) for file in files)
-    for file, place in zip(files, there, strict=True):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(place)
-    return there
+def publish(files: tuple[Path, ...], staging: Path, folder: Path) -> tuple[Path, ...]:
+    """Moves finished files from the staging folder to the same relative paths in `folder`; returns the new paths.
+
+    Each file is moved by one rename, so that no file is ever there in part.
+    """
+    targets = tuple(folder / file.relative_to(staging) for file in files)
+    for file, target in zip(files, targets, strict=True):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(target)
+    return targets
 
 
-def _external_tensors(model: Any) -> dict[str, Any]:
+def _large_weights(model: Any) -> dict[str, Any]:
+    """The numeric initializers of at least `MIN_EXTERNAL_BYTES`."""
     tensors = {name: value.const_value for name, value in model.graph.initializers.items()}
     return {
-        name: one
-        for name, one in tensors.items()
-        if one is not None and one.nbytes >= MIN_EXTERNAL_BYTES and _is_numeric(one)
+        name: tensor
+        for name, tensor in tensors.items()
+        if tensor is not None and tensor.nbytes >= MIN_EXTERNAL_BYTES and tensor.dtype.name != "STRING"
     }
 
 
-def _is_numeric(tensor: Any) -> bool:
-    return bool(tensor.dtype.name != "STRING")
-
-
-def _inside_placements(tensors: Mapping[str, Any]) -> dict[str, Placement]:
-    return {name: Placement(None, 0, tensor.nbytes) for name, tensor in tensors.items()}
-
-
 def _external_placements(tensors: Mapping[Any, Any], file: str, end: int = 0) -> dict[Any, Placement]:
-    first: dict[Any, Placement] = {}
+    """Placements in an external data file, one after the other from `end`; the same memory is placed once."""
+    by_memory: dict[Any, Placement] = {}
     places: dict[Any, Placement] = {}
     for name, tensor in tensors.items():
         key = memory_key(tensor) or name
-        if key not in first:
-            multiple = PAGE_BYTES if tensor.nbytes >= MIN_PAGE_ALIGNED_BYTES else CACHE_LINE_BYTES
-            offset = -(-end // multiple) * multiple
-            first[key] = Placement(file, offset, tensor.nbytes)
+        if key not in by_memory:
+            alignment = PAGE_BYTES if tensor.nbytes >= MIN_PAGE_ALIGNED_BYTES else CACHE_LINE_BYTES
+            offset = -(-end // alignment) * alignment
+            by_memory[key] = Placement(file, offset, tensor.nbytes)
             end = offset + tensor.nbytes
-        places[name] = first[key]
+        places[name] = by_memory[key]
     return places
 
 
 def _proto_with_external_data(model: Any, places: Mapping[str, Placement]) -> Any:
-    """The ModelProto of a graph whose weights are in their places; the graph is left as it was."""
+    """The ModelProto of a graph, with references to external data for the weights in `places`.
+
+    The graph itself is unchanged afterwards.
+    """
     import onnx_ir
 
     values = {name: model.graph.initializers[name] for name in places}
     tensors = {name: value.const_value for name, value in values.items()}
     try:
-        for name, one in places.items():
+        for name, place in places.items():
             values[name].const_value = onnx_ir.ExternalTensor(
-                one.file or "", one.offset, one.length, tensors[name].dtype, shape=tensors[name].shape, name=name
+                place.file or "", place.offset, place.length, tensors[name].dtype, shape=tensors[name].shape, name=name
             )
         return onnx_ir.to_proto(model)
     finally:
@@ -202,25 +210,25 @@ def _proto_with_external_data(model: Any, places: Mapping[str, Placement]) -> An
             value.const_value = tensors[name]
 
 
-def _check_onnx(proto: Any, path: Path) -> None:
-    """Ask `onnx.checker`, of a copy whose weights all seem to lie in one empty file beside it.
+def _check_graph(proto: Any, path: Path) -> None:
+    """Runs `onnx.checker` on a copy whose external data all refers to one empty file.
 
-    It looks at no weight that is in another file; of one that is a hard link it would not hear.
+    The checker does not read external data, but it needs the file, and it refuses hard links.
     """
     import onnx
 
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        stand_in = Path(folder, "weights")
-        stand_in.touch()
+        empty = Path(folder, "weights")
+        empty.touch()
         for tensor in copy.graph.initializer:
             for entry in tensor.external_data:
                 if entry.key == "location":
-                    entry.value = stand_in.name
+                    entry.value = empty.name
         graph = Path(folder, path.name)
         graph.write_bytes(copy.SerializeToString())
         try:
             onnx.checker.check_model(str(graph))
-        except onnx.checker.ValidationError as problem:
-            raise CaptureFailed(f"{path.name} is no valid ONNX: {first_line(problem)}") from problem
+        except onnx.checker.ValidationError as error:
+            raise CaptureFailed(f"{path.name} is not a valid ONNX file: {first_line(error)}") from error

@@ -1,4 +1,4 @@
-"""What lies where in the safetensors files of a checkpoint: their headers, and no weight."""
+"""The tensors in the safetensors files of a checkpoint, read from the headers of the files; weights are not read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attrs import frozen
 from onnxfn.specs.errors import ModelNotFound, listed
 
 MAX_HEADER_BYTES = 100_000_000
-"""Bytes; safetensors itself reads no longer one."""
+"""Bytes. The safetensors library refuses longer headers."""
 
 ONNX_DTYPES = MappingProxyType(
     {
@@ -34,12 +34,15 @@ ONNX_DTYPES = MappingProxyType(
         "BOOL": "BOOL",
     }
 )
-"""What safetensors calls a type -> what ONNX calls it."""
+"""From a dtype of safetensors to the name of the `onnx_ir.DataType`."""
 
 
 @frozen
 class TensorEntry:
-    """A tensor of a checkpoint: its name, ONNX type and shape, and where in which file its bytes lie."""
+    """A tensor in a safetensors file.
+
+    `dtype` is the name of an `onnx_ir.DataType`. `offset` and `length` are in bytes, `offset` from the start of `file`.
+    """
 
     name: str
     dtype: str
@@ -50,29 +53,39 @@ class TensorEntry:
 
 
 def entries(folder: Path) -> tuple[TensorEntry, ...]:
-    """The tensors in the safetensors files of a folder, `model*.safetensors` first; ModelNotFound when it has none."""
+    """The tensors in the safetensors files of a folder, those in `model*.safetensors` first.
+
+    ModelNotFound if the folder has no such files, or if one of them is not a safetensors file.
+    """
     files = sorted(folder.glob("*.safetensors"), key=lambda file: (not file.name.startswith("model"), file.name))
     if not files:
-        there = listed(sorted(file.name for file in folder.iterdir())) if folder.is_dir() else "no such folder"
-        raise ModelNotFound(f"no *.safetensors in {folder} for weights='link'; there is: {there}; take weights='copy'")
+        known = listed(sorted(file.name for file in folder.iterdir())) if folder.is_dir() else "no such folder"
+        raise ModelNotFound(
+            f"weights='link' needs *.safetensors files; {folder} has none; it has: {known}; use weights='copy'"
+        )
     return tuple(entry for file in files for entry in _file_entries(file))
 
 
 def _file_entries(file: Path) -> Iterator[TensorEntry]:
-    header, start = read_header(file)
-    for name, fact in header.items():
-        if fact.get("dtype") in ONNX_DTYPES:
-            first, end = fact["data_offsets"]
-            yield TensorEntry(name, ONNX_DTYPES[fact["dtype"]], file, start + first, end - first, tuple(fact["shape"]))
+    header, data_start = read_header(file)
+    for name, tensor in header.items():
+        if tensor.get("dtype") in ONNX_DTYPES:
+            start, end = tensor["data_offsets"]
+            dtype, shape = ONNX_DTYPES[tensor["dtype"]], tuple(tensor["shape"])
+            yield TensorEntry(name, dtype, file, data_start + start, end - start, shape)
 
 
-def read_header(file: Path) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file, and where its data begins: 8 bytes that say its length, JSON, data."""
-    with file.open("rb") as opened:
-        length = int.from_bytes(opened.read(8), "little")
-        start = opened.read(min(length, MAX_HEADER_BYTES))
+def read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of a safetensors file, and the offset of its data.
+
+    The format is: the length of the header in 8 bytes (little-endian), the header in JSON, the data.
+    ModelNotFound if the file has no such header.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(min(length, MAX_HEADER_BYTES))
     try:
-        header: dict[str, Any] = dict(json.loads(start))
+        header: dict[str, Any] = dict(json.loads(text))
     except (ValueError, TypeError):
-        raise ModelNotFound(f"{file} is no safetensors file: it does not begin with a header in JSON") from None
+        raise ModelNotFound(f"{path} is not a safetensors file: it does not begin with a JSON header") from None
     return header, 8 + length

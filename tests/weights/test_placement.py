@@ -144,7 +144,7 @@ def test_the_threshold_is_of_all_weights_and_never_above_what_a_file_holds():
 def test_a_graph_that_is_no_valid_onnx_is_refused(tmp_path):
     model = graph(weights({"a": torch.ones(300)}), op="NoSuchOperator")
     told = refusal(CaptureFailed, write_graph, model, tmp_path / "model.onnx", placements(model, "model"))
-    assert told.startswith("model.onnx is no valid ONNX: No Op registered for NoSuchOperator")
+    assert told.startswith("model.onnx is not a valid ONNX file: No Op registered for NoSuchOperator")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -278,13 +278,16 @@ def test_without_check_the_graph_alone_reads_no_weight(bert, tmp_path, monkeypat
 
 def test_a_sidecar_is_never_written_over_a_file_of_the_checkpoint(checkpoint):
     told = refusal(InvalidSpec, placements, graph({}), "model", suffix=".safetensors", entries=entries(checkpoint))
-    assert told == "model.safetensors is a file of the checkpoint; name the sidecar otherwise than '.safetensors'"
+    assert (
+        told
+        == "model.safetensors is a file of the checkpoint; choose another suffix of external data than '.safetensors'"
+    )
 
 
 def test_links_need_a_checkpoint_and_its_safetensors(bert, tmp_path):
     told = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link")
     assert told == "weights='link' is into a checkpoint's safetensors files; say where: checkpoint=<its folder>"
-    assert "no *.safetensors in" in refusal(
+    assert "weights='link' needs *.safetensors files" in refusal(
         ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", checkpoint=tmp_path
     )
     told = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", weights="lnk")

@@ -52,9 +52,9 @@ def test_a_folder_without_safetensors_says_what_is_there(tmp_path):
     (tmp_path / "pytorch_model.bin").write_text("")
     told = refusal(ModelNotFound, entries, tmp_path)
     assert told == (
-        f"no *.safetensors in {tmp_path} for weights='link'; there is: pytorch_model.bin; take weights='copy'"
+        f"weights='link' needs *.safetensors files; {tmp_path} has none; it has: pytorch_model.bin; use weights='copy'"
     )
-    assert "there is: no such folder" in refusal(ModelNotFound, entries, tmp_path / "nowhere")
+    assert "it has: no such folder" in refusal(ModelNotFound, entries, tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_a_folder_without_safetensors_says_what_is_there(tmp_path):
 def test_a_file_that_is_no_safetensors_file_is_refused(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
     told = refusal(ModelNotFound, entries, tmp_path)
-    assert told == f"{tmp_path / 'model.safetensors'} is no safetensors file: it does not begin with a header in JSON"
+    assert told == f"{tmp_path / 'model.safetensors'} is not a safetensors file: it does not begin with a JSON header"
