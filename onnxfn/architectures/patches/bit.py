@@ -1,4 +1,4 @@
-"""BiT for images of every size, without a norm that trains (modeling_bit, transformers 5.23)."""
+"""BiT for images of any size, without a batch norm in training mode (modeling_bit, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ from torch import Tensor
 
 
 def padded_features(self: Any, features: Tensor) -> Tensor:
-    """For DynamicPad2d.forward, which rounds a quotient up, in Python: a last step begins inside and ends there too."""
+    """For DynamicPad2d.forward, which rounds a quotient up in Python, so that a trace fixes the padding.
+
+    The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding).
+    """
     import torch
 
     pads: list[int] = []
     for size, kernel, stride, dilation in zip(
         features.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], self.dilation[::-1], strict=True
     ):
-        missing = (size - 1) // stride * stride + (kernel - 1) * dilation + 1 - size if kernel > 1 else 0
-        pads += [missing // 2, missing - missing // 2]
+        padding = (size - 1) // stride * stride + (kernel - 1) * dilation + 1 - size if kernel > 1 else 0
+        pads += [padding // 2, padding - padding // 2]
     return torch.nn.functional.pad(features, pads, value=self.value)
 
 
-def weight_standardized_convolution(self: Any, features: Tensor) -> Tensor:
-    """For WeightStandardizedConv2d.forward, whose norm over weights is one that trains, which has no translation."""
+def weight_standardized_convolution(self: Any, hidden_state: Tensor) -> Tensor:
+    """For WeightStandardizedConv2d.forward, which standardizes weights by a batch norm in training mode.
+
+    torch's exporter does not translate that mode. Here the mean and the variance are computed by elementary operators.
+    """
     import torch
 
     weights = self.weight.flatten(1)
-    centred = weights - weights.mean(1, keepdim=True)
-    even = centred * (centred.square().mean(1, keepdim=True) + self.eps).rsqrt()
+    centered = weights - weights.mean(1, keepdim=True)
+    standardized = centered * (centered.square().mean(1, keepdim=True) + self.eps).rsqrt()
     return torch.nn.functional.conv2d(
-        features if self.pad is None else self.pad(features),
-        even.reshape_as(self.weight),
+        hidden_state if self.pad is None else self.pad(hidden_state),
+        standardized.reshape_as(self.weight),
         self.bias,
         self.stride,
         self.padding,

@@ -1,7 +1,4 @@
-"""Canine without loops over the text: the same numbers in operations that torch.export can follow.
-
-The originals are in transformers/models/canine/modeling_canine.py (5.23).
-"""
+"""Canine without loops over the text (modeling_canine, transformers 5.23). The results are the same."""
 
 from __future__ import annotations
 
@@ -17,20 +14,20 @@ def attention(
     attention_mask: Tensor,
     output_attentions: bool = False,  # noqa: FBT001, FBT002 - the original's signature
 ) -> tuple[Any, ...]:
-    """For CanineAttention.forward, which attends chunk by chunk when it is local: here all at once, under a mask.
+    """For CanineAttention.forward, whose local attention loops over chunks. Here a mask separates the chunks.
 
-    The model makes its local layers so that a character sees its own chunk and nothing else. Memory grows with the
+    The model configures its local layers so that a character attends to its own chunk only. Memory grows with the
     square of the length, as it does in the original's last layer, which is not local.
     """
-    seen = _within_chunks(attention_mask, self.attend_from_chunk_stride) if self.local else attention_mask
-    outputs = self.self(hidden_states, hidden_states, seen, output_attentions)
+    mask = _chunk_mask(attention_mask, self.attend_from_chunk_stride) if self.local else attention_mask
+    outputs = self.self(hidden_states, hidden_states, mask, output_attentions)
     return (self.output(outputs[0], hidden_states), *outputs[1:])
 
 
 def downsampled_mask(_: Any, char_attention_mask: Tensor, downsampling_rate: int) -> Tensor:
-    """For CanineModel._downsample_attention_mask: a molecule is seen when one of its characters is.
+    """For CanineModel._downsample_attention_mask: a molecule is unmasked if one of its characters is.
 
-    The original pools along one axis, and torch fixes the length in `max_pool1d`; along two it does not.
+    The original uses `max_pool1d`, in which torch.export fixes the length. `max_pool2d` keeps it dynamic.
     """
     from torch.nn.functional import max_pool2d
 
@@ -39,20 +36,22 @@ def downsampled_mask(_: Any, char_attention_mask: Tensor, downsampling_rate: int
 
 
 def repeated_molecules(self: Any, molecules: Tensor, char_seq_length: int) -> Tensor:
-    """For CanineModel._repeat_molecules: each molecule stands for as many characters, the last for what remains.
+    """For CanineModel._repeat_molecules: repeats each molecule per character, and the last one for the remainder.
 
-    The original repeats the last one a number of times that depends on the length; here each character takes its own.
+    The original's number of repetitions of the last molecule depends on the length. Here each character gathers its
+    molecule.
     """
     import torch
 
-    places = torch.arange(char_seq_length, device=molecules.device) // self.config.downsampling_rate + 1
-    return molecules[:, places.clamp(max=molecules.shape[1] - 1)]
+    indices = torch.arange(char_seq_length, device=molecules.device) // self.config.downsampling_rate + 1
+    return molecules[:, indices.clamp(max=molecules.shape[1] - 1)]
 
 
-def _within_chunks(mask: Tensor, stride: int) -> Tensor:
-    """A mask `batch from to` of 1 and 0 that hides all other chunks too, more deeply: by minus infinity.
+def _chunk_mask(mask: Tensor, stride: int) -> Tensor:
+    """The mask `[batch, from, to]` of 1 and 0, with minus infinity between characters of different chunks.
 
-    CanineSelfAttention adds `(1 - mask) * lowest`. A chunk of nothing but padding attends to itself evenly, as before.
+    CanineSelfAttention adds `(1 - mask) * lowest value`. A chunk of padding only attends to itself evenly, as in the
+    original.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""CLAP with fusion, without picking out the sounds that are longer: what would be fused is computed for all."""
+"""CLAP with fusion, computed for every sound of a batch (modeling_clap, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from typing import Any
 from torch import Tensor
 
 
-def patch_embeddings(patches: Any, hidden_states: Tensor, is_longer_idx: Tensor | None = None) -> Tensor:
-    """A sound's patches, fused with those of its crops where it is longer (ClapAudioPatchEmbed, transformers 5.23)."""
+def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | None = None) -> Tensor:
+    """For ClapAudioPatchEmbed.forward, which selects the longer sounds and fuses them with their crops.
+
+    The number of selected sounds depends on the data. Here fusion is computed for all sounds, and used for the longer.
+    """
     import torch
 
-    made = patches.proj(hidden_states[:, :1])
+    embeddings = self.proj(hidden_states[:, :1])
     if is_longer_idx is not None:
-        sounds = torch.arange(hidden_states.shape[0], device=made.device)
-        longer = (sounds[:, None] == is_longer_idx).to(torch.int64).sum(dim=1) > 0
-        fused = patches.fusion_model(made, _crop_features(patches, hidden_states[:, 1:], made.shape[-1]))
-        made = torch.where(longer[:, None, None, None], fused, made)
-    laid: Tensor = patches.norm(made.flatten(2).transpose(1, 2) if patches.flatten else made)
-    return laid
+        indices = torch.arange(hidden_states.shape[0], device=embeddings.device)
+        is_longer = (indices[:, None] == is_longer_idx).to(torch.int64).sum(dim=1) > 0
+        fused = self.fusion_model(embeddings, _crop_features(self, hidden_states[:, 1:], embeddings.shape[-1]))
+        embeddings = torch.where(is_longer[:, None, None, None], fused, embeddings)
+    normalized: Tensor = self.norm(embeddings.flatten(2).transpose(1, 2) if self.flatten else embeddings)
+    return normalized
 
 
-def _crop_features(patches: Any, crops: Tensor, width: int) -> Tensor:
-    """Crops side by side, filled up to a width."""
+def _crop_features(self: Any, crops: Tensor, width: int) -> Tensor:
+    """The features of the crops of each sound, concatenated along the width and padded to `width`."""
     from torch.nn import functional
 
-    sounds, count, *size = crops.shape
-    near = patches.mel_conv2d(crops.reshape(sounds * count, 1, *size))
-    beside = near.view(sounds, count, *near.shape[1:]).permute(0, 2, 3, 1, 4).flatten(3)
-    return functional.pad(beside, (0, width - beside.shape[-1]))
+    batch, count, *size = crops.shape
+    features = self.mel_conv2d(crops.reshape(batch * count, 1, *size))
+    concatenated = features.view(batch, count, *features.shape[1:]).permute(0, 2, 3, 1, 4).flatten(3)
+    return functional.pad(concatenated, (0, width - concatenated.shape[-1]))

@@ -1,6 +1,7 @@
-"""DPT's heads told how many patches an image has along each side (modeling_dpt, transformers 5.23).
+"""DPT for images of any aspect ratio (modeling_dpt, transformers 5.23).
 
-The model takes the square root of the number of patches, which is right for square images alone.
+Without a backbone, the model computes the sides of an image as the square root of the number of patches. That holds for
+square images only. Here the neck receives height and width in patches.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ def semantic_segmentation_output(self: Any, pixel_values: Tensor, **_: Any) -> d
 
 
 def neck_features(self: Any, backbone: Any, pixel_values: Tensor) -> Any:
-    """What the neck makes of the stages of the backbone, or of the model's own."""
-    size = (self.config if backbone is None else backbone.config).patch_size
+    """The output of the neck for the feature maps of the backbone, or of the model's own encoder if it has none."""
+    patch_size = (self.config if backbone is None else backbone.config).patch_size
     height, width = pixel_values.shape[-2:]
     if backbone is not None:
-        stages = backbone.forward_with_filtered_kwargs(pixel_values).feature_maps
+        feature_maps = backbone.forward_with_filtered_kwargs(pixel_values).feature_maps
     else:
-        stages = selected_hidden_states(
+        feature_maps = selected_hidden_states(
             self.config, self.dpt(pixel_values, output_hidden_states=True, return_dict=True)
         )
-    return self.neck(stages, height // size, width // size)
+    return self.neck(feature_maps, height // patch_size, width // patch_size)
 
 
 def selected_hidden_states(config: Any, outputs: Any) -> list[Tensor]:
-    """The stages that the configuration asks for; of a hybrid, the first are those of its convolutions."""
-    first = list(outputs.intermediate_activations) if config.is_hybrid else []
-    wanted = config.backbone_out_indices[len(first) :]
-    return first + [state for index, state in enumerate(outputs.hidden_states[1:]) if index in wanted]
+    """The hidden states that `backbone_out_indices` selects. In a hybrid, the first come from its convolutions."""
+    convolutional = list(outputs.intermediate_activations) if config.is_hybrid else []
+    indices = config.backbone_out_indices[len(convolutional) :]
+    return convolutional + [state for index, state in enumerate(outputs.hidden_states[1:]) if index in indices]

@@ -1,4 +1,4 @@
-"""Encodec for any number of codebooks: its own loop has a step for each that was traced."""
+"""Encodec for any number of codebooks (modeling_encodec, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from torch import Tensor
 
 
 def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
-    """EncodecResidualVectorQuantizer.decode (transformers 5.23): codes are `[codebooks, batch, frames]`."""
+    """For EncodecResidualVectorQuantizer.decode, which loops over the codebooks, so that a trace fixes their number.
+
+    `codes` is `[codebooks, batch, frames]`, the result `[batch, size, frames]`.
+    """
     import torch
 
     tables = torch.stack([layer.codebook.embed for layer in quantizer.layers])
-    book = torch.arange(codes.shape[0], device=codes.device)[:, None, None]
-    made: Tensor = tables[book, codes].sum(0).permute(0, 2, 1)
-    return made
+    codebooks = torch.arange(codes.shape[0], device=codes.device)[:, None, None]
+    quantized: Tensor = tables[codebooks, codes].sum(0).permute(0, 2, 1)
+    return quantized

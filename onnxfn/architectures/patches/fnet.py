@@ -1,7 +1,4 @@
-"""FNet without complex numbers.
-
-The original is in transformers/models/fnet/modeling_fnet.py (5.23).
-"""
+"""FNet without complex numbers (modeling_fnet, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -12,21 +9,21 @@ if TYPE_CHECKING:
 
 
 def fourier_transform(_: Any, hidden_states: Tensor) -> tuple[Tensor]:
-    """For FNetBasicFourierTransform.forward: the real part of a Fourier transform along length and size, as products.
+    """For FNetBasicFourierTransform.forward: the real part of the Fourier transform along length and size.
 
-    ONNX Runtime's DFT is a hundred times less exact than torch's unless a length is a power of 2 (1e-3 of the values
-    at 768); products with matrices of cosines and sines are as exact as torch's. Every way in which a configuration
-    can ask for the transform gives these numbers.
+    ONNX Runtime's DFT is a hundred times less accurate than torch's unless the length is a power of 2 (relative error
+    1e-3 at 768). Products with matrices of cosines and sines are as accurate as torch's transform. Every
+    implementation of the transform that a configuration can choose computes these numbers.
     """
-    lengths, sizes = (_cos_sin_matrices(count, hidden_states) for count in hidden_states.shape[1:])
-    return (lengths[0] @ hidden_states @ sizes[0] - lengths[1] @ hidden_states @ sizes[1],)
+    length, size = (_cos_sin_matrices(count, hidden_states) for count in hidden_states.shape[1:])
+    return (length[0] @ hidden_states @ size[0] - length[1] @ hidden_states @ size[1],)
 
 
 def _cos_sin_matrices(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the angles `2 pi * row * column / count`, whole turns taken off before they cost digits."""
+    """Cosines and sines of the angles `2 pi * row * column / count`, reduced modulo `2 pi` to keep precision."""
     import torch
 
-    steps = torch.arange(count, device=like.device)
-    whole = torch.full((), count, device=like.device)  # a tensor: torch's ONNX table has no remainder by a size
-    angles = (steps[:, None] * steps % whole) / whole * (2 * torch.pi)
+    indices = torch.arange(count, device=like.device)
+    period = torch.full((), count, device=like.device)  # a tensor: torch's ONNX table has no remainder by a size
+    angles = (indices[:, None] * indices % period) / period * (2 * torch.pi)
     return angles.cos().to(like.dtype), angles.sin().to(like.dtype)

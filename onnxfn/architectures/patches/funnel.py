@@ -1,7 +1,4 @@
-"""Funnel without lists of positions: the same numbers in operations that torch.export can follow.
-
-The originals are in transformers/models/funnel/modeling_funnel.py (5.23).
-"""
+"""Funnel without Python lists of positions (modeling_funnel, transformers 5.23). The results are the same."""
 
 from __future__ import annotations
 
@@ -12,43 +9,43 @@ if TYPE_CHECKING:
 
 
 def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
-    """For FunnelAttentionStructure.get_position_embeds, which lists every position in Python and so fixes the length.
+    """For FunnelAttentionStructure.get_position_embeds, which lists all positions in Python and so fixes the length.
 
-    In each block the positions are evenly spaced, so their relative positions are an even descent that the number of
-    positions alone determines. There is no dropout: nothing is trained here.
+    In each block, positions are evenly spaced. So the relative positions are a descending arithmetic sequence that
+    depends on the number of positions only. Dropout is omitted: models are exported in evaluation mode.
     """
     import torch
 
-    def waves(positions: Tensor) -> tuple[Tensor, Tensor]:
+    def sin_cos(positions: Tensor) -> tuple[Tensor, Tensor]:
         half = self.config.d_model // 2
         frequencies = 1 / (10000 ** (torch.arange(half, device=device).to(dtype) / half))
         angles = positions.to(dtype)[:, None] * frequencies
         return angles.sin(), angles.cos()
 
-    def descent(top: int, step: int, count: int) -> Tensor:
-        return torch.cat(waves(top - step * torch.arange(count, device=device)), dim=-1)
+    def descending_embeds(start: int, step: int, count: int) -> Tensor:
+        return torch.cat(sin_cos(start - step * torch.arange(count, device=device)), dim=-1)
 
     if self.config.attention_type == "factorized":
-        return _factors(*waves(torch.arange(seq_len, device=device)))
-    embeds = [[descent(seq_len, 1, 2 * seq_len), None]]
+        return _factors(*sin_cos(torch.arange(seq_len, device=device)))
+    embeds = [[descending_embeds(seq_len, 1, 2 * seq_len), None]]
     for block in range(1, self.config.num_blocks):
-        step, pooled = 2 ** (block - 1), _pooled(self.config, seq_len)
+        step, pooled_length = 2 ** (block - 1), _pooled_length(self.config, seq_len)
         shift = -step if self.config.separate_cls else 0
-        pooling = descent(shift + 2 * pooled * step, step, 2 * pooled + seq_len)
-        embeds.append([descent(2 * pooled * step, 2 * step, 2 * pooled), pooling])
-        seq_len = pooled
+        pooling = descending_embeds(shift + 2 * pooled_length * step, step, 2 * pooled_length + seq_len)
+        embeds.append([descending_embeds(2 * pooled_length * step, 2 * step, 2 * pooled_length), pooling])
+        seq_len = pooled_length
     return embeds
 
 
-def _factors(sines: Tensor, cosines: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The matrices phi, pi, psi and omega of the paper's appendix A.2.2, as the original has them."""
+def _factors(sin: Tensor, cos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The matrices phi, pi, psi and omega of the paper's appendix A.2.2, as in the original."""
     import torch
 
-    pairs = ((sines, sines), (cosines, cosines), (cosines, sines), (-sines, cosines))
+    pairs = ((sin, sin), (cos, cos), (cos, sin), (-sin, cos))
     phi, pi, psi, omega = (torch.cat(pair, dim=-1) for pair in pairs)
     return phi, pi, psi, omega
 
 
-def _pooled(config: Any, length: int) -> int:
-    """How many of so many positions stride_pool_pos keeps."""
+def _pooled_length(config: Any, length: int) -> int:
+    """The number of positions that stride_pool_pos returns for `length` positions."""
     return length // 2 + 1 if config.separate_cls and not config.truncate_seq else (length + 1) // 2

@@ -1,7 +1,4 @@
-"""Gemma 3n without the inverse of the error function: the same numbers in operations that ONNX has.
-
-The original is in transformers/models/gemma3n/modeling_gemma3n.py (5.23).
-"""
+"""Gemma 3n without the inverse error function, which ONNX does not have (modeling_gemma3n, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def gaussian_topk(self: Any, inputs: Tensor) -> Tensor:
-    """For Gemma3nTextMLP._gaussian_topk: what lies above a quantile that depends on the layer alone."""
+    """For Gemma3nTextMLP._gaussian_topk: how far inputs exceed a quantile. It depends on the layer only.
+
+    So the inverse error function is computed in Python, when the model is traced.
+    """
     quantile = NormalDist().inv_cdf(self.activation_sparsity)
-    middle, spread = inputs.mean(-1, keepdim=True), inputs.std(-1, keepdim=True, unbiased=False)
-    return (inputs - (middle + spread * quantile)).relu()
+    mean, std = inputs.mean(-1, keepdim=True), inputs.std(-1, keepdim=True, unbiased=False)
+    return (inputs - (mean + std * quantile)).relu()

@@ -1,7 +1,6 @@
-"""Branches on the size of an image, which a trace would take one way, as arithmetic that holds for every size.
+"""Padding of images, computed for every size. The originals branch on the size, and a trace would record one branch.
 
-The originals are in transformers 5.23: modeling_mobilenet_v1, modeling_mobilenet_v2, modeling_focalnet,
-modeling_swin2sr, modeling_dinov2 and those made after it.
+They are in modeling_mobilenet_v1, modeling_mobilenet_v2, modeling_focalnet and modeling_swin2sr (transformers 5.23).
 """
 
 from __future__ import annotations
@@ -12,26 +11,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def padded_as_tensorflow(features: Tensor, convolution: Any) -> Tensor:
-    """For `apply_tf_padding`, which asks whether a stride divides the size: up to the last step that begins inside."""
+def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
+    """For `apply_tf_padding`, which branches on whether the stride divides the size.
+
+    The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding of TensorFlow).
+    """
     import torch
 
     pads: list[int] = []
     for size, kernel, stride, dilation in zip(
         features.shape[:1:-1],
-        convolution.kernel_size[::-1],
-        convolution.stride[::-1],
-        convolution.dilation[::-1],
+        conv_layer.kernel_size[::-1],
+        conv_layer.stride[::-1],
+        conv_layer.dilation[::-1],
         strict=True,
     ):
-        missing = (size - 1) // stride * stride + kernel - size
-        before = missing // 2
-        pads += [before * dilation, (missing - before) * dilation]
+        padding = (size - 1) // stride * stride + kernel - size
+        before = padding // 2
+        pads += [before * dilation, (padding - before) * dilation]
     return torch.nn.functional.pad(features, pads)
 
 
 def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
-    """For `maybe_pad` of FocalNet, which pads an image that patches do not divide: here always, by what is missing."""
+    """For `maybe_pad` of FocalNet, which pads only if the patch size does not divide a side. Here it always pads."""
     import torch
 
     rows, columns = self.patch_size
@@ -39,7 +41,7 @@ def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) 
 
 
 def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
-    """For `pad_and_normalize` of Swin2SR: the same numbers, of a size that is seen to be so many windows."""
+    """For `pad_and_normalize` of Swin2SR, with a padded size that torch.export knows to be a multiple of the window."""
     import torch
 
     window = self.config.window_size
@@ -49,5 +51,5 @@ def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
 
 
 def unpadded_states(_: Any, hidden_states: Tensor, __: int, ___: int) -> tuple[Tensor, tuple[int, ...]]:
-    """For `maybe_pad` of Swin2SR's layers: an image that was padded to whole windows needs no more of it."""
+    """For `maybe_pad` of Swin2SR's layers: no padding, since `padded_to_windows` pads the image to full windows."""
     return hidden_states, (0, 0, 0, 0, 0, 0)

@@ -1,7 +1,4 @@
-"""Experts without a loop over those that were hit: the same numbers in operations that torch.export can follow.
-
-The originals are in transformers/integrations/moe.py (5.23).
-"""
+"""Mixture of experts without a loop over the experts that were hit (transformers.integrations.moe, 5.23)."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ from typing import Any
 
 
 def batched_mm_forward(self: Any, _: str, __: Callable[..., Any]) -> Callable[..., Any]:
-    """For ExpertsInterface.get_interface, which gives the way that a configuration asks for, or the model's own loop.
+    """For ExpertsInterface.get_interface, which returns the implementation that the configuration names.
 
-    The loop goes over the experts that the traced tokens chose. `batched_mm` takes, for each token, the weights of the
-    experts that it chooses; its memory grows with the number of tokens.
+    The default implementation loops over the experts that the traced tokens chose. `batched_mm` gathers, for each
+    token, the weights of its experts. Its memory grows with the number of tokens.
     """
-    chosen: Callable[..., Any] = self["batched_mm"]
-    return chosen
+    implementation: Callable[..., Any] = self["batched_mm"]
+    return implementation

@@ -1,4 +1,4 @@
-"""Musicgen without what a trace would fix: slices that are written into, places looked for, sizes that are tensors."""
+"""MusicGen and Encodec without what a trace fixes: writes into slices, searches for indices, sizes held in tensors."""
 
 from __future__ import annotations
 
@@ -8,80 +8,83 @@ from torch import Tensor
 
 
 def delay_pattern_mask(decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int) -> tuple[Tensor, Tensor]:
-    """The codes given, each codebook one later than the one before, and the rule of them all, -1 where one is to write.
+    """For MusicgenForCausalLM.build_delay_pattern_mask (modeling_musicgen, transformers 5.23).
 
-    The first place to write is the one after the codes given: it is looked for in the first codebook, which comes no
-    later than it is (MusicgenForCausalLM.build_delay_pattern_mask, transformers 5.23). A rule that is too short for all
-    codebooks to come is no rule: the codes stay as they are, and all is to write.
+    Returns the codes, each codebook delayed by one step more than the one before, and the delay pattern up to
+    `max_length`, which is -1 where a code is to be generated. The original writes into slices, and searches for the
+    first -1. That is the step after the given codes, since the first codebook has no delay.
+    If `max_length` is too short for all codebooks, the codes are returned unchanged and the pattern is -1 throughout.
     """
     import torch
 
     torch._check(max_length >= 0)
-    books, rows = decoder.num_codebooks, decoder.num_codebooks // decoder.config.audio_channels
-    codes = input_ids.reshape(-1, books, input_ids.shape[-1])
-    given = codes.shape[-1]
-    late = (torch.arange(books) // decoder.config.audio_channels)[:, None]
-    rule = _placed(codes, torch.arange(max_length), late, given, pad_token_id, max_length - rows)
-    begun = _placed(codes, torch.arange(given), late, given, pad_token_id, max_length - rows)
-    none = torch.full((1,), max_length) < 2 * rows - 1
+    codebooks, steps = decoder.num_codebooks, decoder.num_codebooks // decoder.config.audio_channels
+    codes = input_ids.reshape(-1, codebooks, input_ids.shape[-1])
+    length = codes.shape[-1]
+    delays = (torch.arange(codebooks) // decoder.config.audio_channels)[:, None]
+    pattern = _delayed_codes(codes, torch.arange(max_length), delays, length, pad_token_id, max_length - steps)
+    delayed = _delayed_codes(codes, torch.arange(length), delays, length, pad_token_id, max_length - steps)
+    too_short = torch.full((1,), max_length) < 2 * steps - 1
     return (
-        torch.where(none, codes, begun).reshape(-1, given),
-        torch.where(none, -1, rule).reshape(input_ids.shape[0], -1),
+        torch.where(too_short, codes, delayed).reshape(-1, length),
+        torch.where(too_short, -1, pattern).reshape(input_ids.shape[0], -1),
     )
 
 
-def _placed(codes: Tensor, places: Tensor, late: Tensor, given: int, padding: Tensor, last: int) -> Tensor:
-    """At each place the code that is given for it, -1 where none is, padding where no code of its codebook may be."""
+def _delayed_codes(
+    codes: Tensor, positions: Tensor, delays: Tensor, length: int, pad_token_id: Tensor, last: int
+) -> Tensor:
+    """The delayed code at each position: -1 after the given codes, padding outside of the codebook's range."""
     import torch
 
-    index = (places - late).clamp(0, given - 1)
+    index = (positions - delays).clamp(0, length - 1)
     shifted = codes.gather(2, index.expand(codes.shape[0], -1, -1))
-    written = torch.where((places >= late) & (places < given + late), shifted, -1)
-    return torch.where((places <= late) | (places > late + last), padding, written)
+    delayed = torch.where((positions >= delays) & (positions < length + delays), shifted, -1)
+    return torch.where((positions <= delays) | (positions > delays + last), pad_token_id, delayed)
 
 
 def conv1d_output(layer: Any, hidden_states: Tensor) -> Tensor:
-    """EncodecConv1d.forward (modeling_encodec, transformers 5.23), which keeps its strides in tensors.
+    """For EncodecConv1d.forward (modeling_encodec, transformers 5.23), which keeps its strides in tensors.
 
-    Longer than its padding: a shorter text is padded otherwise there.
+    The input must be longer than its padding: the original pads a shorter input differently.
     """
     from torch.nn import functional
 
     stride = layer.conv.stride[0]
-    around = (layer.conv.kernel_size[0] - 1) * layer.conv.dilation[0] + 1 - stride
-    right = 0 if layer.causal else around // 2
-    padding = (around - right, right + -hidden_states.shape[-1] % stride)
-    made = layer.conv(functional.pad(hidden_states, padding, layer.pad_mode))
-    convolved: Tensor = layer.norm(made) if layer.norm_type == "time_group_norm" else made
-    return convolved
+    total = (layer.conv.kernel_size[0] - 1) * layer.conv.dilation[0] + 1 - stride
+    right = 0 if layer.causal else total // 2
+    padding = (total - right, right + -hidden_states.shape[-1] % stride)
+    features = layer.conv(functional.pad(hidden_states, padding, layer.pad_mode))
+    normalized: Tensor = layer.norm(features) if layer.norm_type == "time_group_norm" else features
+    return normalized
 
 
 def lstm_output(layer: Any, hidden_states: Tensor) -> Tensor:
-    """EncodecLSTM.forward `[batch, size, length]` as ONNX's operator: a trace would have a step for each place."""
+    """For EncodecLSTM.forward `[batch, size, length]`, as ONNX's LSTM operator. A trace would unroll every step."""
     import torch
 
     steps = hidden_states.permute(2, 0, 1)
-    made, size = steps, layer.lstm.hidden_size
+    outputs, size = steps, layer.lstm.hidden_size
     for number in range(layer.lstm.num_layers):
         weights = (
-            _as_onnx(getattr(layer.lstm, f"{kind}_l{number}"))
+            _onnx_gates(getattr(layer.lstm, f"{kind}_l{number}"))
             for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        read, kept, *biases = weights
-        answer = torch.onnx.ops.symbolic(
+        w, r, *biases = weights
+        y = torch.onnx.ops.symbolic(
             "LSTM",
-            (made, read[None], kept[None], torch.cat(biases)[None]),
+            (outputs, w[None], r[None], torch.cat(biases)[None]),
             {"hidden_size": size},
-            dtype=made.dtype,
-            shape=(made.shape[0], 1, made.shape[1], size),
+            dtype=outputs.dtype,
+            shape=(outputs.shape[0], 1, outputs.shape[1], size),
         )
-        made = answer[:, 0]
-    return (made + steps).permute(1, 2, 0)
+        outputs = y[:, 0]
+    return (outputs + steps).permute(1, 2, 0)
 
 
-def _as_onnx(weights: Tensor) -> Tensor:
-    """The four gates in the order of ONNX, input, output, forget, cell; torch has input, forget, cell, output."""
+def _onnx_gates(weights: Tensor) -> Tensor:
+    """Weights with the four gates in ONNX's order: input, output, forget, cell. torch: input, forget, cell, output."""
     import torch
 
-    taken, forgotten, cell, given = weights.chunk(4)
-    return torch.cat((taken, given, forgotten, cell))
+    i, f, g, o = weights.chunk(4)
+    return torch.cat((i, o, f, g))

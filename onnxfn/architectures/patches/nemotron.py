@@ -1,4 +1,4 @@
-"""Nemotron's frames that see nothing: torch's attention gives them nothing, a softmax of infinities is not a number."""
+"""Nemotron's streaming encoder, with an attention output for frames that attend to nothing."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ def attention(
     hidden_states: Tensor,
     position_embeddings: Tensor,
     attention_mask: Tensor,
-    past_key_values: Any = None,  # noqa: ARG001 - a whole sound is heard at once
-    **told: Any,
+    past_key_values: Any = None,  # noqa: ARG001 - the export encodes all frames at once
+    **options: Any,
 ) -> tuple[Tensor, Any]:
-    """Parakeet's attention, which hides with a great number, and what is projected of nothing where all is hidden.
+    """For NemotronAsrStreamingEncoderAttention.forward (modeling_nemotron_asr_streaming, transformers 5.23).
 
-    The mask is `[batch, 1, frames, frames]` (modeling_nemotron_asr_streaming, transformers 5.23).
+    The original masks with minus infinity. If a row is fully masked, torch's attention returns 0, but a softmax in ONNX
+    returns NaN. Parakeet's attention masks with a large finite number. Here it is used, and a frame that attends to
+    nothing gets the bias of the output projection. The mask is `[batch, 1, frames, frames]`.
     """
     import torch
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderAttention
 
-    made, weights = ParakeetEncoderAttention.forward(
-        attention, hidden_states, position_embeddings, attention_mask=attention_mask, **told
+    output, weights = ParakeetEncoderAttention.forward(
+        attention, hidden_states, position_embeddings, attention_mask=attention_mask, **options
     )
     bias = attention.o_proj.bias
-    nothing = torch.zeros((), dtype=made.dtype) if bias is None else bias
-    return torch.where(attention_mask[:, 0].any(dim=-1, keepdim=True), made, nothing), weights
+    masked_output = torch.zeros((), dtype=output.dtype) if bias is None else bias
+    return torch.where(attention_mask[:, 0].any(dim=-1, keepdim=True), output, masked_output), weights

@@ -1,6 +1,6 @@
-"""Rotations of pairs without complex numbers: the same numbers in operations that ONNX has.
+"""Rotary embeddings of adjacent pairs without complex numbers, which ONNX does not have.
 
-The originals are in transformers/models/deepseek_v2/modeling_deepseek_v2.py and llama4/modeling_llama4.py (5.23).
+The originals are in modeling_deepseek_v2 and modeling_llama4 (transformers 5.23). The results are the same.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
 
 
 def cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
-    """For RotaryEmbedding.forward, which gives complex numbers: their two parts, `batch length pairs 2`."""
+    """For RotaryEmbedding.forward, which returns complex numbers: cosines and sines, `[batch, length, pairs, 2]`."""
     from transformers.modeling_rope_utils import dynamic_rope_update
 
-    given: Tensor = dynamic_rope_update(_angles)(self, x, position_ids)
-    return given
+    values: Tensor = dynamic_rope_update(_cos_sin)(self, x, position_ids)
+    return values
 
 
-def rotated_heads_first(query: Tensor, key: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-    """For apply_rotary_emb of deepseek_v2: `batch heads length size`."""
-    return _turned(query, turns[:, None]), _turned(key, turns[:, None])
+def rotated_heads_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
+    """For apply_rotary_emb of modeling_deepseek_v2: `[batch, heads, length, size]`."""
+    return _rotated(xq, freqs_cis[:, None]), _rotated(xk, freqs_cis[:, None])
 
 
-def rotated_length_first(query: Tensor, key: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-    """For apply_rotary_emb of llama4: `batch length heads size`."""
-    return _turned(query, turns[:, :, None]), _turned(key, turns[:, :, None])
+def rotated_length_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
+    """For apply_rotary_emb of modeling_llama4: `[batch, length, heads, size]`."""
+    return _rotated(xq, freqs_cis[:, :, None]), _rotated(xk, freqs_cis[:, :, None])
 
 
-def _angles(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
+def _cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
     import torch
 
-    turns = position_ids[..., None].float() * self.inv_freq.to(x.device).float()
-    return torch.stack((turns.cos(), turns.sin()), dim=-1) * self.attention_scaling
+    angles = position_ids[..., None].float() * self.inv_freq.to(x.device).float()
+    return torch.stack((angles.cos(), angles.sin()), dim=-1) * self.attention_scaling
 
 
-def _turned(pairs: Tensor, turns: Tensor) -> Tensor:
-    """Each pair, as a complex number, times its turn."""
+def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
+    """Each pair of `x`, as a complex number, times its complex exponential."""
     import torch
 
-    real, imaginary = pairs.float().unflatten(-1, (-1, 2)).unbind(-1)
-    cosine, sine = turns.unbind(-1)
-    turned = torch.stack((real * cosine - imaginary * sine, real * sine + imaginary * cosine), dim=-1)
-    return turned.flatten(-2).type_as(pairs)
+    real, imaginary = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = cos_sin.unbind(-1)
+    rotated = torch.stack((real * cos - imaginary * sin, real * sin + imaginary * cos), dim=-1)
+    return rotated.flatten(-2).type_as(x)

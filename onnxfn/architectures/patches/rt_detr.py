@@ -1,4 +1,4 @@
-"""RT-DETR and those after it, of images of any size (modeling_rt_detr, transformers 5.23)."""
+"""RT-DETR and models derived from it, for images of any size (modeling_rt_detr, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def tensor_length(self: Tensor) -> int:
-    """For Tensor.__len__: the traced length, without the promise that it stays.
+    """For Tensor.__len__: the traced size, without a guard that fixes it.
 
-    The model asks for the `len` of a batch, which Python answers with a number that the trace then fixes. It is used
-    for queries that are learned alone, and there the check, at other batch sizes, would tell.
+    The model takes the `len` of a batch. Python requires an int, and the trace would fix the batch size to it. The
+    model uses it for learned queries only. If the size did matter there, the check with other batch sizes would fail.
     """
     size = self.shape[0]
     node = getattr(size, "node", None)
@@ -19,10 +19,10 @@ def tensor_length(self: Tensor) -> int:
 
 
 def sine_position_embedding(self: Any, width: int, height: int, device: Any, dtype: Any) -> Tensor:
-    """For RTDetrSinePositionEmbedding.forward, which makes a number of each side of the image."""
+    """For RTDetrSinePositionEmbedding.forward, which converts height and width to Python integers."""
     from transformers.models.rt_detr.modeling_rt_detr import build_2d_sinusoidal_position_embedding
 
-    made: Tensor = build_2d_sinusoidal_position_embedding(
+    embedding: Tensor = build_2d_sinusoidal_position_embedding(
         height=height,
         width=width,
         embed_dim=self.embed_dim,
@@ -30,11 +30,11 @@ def sine_position_embedding(self: Any, width: int, height: int, device: Any, dty
         device=device,
         dtype=dtype,
     )
-    return made.unsqueeze(0)
+    return embedding.unsqueeze(0)
 
 
-def gathered_along_dim(values: Tensor, places: Tensor, dim: int) -> Tensor:
-    """For torch.take_along_dim, which fixes the batch where it asks whether sizes are alike; here they are."""
+def gathered_along_dim(input: Tensor, indices: Tensor, dim: int) -> Tensor:  # noqa: A002 - the original's signature
+    """For torch.take_along_dim, which compares sizes and so fixes the batch. Here the sizes are equal."""
     import torch
 
-    return torch.gather(values, dim, places)
+    return torch.gather(input, dim, indices)

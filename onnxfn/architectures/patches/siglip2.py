@@ -1,4 +1,4 @@
-"""SigLIP 2 without a loop over images: the places of all are read off one table at once."""
+"""SigLIP 2 without a loop over images: position embeddings of all images are interpolated at once."""
 
 from __future__ import annotations
 
@@ -7,31 +7,38 @@ from typing import Any
 from torch import Tensor
 
 
-def resized_positional_embeddings(_: Any, table: Tensor, shapes: Tensor, max_length: int) -> Tensor:
-    """The table of places `[height, width, size]` in the shape of each image: `[images, max_length, size]`.
+def resized_positional_embeddings(
+    _: Any, positional_embeddings: Tensor, spatial_shapes: Tensor, max_length: int
+) -> Tensor:
+    """For Siglip2VisionEmbeddings.resize_positional_embeddings (modeling_siglip2, transformers 5.23).
 
-    As bilinear resizing with antialiasing does, a place is a mean of those of the table around it; a patch that stands
-    for padding has the first (Siglip2VisionEmbeddings.resize_positional_embeddings, transformers 5.23).
+    Resizes the table `[height, width, size]` to the shape of each image: `[images, max_length, size]`. Bilinear
+    resizing with antialiasing is a weighted mean of rows and columns of the table. A padding patch has the embedding of
+    the first patch.
     """
     import torch
 
-    height, width, _ = table.shape
-    patches = torch.arange(max_length, device=table.device)[None]
-    rows, columns = shapes[:, :1], shapes[:, 1:]
-    real = patches < rows * columns
-    row = torch.where(real, patches // columns, 0)
-    column = torch.where(real, patches % columns, 0)
-    down, across = _shares(row, rows, height), _shares(column, columns, width)
-    made: Tensor = torch.einsum("ndc,ndr,rcs->nds", across, down, table.float()).to(table.dtype)
-    return made
+    height, width, _ = positional_embeddings.shape
+    patches = torch.arange(max_length, device=positional_embeddings.device)[None]
+    rows, columns = spatial_shapes[:, :1], spatial_shapes[:, 1:]
+    is_patch = patches < rows * columns
+    row = torch.where(is_patch, patches // columns, 0)
+    column = torch.where(is_patch, patches % columns, 0)
+    row_weights, column_weights = (
+        _interpolation_weights(row, rows, height),
+        _interpolation_weights(column, columns, width),
+    )
+    table = positional_embeddings.float()
+    resized: Tensor = torch.einsum("ndc,ndr,rcs->nds", column_weights, row_weights, table)
+    return resized.to(positional_embeddings.dtype)
 
 
-def _shares(places: Tensor, sizes: Tensor, source: int) -> Tensor:
-    """How much of each of `source` places there is in a place of an axis that is resized to other sizes."""
+def _interpolation_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
+    """The weights of the `source` elements of an axis in the element at each index, after resizing to `sizes`."""
     import torch
 
     scale = source / sizes[..., None].float()
-    centers = (places[..., None].float() + 0.5) * scale
-    apart = (torch.arange(source, device=places.device) + 0.5 - centers).abs() / scale.clamp(min=1.0)
-    shares = (1.0 - apart).clamp(min=0.0)
-    return shares / shares.sum(dim=-1, keepdim=True)
+    centers = (indices[..., None].float() + 0.5) * scale
+    distances = (torch.arange(source, device=indices.device) + 0.5 - centers).abs() / scale.clamp(min=1.0)
+    weights = (1.0 - distances).clamp(min=0.0)
+    return weights / weights.sum(dim=-1, keepdim=True)

@@ -1,6 +1,6 @@
-"""ZoeDepth of images of any size, of one range of depths or several (modeling_zoedepth, modeling_beit, 5.23).
+"""ZoeDepth for images of any size, with any number of depth ranges.
 
-A batch is of the one range that it is likeliest of as a whole: both are computed, and one is taken.
+The originals are in modeling_zoedepth and modeling_beit (transformers 5.23).
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from torch.nn.functional import interpolate
 
 
 def relative_position_bias(self: Any, window_size: tuple[int, int], *_: Any, **__: Any) -> Tensor:
-    """For BeitRelativePositionBias.forward, which writes into an index: `[1, heads, places + 1, places + 1]`."""
+    """For BeitRelativePositionBias.forward, which writes into an index: `[1, heads, patches + 1, patches + 1]`."""
     rows, columns = window_size
-    old_rows, old_columns = (2 * side - 1 for side in self.window_size)
-    told = self.relative_position_bias_table
-    to_place, to_first, alone = (told[place] for place in (-3, -2, -1))
-    grid = told[:-3].reshape(1, old_columns, old_rows, -1).permute(0, 3, 1, 2)
-    table = interpolate(grid, size=(2 * rows - 1, 2 * columns - 1), mode="bilinear").flatten(2)[0]
-    down, across = (torch.arange(side)[:, None] - torch.arange(side) + side - 1 for side in window_size)
-    index = down[:, None, :, None] * (2 * columns - 1) + across[:, None]
-    places = rows * columns
-    between = table[:, index.reshape(places, places)]
-    top = torch.cat((alone[:, None], to_place[:, None].expand(-1, places)), dim=1)
-    rest = torch.cat((to_first[:, None, None].expand(-1, places, 1), between), dim=2)
-    return torch.cat((top[:, None], rest), dim=1)[None]
+    table_rows, table_columns = (2 * side - 1 for side in self.window_size)
+    table = self.relative_position_bias_table
+    class_to_patch, patch_to_class, class_to_class = (table[index] for index in (-3, -2, -1))
+    grid = table[:-3].reshape(1, table_columns, table_rows, -1).permute(0, 3, 1, 2)
+    resized = interpolate(grid, size=(2 * rows - 1, 2 * columns - 1), mode="bilinear").flatten(2)[0]
+    row_distances, column_distances = (
+        torch.arange(side)[:, None] - torch.arange(side) + side - 1 for side in window_size
+    )
+    index = row_distances[:, None, :, None] * (2 * columns - 1) + column_distances[:, None]
+    patches = rows * columns
+    patch_to_patch = resized[:, index.reshape(patches, patches)]
+    class_row = torch.cat((class_to_class[:, None], class_to_patch[:, None].expand(-1, patches)), dim=1)
+    patch_rows = torch.cat((patch_to_class[:, None, None].expand(-1, patches, 1), patch_to_patch), dim=2)
+    return torch.cat((class_row[:, None], patch_rows), dim=1)[None]
 
 
 def reassembled_features(self: Any, hidden_states: list[Tensor], patch_height: Any, patch_width: Any) -> list[Tensor]:
-    """For ZoeDepthReassembleStage.forward, which splits what it joined by a size that moves."""
-    made = []
+    """For ZoeDepthReassembleStage.forward, which concatenates the stages and splits them by the dynamic batch size."""
+    features = []
     for states, project, layer in zip(hidden_states, self.readout_projects, self.layers, strict=True):
-        places = states[:, 1:]
-        known = project(torch.cat((places, states[:, :1].expand_as(places)), dim=-1))
-        made.append(layer(known.transpose(1, 2).unflatten(2, (patch_height, patch_width))))
-    return made
+        patches = states[:, 1:]
+        projected = project(torch.cat((patches, states[:, :1].expand_as(patches)), dim=-1))
+        features.append(layer(projected.transpose(1, 2).unflatten(2, (patch_height, patch_width))))
+    return features
 
 
 def metric_depth(
@@ -46,26 +48,34 @@ def metric_depth(
     feature_blocks: Any,
     relative_depth: Any,  # noqa: ARG001
 ) -> Any:
-    """For ZoeDepthMultipleMetricDepthEstimationHeads.forward, which takes a branch by what the batch shows."""
-    seen = self.conv2(bottleneck)
-    logits = self.mlp_classifier(self.patch_transformer(seen)[:, 0])
-    depths = [_deep(self, one, outconv_activation, seen, feature_blocks) for one in self.bin_configurations]
+    """For ZoeDepthMultipleMetricDepthEstimationHeads.forward, which branches on the likeliest range of the batch.
+
+    Here the depths of all ranges are computed, and those of the likeliest range are selected.
+    """
+    features = self.conv2(bottleneck)
+    logits = self.mlp_classifier(self.patch_transformer(features)[:, 0])
+    depths = [
+        _depth_of_range(self, range_, outconv_activation, features, feature_blocks)
+        for range_ in self.bin_configurations
+    ]
     likeliest = logits.sum(dim=0, keepdim=True).argmax(-1)
     return torch.stack(depths).index_select(0, likeliest)[0], logits
 
 
-def _deep(self: Any, range_: Any, last: Tensor, seen: Tensor, blocks: Any) -> Tensor:
-    """Depths within one range."""
-    name, low, high = range_["name"], range_["min_depth"], range_["max_depth"]
-    centers = before = self.seed_bin_regressors[name](seen)[1]
+def _depth_of_range(self: Any, range_: Any, last: Tensor, features: Tensor, feature_blocks: Any) -> Tensor:
+    """Depths within one range of `bin_configurations`."""
+    name, least, most = range_["name"], range_["min_depth"], range_["max_depth"]
+    centers = bins = self.seed_bin_regressors[name](features)[1]
     if self.bin_centers_type in ("normed", "hybrid2"):
-        before = (centers - low) / (high - low)
-    embedding = self.seed_projector(seen)
-    for projector, attractor, block in zip(self.projectors, self.attractors[name], blocks, strict=False):
-        own = projector(block)
-        before, centers = attractor(own, before, embedding, interpolate=True)
-        embedding = own
-    sides = last.shape[-2:]
-    centers, embedding = (interpolate(one, sides, mode="bilinear", align_corners=True) for one in (centers, embedding))
-    shares = self.conditional_log_binomial[name](last, embedding)
-    return (shares * centers).sum(dim=1, keepdim=True)
+        bins = (centers - least) / (most - least)
+    embedding = self.seed_projector(features)
+    for projector, attractor, block in zip(self.projectors, self.attractors[name], feature_blocks, strict=False):
+        next_embedding = projector(block)
+        bins, centers = attractor(next_embedding, bins, embedding, interpolate=True)
+        embedding = next_embedding
+    size = last.shape[-2:]
+    centers, embedding = (
+        interpolate(tensor, size, mode="bilinear", align_corners=True) for tensor in (centers, embedding)
+    )
+    probabilities = self.conditional_log_binomial[name](last, embedding)
+    return (probabilities * centers).sum(dim=1, keepdim=True)
