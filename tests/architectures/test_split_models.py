@@ -51,7 +51,7 @@ def test_what_the_parts_give_compares_as_the_whole_does(tmp_path):
 
 def test_a_model_without_two_halves_is_refused(tmp_path):
     spec, model = whole("clip", "image-classification")
-    with pytest.raises(onnxfn.InvalidSpec, match="not made of two halves"):
+    with pytest.raises(onnxfn.InvalidSpec, match="not made of two towers"):
         onnxfn.export(onnxfn.split(spec), model, tmp_path / "out")
 
 

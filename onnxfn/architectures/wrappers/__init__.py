@@ -1,1 +1,1 @@
-"""What parts of a model run that no module of it is: each takes the model and gives a module."""
+"""What a part of a plan runs in place of the model: each function takes the model and returns a module."""

@@ -1,4 +1,4 @@
-"""From sound to codes and back, and from spectrograms to sound (modeling_dac, modeling_encodec, transformers 5.23)."""
+"""Encoders and decoders of audio codecs, and vocoders (modeling_dac, modeling_encodec, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from onnxfn.specs.errors import InvalidSpec
 
 
 def encoder(model: Any) -> Any:
-    """From sound `[batch, channels, samples]` to the codes of each of its codebooks."""
+    """Audio `[batch, channels, samples]` -> the codes of each codebook."""
     return module(lambda input_values: model.encode(input_values, return_dict=True))
 
 
 def decoder(model: Any) -> Any:
-    """From codes to sound."""
+    """Codes -> audio."""
     return module(lambda audio_codes: model.decode(audio_codes=audio_codes, return_dict=True))
 
 
 def single_chunk_encoder(model: Any) -> Any:
-    """From sound to the codes `[1, batch, codebooks, frames]` of the least bandwidth, all of it in one chunk."""
+    """Audio -> codes `[1, batch, codebooks, frames]` of the lowest bandwidth, all audio in one chunk.
+
+    Raises:
+        InvalidSpec: The configuration splits audio into chunks.
+    """
     if model.config.chunk_length is not None:
         raise InvalidSpec(
-            f"{type(model).__name__} goes through sound in chunks of {model.config.chunk_length} that overlap, and a "
-            "graph has no loop for them; chunk_length_s=None takes it at once"
+            f"{type(model).__name__} splits audio into overlapping chunks of {model.config.chunk_length} samples, and "
+            "a graph cannot loop over them; set chunk_length_s=None to encode all audio in one chunk"
         )
 
     def forward(input_values: Any) -> dict[str, Any]:
@@ -34,10 +38,10 @@ def single_chunk_encoder(model: Any) -> Any:
 
 
 def single_chunk_decoder(model: Any) -> Any:
-    """From codes `[1, batch, codebooks, frames]` to sound."""
+    """Codes `[1, batch, codebooks, frames]` -> audio."""
     return module(lambda audio_codes: model.decode(audio_codes, audio_scales=[None], return_dict=True))
 
 
 def vocoder(model: Any) -> Any:
-    """From spectrograms to sound, of a vocoder that gives a tensor and no record."""
+    """Spectrogram -> audio, for a vocoder that returns a tensor and no record."""
     return module(lambda spectrogram: {"waveform": model(spectrogram)})

@@ -1,4 +1,4 @@
-"""The two halves of the autoencoders of diffusers, each a graph."""
+"""The encoder and the decoder of the autoencoders of diffusers, each one graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxfn.architectures.wrappers.modules import module
 
 
 def vae_encoder(model: Any) -> Any:
-    """From a picture to the mean and the logarithm of the variance of what stands for it, both in one tensor."""
+    """Image -> mean and log variance of the latent distribution, concatenated along the channels."""
 
     def forward(sample: Tensor) -> dict[str, Tensor]:
         return {"latent_parameters": model.encode(sample).latent_dist.parameters}
@@ -19,7 +19,7 @@ def vae_encoder(model: Any) -> Any:
 
 
 def dcae_encoder(model: Any) -> Any:
-    """From a picture to what stands for it."""
+    """Image -> latent sample."""
 
     def forward(sample: Tensor) -> dict[str, Tensor]:
         return {"latent_sample": model.encode(sample).latent}
@@ -28,7 +28,7 @@ def dcae_encoder(model: Any) -> Any:
 
 
 def vae_decoder(model: Any) -> Any:
-    """From what stands for a picture to the picture."""
+    """Latent sample -> image."""
 
     def forward(latent_sample: Tensor) -> dict[str, Tensor]:
         return {"sample": model.decode(latent_sample).sample}

@@ -1,4 +1,4 @@
-"""EoMT with what training left of its masks decided (modeling_eomt, transformers 5.23)."""
+"""EoMT with constant probabilities of masked attention (modeling_eomt, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 
 def with_constant_mask_probs(model: Any) -> Any:
-    """The model, whose layers mask what queries look at as often as a buffer says: here numbers, which the trace reads.
+    """The model with `attn_mask_probs` as Python floats, so that the trace can branch on them.
 
-    In a model that is trained to the end none does; between never and always the model draws, and no graph does.
+    The buffer holds, for each layer, the probability with which the queries' attention is masked. In a fully trained
+    model it is 0. Between 0 and 1 the model draws a random number, which a graph cannot.
     """
-    made = copy.copy(model)
-    made._buffers = {name: buffer for name, buffer in model._buffers.items() if name != "attn_mask_probs"}
-    made.attn_mask_probs = model.attn_mask_probs.tolist()
-    return made
+    copied = copy.copy(model)
+    copied._buffers = {name: buffer for name, buffer in model._buffers.items() if name != "attn_mask_probs"}
+    copied.attn_mask_probs = model.attn_mask_probs.tolist()
+    return copied

@@ -1,4 +1,4 @@
-"""LightGlue that goes through all its layers with all keypoints (modeling_lightglue, transformers 5.23)."""
+"""LightGlue with all layers and all keypoints (modeling_lightglue, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ OFF = ", ".join(f"{name}=-1.0" for name in SWITCHES)
 
 
 def keypoint_matcher(model: Any) -> Any:
-    """Matches as `[batch, 2, keypoints]`, which the model gives image by image where it keeps all of them.
+    """Image pairs -> matches and scores `[batch, 2, keypoints]`.
 
-    InvalidSpec for one that stops as soon as it is sure, or drops keypoints: how much it computes is then in the image.
+    The model returns them per image if it does not prune keypoints.
+
+    Raises:
+        InvalidSpec: The configuration stops early or prunes keypoints: the amount of computation depends on the images.
     """
-    on = [f"{name}={getattr(model, name)}" for name in SWITCHES if getattr(model, name) > 0]
-    if on:
+    enabled = [f"{name}={getattr(model, name)}" for name in SWITCHES if getattr(model, name) > 0]
+    if enabled:
         raise InvalidSpec(
-            f"{type(model).__name__} stops early and drops keypoints by what it sees ({', '.join(on)}), and a graph "
-            f"computes all; export one without that: from_pretrained(..., {OFF}), or so in its config.json"
+            f"{type(model).__name__} stops early and prunes keypoints depending on the images ({', '.join(enabled)}), "
+            f"and a graph runs all layers on all keypoints; switch both off: from_pretrained(..., {OFF}), or the same "
+            "values in config.json"
         )
 
     def forward(pixel_values: Tensor, **options: Any) -> dict[str, Any]:
-        told = dict(model(pixel_values=pixel_values, **options))
-        pairs = told["mask"].shape
-        return told | {name: told[name].reshape(pairs) for name in ("matches", "matching_scores")}
+        outputs = dict(model(pixel_values=pixel_values, **options))
+        pairs = outputs["mask"].shape
+        return outputs | {name: outputs[name].reshape(pairs) for name in ("matches", "matching_scores")}
 
     return module(forward)

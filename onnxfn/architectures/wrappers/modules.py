@@ -1,4 +1,4 @@
-"""A function as a module, which is what a part runs."""
+"""A function as a `torch.nn.Module`, which is what a part runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def module(forward: Callable[..., Any]) -> Any:
-    """A module without weights of its own that does this."""
+    """A module without parameters whose `forward` is this function."""
     import torch
 
-    made = torch.nn.Module()
-    made.forward = forward
-    return made
+    instance = torch.nn.Module()
+    instance.forward = forward
+    return instance

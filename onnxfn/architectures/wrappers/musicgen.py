@@ -1,4 +1,4 @@
-"""The graphs that Musicgen is made of beside its decoder (modeling_musicgen, transformers 5.23)."""
+"""The graphs of MusicGen besides its decoder (modeling_musicgen, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from onnxfn.architectures.wrappers.modules import module
 
 
 def text_encoder(model: Any) -> Any:
-    """The encoder of the text that tells what to play."""
+    """The encoder of the text prompt."""
     return model.text_encoder
 
 
 def encodec_decode(model: Any) -> Any:
-    """From codes `[1, batch, codebooks, length]` to sound."""
+    """Codes `[1, batch, codebooks, length]` -> audio."""
 
     def forward(audio_codes: Tensor) -> Any:
         return model.audio_encoder.decode(audio_codes, audio_scales=[None], return_dict=True)
@@ -24,10 +24,10 @@ def encodec_decode(model: Any) -> Any:
 
 
 def build_delay_pattern_mask(model: Any) -> Any:
-    """From codes to the same under the rule that each codebook comes one later, and where -1 says: to be written."""
+    """Codes -> delayed codes, and the delay pattern, which is -1 where a code is to be generated."""
 
     def forward(input_ids: Tensor, pad_token_id: Tensor, max_length: Tensor) -> dict[str, Tensor]:
-        edited, rule = model.decoder.build_delay_pattern_mask(input_ids, pad_token_id, max_length.item())
-        return {"input_ids_edited": edited, "delay_pattern_mask": rule}
+        delayed, pattern = model.decoder.build_delay_pattern_mask(input_ids, pad_token_id, max_length.item())
+        return {"input_ids_edited": delayed, "delay_pattern_mask": pattern}
 
     return module(forward)

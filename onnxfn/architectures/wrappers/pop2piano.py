@@ -1,4 +1,4 @@
-"""Whom Pop2Piano is to sound like, set before what it hears (modeling_pop2piano, transformers 5.23)."""
+"""The composer embedding of Pop2Piano, which precedes the mel features (modeling_pop2piano, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from onnxfn.architectures.wrappers.modules import module
 
 
 def mel_conditioner(model: Any) -> Any:
-    """From what is heard, and the number of a composer, to what the encoder takes; composers are counted from 0."""
+    """Mel features, their mask and the number of a composer, from 0 -> the encoder's input and its mask.
+
+    As in the original, a row whose first feature is masked has no composer.
+    """
     import torch
 
     def forward(input_features: Tensor, attention_mask: Tensor, composer: Tensor) -> dict[str, Tensor]:
-        begins = attention_mask[:, :1]
+        first_mask = attention_mask[:, :1]
         features = model.mel_conditioner(input_features, composer, 0)
         return {
-            "conditioned_features": torch.where(begins[:, :, None] > 0, features, 0.0),
-            "conditioned_attention_mask": torch.cat([begins, attention_mask], dim=1),
+            "conditioned_features": torch.where(first_mask[:, :, None] > 0, features, 0.0),
+            "conditioned_attention_mask": torch.cat([first_mask, attention_mask], dim=1),
         }
 
     return module(forward)

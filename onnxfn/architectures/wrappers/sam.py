@@ -1,4 +1,4 @@
-"""The two graphs that SAM is used as: what is computed once an image, and what once a prompt (transformers 5.23)."""
+"""The two graphs of SAM: one runs once per image, the other once per prompt (modeling_sam, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from onnxfn.architectures.wrappers.modules import module
 
 
 def vision_encoder(model: Any) -> Any:
-    """From images to their embeddings, and to where in an image each of these stands."""
+    """Images -> image embeddings and their positional embeddings."""
 
     def forward(pixel_values: Tensor) -> dict[str, Tensor]:
-        seen = model.vision_encoder(pixel_values, return_dict=True).last_hidden_state
-        places = model.get_image_wide_positional_embeddings()
+        embeddings = model.vision_encoder(pixel_values, return_dict=True).last_hidden_state
+        positions = model.get_image_wide_positional_embeddings()
         return {
-            "image_embeddings": seen,
-            "image_positional_embeddings": places.expand(seen.shape[0], -1, -1, -1),
+            "image_embeddings": embeddings,
+            "image_positional_embeddings": positions.expand(embeddings.shape[0], -1, -1, -1),
         }
 
     return module(forward)
 
 
 def prompt_encoder_mask_decoder(model: Any) -> Any:
-    """From what was seen of images, and points in them, to masks of what is at these points."""
+    """Image embeddings and points -> masks of the objects at these points, and their scores."""
 
     def forward(
         input_points: Tensor, input_labels: Tensor, image_embeddings: Tensor, image_positional_embeddings: Tensor
@@ -45,7 +45,7 @@ def prompt_encoder_mask_decoder(model: Any) -> Any:
 
 
 def multi_scale_vision_encoder(model: Any) -> Any:
-    """From images to their embeddings at several scales, the finest first."""
+    """Images -> image embeddings at several scales, the finest first."""
 
     def forward(pixel_values: Tensor) -> dict[str, Any]:
         return {"image_embeddings": model.get_image_embeddings(pixel_values)}
@@ -54,15 +54,19 @@ def multi_scale_vision_encoder(model: Any) -> Any:
 
 
 def vision_encoder_with_intermediates(model: Any) -> Any:
-    """From images to their embeddings, and to what the layers that see a whole image made on the way."""
+    """Images -> image embeddings, and the hidden states of the layers with global attention."""
 
     def forward(pixel_values: Tensor) -> dict[str, Any]:
-        seen, between = model.get_image_embeddings(pixel_values)
-        return {"image_embeddings": seen, "intermediate_embeddings": between}
+        embeddings, intermediates = model.get_image_embeddings(pixel_values)
+        return {"image_embeddings": embeddings, "intermediate_embeddings": intermediates}
 
     return module(forward)
 
 
 def full_model(model: Any) -> Any:
-    """The model, which also takes what was seen in place of an image."""
+    """The model, which also accepts image embeddings in place of an image.
+
+    A part of a spec that names a submodule replaces the inputs and outputs of the task. Without a submodule it would
+    add to them, so a part that runs the model itself names this function.
+    """
     return model

@@ -1,4 +1,4 @@
-"""The two embeddings of a model of sentence-transformers that reads and sees."""
+"""Text and image embeddings of a model of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxfn.architectures.wrappers.modules import module
 
 
 def text_and_image_encoder(model: Any) -> Any:
-    """Texts and images, any number of each, each through all of the model by itself."""
+    """Texts and images, any number of each -> their embeddings. Each runs separately through all of the model."""
 
     def forward(pixel_values: Tensor, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
         texts = {"input_ids": input_ids, "attention_mask": attention_mask, "modality": "text"}

@@ -1,6 +1,6 @@
-"""What TimesFM forecasts of a batch of series of one length (modeling_timesfm, modeling_timesfm2_5, transformers 5.23).
+"""Forecasts of TimesFM for a batch of series of one length (modeling_timesfm, modeling_timesfm2_5, transformers 5.23).
 
-The models take a list of series and go through it one by one; here a batch is one tensor.
+The models take a list of series and loop over it. Here a batch is one tensor.
 """
 
 from __future__ import annotations
@@ -13,72 +13,77 @@ from onnxfn.architectures.wrappers.modules import module
 
 
 def forecast(model: Any) -> Any:
-    """TimesFM: from what was measured, and how often, to the mean and the quantiles of what comes."""
+    """TimesFM: past values and their frequency -> mean and quantiles of the future values."""
 
     def forward(past_values: Tensor, freq: Tensor) -> dict[str, Tensor]:
-        measured, padding = _in_context(model, past_values)
-        read = model.decoder(past_values=measured, past_values_padding=padding, freq=freq[:, None])  # TimesFmModel
-        made = model._postprocess_output(read.last_hidden_state, (read.loc, read.scale))[:, -1]
-        return {"mean_predictions": made[..., 0], "full_predictions": made}
+        values, padding = _context(model, past_values)
+        outputs = model.decoder(past_values=values, past_values_padding=padding, freq=freq[:, None])  # TimesFmModel
+        predictions = model._postprocess_output(outputs.last_hidden_state, (outputs.loc, outputs.scale))[:, -1]
+        return {"mean_predictions": predictions[..., 0], "full_predictions": predictions}
 
     return module(forward)
 
 
 def forecast_by_quantiles(model: Any) -> Any:
-    """TimesFM 2.5: the same, the series and its mirror image averaged where the configuration says so."""
+    """TimesFM 2.5: past values -> mean and quantiles of the future values.
+
+    With `force_flip_invariance`, the forecasts of the series and of the negated series are averaged.
+    """
     import torch
 
     config = model.config
 
     def forward(past_values: Tensor) -> dict[str, Tensor]:
-        measured, padding = _in_context(model, past_values)
-        mean, deviation = measured.mean(dim=1, keepdim=True), measured.std(dim=1, keepdim=True)
-        series = model.model._revin(measured, mean, deviation, reverse=False)
+        values, padding = _context(model, past_values)
+        mean, std = values.mean(dim=1, keepdim=True), values.std(dim=1, keepdim=True)
+        series = model.model._revin(values, mean, std, reverse=False)
         points, spreads, _ = model._decode_and_project(series, padding)
         if config.force_flip_invariance:
-            other_points, other_spreads, _ = model._decode_and_project(-series, padding)
-            points, spreads = (points - _mirrored(other_points)) / 2, (spreads - _mirrored(other_spreads)) / 2
+            negated_points, negated_spreads, _ = model._decode_and_project(-series, padding)
+            points, spreads = (points - _flipped(negated_points)) / 2, (spreads - _flipped(negated_spreads)) / 2
         horizon = min(model.horizon_len, points.shape[1])
-        told = _told(config, points[:, :horizon], spreads)
-        made = model.model._revin(told, mean, deviation, reverse=True)
+        quantiles = _quantiles(config, points[:, :horizon], spreads)
+        predictions = model.model._revin(quantiles, mean, std, reverse=True)
         if config.infer_is_positive:
-            least = measured.masked_fill(padding == 1, torch.inf).min()
-            made = torch.where(least >= 0, made.clamp(min=0), made)
-        return {"mean_predictions": made[..., min(config.decode_index, made.shape[-1] - 1)], "full_predictions": made}
+            least = values.masked_fill(padding == 1, torch.inf).min()
+            predictions = torch.where(least >= 0, predictions.clamp(min=0), predictions)
+        mean_index = min(config.decode_index, predictions.shape[-1] - 1)
+        return {"mean_predictions": predictions[..., mean_index], "full_predictions": predictions}
 
     return module(forward)
 
 
-def _in_context(model: Any, past_values: Tensor) -> tuple[Tensor, Tensor]:
-    """The last steps, as many as the model reads, zeros before a shorter series; and 1 where such a zero stands.
+def _context(model: Any, past_values: Tensor) -> tuple[Tensor, Tensor]:
+    """The last `context_len` values, zero-padded before a shorter series, and their padding mask (1 for padding).
 
-    They are looked up, as a slice would be traced for series that are longer than it, or for those that are shorter.
+    The values are looked up by index: a slice would be traced for series that are longer than the context, or for
+    series that are shorter.
     """
     import torch
     from torch.nn.functional import pad
 
-    reads = model.context_len
-    last = torch.arange(reads) + past_values.shape[1]
-    padding = pad(torch.zeros_like(past_values), (reads, 0), value=1.0)
-    return pad(past_values, (reads, 0)).index_select(1, last), padding.index_select(1, last)
+    length = model.context_len
+    indices = torch.arange(length) + past_values.shape[1]
+    padding = pad(torch.zeros_like(past_values), (length, 0), value=1.0)
+    return pad(past_values, (length, 0)).index_select(1, indices), padding.index_select(1, indices)
 
 
-def _mirrored(made: Tensor) -> Tensor:
-    """The quantiles of a mirrored series, the first of which is its mean."""
+def _flipped(quantiles: Tensor) -> Tensor:
+    """The quantiles of a negated series in reverse order. The first entry is the mean, and stays first."""
     import torch
 
-    return torch.cat([made[..., :1], made[..., 1:].flip(-1)], dim=-1)
+    return torch.cat([quantiles[..., :1], quantiles[..., 1:].flip(-1)], dim=-1)
 
 
-def _told(config: Any, points: Tensor, spreads: Tensor) -> Tensor:
-    """Quantiles as far from the median as their own head says, as far as that reaches."""
+def _quantiles(config: Any, points: Tensor, spreads: Tensor) -> Tensor:
+    """Quantiles whose distance from the median comes from the quantile head, up to the horizon of that head."""
     import torch
 
     if not config.use_continuous_quantile_head:
         return points
     median = min(config.decode_index, points.shape[-1] - 1)
-    reach = min(points.shape[1], spreads.shape[1])
-    near = spreads[:, :reach] - spreads[:, :reach, median, None] + points[:, :reach, median, None]
-    kept = [index in (0, median) for index in range(points.shape[-1])]
-    made = torch.where(torch.tensor(kept), points[:, :reach], near[..., : points.shape[-1]])
-    return torch.cat([made, points[:, reach:]], dim=1)
+    horizon = min(points.shape[1], spreads.shape[1])
+    shifted = spreads[:, :horizon] - spreads[:, :horizon, median, None] + points[:, :horizon, median, None]
+    unchanged = [index in (0, median) for index in range(points.shape[-1])]
+    near = torch.where(torch.tensor(unchanged), points[:, :horizon], shifted[..., : points.shape[-1]])
+    return torch.cat([near, points[:, horizon:]], dim=1)

@@ -1,4 +1,4 @@
-"""What a model of timm gives, by a name."""
+"""A model of timm with a named output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxfn.architectures.wrappers.modules import module
 
 
 def classifier(model: Any) -> Any:
-    """From images to logits, which timm gives alone."""
+    """Images -> logits, which timm returns as a tensor."""
 
     def forward(pixel_values: Tensor) -> dict[str, Tensor]:
         return {"logits": model(pixel_values)}

@@ -1,4 +1,4 @@
-"""The halves of a model that compares texts with images or sounds: each gives vectors in the space that they share."""
+"""The towers of a model that compares texts with images, audio or video, such as CLIP. Each returns embeddings."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from onnxfn.specs.errors import InvalidSpec
 
 
 def text_model(model: Any) -> Any:
-    """From texts to vectors."""
-    return _half(model, "get_text_features")
+    """Texts -> embeddings."""
+    return _tower(model, "get_text_features")
 
 
 def vision_model(model: Any) -> Any:
-    """From images to vectors."""
-    return _half(model, "get_image_features")
+    """Images -> embeddings."""
+    return _tower(model, "get_image_features")
 
 
 def audio_model(model: Any) -> Any:
-    """From sounds to vectors."""
-    return _half(model, "get_audio_features")
+    """Audio -> embeddings."""
+    return _tower(model, "get_audio_features")
 
 
 def video_model(model: Any) -> Any:
-    """From clips to vectors."""
-    return _half(model, "get_video_features")
+    """Video clips -> embeddings."""
+    return _tower(model, "get_video_features")
 
 
 def prefix_attention_model(model: Any) -> Any:
-    """PaliGemma on texts that are prefix from end to end, whose tokens see each other: as ColPali's processor says.
+    """PaliGemma with all tokens in the prefix, so that they attend to each other, as with ColPali's processor.
 
-    Told nothing of prefixes, transformers 5.23 lets them do so in a batch without padding, and in a batch with padding
-    see earlier ones alone (modeling_paligemma: the mask is causal, the attention is not).
+    Without `token_type_ids`, transformers 5.23 does so for a batch without padding only. In a batch with padding a
+    token attends to earlier tokens only (modeling_paligemma: the mask is causal, the attention is not).
     """
     import torch
 
-    def forward(input_ids: Tensor, **given: Any) -> Any:
-        return model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **given)
+    def forward(input_ids: Tensor, **inputs: Any) -> Any:
+        return model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **inputs)
 
     return module(forward)
 
 
-def _half(model: Any, name: str) -> Any:
+def _tower(model: Any, name: str) -> Any:
     if not hasattr(model, name):
         raise InvalidSpec(
-            f"{type(model).__name__} has no {name}, so it is not made of two halves that can stand alone; "
-            "split a model that compares both, for feature-extraction"
+            f"{type(model).__name__} has no {name}, so it is not made of two towers that run separately; "
+            "split a model of the task feature-extraction that compares texts with images or audio"
         )
 
-    def forward(**given: Any) -> Any:
-        return getattr(model, name)(**given)
+    def forward(**inputs: Any) -> Any:
+        return getattr(model, name)(**inputs)
 
     return module(forward)

@@ -1,4 +1,4 @@
-"""The two graphs that a transducer writes with: all that is heard at once, then each token (transformers 5.23)."""
+"""The two graphs of a transducer: the encoder runs once, the decoder once per token (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from onnxfn.architectures.wrappers.modules import module
 
 
 def encoder(model: Any) -> Any:
-    """From what is heard to its frames, as wide as the decoder joins them, and which of these are heard.
+    """Audio features -> frames, projected to the size of the joint network, and their mask.
 
-    `told` is what a model is told besides, as the number of a language.
+    `options` are further inputs of a model, for example the number of a language.
     """
 
-    def forward(input_features: Tensor, attention_mask: Tensor, **told: Tensor) -> dict[str, Tensor]:
-        made = model.get_audio_features(input_features, attention_mask, **told)
-        return {"pooler_output": made.pooler_output, "encoder_attention_mask": made.attention_mask.long()}
+    def forward(input_features: Tensor, attention_mask: Tensor, **options: Tensor) -> dict[str, Tensor]:
+        outputs = model.get_audio_features(input_features, attention_mask, **options)
+        return {"pooler_output": outputs.pooler_output, "encoder_attention_mask": outputs.attention_mask.long()}
 
     return module(forward)
 
 
 def decoder(model: Any) -> Any:
-    """What comes after a token at each of some frames, and what is remembered of the token and those before it.
+    """A token, frames and the LSTM state before the token -> logits of the next token, and the state after the token.
 
-    Nobody is told of what says that no token comes: who writes keeps the last token and what was remembered before it.
+    After a blank, the caller repeats the last token with the state before it.
     """
 
     def forward(
         input_ids: Tensor, encoder_hidden_states: Tensor, past_hidden_state: Tensor, past_cell_state: Tensor
     ) -> dict[str, Tensor]:
-        said, (hidden, cell) = model.decoder.lstm(
+        output, (hidden, cell) = model.decoder.lstm(
             model.decoder.embedding(input_ids), (past_hidden_state, past_cell_state)
         )
         logits = model.joint(
             encoder_hidden_states=encoder_hidden_states[:, :, None],
-            decoder_hidden_states=model.decoder.decoder_projector(said)[:, None],
+            decoder_hidden_states=model.decoder.decoder_projector(output)[:, None],
         )
         return {"logits": logits.squeeze(2), "present_hidden_state": hidden, "present_cell_state": cell}
 
