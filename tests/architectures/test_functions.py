@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures import ARCHITECTURES, common_patches
 from onnxfn.architectures.functions import FUNCTIONS, PATCHES, WRAPPERS
 from onnxfn.export.lookup import derive
 from onnxfn.graphs.capture.submodules import SUBMODULES
@@ -25,9 +25,21 @@ def specs_of_rows():
     return [spec for row in ARCHITECTURES.values() for spec in with_overlays(row)]
 
 
-def specs_of_derive():
-    values = [value for value in vars(derive).values() if isinstance(value, ExportSpec)]
+def values_for_derivation():
+    """The values of the modules that derive a spec from a model, and that hold the patches of derived specs."""
+    return [*vars(common_patches).values(), *vars(derive).values()]
+
+
+def specs_for_derivation():
+    values = [value for value in values_for_derivation() if isinstance(value, ExportSpec)]
     return [spec for value in values for spec in with_overlays(value)]
+
+
+def patches_in_tables():
+    """The names in the tables `{function of transformers: (short name, reason)}`."""
+    tables = [value for value in values_for_derivation() if isinstance(value, Mapping)]
+    rows = [row for table in tables for row in table.values()]
+    return {row[0] for row in rows if isinstance(row, tuple) and len(row) == 2}
 
 
 def patches_of(specs):
@@ -36,13 +48,6 @@ def patches_of(specs):
 
 def submodules_of(specs):
     return {spec.runs for spec in specs if spec.runs is not None}
-
-
-def patches_in_tables_of_derive():
-    """The names in the tables `{function of transformers: (short name, reason)}` of derive.py."""
-    tables = [value for value in vars(derive).values() if isinstance(value, Mapping)]
-    rows = [row for table in tables for row in table.values()]
-    return {row[0] for row in rows if isinstance(row, tuple) and len(row) == 2}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -64,15 +69,15 @@ def test_every_submodule_in_a_row_is_in_the_table():
 
 
 def test_every_patch_of_a_derived_spec_is_in_the_table():
-    assert len(patches_in_tables_of_derive()) >= 3
-    assert patches_in_tables_of_derive() <= FUNCTIONS.keys()
-    assert len(patches_of(specs_of_derive())) >= 3
-    assert patches_of(specs_of_derive()) <= FUNCTIONS.keys()
+    assert len(patches_in_tables()) >= 3
+    assert patches_in_tables() <= FUNCTIONS.keys()
+    assert len(patches_of(specs_for_derivation())) >= 3
+    assert patches_of(specs_for_derivation()) <= FUNCTIONS.keys()
 
 
 def test_no_name_in_the_table_is_unused():
-    specs = [*specs_of_rows(), *specs_of_derive()]
-    used = patches_of(specs) | submodules_of(specs) | patches_in_tables_of_derive()
+    specs = [*specs_of_rows(), *specs_for_derivation()]
+    used = patches_of(specs) | submodules_of(specs) | patches_in_tables()
     assert FUNCTIONS.keys() - used == set()
 
 

@@ -1,4 +1,4 @@
-"""As many keypoints as there are: none, some in one image of a batch and none in another, more than are allowed."""
+"""Keypoint models with any number of keypoints: none, some in one image of a batch only, more than the maximum."""
 
 from __future__ import annotations
 
@@ -13,53 +13,51 @@ from onnxfn.check.sessions import open_check_session
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.errors import InvalidSpec
 
-MOST = 60
+MAX_KEYPOINTS = 60
 STRICT = {**PAIRED["keypoint_detector_config"], "keypoint_threshold": 0.15}
-"""A detector to whom an empty image has no keypoints, not at its borders either."""
+"""A detector that finds no keypoints in an empty image, also not at its borders."""
 
 
-def noise(*shape, blank=()):
-    """Images of noise, some of them empty."""
-    made = torch.randn(shape, generator=torch.Generator().manual_seed(5))
-    for place in blank:
-        made[place] = 0
-    return made.numpy()
+def noise(*shape, empty=()):
+    """Images of noise. Those at the indices `empty` are 0."""
+    images = torch.randn(shape, generator=torch.Generator().manual_seed(5))
+    for index in empty:
+        images[index] = 0
+    return images.numpy()
 
 
-def agrees(model, result, folder, images):
-    """Whether a file gives what PyTorch gives for these images, and how many keypoints each has."""
+def keypoint_counts(model, result, folder, images):
+    """The number of keypoints of each image, after a check that the file and PyTorch agree on these images."""
     part = result.plan.parts[0]
-    wanted = torch_outputs(model, part, {"pixel_values": images})
-    got = open_check_session(folder / "model.onnx").run(
-        [one.name for one in part.spec.outputs], {"pixel_values": images}
-    )
-    for one, answer, truth in zip(part.spec.outputs, got, wanted, strict=True):
-        assert answer.shape == truth.shape, one.name
-        assert abs(answer - truth).max(initial=0) < 1e-4, one.name
-    masks = [one.name for one in part.spec.outputs].index("mask")
-    return got[masks].sum(-1).tolist()
+    names = [output.name for output in part.spec.outputs]
+    expected = torch_outputs(model, part, {"pixel_values": images})
+    actual = open_check_session(folder / "model.onnx").run(names, {"pixel_values": images})
+    for name, from_onnx, from_torch in zip(names, actual, expected, strict=True):
+        assert from_onnx.shape == from_torch.shape, name
+        assert abs(from_onnx - from_torch).max(initial=0) < 1e-4, name
+    return actual[names.index("mask")].sum(-1).tolist()
 
 
 @pytest.fixture(scope="module")
 def superpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("superpoint") / "out"
-    model = tiny.model("superpoint", "AutoModelForKeypointDetection", max_keypoints=MOST)
+    model = tiny.model("superpoint", "AutoModelForKeypointDetection", max_keypoints=MAX_KEYPOINTS)
     return model, onnxfn.export(onnxfn.spec_for("superpoint", "keypoint-detection"), model, folder), folder
 
 
-def test_images_with_more_keypoints_than_allowed_stand_beside_such_with_fewer(superpoint):
-    counts = agrees(*superpoint, noise(3, 3, 72, 64, blank=[(1, slice(None), slice(32, None))]))
-    assert counts[0] == counts[2] == MOST
-    assert 0 < counts[1] < MOST
+def test_a_batch_mixes_images_with_the_maximum_of_keypoints_and_images_with_fewer(superpoint):
+    counts = keypoint_counts(*superpoint, noise(3, 3, 72, 64, empty=[(1, slice(None), slice(32, None))]))
+    assert counts[0] == counts[2] == MAX_KEYPOINTS
+    assert 0 < counts[1] < MAX_KEYPOINTS
 
 
-def test_a_batch_may_have_images_without_keypoints(superpoint):
-    counts = agrees(*superpoint, noise(3, 3, 64, 48, blank=[0]))
+def test_an_image_of_a_batch_without_keypoints(superpoint):
+    counts = keypoint_counts(*superpoint, noise(3, 3, 64, 48, empty=[0]))
     assert counts[0] == 0 < min(counts[1:])
 
 
-def test_there_may_be_no_keypoints_at_all(superpoint):
-    assert agrees(*superpoint, noise(2, 3, 64, 48, blank=[0, 1])) == [0, 0]
+def test_a_batch_without_keypoints(superpoint):
+    assert keypoint_counts(*superpoint, noise(2, 3, 64, 48, empty=[0, 1])) == [0, 0]
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +67,21 @@ def superglue(tmp_path_factory):
     return model, onnxfn.export(onnxfn.spec_for("superglue", "keypoint-matching"), model, folder), folder
 
 
-def test_one_image_of_a_pair_may_have_no_keypoints(superglue):
-    counts = agrees(*superglue, noise(2, 2, 3, 64, 48, blank=[(0, 1)]))
+def test_one_image_of_a_pair_without_keypoints(superglue):
+    counts = keypoint_counts(*superglue, noise(2, 2, 3, 64, 48, empty=[(0, 1)]))
     assert counts[0][1] == 0 < min(counts[0][0], *counts[1])
 
 
-def test_no_image_of_any_pair_may_have_keypoints(superglue):
-    assert agrees(*superglue, noise(2, 2, 3, 64, 48, blank=[0, 1])) == [[0, 0], [0, 0]]
+def test_pairs_without_keypoints(superglue):
+    assert keypoint_counts(*superglue, noise(2, 2, 3, 64, 48, empty=[0, 1])) == [[0, 0], [0, 0]]
 
 
-def test_a_matcher_that_stops_early_is_refused_and_told_how_to_be_taken(tmp_path):
+def test_a_matcher_that_stops_early_is_refused_with_the_options_to_set(tmp_path):
     model = tiny.model("lightglue", "AutoModelForKeypointMatching", depth_confidence=0.95, width_confidence=0.99)
     spec = onnxfn.spec_for("lightglue", "keypoint-matching")
-    told = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out")
-    assert "depth_confidence=0.95, width_confidence=0.99" in told
-    assert "from_pretrained(..., depth_confidence=-1.0, width_confidence=-1.0)" in told
+    assert refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out") == (
+        "LightGlueForKeypointMatching stops early and prunes keypoints depending on the images "
+        "(depth_confidence=0.95, width_confidence=0.99), and a graph runs all layers on all keypoints; "
+        "switch both off: from_pretrained(..., depth_confidence=-1.0, width_confidence=-1.0), "
+        "or the same values in config.json"
+    )

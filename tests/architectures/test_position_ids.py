@@ -1,4 +1,4 @@
-"""Every decoder whose forward takes positions is exported with them: else a left-padded batch is numbered wrongly."""
+"""A decoder whose forward has `position_ids` is exported with them: a left-padded batch needs them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import onnxfn
 from onnxfn.architectures import decoders
 from onnxfn.specs.getters import negated
 
-# The contract's stand-in for a model that transformers does not have.
+# A model type of the contract that transformers does not have.
 NOT_IN_TRANSFORMERS = {"internlm2"}
-# With alibi there are no positions; without, there are.
-CONDITIONED = {"falcon": negated("alibi")}
+# Falcon has positions only without ALiBi.
+CONDITIONS = {"falcon": negated("alibi")}
 
-WRITERS = [
+GENERATION = [
     (model_type, task)
     for model_type in decoders.ROWS
     for task in ("text-generation", "text-generation-with-past")
@@ -25,14 +25,14 @@ WRITERS = [
 ]
 
 
-@pytest.mark.parametrize(("model_type", "task"), WRITERS)
-def test_a_decoder_takes_positions_where_its_forward_does(model_type, task):
+@pytest.mark.parametrize(("model_type", "task"), GENERATION)
+def test_a_decoder_has_position_ids_if_its_forward_has_them(model_type, task):
     forward = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[model_type]).forward
-    taken = [one for one in onnxfn.spec_for(model_type, task).inputs if one.name == "position_ids"]
-    assert bool(taken) == ("position_ids" in inspect.signature(forward).parameters)
-    expected = [CONDITIONED[model_type]] if model_type in CONDITIONED else [None] * len(taken)
-    assert [one.when for one in taken] == expected
+    inputs = [input_ for input_ in onnxfn.spec_for(model_type, task).inputs if input_.name == "position_ids"]
+    assert bool(inputs) == ("position_ids" in inspect.signature(forward).parameters)
+    expected = [CONDITIONS[model_type]] if model_type in CONDITIONS else [None] * len(inputs)
+    assert [input_.when for input_ in inputs] == expected
 
 
-def test_every_row_that_writes_is_asked():
-    assert {model_type for model_type, _ in WRITERS} == set(decoders.ROWS) - NOT_IN_TRANSFORMERS
+def test_every_row_of_a_decoder_is_tested():
+    assert {model_type for model_type, _ in GENERATION} == set(decoders.ROWS) - NOT_IN_TRANSFORMERS

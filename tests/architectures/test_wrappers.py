@@ -1,4 +1,4 @@
-"""Parts of a model that no module of it is: SpeechT5 speaks as transformers speaks, Musicgen's rule is Musicgen's."""
+"""Wrappers: what a program generates with the exported files is what transformers generates with the model."""
 
 from __future__ import annotations
 
@@ -25,140 +25,144 @@ def session(folder, stem):
     return onnxruntime.InferenceSession(str(folder / f"{stem}.onnx"), providers=["CPUExecutionProvider"])
 
 
-def ran(run, feeds):
-    wanted = [one.name for one in run.get_inputs()]
-    names = [one.name for one in run.get_outputs()]
-    return dict(zip(names, run.run(names, {name: feeds[name] for name in wanted}), strict=True))
+def outputs_of(session, feeds):
+    """`{output: array}` of a session, for the feeds that are its inputs."""
+    names = [output.name for output in session.get_outputs()]
+    feeds = {input_.name: feeds[input_.name] for input_ in session.get_inputs()}
+    return dict(zip(names, session.run(names, feeds), strict=True))
 
 
-def spoken_by_onnx(folder, text, speaker):
-    """A waveform of STEPS steps; the encoder's keys and values of the first are kept for all."""
-    read = ran(session(folder, "encoder_model"), {"input_ids": text})
+def speech_from_onnx(folder, text, speaker):
+    """A waveform of STEPS steps. The encoder's keys and values of the first step are fed to all steps."""
+    encoded = outputs_of(session(folder, "encoder_model"), {"input_ids": text})
     decoder = session(folder, "decoder_model_merged")
-    feeds = {"encoder_hidden_states": read["encoder_outputs"], "speaker_embeddings": speaker}
-    feeds |= {"encoder_attention_mask": read["encoder_attention_mask"]}
-    past = [one for one in decoder.get_inputs() if one.name.startswith("past_key_values.")]
-    feeds |= {one.name: np.zeros([s if isinstance(s, int) else 0 for s in one.shape], "float32") for one in past}
+    feeds = {"encoder_hidden_states": encoded["encoder_outputs"], "speaker_embeddings": speaker}
+    feeds |= {"encoder_attention_mask": encoded["encoder_attention_mask"]}
+    past = [input_ for input_ in decoder.get_inputs() if input_.name.startswith("past_key_values.")]
+    for input_ in past:
+        shape = [size if isinstance(size, int) else 0 for size in input_.shape]
+        feeds[input_.name] = np.zeros(shape, "float32")
     feeds["output_sequence"] = np.zeros((1, 1, 10), "float32")
     spectra = []
     for step in range(STEPS):
-        answer = ran(decoder, feeds)
-        spectra.append(answer["spectrum"])
-        feeds["output_sequence"] = answer["output_sequence_out"]
-        grown = [one.name for one in past if not step or ".encoder." not in one.name]
-        feeds |= {name: answer[name.replace("past_key_values", "present")] for name in grown}
-    return ran(session(folder, "decoder_postnet_and_vocoder"), {"spectrogram": np.concatenate(spectra)})["waveform"]
+        outputs = outputs_of(decoder, feeds)
+        spectra.append(outputs["spectrum"])
+        feeds["output_sequence"] = outputs["output_sequence_out"]
+        updated = [input_.name for input_ in past if not step or ".encoder." not in input_.name]
+        feeds |= {name: outputs[name.replace("past_key_values", "present")] for name in updated}
+    vocoder = session(folder, "decoder_postnet_and_vocoder")
+    return outputs_of(vocoder, {"spectrogram": np.concatenate(spectra)})["waveform"]
 
 
-def spoken_by_transformers(model, text, speaker, monkeypatch):
-    """Its own `generate_speech`, whose dropout draws what the file draws, and which no probability ends."""
+def speech_from_transformers(model, text, speaker, monkeypatch):
+    """The waveform of `generate_speech` with the dropout mask of the file, stopped by its length only."""
     calls = count()
 
-    def drawn_alike(prenet, frames, share):
+    def constant_dropout(prenet, frames, p):
         layer = next(calls) % len(prenet.layers)
-        return frames * speecht5.dropout_mask(frames.shape[1], frames.shape[2], layer, share) / (1 - share)
+        return frames * speecht5.dropout_mask(frames.shape[1], frames.shape[2], layer, p) / (1 - p)
 
-    monkeypatch.setattr(modeling_speecht5.SpeechT5SpeechDecoderPrenet, "_consistent_dropout", drawn_alike)
-    told = {"threshold": 9.0, "maxlenratio": 2 * STEPS / text.shape[1] + 0.01, "vocoder": model.vocoder}
-    return model.generate_speech(torch.from_numpy(text), torch.from_numpy(speaker), **told).numpy()
+    monkeypatch.setattr(modeling_speecht5.SpeechT5SpeechDecoderPrenet, "_consistent_dropout", constant_dropout)
+    options = {"threshold": 9.0, "maxlenratio": 2 * STEPS / text.shape[1] + 0.01, "vocoder": model.vocoder}
+    return model.generate_speech(torch.from_numpy(text), torch.from_numpy(speaker), **options).numpy()
 
 
-def test_speecht5_speaks_what_transformers_speaks(tmp_path, monkeypatch):
+def test_speecht5_speaks_as_transformers(tmp_path, monkeypatch):
     spec = onnxfn.spec_for("speecht5", "text-to-audio-with-past")
     model = tiny.model("speecht5", spec.loader)
     onnxfn.export(spec, model, tmp_path / "out", check=False)
     text = np.random.default_rng(0).integers(3, 128, (1, 11))
     speaker = np.random.default_rng(1).normal(size=(1, 12)).astype("float32")
-    expected = spoken_by_transformers(model, text, speaker, monkeypatch)
+    expected = speech_from_transformers(model, text, speaker, monkeypatch)
     assert expected.shape == (2 * STEPS * 6,)
-    np.testing.assert_allclose(spoken_by_onnx(tmp_path / "out", text, speaker), expected, atol=1e-4)
+    np.testing.assert_allclose(speech_from_onnx(tmp_path / "out", text, speaker), expected, atol=1e-4)
 
 
 def test_a_model_without_a_vocoder_is_refused():
     model = torch.nn.Module()
     assert refusal(InvalidSpec, speecht5.postnet_and_vocoder, model) == (
-        "Module has no vocoder, which makes the waveform; before the export say "
+        "Module has no vocoder, which computes the waveform; before the export set "
         "model.vocoder = SpeechT5HifiGan.from_pretrained('microsoft/speecht5_hifigan')"
     )
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-def test_a_draw_looks_drawn(share):
+def test_a_dropout_mask_is_close_to_random(share):
     first, second = (speecht5.dropout_mask(600, 256, layer, share).double().numpy() for layer in (0, 1))
-    for one, other in ((first, second), (first[1:], first[:-1]), (first[:, 1:], first[:, :-1])):
-        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.02
+    for left, right in ((first, second), (first[1:], first[:-1]), (first[:, 1:], first[:, :-1])):
+        assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < 0.02
     assert abs(first.mean() - share) < 0.01
     assert np.array_equal(first[:40], speecht5.dropout_mask(40, 256, 0, share).numpy())
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-@pytest.mark.parametrize(("given", "most"), [(1, 20), (4, 20), (9, 12), (16, 20), (1, 7), (1, 6), (3, 5)])
-def test_the_rule_of_delayed_codes_is_musicgens(channels, given, most):
-    told = tiny.SPECIAL["musicgen"]["decoder"]
-    decoder = {**told, "audio_channels": channels, "num_codebooks": 4 * channels}
-    model = tiny.model("musicgen", "AutoModelForTextToWaveform", decoder=decoder).decoder
-    codes = torch.randint(0, 32, (2 * 4 * channels, given), generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize(("length", "max_length"), [(1, 20), (4, 20), (9, 12), (16, 20), (1, 7), (1, 6), (3, 5)])
+def test_the_delay_pattern_equals_musicgens(channels, length, max_length):
+    config = tiny.SPECIAL["musicgen"]["decoder"] | {"audio_channels": channels, "num_codebooks": 4 * channels}
+    model = tiny.model("musicgen", "AutoModelForTextToWaveform", decoder=config).decoder
+    codes = torch.randint(0, 32, (2 * 4 * channels, length), generator=torch.Generator().manual_seed(0))
     padding = torch.tensor([32])
-    expected = model.build_delay_pattern_mask(codes, padding, most)
-    for made, wanted in zip(musicgen.delay_pattern_mask(model, codes, padding, most), expected, strict=True):
-        assert torch.equal(made, wanted)
+    expected = model.build_delay_pattern_mask(codes, padding, max_length)
+    actual = musicgen.delay_pattern_mask(model, codes, padding, max_length)
+    for from_patch, from_model in zip(actual, expected, strict=True):
+        assert torch.equal(from_patch, from_model)
 
 
-def transduced_by_onnx(folder, config, read):
-    """What a transducer writes, with blanks: who says blank keeps its last token and what was before it."""
-    heard = ran(session(folder, "encoder_model"), read)
-    decoder, lengths = session(folder, "decoder_model"), heard["encoder_attention_mask"].sum(axis=1)
-    rows, frames = np.arange(len(lengths)), heard["pooler_output"]
-    nothing = np.zeros((config.num_decoder_layers, len(rows), config.decoder_hidden_size), "float32")
-    past = {"past_hidden_state": nothing, "past_cell_state": nothing}
-    last, place, said = np.full(len(rows), config.blank_token_id), np.zeros_like(rows), np.zeros_like(rows)
-    written = [last]
-    while (place < lengths).any():
-        here = frames[rows, np.minimum(place, frames.shape[1] - 1), None]
-        answer = ran(decoder, {"input_ids": last[:, None], "encoder_hidden_states": here, **past})
-        tokens, durations = np.split(answer["logits"][:, 0], [config.vocab_size], axis=1)
+def transcription_from_onnx(folder, config, feeds):
+    """The tokens of a transducer and its blanks. After a blank, the last token and the state before it are fed."""
+    encoded = outputs_of(session(folder, "encoder_model"), feeds)
+    decoder, lengths = session(folder, "decoder_model"), encoded["encoder_attention_mask"].sum(axis=1)
+    rows, frames = np.arange(len(lengths)), encoded["pooler_output"]
+    zeros = np.zeros((config.num_decoder_layers, len(rows), config.decoder_hidden_size), "float32")
+    past = {"past_hidden_state": zeros, "past_cell_state": zeros}
+    last, frame, symbols = np.full(len(rows), config.blank_token_id), np.zeros_like(rows), np.zeros_like(rows)
+    sequence = [last]
+    while (frame < lengths).any():
+        current = frames[rows, np.minimum(frame, frames.shape[1] - 1), None]
+        outputs = outputs_of(decoder, {"input_ids": last[:, None], "encoder_hidden_states": current, **past})
+        tokens, durations = np.split(outputs["logits"][:, 0], [config.vocab_size], axis=1)
         tokens = tokens.argmax(axis=1)
         blank = tokens == config.blank_token_id
-        written.append(tokens)
-        said = np.where(blank | (said + 1 >= config.max_symbols_per_step), 0, said + 1)
-        steps = durations.argmax(axis=1) if durations.size else said == 0
-        place = place + np.maximum(steps, blank)
+        sequence.append(tokens)
+        symbols = np.where(blank | (symbols + 1 >= config.max_symbols_per_step), 0, symbols + 1)
+        steps = durations.argmax(axis=1) if durations.size else symbols == 0
+        frame = frame + np.maximum(steps, blank)
         last = np.where(blank, last, tokens)
-        for kept in ("hidden_state", "cell_state"):
-            now, before = answer[f"present_{kept}"], past[f"past_{kept}"]
-            past[f"past_{kept}"] = np.where(blank[None, :, None], before, now)
-    return np.stack(written, axis=1)
+        for state in ("hidden_state", "cell_state"):
+            before, after = past[f"past_{state}"], outputs[f"present_{state}"]
+            past[f"past_{state}"] = np.where(blank[None, :, None], before, after)
+    return np.stack(sequence, axis=1)
 
 
-def talkative(model, read):
-    """The transducer, no token likelier than another on the whole, but that which says that none comes."""
-    every = torch.arange(model.config.vocab_size).expand(3, -1)
+def with_balanced_tokens(model, inputs):
+    """The transducer with the mean logit of each token shifted to 0, and that of the blank to slightly more."""
+    token_ids = torch.arange(model.config.vocab_size).expand(3, -1)
     with torch.no_grad():
-        for one in model.decoder.parameters():
-            one.mul_(4)
-        logits = model(**read, decoder_input_ids=every).logits
+        for parameter in model.decoder.parameters():
+            parameter.mul_(4)
+        logits = model(**inputs, decoder_input_ids=token_ids).logits
         model.joint.head.bias -= logits.mean((0, 1, 2))
         model.joint.head.bias[model.config.blank_token_id] += 0.4 * logits.std()
     return model
 
 
 @pytest.mark.parametrize("model_type", ["parakeet_rnnt", "parakeet_tdt", "nemotron_asr_streaming"])
-def test_a_transducer_writes_what_transformers_writes(model_type, tmp_path):
+def test_a_transducer_transcribes_as_transformers(model_type, tmp_path):
     spec = onnxfn.spec_for(model_type, "automatic-speech-recognition")
     config = tiny.config(model_type)
-    read = dummies(onnxfn.plan(spec, config).parts[0].spec, {"batch_size": 3, "sequence_length": 90}, seed=4)
-    tensors = {name: torch.from_numpy(array) for name, array in read.items()}
-    model = talkative(tiny.model(model_type, spec.loader), tensors)
+    feeds = dummies(onnxfn.plan(spec, config).parts[0].spec, {"batch_size": 3, "sequence_length": 90}, seed=4)
+    tensors = {name: torch.from_numpy(array) for name, array in feeds.items()}
+    model = with_balanced_tokens(tiny.model(model_type, spec.loader), tensors)
     onnxfn.export(spec, model, tmp_path / "out")
-    beyond = list(range(config.vocab_size, model.joint.head.out_features))
-    told = {"decoder_start_token_id": config.blank_token_id, "suppress_tokens": beyond or None, "max_length": 99}
-    expected = model.generate(**tensors, **told, do_sample=False).sequences.numpy()
+    suppressed = list(range(config.vocab_size, model.joint.head.out_features))
+    options = {"decoder_start_token_id": config.blank_token_id, "suppress_tokens": suppressed or None, "max_length": 99}
+    expected = model.generate(**tensors, **options, do_sample=False).sequences.numpy()
     assert len(set(expected.flatten().tolist())) > 3
     assert (expected[:, 1:] == config.blank_token_id).any()
-    assert transduced_by_onnx(tmp_path / "out", config, read).tolist() == expected.tolist()
+    assert transcription_from_onnx(tmp_path / "out", config, feeds).tolist() == expected.tolist()
 
 
-def test_pop2piano_plays_as_the_composer_whom_transformers_plays_as(tmp_path):
+def test_pop2piano_generates_as_transformers_for_each_composer(tmp_path):
     spec = onnxfn.spec_for("pop2piano", "automatic-speech-recognition-with-past")
     model = tiny.model("pop2piano", spec.loader)
     model.generation_config.composer_to_feature_token = {str(number): 40 + number for number in range(7)}
@@ -167,22 +171,22 @@ def test_pop2piano_plays_as_the_composer_whom_transformers_plays_as(tmp_path):
     random = np.random.default_rng(0)
     features, mask = random.normal(size=(2, 9, 32)).astype("float32"), np.ones((2, 9), "int64")
     mask[1, 6:] = 0
-    told = {"max_new_tokens": 8, "eos_token_id": None, "do_sample": False}
+    options = {"max_new_tokens": 8, "eos_token_id": None, "do_sample": False}
     for number in (0, 3):
-        heard = {"input_features": torch.from_numpy(features.copy()), "attention_mask": torch.from_numpy(mask.copy())}
-        expected = model.generate(**heard, composer=str(number), **told).numpy()
+        tensors = {"input_features": torch.from_numpy(features.copy()), "attention_mask": torch.from_numpy(mask.copy())}
+        expected = model.generate(**tensors, composer=str(number), **options).numpy()
         feeds = {"input_features": features, "attention_mask": mask, "composer": np.full(2, number)}
-        read = ran(session(tmp_path / "out", "mel_conditioner"), feeds)
-        played = (read["conditioned_features"], read["conditioned_attention_mask"])
-        assert onnxfn.generate(tmp_path / "out", *played, max_new_tokens=8, start=0).tolist() == expected.tolist()
+        conditioned = outputs_of(session(tmp_path / "out", "mel_conditioner"), feeds)
+        inputs = (conditioned["conditioned_features"], conditioned["conditioned_attention_mask"])
+        assert onnxfn.generate(tmp_path / "out", *inputs, max_new_tokens=8, start=0).tolist() == expected.tolist()
 
 
-def test_what_begins_with_padding_has_no_composer():
+def test_a_row_whose_first_feature_is_masked_has_no_composer():
     model = tiny.model("pop2piano", "AutoModelForSpeechSeq2Seq")
-    model.generation_config.composer_to_feature_token = {"one": 40, "other": 43}
+    model.generation_config.composer_to_feature_token = {"first": 40, "second": 43}
     features, mask = torch.ones(2, 5, 32), torch.ones(2, 5, dtype=torch.int64)
     mask[1, 0] = 0
     with torch.no_grad():
-        ours = pop2piano.mel_conditioner(model)(features, mask, torch.full((2,), 3))
-        theirs = model.get_mel_conditioner_outputs(features, "other", model.generation_config, mask)
-    assert all(map(torch.equal, ours.values(), theirs))
+        actual = pop2piano.mel_conditioner(model)(features, mask, torch.full((2,), 3))
+        expected = model.get_mel_conditioner_outputs(features, "second", model.generation_config, mask)
+    assert all(map(torch.equal, actual.values(), expected))

@@ -1,4 +1,4 @@
-"""ZoeDepth of one range of depths, and of bins that its configuration bounds."""
+"""ZoeDepth with one range of depths, and with bins that its configuration bounds."""
 
 from __future__ import annotations
 
