@@ -158,15 +158,15 @@ def test_the_library_of_a_class_and_of_a_model_is_that_of_its_module():
 
 
 def rows():
-    """{what is named: {its name: what stands beside it}} of README's tables."""
-    found = {}
+    """{class or module: {name: what to write instead}} from the tables of README."""
+    tables = {}
     for group, table in re.findall(r"^\| `([\w.]+)` \| instead \|\n\|[- |]+\|\n((?:\|.*\n)+)", README, re.MULTILINE):
         cells = (re.split(r"(?<!\\) \| ", line.strip("| \n")) for line in table.splitlines())
-        found[group] = {name.strip("`"): instead for name, instead in cells}
-    return found
+        tables[group] = {name.strip("`"): instead for name, instead in cells}
+    return tables
 
 
-def test_every_public_name_of_both_has_a_row():
+def test_every_public_name_of_optimum_and_transformers_onnx_has_a_row():
     assert {group: list(names) for group, names in rows().items()} == NAMES
 
 

@@ -78,7 +78,8 @@ def derived(
     """The spec that follows from a model itself, without a row.
 
     The model runs on dummy inputs of several sizes. Its results show the outputs, the dynamic axes and the cache. The
-    field `derived` of the spec records where the spec comes from.
+    field `derived` of the spec records where the spec comes from. A model that refuses to run with a cache has a spec
+    without one, and that field states the reason. Any other error of that run, such as MemoryError, propagates.
 
     Args:
         model_or_config: A model of transformers, or its configuration. With `sample`, any `nn.Module`.
