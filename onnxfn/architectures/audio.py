@@ -22,9 +22,9 @@ from onnxfn.architectures.families import (
 )
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.edits.behaviors import STEMS, behaves, halves
+from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, links, loads, patched, runs, takes
 from onnxfn.specs.getters import (
     constant,
     convolved,
@@ -40,8 +40,8 @@ from onnxfn.specs.getters import (
     repeated,
     rounded_to_even,
 )
-from onnxfn.specs.records import ExportSpec, Handover
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 hubert = compose(audio, convolved_frames)
 wav2vec2 = compose(audio_of_voices, convolved_frames)
@@ -96,7 +96,7 @@ def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSp
             "encoder",
             banks,
             *heard,
-            ExportSpec(runs="transducers.encoder"),
+            runs("transducers.encoder"),
             gives("pooler_output", FRAMES),
             gives("encoder_attention_mask", "batch_size frames"),
         ),
@@ -114,15 +114,13 @@ def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSp
             sized(batch_size=2, encoder_sequence_length=6),
             case("one", sized(batch_size=1, encoder_sequence_length=1)),
             case("several", sized(batch_size=3, encoder_sequence_length=11)),
-            ExportSpec(
-                runs="transducers.decoder",
-                handovers=(Handover("encoder_hidden_states", STEMS["encoder"], "pooler_output"),),
-            ),
+            runs("transducers.decoder"),
+            links("encoder_hidden_states", part=STEMS["encoder"], output="pooler_output"),
             gives("logits", "batch_size encoder_sequence_length _"),
             gives("present_hidden_state", remembered),
             gives("present_cell_state", remembered),
         ),
-        tasked("automatic-speech-recognition", spec=compose(loaded(loader), halves())),
+        tasked("automatic-speech-recognition", spec=compose(loads(loader), encoder_and_decoder())),
     )
 
 
@@ -241,16 +239,16 @@ dac = compose(
     behaves(
         "encoder",
         takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
-        ExportSpec(runs="codecs.encoder"),
+        runs("codecs.encoder"),
         gives("audio_codes", "batch_size _ frames"),
     ),
     behaves(
         "decoder",
         takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
-        ExportSpec(runs="codecs.decoder"),
+        runs("codecs.decoder"),
         gives("audio_values", "batch_size audio_length"),
     ),
-    tasked("feature-extraction", spec=halves()),
+    tasked("feature-extraction", spec=encoder_and_decoder()),
 )
 
 # Each convolution is padded to whole frames. More codebooks are more bandwidth: sound is read with the least, and codes
@@ -269,16 +267,16 @@ encodec = compose(
     behaves(
         "encoder",
         takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
-        ExportSpec(runs="codecs.single_chunk_encoder"),
+        runs("codecs.single_chunk_encoder"),
         gives("audio_codes", "1 batch_size _ frames"),
     ),
     behaves(
         "decoder",
         takes("audio_codes", "1 batch_size num_codebooks chunk_length", "codes"),
-        ExportSpec(runs="codecs.single_chunk_decoder"),
+        runs("codecs.single_chunk_decoder"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
-    tasked("feature-extraction", spec=halves()),
+    tasked("feature-extraction", spec=encoder_and_decoder()),
     encodec_layers,
     patched(
         f"{ENCODEC}:EncodecResidualVectorQuantizer.decode",
@@ -293,14 +291,14 @@ spectrograms = compose(
     generates("mel", "normal"),
     reads(model_in_dim="model_in_dim"),
     sized(batch_size=2, sequence_length=16),
-    ExportSpec(runs="codecs.vocoder"),
+    runs("codecs.vocoder"),
 )
 
 
 def vocoder(loader: str) -> ExportSpec:
     """The last step of speech, for a class of transformers so called."""
     return compose(
-        spectrograms, tasked("text-to-audio", spec=compose(loaded(loader), gives("waveform", "batch_size n_samples")))
+        spectrograms, tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples")))
     )
 
 
@@ -311,7 +309,7 @@ univnet = compose(
     reads(num_mel_bins="num_mel_bins", model_in_channels="model_in_channels"),
     sized(batch_size=2, sequence_length=16),
     always(return_dict=True),
-    tasked("text-to-audio", spec=compose(loaded("AutoModel"), gives("waveforms", "batch_size n_samples"))),
+    tasked("text-to-audio", spec=compose(loads("AutoModel"), gives("waveforms", "batch_size n_samples"))),
 )
 
 # One draw of its noise, always the same: see parts/vits.py.
@@ -326,11 +324,11 @@ vits = compose(
     case("one", sized(text_batch_size=1, sequence_length=7), padded("none")),
     case("right-padded", sized(text_batch_size=3, sequence_length=11), padded("right")),
     case("short", sized(text_batch_size=3, sequence_length=3), padded("right")),
-    ExportSpec(runs="vits.speech"),
+    runs("vits.speech"),
     tasked(
         "text-to-audio",
         spec=compose(
-            loaded("AutoModelForTextToWaveform"),
+            loads("AutoModelForTextToWaveform"),
             gives("waveform", "text_batch_size n_samples"),
             gives("spectrogram", "text_batch_size _ num_bins"),
         ),
@@ -367,7 +365,7 @@ fastspeech2_conformer = compose(
     always(return_dict=True),
     tasked(
         "text-to-audio",
-        spec=compose(loaded("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
+        spec=compose(loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
     ),
     patched(
         f"{FASTSPEECH}:length_regulator",
@@ -403,7 +401,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             fastspeech2_conformer,
             tasked(
                 "text-to-audio",
-                spec=compose(loaded("AutoModelForTextToWaveform"), gives("waveform", "batch_size n_samples")),
+                spec=compose(loads("AutoModelForTextToWaveform"), gives("waveform", "batch_size n_samples")),
             ),
         ),
         "fun_asr_nano_encoder": fun_asr_nano_encoder,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import unknown
 from onnxfn.specs.facts import patched
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import ExportSpec
 
 # A trace of the loop would hold the experts that the traced tokens chose, and no others.
 batched_experts = patched(
@@ -46,7 +46,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
 def function_patch(module: str, function: str) -> ExportSpec:
     """The patch for one function of FUNCTION_PATCHES in the module of one model.
 
-    >>> function_patch("transformers.models.mbart.modeling_mbart", "shift_tokens_right").patches[0].by
+    >>> function_patch("transformers.models.mbart.modeling_mbart", "shift_tokens_right").call.patches[0].by
     'shift_tokens.shift_tokens_right'
     """
     if function not in FUNCTION_PATCHES:

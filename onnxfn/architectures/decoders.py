@@ -11,9 +11,9 @@ from attrs import evolve
 from onnxfn.architectures.common_patches import batched_experts, function_patch, linear_attention_cache
 from onnxfn.architectures.families import positions, text_decoder
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.caches import kept_state, kv_cache
+from onnxfn.specs.edits.caches import kv_cache, state_row
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.facts import TOKENS, patched, takes
+from onnxfn.specs.facts import TOKENS, builds, patched, takes
 from onnxfn.specs.getters import (
     complement,
     constant,
@@ -30,7 +30,8 @@ from onnxfn.specs.getters import (
     reads,
     total,
 )
-from onnxfn.specs.records import Build, Edit, ExportSpec, Source
+from onnxfn.specs.records import Edit, Source
+from onnxfn.specs.spec import Cache, ExportSpec
 from onnxfn.specs.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
@@ -90,10 +91,10 @@ lfm2 = compose(
     mixtral,
     linear_attention_cache,
     kv_cache(layers=indices_where("layer_types", "full_attention")),
-    kept_state(
+    state_row(
         "conv",
         "batch_size hidden_size= conv_L_cache=",
-        kept="conv_states.0",
+        attribute="conv_states.0",
         layers=indices_where("layer_types", "conv"),
     ),
 )
@@ -113,11 +114,11 @@ def delta_net(name: str) -> ExportSpec:
             )
         ),
         kv_cache(layers=indices_where("layer_types", "full_attention")),
-        kept_state("conv", "batch_size conv_width= linear_conv_kernel_dim=", kept="conv_states.0", layers=linear),
-        kept_state(
+        state_row("conv", "batch_size conv_width= linear_conv_kernel_dim=", attribute="conv_states.0", layers=linear),
+        state_row(
             "recurrent",
             "batch_size linear_num_value_heads= linear_key_head_dim= linear_value_head_dim=",
-            kept="recurrent_states.0",
+            attribute="recurrent_states.0",
             layers=linear,
         ),
     )
@@ -143,18 +144,20 @@ def state_space(name: str, layers: Source = "num_layers", argument: str = "past_
             conv_size=either("mamba_d_conv", "conv_kernel"),
             conv_width=total(product("ssm_heads", "ssm_size"), product(constant(2), "ssm_groups", "ssm_width")),
         ),
-        kept_state("conv", "batch_size conv_width= conv_size=", kept="conv_states.0", layers=layers, argument=argument),
-        kept_state(
+        state_row(
+            "conv", "batch_size conv_width= conv_size=", attribute="conv_states.0", layers=layers, argument=argument
+        ),
+        state_row(
             "ssm",
             "batch_size ssm_heads= ssm_size= ssm_width=",
-            kept="recurrent_states.0",
+            attribute="recurrent_states.0",
             layers=layers,
             argument=argument,
         ),
     )
 
 
-stateless = evolve(text_decoder, states=(), builds=())
+stateless = evolve(text_decoder, cache=Cache(), call=evolve(text_decoder.call, builders=()))
 mamba2 = compose(stateless, state_space("mamba2", argument="cache_params"))
 falcon_h1 = compose(llama, state_space("falcon_h1"))
 granitemoehybrid = compose(
@@ -187,14 +190,14 @@ def selective(mixer: str, by: str = "mixer", **placed: Any) -> ExportSpec:
             ssm_width=either("mamba_d_state", "state_size"),
             conv_size=either("mamba_d_conv", "conv_kernel"),
         ),
-        kept_state("conv", "batch_size ssm_entries= conv_size=", kept="conv_states.0", **placed),
+        state_row("conv", "batch_size ssm_entries= conv_size=", attribute="conv_states.0", **placed),
         tasked("text-generation-with-past", Edit("with_single_steps")),
     )
 
 
 def scanned(axes: str, **placed: Any) -> ExportSpec:
     """The state of a selective scan."""
-    return kept_state("ssm", axes, kept="recurrent_states.0", **placed)
+    return state_row("ssm", axes, attribute="recurrent_states.0", **placed)
 
 
 mamba_axes = "batch_size ssm_entries= ssm_width="
@@ -241,11 +244,11 @@ def channelwise(name: str) -> ExportSpec:
             value="qk_rope_head_dim",
             layers=indices_where("layer_types", "full_attention"),
         ),
-        kept_state("conv", "batch_size conv_width= conv_size=", kept="conv_states.0", layers=linear_attention),
-        kept_state(
+        state_row("conv", "batch_size conv_width= conv_size=", attribute="conv_states.0", layers=linear_attention),
+        state_row(
             "recurrent",
             "batch_size linear_heads= linear_size= value_size=",
-            kept="recurrent_states.0",
+            attribute="recurrent_states.0",
             layers=linear_attention,
         ),
     )
@@ -260,14 +263,14 @@ minimax = compose(
     ),
     reads(value_size="head_dim"),
     kv_cache(layers=indices_where("layer_types", "full_attention")),
-    kept_state(
+    state_row(
         "linear",
         "batch_size num_attention_heads= head_dim= value_size=",
-        kept="",
-        held=("linear_cache", "{layer}"),
+        attribute="",
+        container=("linear_cache", "{layer}"),
         layers=linear_attention,
     ),
-    ExportSpec(builds=(Build("past_key_values", "minimax_cache"),)),
+    builds("past_key_values", "minimax_cache"),
 )
 
 recurrent_gemma = compose(

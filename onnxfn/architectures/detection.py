@@ -21,12 +21,12 @@ from onnxfn.architectures.families import (
 )
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.edits.behaviors import apart
+from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.facts import case, gives, patched, takes
+from onnxfn.specs.facts import case, gives, loads, patched, runs, takes
 from onnxfn.specs.getters import at_least, constant, count, either, from_config, item, power, product, quotient, reads
-from onnxfn.specs.records import ExportSpec
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.spec import Call, ExportSpec
+from onnxfn.specs.tasks import tasked
 
 FOURTH = "(height+3)//4 (width+3)//4"
 PATCHES = "(height//patch_size)*(width//patch_size)"
@@ -69,7 +69,7 @@ rf_detr = compose(
     tasked(
         "image-segmentation",
         spec=compose(
-            loaded("AutoModelForInstanceSegmentation"),
+            loads("AutoModelForInstanceSegmentation"),
             gives("logits", "batch_size _ _"),
             gives("pred_boxes", "batch_size _ _"),
             gives("pred_masks", f"batch_size _ {FOURTH}"),
@@ -190,7 +190,7 @@ tipsv2_dpt = compose(
     tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {MAP}")),
     tasked(
         "normal-estimation",
-        spec=compose(loaded("AutoModelForNormalEstimation"), gives("normals", f"batch_size 3 {MAP}")),
+        spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size 3 {MAP}")),
     ),
     patched(
         "transformers.models.tipsv2.modeling_tipsv2:Tipsv2VisionEmbeddings.interpolate_pos_encoding",
@@ -204,7 +204,7 @@ vitmatte = compose(
     sized(height=96, width=80),
     image_cases((96, 64), (64, 128)),
     tasked(
-        "image-matting", spec=compose(loaded("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
+        "image-matting", spec=compose(loads("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
     ),
     patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="image_sizes.relative_positions", why=NUMBERS),
 )
@@ -216,16 +216,16 @@ sapiens2 = compose(
     tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {ENLARGED}")),
     tasked(
         "keypoint-detection",
-        spec=compose(loaded("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {ENLARGED}")),
+        spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {ENLARGED}")),
     ),
     tasked(
         "normal-estimation",
-        spec=compose(loaded("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {ENLARGED}")),
+        spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {ENLARGED}")),
     ),
     tasked(
         "image-matting",
         spec=compose(
-            loaded("AutoModelForImageMatting"),
+            loads("AutoModelForImageMatting"),
             gives("alphas", f"batch_size _ {ENLARGED}"),
             gives("foregrounds", f"batch_size 3 {ENLARGED}"),
         ),
@@ -297,10 +297,10 @@ maskformer = compose(
         "feature-extraction",
         spec=gives("last_hidden_state", "batch_size _ _", path=("transformer_decoder_last_hidden_state",)),
     ),
-    tasked("image-segmentation", spec=compose(loaded("AutoModelForInstanceSegmentation"), masked)),
+    tasked("image-segmentation", spec=compose(loads("AutoModelForInstanceSegmentation"), masked)),
 )
 
-universal = compose(loaded("AutoModelForUniversalSegmentation"), masked)
+universal = compose(loads("AutoModelForUniversalSegmentation"), masked)
 mask2former = compose(maskformer, spaced, tasked("image-segmentation", spec=universal))
 
 oneformer = compose(
@@ -315,7 +315,7 @@ oneformer = compose(
 eomt = compose(
     pixels,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
-    ExportSpec(runs="eomt.with_constant_mask_probs"),
+    runs("eomt.with_constant_mask_probs"),
     tasked("image-segmentation", spec=compose(universal, gives("masks_queries_logits", "batch_size _ _ _"))),
 )
 
@@ -334,7 +334,7 @@ seggpt = compose(
     sized(batch_size=2),
     tasked(
         "image-segmentation",
-        spec=compose(loaded("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
+        spec=compose(loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
     ),
 )
 
@@ -346,7 +346,7 @@ vitpose = compose(
         image_width=item("backbone_config.image_size", 1),
     ),
     tasked(
-        "keypoint-detection", spec=compose(loaded("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _"))
+        "keypoint-detection", spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _"))
     ),
 )
 
@@ -400,7 +400,9 @@ def matches(module: str, prefix: str) -> ExportSpec:
 superglue = matches("superglue", "SuperGlue")
 
 # Only eager attention asks nothing of the number of keypoints.
-lightglue = compose(matches("lightglue", "LightGlue"), ExportSpec(runs="lightglue.keypoint_matcher", attention="eager"))
+lightglue = compose(
+    matches("lightglue", "LightGlue"), ExportSpec(call=Call(submodule="lightglue.keypoint_matcher", attention="eager"))
+)
 
 # Each cell of one image is compared with each of the other, and attended to in fours: sides are multiples of 32.
 CELLS = "batch_size 2 (height//cell)*(width//cell)"
@@ -445,19 +447,19 @@ sam_reads = reads(
 sam = compose(
     sam_reads,
     masks_at_points,
-    apart(
+    model_part(
         "vision_encoder",
         pixels,
-        ExportSpec(runs="sam.vision_encoder"),
+        runs("sam.vision_encoder"),
         gives("image_embeddings", "batch_size _ _ _"),
         gives("image_positional_embeddings", "batch_size _ _ _"),
     ),
-    apart(
+    model_part(
         "prompt_encoder_mask_decoder",
         takes("image_positional_embeddings", PLACES, "embeddings", kind="float"),
         takes("image_embeddings", PLACES, "embeddings", kind="float"),
         points_in_images,
-        ExportSpec(runs="sam.prompt_encoder_mask_decoder"),
+        runs("sam.prompt_encoder_mask_decoder"),
         masks_given,
     ),
 )
@@ -467,14 +469,14 @@ sam_hq = compose(
     sam_reads,
     reads(vision_size="vision_config.hidden_size"),
     masks_at_points,
-    apart(
+    model_part(
         "vision_encoder",
         pixels,
-        ExportSpec(runs="sam.vision_encoder_with_intermediates"),
+        runs("sam.vision_encoder_with_intermediates"),
         gives("image_embeddings", "batch_size _ _ _"),
         gives("intermediate_embeddings.0", "batch_size _ _ _", path=("intermediate_embeddings", 0)),
     ),
-    apart(
+    model_part(
         "prompt_encoder_mask_decoder",
         points_in_images,
         takes("image_embeddings", PLACES, "embeddings", kind="float"),
@@ -485,7 +487,7 @@ sam_hq = compose(
             kind="float",
             path=("intermediate_embeddings", 0),
         ),
-        ExportSpec(runs="sam.full_model"),
+        runs("sam.full_model"),
         masks_given,
     ),
 )
@@ -505,13 +507,13 @@ sam2 = compose(
         **{f"places_{level}": item(item("vision_config.backbone_feature_sizes", level), 0) for level in LEVELS},
     ),
     masks_at_points,
-    apart(
+    model_part(
         "vision_encoder",
         pixels,
-        ExportSpec(runs="sam.multi_scale_vision_encoder"),
+        runs("sam.multi_scale_vision_encoder"),
         *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=("image_embeddings", level)) for level in LEVELS),
     ),
-    apart(
+    model_part(
         "prompt_encoder_mask_decoder",
         points_in_images,
         *(
@@ -524,7 +526,7 @@ sam2 = compose(
             )
             for level in LEVELS
         ),
-        ExportSpec(runs="sam.full_model"),
+        runs("sam.full_model"),
         masks_given,
         gives("object_score_logits", "batch_size point_batch_size _"),
     ),

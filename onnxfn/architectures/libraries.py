@@ -17,7 +17,7 @@ from onnxfn.architectures.families.multimodal import (
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.facts import TOKENS, always, case, gives, patched, pins, takes
+from onnxfn.specs.facts import TOKENS, always, case, checks, fixes, gives, loads, patched, runs, serves, takes
 from onnxfn.specs.getters import (
     constant,
     count,
@@ -31,24 +31,18 @@ from onnxfn.specs.getters import (
     product,
     reads,
 )
-from onnxfn.specs.records import ExportSpec, Overlay, Source
-from onnxfn.specs.tasks import loaded
-
-
-def serves(task: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec of one task, of whose usual outputs it says nothing: what is given has names of its own here."""
-    return ExportSpec(tasks=(Overlay(task, compose(*specs)),))
-
+from onnxfn.specs.records import Source
+from onnxfn.specs.spec import ExportSpec
 
 # timm: some models have places for the patches of one size of image, and say so.
 timm = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
-    ExportSpec(runs="timm.classifier"),
+    runs("timm.classifier"),
     generates("pixels", "normal"),
     reads(num_channels=item("input_size", 0)),
     sized(batch_size=2, height=from_config(item("input_size", 1)), width=from_config(item("input_size", 2))),
-    pins("height", item("input_size", 1), when="fixed_input_size"),
-    pins("width", item("input_size", 2), when="fixed_input_size"),
+    fixes("height", item("input_size", 1), when="fixed_input_size"),
+    fixes("width", item("input_size", 2), when="fixed_input_size"),
     case("one", sized(batch_size=1, height=192, width=256)),
     case("several", sized(batch_size=3, height=288, width=160)),
     serves("image-classification", gives("logits", "batch_size _")),
@@ -78,7 +72,7 @@ clip_sentences = compose(
     image_reads(),
     images(),
     texts,
-    ExportSpec(runs="sentence_transformers.text_and_image_encoder"),
+    runs("sentence_transformers.text_and_image_encoder"),
     serves("feature-extraction", gives("text_embeds", "text_batch_size _"), gives("image_embeds", "batch_size _")),
 )
 
@@ -88,19 +82,19 @@ LAST = gives("last_hidden_state", f"{TOKENS} _")
 clip_text_part = compose(reading, ended, hidden_states(f"{TOKENS} _"), always(output_hidden_states=True))
 clip_text = compose(
     clip_text_part,
-    serves("feature-extraction", loaded("CLIPTextModel"), LAST, gives("pooler_output", "batch_size _")),
+    serves("feature-extraction", loads("CLIPTextModel"), LAST, gives("pooler_output", "batch_size _")),
 )
 clip_text_with_projection = compose(
     clip_text_part,
-    serves("feature-extraction", loaded("CLIPTextModelWithProjection"), gives("text_embeds", "batch_size _"), LAST),
+    serves("feature-extraction", loads("CLIPTextModelWithProjection"), gives("text_embeds", "batch_size _"), LAST),
 )
-t5_text = compose(reading, serves("feature-extraction", loaded("T5EncoderModel"), LAST))
+t5_text = compose(reading, serves("feature-extraction", loads("T5EncoderModel"), LAST))
 gemma2_text = compose(
     reading,
     takes("attention_mask", TOKENS, "padding_mask"),
     always(use_cache=False),
-    ExportSpec(judged_by="attention_mask"),
-    serves("feature-extraction", loaded("Gemma2Model"), LAST),
+    checks(mask_input="attention_mask"),
+    serves("feature-extraction", loads("Gemma2Model"), LAST),
 )
 
 # What removes noise from a picture, said in its own space.
@@ -124,7 +118,7 @@ denoiser = compose(
     always(return_dict=True),
     # A step near 1000 goes into sines: PyTorch's float32 is 7e-5 from its float64 in a tiny Sana, and where weights
     # are half as large again, 1e-4 (UNet) to 5e-4 (SD3).
-    ExportSpec(atol=1e-4),
+    checks(atol=1e-4),
 )
 """What removes noise from a picture under a text; `hidden_size` is how wide the states of the text are."""
 
@@ -222,7 +216,7 @@ def encoder(side: str, part: str, *specs: ExportSpec, gives_: str) -> ExportSpec
         painter,
         floats("sample", f"batch_size num_channels= {height} {width}", "pixels"),
         reads(num_channels="in_channels"),
-        ExportSpec(runs=f"diffusers.{part}"),
+        runs(f"diffusers.{part}"),
         case("one", sized(batch_size=1, **{height: 64, width: 96})),
         case("several", sized(batch_size=3, **{height: 96, width: 32})),
         serves("semantic-segmentation", gives(gives_, f"batch_size _ {height}//scale {width}//scale")),
@@ -239,7 +233,7 @@ def decoder(part: str, *specs: ExportSpec) -> ExportSpec:
         sized(latent_height=64, latent_width=64),
         case("one", sized(batch_size=1, latent_height=6, latent_width=9)),
         case("several", sized(batch_size=3, latent_height=5, latent_width=4)),
-        ExportSpec(runs=f"diffusers.{part}"),
+        runs(f"diffusers.{part}"),
         serves("semantic-segmentation", gives("sample", "batch_size _ latent_height*scale latent_width*scale")),
         *specs,
     )

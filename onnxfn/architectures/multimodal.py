@@ -37,9 +37,9 @@ from onnxfn.architectures.families.multimodal import (
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.edits.behaviors import apart, beside
+from onnxfn.specs.edits.behaviors import extra_file, model_part
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, loads, patched, runs, serves, takes
 from onnxfn.specs.getters import (
     constant,
     difference,
@@ -53,8 +53,9 @@ from onnxfn.specs.getters import (
     reads,
     total,
 )
-from onnxfn.specs.records import ExportSpec, Made, Overlay
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.records import NestedDummy
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 clip = compose(text_and_vision, ended, tasked("image-classification", spec=images()))
 chinese_clip = text_and_vision
@@ -71,8 +72,8 @@ several_images = compose(
 siglip = compose(
     two_models,
     several_images,
-    apart(VISION_MODEL, images(), vision_part, vector("pooler_output", "batch_size")),
-    apart(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
+    model_part(VISION_MODEL, images(), vision_part, vector("pooler_output", "batch_size")),
+    model_part(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
     compared(unmasked, images(OF_IMAGES), batch=OF_IMAGES),
     tasked("image-classification", spec=images()),
 )
@@ -85,7 +86,7 @@ def patched_images(batch: str) -> ExportSpec:
         takes("pixel_values", f"{batch} max_num_patches patch_values=", "pixels", kind="float"),
         takes("pixel_attention_mask", f"{batch} max_num_patches", "patch_mask"),
         takes("spatial_shapes", f"{batch} 2", "shapes"),
-        generates("shapes", "grids", mask=Made("patch_mask", f"{batch} max_num_patches")),
+        generates("shapes", "grids", mask=NestedDummy("patch_mask", f"{batch} max_num_patches")),
     )
 
 
@@ -111,8 +112,8 @@ siglip2 = compose(
     case("right-padded", sized(max_num_patches=21)),
     case("left-padded", sized(max_num_patches=35)),
     several_images,
-    apart(VISION_MODEL, patched_images("batch_size"), vision_part, vector("pooler_output", "batch_size")),
-    apart(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
+    model_part(VISION_MODEL, patched_images("batch_size"), vision_part, vector("pooler_output", "batch_size")),
+    model_part(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
     compared(unmasked, patched_images(OF_IMAGES), batch=OF_IMAGES),
     tasked("image-classification", spec=patched_images("batch_size")),
 )
@@ -132,7 +133,7 @@ siglip_text_model = compose(read, pooled(loader="SiglipTextModel"), hidden_texts
 siglip_text_with_projection = compose(
     reading,
     hidden_texts,
-    featured(loaded("SiglipTextModel"), vector("text_embeds", "batch_size"), gives("last_hidden_state", f"{TOKENS} _")),
+    featured(loads("SiglipTextModel"), vector("text_embeds", "batch_size"), gives("last_hidden_state", f"{TOKENS} _")),
 )
 clip_vision_model = compose(seen, pooled())
 siglip_vision_model = compose(seen, pooled(when=negated(equals("vision_use_head", value=False))))
@@ -140,8 +141,8 @@ siglip_vision_model = compose(seen, pooled(when=negated(equals("vision_use_head"
 groupvit = compose(
     two_models,
     ended,
-    apart(VISION_MODEL, images(), vision_part),
-    apart(TEXT_MODEL, texts, text_part),
+    model_part(VISION_MODEL, images(), vision_part),
+    model_part(TEXT_MODEL, texts, text_part),
     featured(images(), texts, similarities("image")),
 )
 
@@ -213,7 +214,7 @@ visual_bert = compose(
     takes("visual_attention_mask", REGIONS, "padding_mask"),
     takes("visual_token_type_ids", REGIONS, "segment_ids"),
     tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
-    tasked("visual-question-answering", spec=loaded("VisualBertForQuestionAnswering")),
+    tasked("visual-question-answering", spec=loads("VisualBertForQuestionAnswering")),
 )
 
 # Sounds in place of images: frames of filter banks, as many as CLAP makes an image of at most.
@@ -238,8 +239,8 @@ clap = compose(
     case("right-padded", sized(audio_batch_size=3, num_frames=difference(most_frames, constant(2)))),
     case("left-padded", sized(audio_batch_size=4, num_frames=difference(most_frames, constant(13)))),
     always(return_dict=True),
-    apart(AUDIO_MODEL, heard, audio_part),
-    apart(TEXT_MODEL, texts, text_part),
+    model_part(AUDIO_MODEL, heard, audio_part),
+    model_part(TEXT_MODEL, texts, text_part),
     featured(heard, texts, similarities("audio", SOUNDS)),
     patched(
         "transformers.models.clap.modeling_clap:ClapAudioPatchEmbed.forward",
@@ -260,17 +261,17 @@ colpali = compose(
     ),
     generates("pixels", "normal"),
     always(return_dict=True),
-    apart(
+    model_part(
         TEXT_MODEL,
         text_inputs,
-        ExportSpec(runs="towers.prefix_attention_model"),
+        runs("towers.prefix_attention_model"),
         gives("embeddings", f"{TOKENS} _"),
     ),
-    apart(
+    model_part(
         VISION_MODEL,
         text_inputs,
         images(),
-        ExportSpec(runs="towers.prefix_attention_model"),
+        runs("towers.prefix_attention_model"),
         gives("embeddings", f"{TOKENS} _"),
         generates(
             "token_ids",
@@ -284,14 +285,14 @@ colpali = compose(
         case("right-padded", sized(sequence_length=total("num_image_tokens", constant(11)))),
         case("left-padded", sized(sequence_length=total("num_image_tokens", constant(24)))),
     ),
-    featured(loaded("ColPaliForRetrieval"), beside("model", VISION_MODEL)),
+    featured(loads("ColPaliForRetrieval"), extra_file("model", VISION_MODEL)),
 )
 
 segments = takes("token_type_ids", TEXTS, "segment_ids")
 segmented = compose(
     text_and_vision,
     reads(type_vocab_size="text_config.type_vocab_size"),
-    apart(TEXT_MODEL, segments),
+    model_part(TEXT_MODEL, segments),
     compared(images(), texts, segments),
 )
 clipseg = compose(
@@ -300,7 +301,7 @@ clipseg = compose(
     tasked(
         "image-segmentation",
         spec=compose(
-            loaded("CLIPSegForImageSegmentation"),
+            loads("CLIPSegForImageSegmentation"),
             text_inputs,
             images(),
             gives("logits", "batch_size _ _"),
@@ -318,7 +319,7 @@ blip = compose(
     text_and_vision,
     tasked(
         itm,
-        spec=compose(loaded("BlipForImageTextRetrieval"), text_inputs, images(), gives("itm_score", "batch_size _")),
+        spec=compose(loads("BlipForImageTextRetrieval"), text_inputs, images(), gives("itm_score", "batch_size _")),
     ),
 )
 
@@ -360,8 +361,8 @@ filmed = takes(
 videoprism = compose(
     two_models,
     reads(num_frames="vision_config.num_frames"),
-    apart(VIDEO_MODEL, filmed, video_part),
-    apart(TEXT_MODEL, texts, text_part),
+    model_part(VIDEO_MODEL, filmed, video_part),
+    model_part(TEXT_MODEL, texts, text_part),
     compared(filmed, texts, other="video"),
 )
 
@@ -394,8 +395,8 @@ bridgetower = compose(
         gives("image_features", "batch_size _ _"),
         gives("pooler_output", "batch_size _"),
     ),
-    tasked("fill-mask", spec=loaded("BridgeTowerForMaskedLM")),
-    tasked(itm, spec=compose(loaded("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
+    tasked("fill-mask", spec=loads("BridgeTowerForMaskedLM")),
+    tasked(itm, spec=compose(loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
 )
 
 # Regions of an image and where they are, as another model saw them, beside the words.
@@ -425,15 +426,15 @@ lxmert = compose(
     tasked(
         "visual-question-answering",
         spec=compose(
-            loaded("LxmertForQuestionAnswering"), gives("logits", "batch_size _", path=("question_answering_score",))
+            loads("LxmertForQuestionAnswering"), gives("logits", "batch_size _", path=("question_answering_score",))
         ),
     ),
 )
 
 
-def loads(loader: str) -> ExportSpec:
-    """A spec of which class loads a model for its features."""
-    return ExportSpec(tasks=(Overlay("feature-extraction", loaded(loader)),))
+def loads_features(loader: str) -> ExportSpec:
+    """A spec of the class that loads a model for feature-extraction."""
+    return serves("feature-extraction", loads(loader))
 
 
 def tower(row: ExportSpec, loader: str) -> ExportSpec:
@@ -447,12 +448,12 @@ TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "align_text_model": tower(compose(masked, takes("token_type_ids", TOKENS, "segment_ids")), "AlignTextModel"),
         "altclip_text_model": tower(masked, "AltCLIPTextModel"),
-        "git_vision_model": compose(seen, loads("GitVisionModel")),
+        "git_vision_model": compose(seen, loads_features("GitVisionModel")),
         "instructblipvideo_vision_model": tower(seen, "InstructBlipVideoVisionModel"),
         "janus_vision_model": tower(seen, "JanusVisionModel"),
         "videoprism_text_model": compose(
             tower(masked, "VideoPrismTextModel"),  # a token of its own stands after the text
-            featured(loaded("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
+            featured(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
         ),
         "videoprism_vision_model": compose(
             seeing(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),

@@ -25,10 +25,17 @@ from onnxfn.architectures.families import (
 )
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.edits.behaviors import apart, behaves, beside, decoder_with_past, halves, halves_with_past
-from onnxfn.specs.edits.caches import cross_cache, own_cache
+from onnxfn.specs.edits.behaviors import (
+    behaves,
+    decoder_with_past,
+    encoder_and_decoder,
+    encoder_and_merged_decoder,
+    extra_file,
+    model_part,
+)
+from onnxfn.specs.edits.caches import cross_cache, self_cache
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.facts import SOURCE, TARGET, case, gives, patched, takes
+from onnxfn.specs.facts import SOURCE, TARGET, builds, case, gives, loads, patched, runs, takes
 from onnxfn.specs.getters import (
     constant,
     convolved,
@@ -45,8 +52,8 @@ from onnxfn.specs.getters import (
     repeated,
     total,
 )
-from onnxfn.specs.records import Build, ExportSpec
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 t5_reads = reads(
     decoder_num_layers="num_decoder_layers",
@@ -66,24 +73,24 @@ pop2piano = compose(
         "encoder",
         takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float", path=("inputs_embeds",)),
         takes("attention_mask", SOURCE, "padding_mask"),
-        ExportSpec(runs="encoder"),
+        runs("encoder"),
         gives("last_hidden_state", f"{SOURCE} _"),
     ),
     behaves("decoder", encoded, encoded_mask, to_continue),
-    apart(
+    model_part(
         "mel_conditioner",
         takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float"),
         takes("attention_mask", SOURCE, "padding_mask"),
         takes("composer", "batch_size", "composers"),
-        ExportSpec(runs="pop2piano.mel_conditioner"),
+        runs("pop2piano.mel_conditioner"),
         gives("conditioned_features", "batch_size encoder_sequence_length+1 _"),
         gives("conditioned_attention_mask", "batch_size encoder_sequence_length+1"),
     ),
     *(
-        tasked(task, spec=compose(files, beside("mel_conditioner", "mel_conditioner")))
+        tasked(task, spec=compose(files, extra_file("mel_conditioner", "mel_conditioner")))
         for task, files in (
-            ("automatic-speech-recognition", halves()),
-            ("automatic-speech-recognition-with-past", halves_with_past()),
+            ("automatic-speech-recognition", encoder_and_decoder()),
+            ("automatic-speech-recognition-with-past", encoder_and_merged_decoder()),
         )
     ),
 )
@@ -115,7 +122,7 @@ marian = compose(text_seq2seq, decoder_alone)
 SWITCH = "transformers.models.switch_transformers.modeling_switch_transformers:SwitchTransformers"
 switch_transformers = compose(
     t5,
-    behaves("decoder", ExportSpec(builds=(Build("encoder_outputs", "moe_encoder_output"),))),
+    behaves("decoder", builds("encoder_outputs", "moe_encoder_output")),
     patched(
         f"{SWITCH}Top1Router.forward",
         by="switch_experts.router_outputs",
@@ -236,7 +243,7 @@ whisper = compose(
         four_entries("decoder_input_ids"),
         gives("encoder_last_hidden_state", "batch_size _ _"),
     ),
-    behaves("encoder", heard, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size _ _")),
+    behaves("encoder", heard, runs("encoder"), gives("last_hidden_state", "batch_size _ _")),
     behaves("decoder", encoded, to_continue),
     tasked("audio-classification", spec=heard),
 )
@@ -260,7 +267,7 @@ def listens(inputs: ExportSpec, states: str, *, gives_them: bool = True) -> Expo
     whole = (gives("encoder_last_hidden_state", states),) if gives_them else ()
     return compose(
         behaves("monolith", inputs, written, four_entries("decoder_input_ids"), *whole),
-        behaves("encoder", inputs, ExportSpec(runs="encoder"), gives("last_hidden_state", states)),
+        behaves("encoder", inputs, runs("encoder"), gives("last_hidden_state", states)),
     )
 
 
@@ -271,7 +278,7 @@ def told_what_is_heard(by: str, *lengths: int) -> ExportSpec:
         encoded,
         takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
         to_continue,
-        ExportSpec(builds=(Build("encoder_outputs", by),)),
+        builds("encoder_outputs", by),
         lengths_heard(*lengths),
     )
 
@@ -399,7 +406,7 @@ def seamless(model: str) -> ExportSpec:
     )
     reading = compose(
         behaves("monolith", source, written, four_entries("decoder_input_ids")),
-        behaves("encoder", source, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+        behaves("encoder", source, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
         behaves("decoder", encoded, encoded_mask, to_continue),
     )
     return compose(
@@ -415,10 +422,10 @@ def seamless(model: str) -> ExportSpec:
             ),
         ),
         generates("mel", "normal"),
-        tasked("automatic-speech-recognition", spec=compose(hearing, halves())),
-        tasked("automatic-speech-recognition-with-past", spec=compose(hearing, halves_with_past())),
-        tasked("text2text-generation", spec=compose(reading, halves())),
-        tasked("text2text-generation-with-past", spec=compose(reading, halves_with_past())),
+        tasked("automatic-speech-recognition", spec=compose(hearing, encoder_and_decoder())),
+        tasked("automatic-speech-recognition-with-past", spec=compose(hearing, encoder_and_merged_decoder())),
+        tasked("text2text-generation", spec=compose(reading, encoder_and_decoder())),
+        tasked("text2text-generation-with-past", spec=compose(reading, encoder_and_merged_decoder())),
         patched(
             f"{model}SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
             by="position_ids.position_ids_from_input_ids",
@@ -451,10 +458,10 @@ pix2struct = compose(
         takes("decoder_attention_mask", TARGET, "padding_mask"),
         four_entries("decoder_attention_mask"),
     ),
-    behaves("encoder", patches, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+    behaves("encoder", patches, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
     behaves("decoder", encoded, encoded_mask, to_continue, written_mask),
-    tasked("image-to-text", spec=halves()),
-    tasked("image-to-text-with-past", spec=halves_with_past()),
+    tasked("image-to-text", spec=encoder_and_decoder()),
+    tasked("image-to-text-with-past", spec=encoder_and_merged_decoder()),
 )
 
 # Two models in one: the decoder's own configuration tells its cache. That of an encoder-decoder keeps what it reads of
@@ -474,7 +481,7 @@ def joint_cache(after: str) -> ExportSpec:
     heads, size = "decoder_num_attention_heads", "decoder_head_dim"
     return compose(
         cross_cache(heads=heads, key=size, value=size, layers=if_else(FOUR, depth, constant(0)), after=after),
-        own_cache(heads=heads, key=size, value=size, layers=if_else(FOUR, constant(0), depth), after=after),
+        self_cache(heads=heads, key=size, value=size, layers=if_else(FOUR, constant(0), depth), after=after),
     )
 
 
@@ -488,10 +495,10 @@ encoder_decoder = compose(
     seq2seq,
     joint_reads,
     behaves("monolith", read_tokens, written, joint_cache("decoder_input_ids")),
-    behaves("encoder", read_tokens, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+    behaves("encoder", read_tokens, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
     behaves("decoder", encoded, encoded_mask, new_tokens),
-    tasked("text2text-generation", spec=halves()),
-    tasked("text2text-generation-with-past", spec=halves_with_past()),
+    tasked("text2text-generation", spec=encoder_and_decoder()),
+    tasked("text2text-generation-with-past", spec=encoder_and_merged_decoder()),
 )
 
 vision_encoder_decoder = compose(
@@ -503,10 +510,10 @@ vision_encoder_decoder = compose(
         image_width=either(item("encoder.image_size", 1), "encoder.image_size"),
     ),
     behaves("monolith", pixels, written, joint_cache("decoder_input_ids")),
-    behaves("encoder", pixels, ExportSpec(runs="encoder"), gives("last_hidden_state", "batch_size _ _")),
+    behaves("encoder", pixels, runs("encoder"), gives("last_hidden_state", "batch_size _ _")),
     behaves("decoder", encoded, new_tokens),
-    tasked("image-to-text", spec=halves()),
-    tasked("image-to-text-with-past", spec=halves_with_past()),
+    tasked("image-to-text", spec=encoder_and_decoder()),
+    tasked("image-to-text-with-past", spec=encoder_and_merged_decoder()),
 )
 
 # Waveforms, as wav2vec2 and those like it hear them.
@@ -517,11 +524,11 @@ speech_encoder_decoder = compose(
     reads(hidden_size=if_else("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
     generates("waveform", "normal"),
     behaves("monolith", waveforms, written, joint_cache("decoder_input_ids")),
-    behaves("encoder", waveforms, ExportSpec(runs="encoder"), gives("last_hidden_state", frames)),
+    behaves("encoder", waveforms, runs("encoder"), gives("last_hidden_state", frames)),
     # As long as makes so many states: the model looks for the last state that is heard among those that there are.
     behaves("decoder", encoded, heard_mask, new_tokens, lengths_heard(5300, 2400, 3610, 7950, 2960, 6805)),
-    tasked("automatic-speech-recognition", spec=halves()),
-    tasked("automatic-speech-recognition-with-past", spec=halves_with_past()),
+    tasked("automatic-speech-recognition", spec=encoder_and_decoder()),
+    tasked("automatic-speech-recognition-with-past", spec=encoder_and_merged_decoder()),
 )
 
 # A decoder that reads what an encoder of images gave, which is a model of its own: TrOCRForCausalLM.
@@ -541,7 +548,7 @@ trocr = compose(
     *(
         tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
         for task, files in (
-            ("text-generation", beside("decoder_model", "decoder")),
+            ("text-generation", extra_file("decoder_model", "decoder")),
             ("text-generation-with-past", decoder_with_past()),
         )
     ),
@@ -569,7 +576,7 @@ speecht5 = compose(
     behaves(
         "encoder",
         takes("input_ids", spoken_text, "token_ids"),
-        ExportSpec(runs="speecht5.encoder"),
+        runs("speecht5.encoder"),
         gives("encoder_outputs", f"{spoken_text} _"),
         gives("encoder_attention_mask", spoken_text),
     ),
@@ -579,7 +586,7 @@ speecht5 = compose(
         takes("speaker_embeddings", "1 speaker_embedding_dim=", "frames", kind="float"),
         takes("encoder_hidden_states", f"{spoken_text} hidden_size=", "hidden_states", kind="float"),
         takes("encoder_attention_mask", spoken_text, "padding_mask"),
-        ExportSpec(runs="speecht5.decoder"),
+        runs("speecht5.decoder"),
         gives("output_sequence_out", "1 decoder_sequence_length+1 _"),
         gives("spectrum", "reduction_factor= num_mel_bins="),
         gives("prob", "reduction_factor="),
@@ -589,18 +596,21 @@ speecht5 = compose(
             value="decoder_head_dim",
             after="encoder_attention_mask",
             batch="1",
-            grown="decoder_sequence_length",
+            output_length="decoder_sequence_length",
         ),
     ),
     behaves(
         "monolith",
         takes("spectrogram", "n_spectrums_x_reduction_factor num_mel_bins=", "frames", kind="float"),
-        ExportSpec(runs="speecht5.postnet_and_vocoder"),
+        runs("speecht5.postnet_and_vocoder"),
         gives("waveform", "n_samples"),
     ),
     *(
-        tasked(task, spec=compose(loaded("AutoModelForTextToSpectrogram"), files, beside(VOCODER, "monolith")))
-        for task, files in (("text-to-audio", halves()), ("text-to-audio-with-past", halves_with_past()))
+        tasked(task, spec=compose(loads("AutoModelForTextToSpectrogram"), files, extra_file(VOCODER, "monolith")))
+        for task, files in (
+            ("text-to-audio", encoder_and_decoder()),
+            ("text-to-audio-with-past", encoder_and_merged_decoder()),
+        )
     ),
 )
 
@@ -631,7 +641,7 @@ musicgen = compose(
     behaves(
         "encoder",
         source,
-        ExportSpec(runs="musicgen.text_encoder"),
+        runs("musicgen.text_encoder"),
         gives("last_hidden_state", f"{SOURCE} _"),
     ),
     behaves(
@@ -641,18 +651,18 @@ musicgen = compose(
         encoded_mask,
         four_entries("encoder_attention_mask"),
     ),
-    apart(
+    model_part(
         "encodec_decode",
         takes("audio_codes", "1 batch_size codebooks_heard= chunk_length", "codes"),
-        ExportSpec(runs="musicgen.encodec_decode"),
+        runs("musicgen.encodec_decode"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
-    apart(
+    model_part(
         "build_delay_pattern_mask",
         takes("input_ids", CODES, "codes"),
         takes("pad_token_id", "1", "padding_code"),
         takes("max_length", "1", "most"),
-        ExportSpec(runs="musicgen.build_delay_pattern_mask"),
+        runs("musicgen.build_delay_pattern_mask"),
         gives("input_ids_edited", CODES),
         gives("delay_pattern_mask", "batch_size*num_codebooks max_length"),
     ),
@@ -660,16 +670,16 @@ musicgen = compose(
         tasked(
             task,
             spec=compose(
-                loaded("AutoModelForTextToWaveform"),
+                loads("AutoModelForTextToWaveform"),
                 gives("logits", f"{CODES} _"),
-                beside("text_encoder", "encoder"),
-                beside("encodec_decode", "encodec_decode"),
+                extra_file("text_encoder", "encoder"),
+                extra_file("encodec_decode", "encodec_decode"),
                 files,
-                beside("build_delay_pattern_mask", "build_delay_pattern_mask"),
+                extra_file("build_delay_pattern_mask", "build_delay_pattern_mask"),
             ),
         )
         for task, files in (
-            ("text-to-audio", beside("decoder_model", "decoder")),
+            ("text-to-audio", extra_file("decoder_model", "decoder")),
             ("text-to-audio-with-past", decoder_with_past()),
         )
     ),

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from onnxfn.architectures.families import time_series
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, loads, patched, runs, serves, takes
 from onnxfn.specs.getters import from_config, item, maximum, reads, total
-from onnxfn.specs.records import ExportSpec, Overlay
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 predictions = compose(
     gives("state_preds", f"{TOKENS} _"),
@@ -35,10 +35,7 @@ decision_transformer = compose(
     case("left-padded", sized(batch_size=3, sequence_length=24), padded("left")),
     always(return_dict=True),
     # Not what feature-extraction gives elsewhere: the states come last.
-    *(
-        ExportSpec(tasks=(Overlay(task, compose(loaded("AutoModel"), predictions)),))
-        for task in ("feature-extraction", "reinforcement-learning")
-    ),
+    *(serves(task, loads("AutoModel"), predictions) for task in ("feature-extraction", "reinforcement-learning")),
 )
 
 # As many steps as there are; the model reads the last of them.
@@ -58,7 +55,7 @@ timesfm = compose(
     measured,
     takes("freq", "batch_size", "frequencies"),
     generates("frequencies", "integers", high=from_config("freq_size")),
-    ExportSpec(runs="timesfm.forecast"),
+    runs("timesfm.forecast"),
     quantiles,
     patched(
         "transformers.models.timesfm.modeling_timesfm:TimesFmModel._timesfm_masked_mean_std",
@@ -115,7 +112,7 @@ time_series_transformer = compose(
 
 def forecasting(loader: str) -> ExportSpec:
     """A spec that says which class forecasts: no automatic one knows it."""
-    return tasked("time-series-forecasting", spec=loaded(loader))
+    return tasked("time-series-forecasting", spec=loads(loader))
 
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
@@ -125,6 +122,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "patchtst": compose(time_series, forecasting("PatchTSTForPrediction")),
         "time_series_transformer": time_series_transformer,
         "timesfm": timesfm,
-        "timesfm2_5": compose(measured, ExportSpec(runs="timesfm.forecast_by_quantiles"), quantiles),
+        "timesfm2_5": compose(measured, runs("timesfm.forecast_by_quantiles"), quantiles),
     }
 )

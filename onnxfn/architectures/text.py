@@ -11,7 +11,7 @@ from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
 from onnxfn.specs.getters import constant, count, either, from_config, negated, quotient, reads
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
 CLASSIFIERS = ("text-classification", "token-classification")

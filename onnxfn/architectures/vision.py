@@ -20,10 +20,11 @@ from onnxfn.architectures.families import (
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.facts import TOKENS, always, case, checks, gives, loads, patched, takes
 from onnxfn.specs.getters import constant, product, quotient, reads
-from onnxfn.specs.records import ExportSpec, Made
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.records import NestedDummy
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 SEEN = "batch_size _ _"
 PLACES = "batch_size sequence_length _"
@@ -65,7 +66,7 @@ mobilevit = compose(
     images,
     sees(ONE_MAP),
     classifies,
-    tasked("image-segmentation", spec=compose(loaded("AutoModelForSemanticSegmentation"), gives("logits", ONE_MAP))),
+    tasked("image-segmentation", spec=compose(loads("AutoModelForSemanticSegmentation"), gives("logits", ONE_MAP))),
 )
 
 mgp_str = without(
@@ -96,11 +97,11 @@ vit_mae = compose(
 imagegpt = compose(
     only_tasks(text_encoder, "feature-extraction"),
     text_inputs,
-    generates("token_positions", "positions", mask=Made("padding_mask", TOKENS)),
+    generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
     tasked("feature-extraction", spec=takes("position_ids", TOKENS, "token_positions")),
     classifies,
     always(use_cache=False),
-    ExportSpec(judged_by="attention_mask"),
+    checks(mask_input="attention_mask"),
 )
 
 
@@ -158,7 +159,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "mgp-str": mgp_str,
         "mobilenet_v1": compose(vision_of_any_size, padding_as_tensorflow("mobilenet_v1")),
         # Fifty convolutions and units that clip: PyTorch's float32 is 2e-5 from its float64, of values of 2.
-        "mobilenet_v2": compose(vision_of_any_size, padding_as_tensorflow("mobilenet_v2"), ExportSpec(atol=2e-5)),
+        "mobilenet_v2": compose(vision_of_any_size, padding_as_tensorflow("mobilenet_v2"), checks(atol=2e-5)),
         "mobilevit": mobilevit,
         "perceiver": perceiver,
         "poolformer": vision_of_any_size,

@@ -16,11 +16,11 @@ from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.sessions import open_check_session, runtime_message
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import symbols, terms
-from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.errors import CheckFailed
-from onnxfn.specs.plan.check_cases import cases, past_lengths
-from onnxfn.specs.records import ExportSpec, InputSpec, OutputSpec, Part, Plan
+from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
+from onnxfn.specs.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.specs.reports import Difference, Report
 
 OutputArrays = tuple[Array, ...]
@@ -32,7 +32,7 @@ class CheckCase:
     """What both are asked in a case: dummies of a spec, or a real input."""
 
     case: str
-    spec: ExportSpec
+    spec: PlannedSpec
     seed: int = 0
     real: Mapping[str, Array] | None = None
 
@@ -86,7 +86,7 @@ def check(
     )
 
 
-def _as_named(spec: ExportSpec, arrays: Mapping[str, Array], expected: Iterable[Array]) -> None:
+def _as_named(spec: PlannedSpec, arrays: Mapping[str, Array], expected: Iterable[Array]) -> None:
     """What each layer gives has the sizes that its axes are called by; CheckFailed where windows are rows, say."""
     sizes = {
         axis.symbol: size
@@ -106,7 +106,7 @@ def check_cases(part: Part, real: Mapping[str, Array] | None = None) -> tuple[Ch
     moves = any(part.inputs.values())
     made = tuple(
         # Where nothing moves, other cases have other values.
-        CheckCase(overlay.name, compose(part.spec, overlay.spec), seed=0 if moves else number)
+        CheckCase(overlay.name, in_case(part.spec, overlay), seed=0 if moves else number)
         for number, overlay in enumerate(cases(part.spec), start=1)
     )
     return (*made, CheckCase("preprocessed", part.spec, real=real)) if real else made
@@ -127,7 +127,7 @@ def case_reference(model: Any, part: Part, question: CheckCase, left: OutputArra
 
 
 def case_inputs(
-    model: Any, part: Part, spec: ExportSpec, *, seed: int = 0, left: OutputArrays | None = None
+    model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0, left: OutputArrays | None = None
 ) -> dict[str, Array]:
     """What both are fed in a case: dummies, and as the past what the model itself keeps of a text of that length.
 
@@ -142,7 +142,7 @@ def case_inputs(
     return arrays | (past or _past_of_a_prompt(model, part, spec, arrays, seed))
 
 
-def _goes_on(spec: ExportSpec) -> bool:
+def _goes_on(spec: PlannedSpec) -> bool:
     """Whether a case has a past that is not empty."""
     sizes = known_sizes(spec, {})
     return any(sizes[past] for past in past_lengths(spec))
@@ -160,12 +160,12 @@ def _left(model: Any, part: Part, questions: Sequence[CheckCase]) -> OutputArray
     if len(questions) < 2 or any(one != others[0] for one in others):  # noqa: PLR2004 - else nothing is shared
         return None
     most = {name: max(one[name] for one in sizes) for name in sizes[0]}
-    return torch_outputs(model, part, dummies(compose(questions[0].spec, padded("none")), _at_once(most, lengths)))
+    return torch_outputs(model, part, dummies(with_dummies(questions[0].spec, padded("none")), _at_once(most, lengths)))
 
 
-def _hides(spec: ExportSpec, arrays: Mapping[str, Array]) -> bool:
+def _hides(spec: PlannedSpec, arrays: Mapping[str, Array]) -> bool:
     """Whether the mask says of some of the past that it is padding."""
-    masks = [one for one in spec.inputs if one.name == spec.judged_by]
+    masks = [one for one in spec.inputs if one.name == spec.check.mask_input]
     sizes = known_sizes(spec, {})
     pasts = [sizes[past] for one in masks for past in past_lengths(spec) if past in terms(_last(one))]
     return any(not arrays[one.name][:, :past].all() for one in masks for past in pasts)
@@ -177,11 +177,11 @@ def _last(one: InputSpec) -> str:
 
 
 def _past_of_a_prompt(
-    model: Any, part: Part, spec: ExportSpec, arrays: Mapping[str, Array], seed: int
+    model: Any, part: Part, spec: PlannedSpec, arrays: Mapping[str, Array], seed: int
 ) -> dict[str, Array]:
     prompt = dummies(spec, _at_once(known_sizes(spec, {}), past_lengths(spec)), seed=seed)
     kept = dict(zip((one.name for one in spec.outputs), torch_outputs(model, part, prompt), strict=True))
-    return {one.name: kept[one.given].astype(arrays[one.name].dtype) for one in spec.carries}
+    return {one.input: kept[one.output].astype(arrays[one.input].dtype) for one in spec.feedback}
 
 
 def _at_once(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[str, int]:
@@ -189,18 +189,18 @@ def _at_once(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[str, 
     return {**sizes, **dict.fromkeys(lengths, 0), **{now: sizes[past] for past, now in lengths.items()}}
 
 
-def _past(spec: ExportSpec, arrays: Mapping[str, Array], answers: OutputArrays) -> dict[str, Array] | None:
+def _past(spec: PlannedSpec, arrays: Mapping[str, Array], answers: OutputArrays) -> dict[str, Array] | None:
     """The beginning of what a text left, cut to the shapes of a case; None where it is too small."""
     kept = dict(zip((one.name for one in spec.outputs), answers, strict=True))
     inputs = {one.name: one for one in spec.inputs}
     lengths = {"batch_size", *past_lengths(spec)}
     begun: dict[str, Array] = {}
-    for one in spec.carries:
-        wanted = arrays[one.name]
-        beginning = _beginning(kept[one.given], wanted.shape, _axes_of(inputs[one.name], lengths))
+    for one in spec.feedback:
+        wanted = arrays[one.input]
+        beginning = _beginning(kept[one.output], wanted.shape, _axes_of(inputs[one.input], lengths))
         if beginning is None:
             return None
-        begun[one.name] = beginning.astype(wanted.dtype)
+        begun[one.input] = beginning.astype(wanted.dtype)
     return begun
 
 
@@ -214,12 +214,12 @@ def _beginning(kept: Array, shape: tuple[int, ...], axes: Container[int]) -> Arr
     return kept[tuple(map(slice, shape))]
 
 
-def _judged(spec: ExportSpec, output: OutputSpec, arrays: Mapping[str, Array]) -> Callable[[Array], Array]:
+def _judged(spec: PlannedSpec, output: OutputSpec, arrays: Mapping[str, Array]) -> Callable[[Array], Array]:
     """The elements of an output that count: those at tokens, by the mask that the spec names, or all.
 
     The mask's last axis is a length, or a past and a length; an output that has the length alone is of the last tokens.
     """
-    masking = next((one for one in spec.inputs if one.name == spec.judged_by), None)
+    masking = next((one for one in spec.inputs if one.name == spec.check.mask_input), None)
     if masking is None:
         return _all
     batch, *_, length = symbols(masking.axes).values()
@@ -269,7 +269,7 @@ def _ran(session: Any, file: Path, outputs: list[str], arrays: Mapping[str, Arra
     return answers
 
 
-def _label(spec: ExportSpec, name: str, arrays: Mapping[str, Array]) -> str:
+def _label(spec: PlannedSpec, name: str, arrays: Mapping[str, Array]) -> str:
     sizes: dict[str, int] = {}
     for one in spec.inputs:
         for index, made in enumerate(one.axes.axes):

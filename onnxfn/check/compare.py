@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.planned import PlannedSpec
 
 LARGEST_ORDINARY = 1e30
 """Beyond this a number stands for minus infinity, as masked scores do, and says nothing of the scale of a tensor."""
@@ -35,7 +35,7 @@ class Comparison:
 
 
 def compare(
-    spec: ExportSpec,
+    spec: PlannedSpec,
     output: str,
     case: str,
     answer: Array,
@@ -58,8 +58,8 @@ def compare(
     exact = truth.dtype.kind != "f"
     usual = bool(ordinary.all())
     scale = scale_of(wanted if usual else wanted[ordinary])
-    absolute, relative = (0.0, 0.0) if exact else ROUNDING[spec.float_dtype or "float32"]
-    atol, rtol = (spec.atol or 0.0) * absolute * scale, (spec.rtol or 0.0) * relative
+    absolute, relative = (0.0, 0.0) if exact else ROUNDING[spec.target.float_dtype or "float32"]
+    atol, rtol = (spec.check.atol or 0.0) * absolute * scale, (spec.check.rtol or 0.0) * relative
     apart = _distances(got, wanted)
     agree = np.where(finite, apart <= atol + rtol * np.abs(wanted), apart == 0)
     worst = float((apart if usual else apart[ordinary]).max(initial=0.0))

@@ -14,11 +14,13 @@ from onnxfn.check.compare import LARGEST_ORDINARY, ROUNDING, Comparison, scale_o
 from onnxfn.check.generation import greedy, most_likely_token, most_likely_unused_token
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
-from onnxfn.specs.compose import compose
+from onnxfn.specs.compose import group
 from onnxfn.specs.dummies import Array, dummies, padded
-from onnxfn.specs.edits.token_embeddings import TABLE, by_tokens
-from onnxfn.specs.plan.check_cases import past_lengths
-from onnxfn.specs.records import ExportSpec, Part, Plan
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
+from onnxfn.specs.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.spec import Dummies
 
 PROMPT, STEPS, TEXTS = 6, 16, 2
 """Tokens of the prompts, tokens written after them, and how many texts each way, when a decoder is checked by them."""
@@ -49,11 +51,11 @@ def decoded_text_comparisons(
     now = names(next(one.axes for one in spec.inputs if one.name == "input_ids"))[-1]
     turns = _turns(spec)
     sizes = {**_batch(spec), **dict.fromkeys(past_lengths(spec), 0)}
-    table = opens(folder / f"{TABLE}.onnx") if TABLE in _givers(part) else None
+    table = opens(folder / f"{EMBEDDING_FILE}.onnx") if EMBEDDING_FILE in _givers(part) else None
     read, truly_read = (_for_each(one, part, len(turns[0])) for one in _handed(model, part, made, folder, opens))
-    prompts = dummies(compose(spec, padded("left")), {**sizes, now: PROMPT})
+    prompts = dummies(with_dummies(spec, padded("left")), {**sizes, now: PROMPT})
     mask = _alike(prompts.get("attention_mask", np.ones_like(prompts["input_ids"])), len(turns[0]))
-    given = {*TEXT, *read, *(one.name for one in spec.carries)}
+    given = {*TEXT, *read, *(one.input for one in spec.feedback)}
     alone = {name: array for name, array in prompts.items() if name not in given}
     session = opens(folder / f"{part.name}.onnx")
     trials = []
@@ -69,7 +71,7 @@ def decoded_text_comparisons(
     return trials
 
 
-def _turns(spec: ExportSpec) -> tuple[tuple[str, ...], ...]:
+def _turns(spec: PlannedSpec) -> tuple[tuple[str, ...], ...]:
     """The ways that are gone in one batch: a step costs two texts hardly more than one. Each alone in a fixed batch."""
     return tuple((way,) for way in TOKEN_CHOICES) if _fixed(spec) else (tuple(TOKEN_CHOICES),)
 
@@ -94,7 +96,7 @@ def _alike(mask: Array, ways: int) -> Array:
 
 
 def _judged(
-    spec: ExportSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]
+    spec: PlannedSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]
 ) -> Comparison:
     """A text agrees when PyTorch's choices are no better than its tokens by more than the tolerance.
 
@@ -105,47 +107,47 @@ def _judged(
     said = logits[:, PROMPT - 1 : -1]
     best, here = (np.take_along_axis(said, one[..., None], axis=-1)[..., 0] for one in (chosen, texts[:, PROMPT:]))
     scale = scale_of(said[np.abs(said) < LARGEST_ORDINARY])
-    absolute, relative = ROUNDING[spec.float_dtype or "float32"]
-    slack = 2 * ((spec.atol or 0.0) * absolute * scale + (spec.rtol or 0.0) * relative * np.abs(best))
+    absolute, relative = ROUNDING[spec.target.float_dtype or "float32"]
+    slack = 2 * ((spec.check.atol or 0.0) * absolute * scale + (spec.check.rtol or 0.0) * relative * np.abs(best))
     worst = float((best - here).max())
     agree = bool((best - here <= slack).all())
     return Comparison("greedy tokens", case, texts.shape, worst, worst / scale, float(slack.min()), agree)
 
 
-def _batch(spec: ExportSpec) -> dict[str, int]:
+def _batch(spec: PlannedSpec) -> dict[str, int]:
     """How many texts are written at once: as many as the graph takes, where that is fixed."""
     return {"batch_size": _fixed(spec) or TEXTS * len(TOKEN_CHOICES)}
 
 
-def _fixed(spec: ExportSpec) -> int | None:
-    return next((one.value for one in spec.shapes if one.name == "batch_size"), None)
+def _fixed(spec: PlannedSpec) -> int | None:
+    return fixed_sizes(spec).get("batch_size")
 
 
 def _writes(part: Part, made: Plan) -> bool:
     """Whether a part goes from tokens to tokens, begins with an empty past, and what it is handed is in the plan."""
     spec = part.spec
-    given = {one.name for one in spec.carries}
-    tokens = {"input_ids", *(one.name for one in spec.handovers if one.part == TABLE)} & {*part.inputs}
+    given = {one.input for one in spec.feedback}
+    tokens = {"input_ids", *(link.input for link in spec.links if link.part == EMBEDDING_FILE)} & {*part.inputs}
     begins = all(one.name in given for one in spec.inputs if one.generator == "past_states")
     lengths = past_lengths(spec)
-    begins = begins and not {one.name for one in spec.shapes} & {*lengths, *lengths.values()}
+    begins = begins and not fixed_sizes(spec).keys() & {*lengths, *lengths.values()}
     here = set(_givers(part)) <= {one.name for one in made.parts}
     return bool(tokens) and "logits" in part.outputs and bool(given) and begins and here
 
 
-def _of_tokens(part: Part, made: Plan) -> ExportSpec:
+def _of_tokens(part: Part, made: Plan) -> PlannedSpec:
     """The spec of a part that takes tokens where it takes what the table gives of them."""
-    table = next((one.spec for one in made.parts if one.name == TABLE), ExportSpec())
-    return by_tokens(compose(part.spec, ExportSpec(generators=table.generators)))
+    table = next((one.spec for one in made.parts if one.name == EMBEDDING_FILE), PlannedSpec())
+    return by_tokens(evolve(part.spec, dummies=group(part.spec.dummies, Dummies(generators=table.dummies.generators))))
 
 
 def _givers(part: Part) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.part for one in part.spec.handovers))
+    return tuple(dict.fromkeys(link.part for link in part.spec.links))
 
 
 def _before(part: Part) -> set[str]:
     """The parts whose answers stay the same while a text is written: all that give but the table of embeddings."""
-    return {*_givers(part)} - {TABLE}
+    return {*_givers(part)} - {EMBEDDING_FILE}
 
 
 def _handed(
@@ -155,12 +157,12 @@ def _handed(
     by_files: dict[str, Array] = {}
     by_pytorch: dict[str, Array] = {}
     for giver in (one for one in made.parts if one.name in _before(part)):
-        read = dummies(compose(giver.spec, padded("right")), {"batch_size": _fixed(giver.spec) or TEXTS})
+        read = dummies(with_dummies(giver.spec, padded("right")), {"batch_size": _fixed(giver.spec) or TEXTS})
         answers = opens(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
         truth = torch_outputs(model, giver, read)
         for answered, told in ((answers, by_files), (truth, by_pytorch)):
             known = {**read, **dict(zip(giver.outputs, answered, strict=True))}
-            told.update({one.name: known[one.given] for one in part.spec.handovers if one.part == giver.name})
+            told.update({link.input: known[link.output] for link in part.spec.links if link.part == giver.name})
     return by_files, by_pytorch
 
 
@@ -190,12 +192,12 @@ def _nothing(part: Part, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """A past before anything was said: of length 0 along all that moves but the batch, zero where nothing does."""
     moving = part.inputs
     return {
-        one.name: np.zeros(
+        one.input: np.zeros(
             [
-                0 if moving[one.name].get(axis, "batch_size") != "batch_size" else size
-                for axis, size in enumerate(arrays[one.name].shape)
+                0 if moving[one.input].get(axis, "batch_size") != "batch_size" else size
+                for axis, size in enumerate(arrays[one.input].shape)
             ],
-            arrays[one.name].dtype,
+            arrays[one.input].dtype,
         )
-        for one in part.spec.carries
+        for one in part.spec.feedback
     }

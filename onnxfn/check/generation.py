@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import Array
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
 from onnxfn.specs.reports import Exported
 from onnxfn.weights.layouts import onnx_folder
@@ -19,7 +20,6 @@ from onnxfn.weights.layouts import onnx_folder
 PAST = "past_"
 """How the names of inputs begin that hold what earlier calls gave."""
 
-EMBEDDED, TABLE = "inputs_embeds", "embed_tokens"
 """What a graph takes in place of tokens, and the file that gives it."""
 
 CROSS = ".encoder."
@@ -58,10 +58,10 @@ def generate(
         begun = np.full((len(input_ids), 1), _start(place) if start is None else start, dtype=np.int64)
         return greedy(first, begun, np.ones_like(begun), later=later, beside=read, **told)
     files = (Path(file) for file in exported.files) if isinstance(exported, Exported) else (graphs / "model.onnx",)
-    written = (file for file in files if file.stem != TABLE)
+    written = (file for file in files if file.stem != EMBEDDING_FILE)
     file = place if place.suffix == ".onnx" else next(written)
     session = open_session(file)
-    beside = open_session(file.parent / f"{TABLE}.onnx") if EMBEDDED in _names(session) else None
+    beside = open_session(file.parent / f"{EMBEDDING_FILE}.onnx") if EMBEDS in _names(session) else None
     given = np.asarray(input_ids, dtype=np.int64)
     mask = np.ones_like(given) if attention_mask is None else np.asarray(attention_mask, dtype=np.int64)
     return greedy(session, given, mask, table=beside, **told)
@@ -144,7 +144,7 @@ def _text(session: Any, new: Array, mask: Array) -> dict[str, Array]:
     """The new tokens, their places, and the mask: of the whole text, or of the new where a graph keeps no tokens."""
     places = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -new.shape[1] :]
     lengths = {one.name: one.shape[1] for one in session.get_inputs() if len(one.shape) > 1}
-    length = lengths.get("input_ids", lengths.get(EMBEDDED))
+    length = lengths.get("input_ids", lengths.get(EMBEDS))
     seen = mask[:, -new.shape[1] :] if lengths.get("attention_mask") == length else mask
     return {"input_ids": new, "attention_mask": seen, "position_ids": places}
 

@@ -148,17 +148,17 @@ def _anew(
     """Export a checkpoint by its model, and keep what the next of its kind needs."""
     from onnxfn.export.lookup.loading import load_configuration
     from onnxfn.export.lookup.lookup import has_row, loader_spec
-    from onnxfn.export.pipeline import planned
     from onnxfn.export.recipes import recalled, remember
     from onnxfn.graphs.build import BuildOptions, trace_all_layers
     from onnxfn.graphs.capture.repeated_layers import repeated_layers
+    from onnxfn.specs.plan.planning import plan
 
     config = load_configuration(folder)
     with _progress() as on_event:
         known = has_row(config)
         loaded = None if known else _loaded(model, config, loader_spec(config, chosen["task"]), on_event)
         spec = _asked(config if known else loaded, fuse=options["fuse"], **chosen)
-        made = planned(spec, config, options["decoders"])
+        made = plan(spec, config, decoders=options["decoders"])
         _tell_plan(made, chosen["task"])
         loaded = _loaded(model, config, made.parts[0].spec, on_event) if known else loaded
         done = _export(
@@ -299,16 +299,17 @@ def _asked(
     from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
     from onnxfn.specs.compose import compose
     from onnxfn.specs.dummies import known_sizes, sized
-    from onnxfn.specs.edits.behaviors import split as apart
+    from onnxfn.specs.edits.behaviors import split as model_part
     from onnxfn.specs.edits.extra_outputs import with_outputs
     from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance
     from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
-    from onnxfn.specs.plan.planning import for_some_task, plan
+    from onnxfn.specs.plan.planning import plan
+    from onnxfn.specs.tasks import for_some_task
 
     spec = spec_for(it, task or checkpoint_task(it))
     opset = opset or (ATTENTION_OPSET if fuse == ONNXRUNTIME else None)
     spec = with_tolerance(spec if opset is None else with_opset(spec, opset), atol=atol, rtol=rtol)
-    spec = with_dtypes(apart(for_some_task(spec)) if split else spec, float=dtype)
+    spec = with_dtypes(model_part(for_some_task(spec)) if split else spec, float=dtype)
     spec = with_shapes(with_outputs(spec, *(output or ())), **_sizes("--shape", shape or []))
     sizes = _sizes("--size", size or [])
     known_sizes(plan(spec, it).parts[0].spec, sizes)

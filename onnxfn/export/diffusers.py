@@ -13,8 +13,8 @@ from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS
 from onnxfn.export.pipeline import export, target
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import UnknownName, listed
-from onnxfn.specs.records import ExportSpec
 from onnxfn.specs.reports import Exported
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.placement import staging_folder
 
 LEFT = ("image_encoder", "safety_checker")

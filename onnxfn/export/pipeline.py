@@ -32,11 +32,12 @@ from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, OutputExists, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, OutputExists
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
-from onnxfn.specs.records import ExportSpec, Plan
+from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Event, Exported, Report, StageTimer
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import (
     OPTIMUM,
     Layout,
@@ -61,9 +62,6 @@ OnEvent = Callable[[Event], None]
 
 RealInputs = Mapping[str, Mapping[str, Array]]
 """From the name of a part to the inputs that a preprocessor computed for it."""
-
-DECODERS = ("merged", "separate", "both")
-"""Which decoder files are written: one merged file, one file with a past and one without, or all three."""
 
 
 def ignore(_: Event) -> None:
@@ -119,9 +117,9 @@ def export(
     asked = with_checkpoint_entries(asked, checkpoint, _graphs(place, asked.layout), overwrite=overwrite)
     with owned(spec), _timed(on_event) as (timed, seconds):
         with timed("plan", ""):
-            decided = planned(fitted, _config(model, config), decoders)
+            decided = plan(fitted, _config(model, config), decoders=decoders)
             made = _in_file(decided, place)
-            check_fuse_option(made.parts[0].spec.opset or 0, fuse)
+            check_fuse_option(made.parts[0].spec.target.opset or 0, fuse)
             real = real_inputs_by_part(made, preprocessor)
         with staging_folder(_folder(place)) as bench:
             done = _proven(model, made, _bench(bench, place, asked.layout), making, asked, timed, real, check=check)
@@ -195,7 +193,7 @@ def _bench(bench: Path, place: Path, layout: Layout) -> Path:
 def _outcome(place: Path, there: tuple[Path, ...], made: Plan, done: Attempt, seconds: dict[str, float]) -> Exported:
     limits = dict.fromkeys(limit for graph in done.graphs for limit in graph.meta[LIMITS])
     operators = tuple((part.name, fusions(graph)) for part, graph in zip(made.parts, done.graphs, strict=True))
-    opset, times = made.parts[0].spec.opset or 0, seconds.items()
+    opset, times = made.parts[0].spec.target.opset or 0, seconds.items()
     return Exported(str(place), map(str, there), made, opset, times, done.report, limits, done.depths, operators)
 
 
@@ -219,7 +217,7 @@ def validate(
         place, made = Path(exported.path), exported.plan
     else:
         place = Path(exported)
-        decided = planned(with_model_task(spec, model), _config(model, config), decoders)
+        decided = plan(with_model_task(spec, model), _config(model, config), decoders=decoders)
         made = _in_file(decided, place)
     folder = place.parent if place.suffix == ".onnx" else onnx_folder(place)
     with _timed(on_event) as (timed, _):
@@ -267,7 +265,7 @@ def _proven(
 
     def attempt(making: BuildOptions) -> Attempt:
         cast = cache(partial(in_dtype, model))
-        graphs = tuple(build_graph(cast(part.spec.float_dtype), part, timed, making) for part in made.parts)
+        graphs = tuple(build_graph(cast(part.spec.target.float_dtype), part, timed, making) for part in made.parts)
         files = write_graphs(made, graphs, bench, asked, timed, check=check)
         report = _checked(model, made, bench, timed, real) if check else None
         return Attempt(graphs, files, report, _depths(graphs))
@@ -351,13 +349,6 @@ def _in_file(made: Plan, target: Path) -> Plan:
     if len(made.parts) != 1:
         raise InvalidSpec(f"{', '.join(made.files)} are {len(made.parts)} files; name a folder, not {target.name}")
     return Plan((evolve(made.parts[0], name=target.stem),))
-
-
-def planned(spec: ExportSpec, config: Any, decoders: str) -> Plan:
-    """The plan for a choice of decoder files; UnknownName when there is no such choice."""
-    if decoders not in DECODERS:
-        raise unknown("decoders", decoders, DECODERS)
-    return plan(spec, config, merge=decoders != "separate", keep_parts=decoders == "both")
 
 
 def _config(model: Any, config: Any) -> Any:

@@ -16,7 +16,8 @@ from onnxfn.graphs.fingerprints import package_versions
 from onnxfn.graphs.passes.slots import bind_weights, slot_of, slot_parameters
 from onnxfn.graphs.template_cache import load_template, write_atomically
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError
-from onnxfn.specs.records import Plan, many
+from onnxfn.specs.planned import Plan
+from onnxfn.specs.records import as_tuple
 from onnxfn.specs.serialize import from_plain, to_plain
 from onnxfn.weights.checkpoint_links import arrays, entries_by_name
 from onnxfn.weights.layouts import CONFIG_FILES
@@ -43,9 +44,9 @@ class Recipe:
     """
 
     plan: Plan
-    templates: tuple[str, ...] = field(converter=many)
-    fills: tuple[tuple[str, str], ...] = field(converter=many)
-    beside: tuple[tuple[str, str], ...] = field(converter=many)
+    templates: tuple[str, ...] = field(converter=as_tuple)
+    fills: tuple[tuple[str, str], ...] = field(converter=as_tuple)
+    beside: tuple[tuple[str, str], ...] = field(converter=as_tuple)
 
 
 def kind(folder: Path, asked: Mapping[str, Any]) -> str | None:

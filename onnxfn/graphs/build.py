@@ -25,7 +25,7 @@ from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
 from onnxfn.specs.errors import CaptureFailed, LayersDiffer
-from onnxfn.specs.records import Part
+from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import StageTimer
 
 FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
@@ -98,7 +98,7 @@ def drop_templates(options: BuildOptions, graphs: Iterable[Any]) -> None:
 def _with_filler(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
     graph = graph_with_slots(model, part, timed, options)
     for filler in part.filler:
-        fills = {one.given: one.name for one in part.spec.carries}
+        fills = {feedback.output: feedback.input for feedback in part.spec.feedback}
         graph = merge_slots(insert_filler(graph, graph_with_slots(model, filler, timed, options), fills))
     return pack_matmuls(graph) if options.pretranspose and options.fuse == ONNXRUNTIME else graph
 
@@ -157,8 +157,8 @@ def _truncated_part(part: Part, stack: LayerStack) -> Part:
     inputs = tuple(one for one in spec.inputs if one.layer is None or one.layer < stack.traced_layers)
     outputs = tuple(one for one in spec.outputs if one.layer is None or one.layer < stack.traced_layers)
     names = {one.name for one in inputs}
-    carries = tuple(one for one in spec.carries if one.name in names)
-    return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, carries=carries))
+    feedback = tuple(link for link in spec.feedback if link.input in names)
+    return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, feedback=feedback))
 
 
 def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
@@ -166,7 +166,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         graph = capture(model, part)
     with timed("passes", part.name), quiet():
         graph = share_size_reads(to_slots(graph, parameter_names(model)), part)
-        graph = fuse_operators(convert_opset(simplify(graph), part.spec.opset or 0), options.fuse)
+        graph = fuse_operators(convert_opset(simplify(graph), part.spec.target.opset or 0), options.fuse)
         fusions(graph)
         if options.pretranspose:
             graph = pretranspose(graph)

@@ -1,4 +1,4 @@
-"""How specs join: EMPTY, compose, and the joins that the fields of ExportSpec name.
+"""How specs join: EMPTY, compose, and the joins that the fields of a spec name.
 
 Laws: `compose()` is EMPTY; `compose(a) == a`; compose is associative; EMPTY changes nothing; the right-most wins.
 """
@@ -13,27 +13,39 @@ from attrs import evolve, fields
 from toolz import reduce
 
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import ExportSpec, Normalizer, Overlay
+from onnxfn.specs.records import Normalizer
+from onnxfn.specs.spec import ExportSpec, Overlay
 
 EMPTY = ExportSpec()
+"""The spec that specifies nothing: `compose(EMPTY, spec) == spec`."""
 
 
 def compose(*specs: ExportSpec) -> ExportSpec:
-    """Specs joined field by field, the right-most winning: "a text encoder, with BERT's inputs".
+    """The specs joined field by field; the right-most wins: "a text encoder, with BERT's inputs".
 
-    >>> from onnxfn.specs.records import Size
-    >>> compose(ExportSpec(opset=17, name="a"), ExportSpec(opset=18)).opset
+    Args:
+        specs: Specs, from the most general to the most special.
+
+    Returns:
+        One spec. Tensors, generators and the like join by name, in the order of first mention, with the value of the
+        last.
+
+    Raises:
+        InvalidSpec: an argument is not an ExportSpec.
+
+    >>> from onnxfn.specs.spec import Target
+    >>> compose(ExportSpec(target=Target(opset=17), name="a"), ExportSpec(target=Target(opset=18))).target.opset
     18
     """
-    for one in specs:
-        if not isinstance(one, ExportSpec):
-            raise InvalidSpec(f"compose joins ExportSpec records, and got {type(one).__name__}: {one!r}")
-    joined: ExportSpec = reduce(_joined, specs, EMPTY)
+    for spec in specs:
+        if not isinstance(spec, ExportSpec):
+            raise InvalidSpec(f"compose joins ExportSpec records, not {type(spec).__name__}: {spec!r}")
+    joined: ExportSpec = reduce(group, specs) if specs else EMPTY
     return joined
 
 
-def later(left: Any, right: Any) -> Any:
-    """The right value, unless it is unsaid."""
+def rightmost(left: Any, right: Any) -> Any:
+    """The right value, unless it is None."""
     return left if right is None else right
 
 
@@ -41,15 +53,16 @@ def named(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
     """Records joined by name: the order of first mention, the value of last mention."""
     if not left or not right:  # most fields of most specs, and all of this happens when onnxfn is imported
         return left or right
-    return tuple({one.name: one for one in (*left, *right)}.values())
+    return tuple({record.name: record for record in (*left, *right)}.values())
 
 
 def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Overlay, ...]:
-    """Overlays joined by name, those of one name laid over each other."""
+    """Overlays joined by name; overlays of the same name are composed."""
     if not left or not right:
         return left or right
-    by_name = {one.name: one for one in left}
-    return tuple({**by_name, **{one.name: _overlaid(by_name.get(one.name), one) for one in right}}.values())
+    by_name = {overlay.name: overlay for overlay in left}
+    joined = {overlay.name: _joined_overlay(by_name.get(overlay.name), overlay) for overlay in right}
+    return tuple({**by_name, **joined}.values())
 
 
 def normalizer(left: Normalizer, right: Normalizer) -> Normalizer:
@@ -59,24 +72,28 @@ def normalizer(left: Normalizer, right: Normalizer) -> Normalizer:
     return Normalizer(named(left.reads, right.reads))
 
 
+def group(left: Any, right: Any) -> Any:
+    """Two records of the same type, joined field by field as their fields say."""
+    if left is right:
+        return left
+    return type(left)(**{part.name: _joined_field(part, left, right) for part in fields(type(left))})
+
+
 JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {"later": later, "named": named, "overlays": overlays, "normalizer": normalizer}
+    {"rightmost": rightmost, "named": named, "overlays": overlays, "normalizer": normalizer, "group": group}
 )
 
 
-def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
-    if left is EMPTY or right is EMPTY:
-        return right if left is EMPTY else left
-    return ExportSpec(
-        **{
-            one.name: JOINS[one.metadata["join"]](getattr(left, one.name), getattr(right, one.name))
-            for one in fields(ExportSpec)
-        }
-    )
+def _joined_field(attribute: Any, left: Any, right: Any) -> Any:
+    """One field of two records joined; a default on either side changes nothing."""
+    ours, theirs = getattr(left, attribute.name), getattr(right, attribute.name)
+    if ours is attribute.default or theirs is attribute.default:
+        return theirs if ours is attribute.default else ours
+    return JOINS[attribute.metadata["join"]](ours, theirs)
 
 
-def _overlaid(left: Overlay | None, right: Overlay) -> Overlay:
+def _joined_overlay(left: Overlay | None, right: Overlay) -> Overlay:
     if left is None:
         return right
     edits = (*left.edits, *(edit for edit in right.edits if edit not in left.edits))
-    return evolve(left, spec=_joined(left.spec, right.spec), edits=edits)
+    return evolve(left, spec=group(left.spec, right.spec), edits=edits)

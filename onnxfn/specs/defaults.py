@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import Check, ExportSpec, Target
 
-DEFAULTS = ExportSpec(opset=18, atol=1e-5, rtol=1e-4, int_dtype="int64")
-"""What holds when nobody says otherwise; every plan starts from it."""
+DEFAULTS = ExportSpec(check=Check(atol=1e-5, rtol=1e-4), target=Target(opset=18, int_dtype="int64"))
+"""Opset, tolerances and integer type of a spec that specifies none."""

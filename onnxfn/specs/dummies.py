@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from onnxfn.specs.axes import names, shape
 from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
+from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.functions import resolve
-from onnxfn.specs.records import ExportSpec, Generator, Getter, InputSpec, Made, Size
+from onnxfn.specs.planned import AnySpec
+from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
+from onnxfn.specs.spec import Dummies, ExportSpec
 
 Array = NDArray[Any]
 Fill = Callable[..., Array]
@@ -23,12 +26,12 @@ Fill = Callable[..., Array]
 
 def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
     """A spec that says how a kind of dummy is made: `generates("ids", "integers", high=from_config("vocab_size"))`."""
-    return ExportSpec(generators=(Generator(name, function, arguments),))
+    return ExportSpec(dummies=Dummies(generators=(Generator(name, function, arguments),)))
 
 
 def sized(**sizes: int | Getter) -> ExportSpec:
     """A spec that says the sizes of dummies: `sized(batch_size=2, height=from_config("sample_size"))`."""
-    return ExportSpec(sizes=tuple(Size(name, value) for name, value in sizes.items()))
+    return ExportSpec(dummies=Dummies(sizes=tuple(DummySize(name, value) for name, value in sizes.items())))
 
 
 def padded(side: str) -> ExportSpec:
@@ -36,17 +39,17 @@ def padded(side: str) -> ExportSpec:
     return generates("padding_mask", "mask", padding=side)
 
 
-def dummies(spec: ExportSpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
+def dummies(spec: AnySpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
     """One array an input of a planned spec; `sizes` override the spec's own, an unknown size is UnknownName."""
     every = known_sizes(spec, sizes)
     return {one.name: dummy(spec, one, every, seed=seed) for one in spec.inputs}
 
 
-def dummy(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int], *, seed: int = 0) -> Array:
+def dummy(spec: AnySpec, one: InputSpec, sizes: Mapping[str, int], *, seed: int = 0) -> Array:
     """The array of one input; the same for the same seed, name and shape, whatever else the spec holds."""
-    generator = next((made for made in spec.generators if made.name == one.generator), None)
+    generator = next((made for made in spec.dummies.generators if made.name == one.generator), None)
     if generator is None:
-        known = [made.name for made in spec.generators]
+        known = [made.name for made in spec.dummies.generators]
         raise unknown("generator", one.generator, known, of=f"input {one.name!r} of {spec.name or 'this spec'}")
     random = np.random.default_rng([seed, crc32(one.name.encode())])
     shape = _shaped(spec, one, sizes)
@@ -58,7 +61,7 @@ def dummy(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int], *, seed: i
     return made.astype(dtype_of(spec, one))
 
 
-def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
+def known_sizes(spec: AnySpec, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes that the inputs of a spec are made of: its own, those that its shapes fix, then the given ones."""
     used = tuple(dict.fromkeys(name for one in spec.inputs for name in names(one.axes)))
     for name, size in sizes.items():
@@ -69,10 +72,10 @@ def known_sizes(spec: ExportSpec, sizes: Mapping[str, int]) -> dict[str, int]:
     return planned_sizes(spec, used) | dict(sizes)
 
 
-def planned_sizes(spec: ExportSpec, used: Iterable[str]) -> dict[str, int]:
+def planned_sizes(spec: AnySpec, used: Iterable[str]) -> dict[str, int]:
     """The sizes among these that a planned spec says; an axis that does not move has the size at which it is fixed."""
-    told = {one.name: one.value for one in spec.sizes if isinstance(one.value, int)}
-    told |= {one.name: one.value for one in spec.shapes}
+    told = {one.name: one.value for one in spec.dummies.sizes if isinstance(one.value, int)}
+    told |= fixed_sizes(spec)
     return {name: size for name, size in told.items() if name in used}
 
 
@@ -200,7 +203,7 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
 )
 
 
-def _shaped(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _shaped(spec: AnySpec, one: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
     try:
         return shape(one.axes, sizes)
     except UnknownName as problem:
@@ -208,19 +211,21 @@ def _shaped(spec: ExportSpec, one: InputSpec, sizes: Mapping[str, int]) -> tuple
 
 
 def _arguments(
-    spec: ExportSpec, one: InputSpec, generator: Generator, sizes: Mapping[str, int], seed: int
+    spec: AnySpec, one: InputSpec, generator: Generator, sizes: Mapping[str, int], seed: int
 ) -> dict[str, Any]:
     """The arguments of a generator, those that are dummies made."""
 
     def made(given: Any) -> Any:
-        if not isinstance(given, Made):
+        if not isinstance(given, NestedDummy):
             return given
         return dummy(spec, evolve(one, axes=given.axes, generator=given.generator), sizes, seed=seed)
 
     return {name: made(given) for name, given in generator.arguments}
 
 
-def dtype_of(spec: ExportSpec, one: InputSpec) -> np.dtype[Any]:
+def dtype_of(spec: AnySpec, one: InputSpec) -> np.dtype[Any]:
     """The numpy type of an input's dummies; bfloat16, which numpy lacks, is fed as float32."""
-    chosen = {"int": spec.int_dtype or "int64", "float": spec.float_dtype or "float32", "bool": "bool"}[one.kind]
+    chosen = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32", "bool": "bool"}[
+        one.kind
+    ]
     return np.dtype("float32" if chosen == "bfloat16" else chosen)

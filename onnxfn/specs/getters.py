@@ -6,7 +6,8 @@ table `GETTERS` in config_values.py holds the code that reads it.
 
 from __future__ import annotations
 
-from onnxfn.specs.records import ExportSpec, Getter, Normalizer, Read, Source
+from onnxfn.specs.records import Getter, Normalizer, Read, Source
+from onnxfn.specs.spec import ExportSpec
 
 
 def reads(**sources: Source) -> ExportSpec:

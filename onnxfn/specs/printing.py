@@ -7,6 +7,8 @@ from html import escape
 from itertools import zip_longest
 from typing import Any
 
+from onnxfn.specs.fixed_axes import graph_axes
+
 Rows = Sequence[Sequence[str]]
 Sections = Sequence[tuple[str, Rows]]
 
@@ -41,17 +43,17 @@ def html(title: str, sections: Sections) -> str:
 def spec_sections(spec: Any) -> Sections:
     """A spec as the rows of a table."""
     inputs = [
-        (one.name, f"{_dtype(spec, one.kind)}{spec.in_graph(one)}", _filled(spec, one), _where(one))
+        (one.name, f"{_dtype(spec, one.kind)}{graph_axes(spec, one)}", _filled(spec, one), _where(one))
         for one in spec.inputs
     ]
-    outputs = [(one.name, str(spec.in_graph(one)), "", _where(one)) for one in spec.outputs]
+    outputs = [(one.name, str(graph_axes(spec, one)), "", _where(one)) for one in spec.outputs]
     sections: list[tuple[str, Rows]] = [("derived from", [(spec.derived,)])] if spec.derived else []
     sections.append(("inputs", inputs))
     if outputs:
         sections.append(("outputs", outputs))
-    if spec.files and not spec.inputs:
-        sections.append(("files", [(f"{one.name}.onnx", _made_by(one)) for one in spec.files]))
-    if spec.task is None and spec.tasks:
+    if not spec.inputs and (files := _files(spec)):
+        sections.append(("files", [(f"{one.name}.onnx", _made_by(one)) for one in files]))
+    if spec.task is None and getattr(spec, "tasks", None):
         sections.append(("tasks", [(overlay.name,) for overlay in spec.tasks]))
     return sections
 
@@ -96,9 +98,9 @@ def title(spec: Any) -> str:
     said_of = [
         spec.name,
         spec.task,
-        None if spec.opset is None else f"opset {spec.opset}",
-        None if spec.atol is None else f"atol {spec.atol:g}",
-        None if spec.rtol is None else f"rtol {spec.rtol:g}",
+        None if spec.target.opset is None else f"opset {spec.target.opset}",
+        None if spec.check.atol is None else f"atol {spec.check.atol:g}",
+        None if spec.check.rtol is None else f"rtol {spec.check.rtol:g}",
     ]
     return " · ".join(word for word in said_of if word) or "spec"
 
@@ -115,6 +117,12 @@ def exported_title(exported: Any) -> str:
     return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", checked) if word)
 
 
+def _files(spec: Any) -> Any:
+    """The files of a spec; a planned spec has none."""
+    parts = getattr(spec, "parts", None)
+    return () if parts is None else parts.files
+
+
 def _made_by(file: Any) -> str:
     edits = (f"{one.function}({', '.join(f'{key}={value}' for key, value in one.arguments)})" for one in file.edits)
     stands = f"stands for {', '.join(file.replaces)}" if file.replaces else ""
@@ -122,12 +130,12 @@ def _made_by(file: Any) -> str:
 
 
 def _dtype(spec: Any, kind: str) -> str:
-    chosen = {"int": spec.int_dtype, "float": spec.float_dtype, "bool": "bool"}[kind]
+    chosen = {"int": spec.target.int_dtype, "float": spec.target.float_dtype, "bool": "bool"}[kind]
     return chosen or kind
 
 
 def _filled(spec: Any, one: Any) -> str:
-    return next((str(made) for made in spec.generators if made.name == one.generator), one.generator)
+    return next((str(made) for made in spec.dummies.generators if made.name == one.generator), one.generator)
 
 
 def _where(one: Any) -> str:

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 from attrs import field, frozen
 
 from onnxfn.specs import printing
-from onnxfn.specs.records import Plan, many
+from onnxfn.specs.planned import Plan
+from onnxfn.specs.records import as_tuple
 
 SMALLEST_DYNAMIC_SIZE = 2
 """Where torch's own account of a size begins: it takes 0 and 1 apart, and says nothing of them."""
@@ -72,8 +73,8 @@ class Difference:
 class Report:
     """The verdict on an export: one difference an output."""
 
-    differences: tuple[Difference, ...] = field(converter=many)
-    cases: tuple[str, ...] = field(default=(), converter=many)
+    differences: tuple[Difference, ...] = field(converter=as_tuple)
+    cases: tuple[str, ...] = field(default=(), converter=as_tuple)
 
     @property
     def passed(self) -> bool:
@@ -96,14 +97,14 @@ class Exported:
     """
 
     path: str
-    files: tuple[str, ...] = field(converter=many)
+    files: tuple[str, ...] = field(converter=as_tuple)
     plan: Plan
     opset: int
-    seconds: tuple[tuple[str, float], ...] = field(converter=many)
+    seconds: tuple[tuple[str, float], ...] = field(converter=as_tuple)
     report: Report | None = None
-    limits: tuple[Limit, ...] = field(default=(), converter=many)
-    repeats: tuple[str, ...] = field(default=(), converter=many)
-    fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=many)
+    limits: tuple[Limit, ...] = field(default=(), converter=as_tuple)
+    repeats: tuple[str, ...] = field(default=(), converter=as_tuple)
+    fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=as_tuple)
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:

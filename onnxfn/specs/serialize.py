@@ -9,14 +9,13 @@ from typing import Any
 
 from attrs import NOTHING, fields, has
 
-from onnxfn.specs import axes, records
-from onnxfn.specs import reports as results
+from onnxfn.specs import axes, planned, records, reports, spec
 from onnxfn.specs.errors import InvalidSpec, unknown
 
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
         known.__name__: known
-        for known in (*vars(axes).values(), *vars(records).values(), *vars(results).values())
+        for known in (record for module in (axes, records, spec, planned, reports) for record in vars(module).values())
         if isinstance(known, type) and has(known)
     }
 )
@@ -25,18 +24,24 @@ RECORDS: Mapping[str, type] = MappingProxyType(
 def to_plain(record: Any) -> Any:
     """A record as dicts, lists, text and numbers; fields that say nothing are left out.
 
-    >>> to_plain(records.Size("batch_size", 2))
-    {'record': 'Size', 'name': 'batch_size', 'value': 2}
+    >>> to_plain(records.DummySize("batch_size", 2))
+    {'record': 'DummySize', 'name': 'batch_size', 'value': 2}
     """
     if isinstance(record, axes.AxisMap):
         return {"record": "AxisMap", "pattern": axes.pattern(record)}
     if has(type(record)):
-        said = ((one, getattr(record, one.name)) for one in fields(type(record)))
-        told = {one.name: to_plain(value) for one, value in said if one.default is NOTHING or value not in (None, ())}
-        return {"record": type(record).__name__, **told}
+        values = {part.name: getattr(record, part.name) for part in fields(type(record)) if _is_specified(record, part)}
+        return {"record": type(record).__name__, **{name: to_plain(value) for name, value in values.items()}}
     if isinstance(record, (tuple, list)):
         return [to_plain(one) for one in record]
     return record
+
+
+def _is_specified(record: Any, attribute: Any) -> bool:
+    """Whether a field says something: it has no default, or its value is not None, empty, or an empty record."""
+    value = getattr(record, attribute.name)
+    is_empty = value in (None, ()) or (has(type(value)) and value == attribute.default)
+    return attribute.default is NOTHING or not is_empty
 
 
 def from_plain(data: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Tasks: what each gives, what loads a model for it, what else it is called."""
+"""Tasks: the usual outputs of each, the class that loads a model for it, its synonyms; `for_task`."""
 
 from __future__ import annotations
 
@@ -7,69 +7,64 @@ from types import MappingProxyType
 
 from attrs import evolve
 
-from onnxfn.specs.compose import compose
+from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.facts import TARGET, TOKENS, gives
-from onnxfn.specs.records import Edit, ExportSpec, Overlay
-
-
-def loaded(loader: str) -> ExportSpec:
-    """A spec that says which class of transformers loads a model for the task."""
-    return ExportSpec(loader=loader)
-
+from onnxfn.specs.facts import TARGET, TOKENS, gives, loads
+from onnxfn.specs.records import Edit
+from onnxfn.specs.spec import ExportSpec, Overlay
 
 TASKS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "feature-extraction": compose(loaded("AutoModel"), gives("last_hidden_state", f"{TOKENS} _")),
-        "fill-mask": compose(loaded("AutoModelForMaskedLM"), gives("logits", f"{TOKENS} _")),
-        "text-classification": compose(loaded("AutoModelForSequenceClassification"), gives("logits", "batch_size _")),
-        "token-classification": compose(loaded("AutoModelForTokenClassification"), gives("logits", f"{TOKENS} _")),
-        "text-generation": compose(loaded("AutoModelForCausalLM"), gives("logits", f"{TOKENS} _")),
+        "feature-extraction": compose(loads("AutoModel"), gives("last_hidden_state", f"{TOKENS} _")),
+        "fill-mask": compose(loads("AutoModelForMaskedLM"), gives("logits", f"{TOKENS} _")),
+        "text-classification": compose(loads("AutoModelForSequenceClassification"), gives("logits", "batch_size _")),
+        "token-classification": compose(loads("AutoModelForTokenClassification"), gives("logits", f"{TOKENS} _")),
+        "text-generation": compose(loads("AutoModelForCausalLM"), gives("logits", f"{TOKENS} _")),
         "question-answering": compose(
-            loaded("AutoModelForQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
+            loads("AutoModelForQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
         ),
-        "text2text-generation": compose(loaded("AutoModelForSeq2SeqLM"), gives("logits", f"{TARGET} _")),
-        "automatic-speech-recognition": compose(loaded("AutoModelForSpeechSeq2Seq"), gives("logits", f"{TARGET} _")),
-        "image-to-text": compose(loaded("AutoModelForImageTextToText"), gives("logits", f"{TARGET} _")),
-        "audio-classification": compose(loaded("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
-        "image-classification": compose(loaded("AutoModelForImageClassification"), gives("logits", "batch_size _")),
-        "video-classification": compose(loaded("AutoModelForVideoClassification"), gives("logits", "batch_size _")),
-        "masked-im": compose(loaded("AutoModelForMaskedImageModeling"), gives("reconstruction", "batch_size _ _ _")),
+        "text2text-generation": compose(loads("AutoModelForSeq2SeqLM"), gives("logits", f"{TARGET} _")),
+        "automatic-speech-recognition": compose(loads("AutoModelForSpeechSeq2Seq"), gives("logits", f"{TARGET} _")),
+        "image-to-text": compose(loads("AutoModelForImageTextToText"), gives("logits", f"{TARGET} _")),
+        "audio-classification": compose(loads("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
+        "image-classification": compose(loads("AutoModelForImageClassification"), gives("logits", "batch_size _")),
+        "video-classification": compose(loads("AutoModelForVideoClassification"), gives("logits", "batch_size _")),
+        "masked-im": compose(loads("AutoModelForMaskedImageModeling"), gives("reconstruction", "batch_size _ _ _")),
         "audio-frame-classification": compose(
-            loaded("AutoModelForAudioFrameClassification"), gives("logits", "batch_size _ _")
+            loads("AutoModelForAudioFrameClassification"), gives("logits", "batch_size _ _")
         ),
         "audio-xvector": compose(
-            loaded("AutoModelForAudioXVector"), gives("logits", "batch_size _"), gives("embeddings", "batch_size _")
+            loads("AutoModelForAudioXVector"), gives("logits", "batch_size _"), gives("embeddings", "batch_size _")
         ),
-        "depth-estimation": compose(loaded("AutoModelForDepthEstimation"), gives("predicted_depth", "batch_size _ _")),
-        "image-segmentation": loaded("AutoModelForImageSegmentation"),
-        "image-to-image": compose(loaded("AutoModelForImageToImage"), gives("reconstruction", "batch_size _ _ _")),
-        "keypoint-detection": loaded("AutoModelForKeypointDetection"),
-        "keypoint-matching": loaded("AutoModelForKeypointMatching"),
+        "depth-estimation": compose(loads("AutoModelForDepthEstimation"), gives("predicted_depth", "batch_size _ _")),
+        "image-segmentation": loads("AutoModelForImageSegmentation"),
+        "image-to-image": compose(loads("AutoModelForImageToImage"), gives("reconstruction", "batch_size _ _ _")),
+        "keypoint-detection": loads("AutoModelForKeypointDetection"),
+        "keypoint-matching": loads("AutoModelForKeypointMatching"),
         "object-detection": compose(
-            loaded("AutoModelForObjectDetection"),
+            loads("AutoModelForObjectDetection"),
             gives("logits", "batch_size _ _"),
             gives("pred_boxes", "batch_size _ _"),
         ),
         "semantic-segmentation": compose(
-            loaded("AutoModelForSemanticSegmentation"), gives("logits", "batch_size _ _ _")
+            loads("AutoModelForSemanticSegmentation"), gives("logits", "batch_size _ _ _")
         ),
-        "text-to-audio": loaded("AutoModelForTextToWaveform"),
-        "time-series-forecasting": loaded("AutoModelForTimeSeriesPrediction"),
-        "reinforcement-learning": loaded("AutoModel"),
+        "text-to-audio": loads("AutoModelForTextToWaveform"),
+        "time-series-forecasting": loads("AutoModelForTimeSeriesPrediction"),
+        "reinforcement-learning": loads("AutoModel"),
         "visual-question-answering": compose(
-            loaded("AutoModelForVisualQuestionAnswering"), gives("logits", "batch_size _")
+            loads("AutoModelForVisualQuestionAnswering"), gives("logits", "batch_size _")
         ),
         "document-question-answering": compose(
-            loaded("AutoModelForDocumentQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
+            loads("AutoModelForDocumentQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
         ),
-        "zero-shot-image-classification": loaded("AutoModelForZeroShotImageClassification"),
-        "zero-shot-object-detection": loaded("AutoModelForZeroShotObjectDetection"),
+        "zero-shot-image-classification": loads("AutoModelForZeroShotImageClassification"),
+        "zero-shot-object-detection": loads("AutoModelForZeroShotObjectDetection"),
         "text-recognition": compose(
-            loaded("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size sequence_length _")
+            loads("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size sequence_length _")
         ),
-        "multiple-choice": compose(loaded("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
+        "multiple-choice": compose(loads("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
     }
 )
 
@@ -97,58 +92,91 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 
 
 WITH_PAST = "-with-past"
-"""How the name of a task ends that takes and gives a cache."""
+"""The ending of the name of a task whose graph has a cache."""
 
 DEFAULT_TASK = "feature-extraction"
-"""The task of a model without a head: heads change no weights of the model below, so every checkpoint has it."""
+"""The task of a spec for which none was chosen. It needs no head, so every checkpoint has weights for it."""
 
 
 def canonical(task: str) -> str:
     """The name under which tables hold a task; a `-with-past` ending stays.
 
+    Args:
+        task: The name of a task, or a synonym.
+
     >>> canonical("masked-lm"), canonical("causal-lm-with-past")
     ('fill-mask', 'text-generation-with-past')
     """
-    stem = task.removesuffix("-with-past")
+    stem = task.removesuffix(WITH_PAST)
     return f"{SYNONYMS.get(stem, stem)}{task[len(stem) :]}"
 
 
 def synonyms(task: str) -> tuple[str, ...]:
-    """What else a task is called, by any of its names.
+    """The other names of a task, sorted.
+
+    Args:
+        task: Any name of the task.
 
     >>> synonyms("text2text-generation"), synonyms("translation")
     (('seq2seq-lm', 'summarization', 'translation'), ('seq2seq-lm', 'summarization', 'text2text-generation'))
     """
     name = canonical(task)
-    every = (name, *(other for other, meant in SYNONYMS.items() if meant == name))
-    return tuple(sorted(other for other in every if other != task))
+    names = (name, *(synonym for synonym, meaning in SYNONYMS.items() if meaning == name))
+    return tuple(sorted(known for known in names if known != task))
 
 
 def task_names(spec: ExportSpec) -> tuple[str, ...]:
-    """The tasks that a spec knows."""
+    """The tasks of a spec."""
     return tuple(overlay.name for overlay in spec.tasks)
 
 
-def tasked(name: str, *edits: Edit, spec: ExportSpec | None = None) -> ExportSpec:
-    """A spec that knows one task: what TASKS says of it, with `spec` laid over, and then edits."""
+def tasked(name: str, *edits: Edit, spec: ExportSpec = EMPTY) -> ExportSpec:
+    """A spec of one task: its usual loader and outputs from TASKS, then `spec`, then edits.
+
+    Args:
+        name: The task, or a synonym; `-with-past` is a task of its own.
+        edits: Edits that `for_task` applies last.
+        spec: What the task adds to, or replaces in, its usual outputs.
+
+    >>> [overlay.name for overlay in tasked("masked-lm").tasks]
+    ['fill-mask']
+    """
     task = canonical(name)
-    told = TASKS.get(task.removesuffix(WITH_PAST), ExportSpec())
-    overlay = Overlay(task, compose(told, spec or ExportSpec()), edits)
-    return ExportSpec(tasks=(overlay,))
+    usual = TASKS.get(task.removesuffix(WITH_PAST), EMPTY)
+    return ExportSpec(tasks=(Overlay(task, compose(usual, spec), edits),))
 
 
 def for_task(spec: ExportSpec, task: str) -> ExportSpec:
-    """The spec for one of its tasks: the task's overlay laid over it, then the task's edits.
+    """The spec for one of its tasks: the task's overlay composed onto it, then the task's edits.
 
-    Doing it twice is doing it once. Raises UnknownName for a task that the spec does not know, InvalidSpec for a spec
-    that already is for another task.
+    Applying it twice is the same as applying it once.
+
+    Args:
+        spec: A spec with tasks.
+        task: The name of a task, or a synonym.
+
+    Raises:
+        UnknownName: the spec has no such task.
+        InvalidSpec: the spec is already for another task.
+
+    >>> from onnxfn import text_encoder
+    >>> [output.name for output in for_task(text_encoder, "question-answering").outputs]
+    ['start_logits', 'end_logits']
     """
     name = canonical(task)
     if spec.task == name:
         return spec
     if spec.task is not None:
         raise InvalidSpec(f"this spec is already for {spec.task}; make one for {name} from the spec without a task")
-    overlay = next((one for one in spec.tasks if one.name == name), None)
+    overlay = next((known for known in spec.tasks if known.name == name), None)
     if overlay is None:
         raise unknown("task", task, task_names(spec), of=spec.name or "this spec")
     return edited(evolve(compose(spec, overlay.spec), task=name), overlay.edits)
+
+
+def for_some_task(spec: ExportSpec) -> ExportSpec:
+    """The spec itself when it is for a task or has none; else for feature-extraction, or for its first task."""
+    if spec.task or not spec.tasks:
+        return spec
+    known = task_names(spec)
+    return for_task(spec, DEFAULT_TASK if DEFAULT_TASK in known else known[0])

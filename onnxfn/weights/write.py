@@ -10,7 +10,7 @@ from typing import Any
 from attrs import Attribute, evolve, field, frozen
 
 from onnxfn.specs.errors import InvalidSpec, OutputExists, unknown
-from onnxfn.specs.records import Plan
+from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import StageTimer
 from onnxfn.weights.layouts import OPTIMUM, Layout, layout_of
 from onnxfn.weights.placement import (

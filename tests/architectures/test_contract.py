@@ -143,7 +143,7 @@ def told_tensors(model_type, preset, task, case, side, added) -> Axes:
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
 def test_a_plan_has_optimums_files_names_order_and_axes(model_type, preset, task):
-    made = plan(asked_for(model_type, task), configuration(model_type, preset), merge=False)
+    made = plan(asked_for(model_type, task), configuration(model_type, preset), decoders="separate")
     told = files(model_type, preset, task)
     assert list(made.files) == [file for file, _ in told]
     for part, (_, case) in zip(made.parts, told, strict=True):
@@ -155,7 +155,7 @@ def test_a_plan_has_optimums_files_names_order_and_axes(model_type, preset, task
 
 @pytest.mark.parametrize(("model_type", "preset", "task"), pairs())
 def test_dummy_inputs_have_optimums_shapes(model_type, preset, task):
-    made = plan(asked_for(model_type, task), configuration(model_type, preset), merge=False)
+    made = plan(asked_for(model_type, task), configuration(model_type, preset), decoders="separate")
     for part, (_, case) in zip(made.parts, files(model_type, preset, task), strict=True):
         shapes = longer(part.inputs, resized(model_type, preset, task, called(case, "input", case["dummy_shapes"])))
         arrays = dummies(part.spec, {})

@@ -72,7 +72,7 @@ DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past"
 
 
 def exported(model_type, task, folder, **overrides):
-    model = tiny.model(model_type, TASKS[task.removesuffix("-with-past")].loader, **overrides)
+    model = tiny.model(model_type, TASKS[task.removesuffix("-with-past")].call.loader, **overrides)
     spec = onnxfn.spec_for(model_type, task)
     return model, onnxfn.export(spec, model, folder)
 

@@ -8,8 +8,10 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.dummies import dummies, padded, sized
 from onnxfn.specs.facts import case
+from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.records import Constant, ExportSpec, Overlay
+from onnxfn.specs.records import Constant
+from onnxfn.specs.spec import Check, ExportSpec, Overlay, Target
 from onnxfn.specs.tasks import for_task, task_names
 
 CONFIG = {"vocab_size": 50, "type_vocab_size": 3}
@@ -19,11 +21,11 @@ BERT = compose(text_encoder, bert_inputs)
 def cases(spec):
     """The dummies of every case of the check, by the case's name."""
     made = resolved(spec, CONFIG)
-    return {one.name: dummies(compose(made, one.spec), {}) for one in made.cases}
+    return {one.name: dummies(in_case(made, one), {}) for one in made.cases}
 
 
 def test_the_defaults_are_said():
-    assert ExportSpec(opset=18, atol=1e-5, rtol=1e-4, int_dtype="int64") == DEFAULTS
+    assert ExportSpec(check=Check(atol=1e-5, rtol=1e-4), target=Target(opset=18, int_dtype="int64")) == DEFAULTS
 
 
 def test_a_text_has_tokens_and_a_mask_and_berts_has_segments_too():
@@ -44,7 +46,7 @@ def test_a_text_encoder_knows_six_tasks():
 
 
 def test_a_text_encoder_answers_with_names():
-    assert text_encoder.constants == (Constant("return_dict", value=True),)
+    assert text_encoder.call.constants == (Constant("return_dict", value=True),)
 
 
 def test_a_text_encoder_takes_no_inputs_of_its_own():

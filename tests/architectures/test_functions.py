@@ -11,13 +11,13 @@ from onnxfn.architectures.functions import FUNCTIONS, PATCHES, WRAPPERS
 from onnxfn.export.lookup import derive
 from onnxfn.graphs.capture.submodules import SUBMODULES
 from onnxfn.specs.functions import resolve
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import ExportSpec
 
 
 def with_overlays(spec):
     """A spec, and the specs of its tasks, cases and behaviors, at any depth."""
     yield spec
-    for overlay in (*spec.tasks, *spec.cases, *spec.behaviors):
+    for overlay in (*spec.tasks, *spec.cases, *spec.parts.behaviors):
         yield from with_overlays(overlay.spec)
 
 
@@ -43,11 +43,11 @@ def patches_in_tables():
 
 
 def patches_of(specs):
-    return {patch.by for spec in specs for patch in spec.patches}
+    return {patch.by for spec in specs for patch in spec.call.patches}
 
 
 def submodules_of(specs):
-    return {spec.runs for spec in specs if spec.runs is not None}
+    return {spec.call.submodule for spec in specs if spec.call.submodule is not None}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -54,7 +54,7 @@ SAMPLE = [
 
 def agrees(model_type, task, folder, **overrides):
     spec = onnxfn.spec_for(model_type, task)
-    model = tiny.model(model_type, spec.loader, **overrides)
+    model = tiny.model(model_type, spec.call.loader, **overrides)
     return assert_axis_sizes(assert_agreement(onnxfn.export(spec, model, folder), folder))
 
 

@@ -48,7 +48,7 @@ SAMPLE_WRITERS = [("marian", "text2text-generation-with-past"), ("whisper", "aut
 def agrees(model_type, task, folder, *, decoders="merged", **overrides):
     """An export that passed its check, whose files say what the plan says."""
     spec = onnxfn.spec_for(model_type, task)
-    model = tiny.model(model_type, spec.loader, **overrides)
+    model = tiny.model(model_type, spec.call.loader, **overrides)
     return model, assert_agreement(onnxfn.export(spec, model, folder, decoders=decoders), folder)
 
 
@@ -127,7 +127,9 @@ def written_by_onnx(folder, part, states, mask, start):
         answer = named(decoder, list(part.outputs), feeds)
         new = most_likely_unused_token(answer["logits"][:, -1], tokens)[:, None]
         tokens = np.concatenate([tokens, new], axis=1)
-        carried = {one.name: answer[one.given] for one in part.spec.carries if not step or ".encoder." not in one.name}
+        carried = {
+            one.input: answer[one.output] for one in part.spec.feedback if not step or ".encoder." not in one.input
+        }
         feeds |= carried | {"input_ids": new}
     return tokens
 
@@ -194,7 +196,7 @@ def generated_by_pytorch(model, read, steps):
 @pytest.mark.parametrize("decoders", ["merged", "separate"])
 def test_generate_writes_what_an_encoder_decoder_of_pytorch_generates(decoders, tmp_path):
     spec = onnxfn.spec_for("marian", "text2text-generation-with-past")
-    model = tiny.model("marian", spec.loader)
+    model = tiny.model("marian", spec.call.loader)
     model.generation_config.bad_words_ids = None
     result = onnxfn.export(spec, model, tmp_path / "out", decoders=decoders)
     read = dummies(result.plan.parts[0].spec, {"batch_size": 2}, seed=3)
@@ -283,7 +285,7 @@ def large(tmp_path_factory):
     """A T5 whose weights outweigh its graph, exported without a check."""
     folder = tmp_path_factory.mktemp("large")
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    model = tiny.model("t5", spec.loader, hidden_size=256, d_ff=512, vocab_size=4000)
+    model = tiny.model("t5", spec.call.loader, hidden_size=256, d_ff=512, vocab_size=4000)
     onnxfn.export(spec, model, folder / "out", check=False)
     return model, folder / "out"
 
@@ -314,7 +316,7 @@ def test_a_merged_decoder_takes_no_word_on_which_branch(large):
 def test_a_merged_decoder_in_half_precision_computes_what_comes_empty(model_type, tmp_path):
     spec = onnxfn.spec_for(model_type, "text2text-generation-with-past")
     half = onnxfn.with_dtypes(spec, float="float16")
-    assert onnxfn.export(half, tiny.model(model_type, spec.loader), tmp_path / "out").report.passed
+    assert onnxfn.export(half, tiny.model(model_type, spec.call.loader), tmp_path / "out").report.passed
 
 
 # The sweep

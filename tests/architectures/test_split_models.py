@@ -9,7 +9,7 @@ from agreement import assert_agreement
 import onnxfn
 from onnxfn.architectures import multimodal
 
-PAIRS = [name for name, row in multimodal.ROWS.items() if row.behaviors]
+PAIRS = [name for name, row in multimodal.ROWS.items() if row.parts.behaviors]
 
 
 def agrees(spec, model, folder):
@@ -18,7 +18,7 @@ def agrees(spec, model, folder):
 
 def whole(model_type, task="feature-extraction", **overrides):
     spec = onnxfn.spec_for(model_type, task)
-    return spec, tiny.model(model_type, spec.loader, **overrides)
+    return spec, tiny.model(model_type, spec.call.loader, **overrides)
 
 
 @pytest.mark.sweep

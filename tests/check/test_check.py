@@ -19,8 +19,9 @@ from onnxfn.check.compare import compare
 from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.plan.check_cases import cases
 from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.spec import Check
 
-SPEC = onnxfn.ExportSpec(atol=1e-5, rtol=1e-4)
+SPEC = onnxfn.PlannedSpec(check=Check(atol=1e-5, rtol=1e-4))
 LOWEST = np.finfo(np.float32).min
 
 
@@ -83,7 +84,7 @@ def test_a_spec_without_cases_is_tried_at_batch_1_and_3_and_at_other_lengths():
         onnxfn.sized(batch_size=2, width=8),
         onnxfn.gives("y", "batch_size"),
     )
-    tried = [{one.name: one.value for one in overlay.spec.sizes} for overlay in cases(spec)]
+    tried = [{one.name: one.value for one in overlay.dummies.sizes} for overlay in cases(spec)]
     assert tried == [{"batch_size": 1, "width": 11}, {"batch_size": 3, "width": 13}]
 
 

@@ -16,9 +16,8 @@ from onnxfn.check.check import _past_of_a_prompt, case_inputs, references
 from onnxfn.check.decoded_texts import _choose_by_group
 from onnxfn.check.generation import generate, most_likely_token, most_likely_unused_token, present_name
 from onnxfn.graphs.capture.forward import torch_outputs
-from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
-from onnxfn.specs.plan.check_cases import cases
+from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import plan
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
@@ -124,7 +123,7 @@ def test_what_texts_are_written_of_is_read_once_for_each_way_to_write(monkeypatc
         lambda model, part, arrays: asked.append((part.name, arrays)) or torch_outputs(model, part, arrays),
     )
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    done = onnxfn.export(spec, tiny.model("t5", spec.loader), tmp_path / "out")
+    done = onnxfn.export(spec, tiny.model("t5", spec.call.loader), tmp_path / "out")
     assert {one.output for one in done.report.differences} >= {"greedy tokens"}
     (read, sources), (wrote, texts) = asked
     assert (read, len(sources["input_ids"])) == ("encoder_model", 2)
@@ -174,7 +173,7 @@ def test_the_pasts_of_cases_are_the_beginning_of_one_text_but_where_some_of_it_i
 
 def test_a_past_is_made_where_none_that_was_left_is_long_enough(llama):
     part = plan(SPEC, llama).parts[0]
-    *_, asks = (compose(part.spec, overlay.spec) for overlay in cases(part.spec))
+    *_, asks = (in_case(part.spec, overlay) for overlay in cases(part.spec))
     short = next(one for one in references(llama, part) if one.case.startswith("prompt"))
     made = case_inputs(llama, part, asks, left=short.outputs)
     assert made["past_key_values.1.key"].shape[2] > short.outputs[-1].shape[2]
@@ -208,7 +207,7 @@ def test_what_is_taken_and_given_goes_by_related_names(exported):
 
 def test_a_model_that_keeps_states_alone_writes_too(tmp_path):
     spec = onnxfn.spec_for("mamba2", "text-generation-with-past")
-    model = tiny.model("mamba2", spec.loader)
+    model = tiny.model("mamba2", spec.call.loader)
     result = onnxfn.export(spec, model, tmp_path / "out")
     assert "greedy tokens" in {one.output for one in result.report.differences}
     ids = np.random.default_rng(0).integers(2, 100, (2, 7))

@@ -135,4 +135,4 @@ def test_a_class_of_ones_own_is_told_by_its_source():
 def test_every_tiny_model_has_one(model_type):
     """But OneFormer, which holds a module that it does not register."""
     spec = onnxfn.spec_for(model_type, onnxfn.tasks_for(model_type)[0])
-    assert (fingerprint(tiny.model(model_type, spec.loader)) is None) == (model_type == "oneformer")
+    assert (fingerprint(tiny.model(model_type, spec.call.loader)) is None) == (model_type == "oneformer")

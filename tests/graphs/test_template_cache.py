@@ -64,7 +64,7 @@ def test_the_next_model_is_exported_without_a_trace(kept, tmp_path):
 )
 def test_models_with_hooks_and_tables_of_any_type_have_templates(model_type, task, tmp_path):
     spec = onnxfn.spec_for(model_type, task)
-    first, second = tiny.model(model_type, spec.loader), tiny.model(model_type, spec.loader)
+    first, second = tiny.model(model_type, spec.call.loader), tiny.model(model_type, spec.call.loader)
     with torch.no_grad():
         for parameter in second.parameters():
             parameter.mul_(1.1)
@@ -125,7 +125,9 @@ def test_a_template_that_computes_otherwise_is_convicted_and_forgotten(tmp_path)
 def test_several_parts_are_kept_each(tmp_path):
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     for name in ("one", "two"):
-        result = onnxfn.export(spec, tiny.model("t5", spec.loader), tmp_path / name, templates=tmp_path / "templates")
+        result = onnxfn.export(
+            spec, tiny.model("t5", spec.call.loader), tmp_path / name, templates=tmp_path / "templates"
+        )
         assert result.report.passed
     assert "capture" not in stages(result)
     assert len(list((tmp_path / "templates").iterdir())) == 2

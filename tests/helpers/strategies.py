@@ -11,26 +11,23 @@ from onnxfn.specs.config_values import GETTERS
 from onnxfn.specs.dummies import FILLS
 from onnxfn.specs.edits.behaviors import BEHAVIORS
 from onnxfn.specs.records import (
-    Build,
-    Carry,
+    ArgumentBuilder,
+    CacheRow,
     Constant,
+    DummySize,
     Edit,
-    ExportSpec,
     File,
+    FixedAxis,
     Generator,
     Getter,
-    Handover,
     InputSpec,
+    Link,
     Normalizer,
     OutputSpec,
-    Overlay,
     Patch,
-    Pin,
     Read,
-    Shape,
-    Size,
-    State,
 )
+from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 
 TENSORS = ("input_ids", "attention_mask", "logits", "last_hidden_state")
 AXES = ("batch_size", "sequence_length", "past_sequence_length")
@@ -129,25 +126,23 @@ inputs = st.builds(
 outputs = st.builds(
     OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.none() | sources, layers=st.none() | sources
 )
-sizes = st.builds(Size, st.sampled_from(AXES), st.integers(0, 8) | getters)
-shapes = st.builds(Shape, st.sampled_from(AXES), st.integers(0, 8))
-pins = st.builds(Pin, st.sampled_from(AXES), sources, st.none() | sources)
+sizes = st.builds(DummySize, st.sampled_from(AXES), st.integers(0, 8) | getters)
+fixed_axes = st.builds(FixedAxis, st.sampled_from(AXES), st.integers(1, 8) | sources, st.none() | sources)
 constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
 patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
-states = st.builds(
-    State,
+cache_rows = st.builds(
+    CacheRow,
     st.sampled_from(("key", "value")),
-    taken=st.sampled_from(("past_key_values.{layer}.key", "past_conv.{layer}")),
-    given=st.none() | st.just("present.{layer}.key"),
-    axes=axis_maps,
-    grown=axis_maps,
-    path=paths,
-    found=paths,
+    input_name=st.sampled_from(("past_key_values.{layer}.key", "past_conv.{layer}")),
+    output_name=st.none() | st.just("present.{layer}.key"),
+    input_axes=axis_maps,
+    output_axes=axis_maps,
+    input_path=paths,
+    output_path=paths,
     layers=sources,
 )
-builds = st.builds(Build, st.sampled_from(("past_key_values", "cache")), by=st.just("dynamic_cache"))
-carries = st.builds(Carry, st.sampled_from(TENSORS), given=st.sampled_from(TENSORS))
-handovers = st.builds(Handover, st.sampled_from(TENSORS), st.just("encoder_model"), given=st.sampled_from(TENSORS))
+builders = st.builds(ArgumentBuilder, st.sampled_from(("past_key_values", "cache")), by=st.just("dynamic_cache"))
+links = st.builds(Link, st.sampled_from(TENSORS), st.just("encoder_model"), st.sampled_from(TENSORS))
 
 opsets = st.integers(18, 23)
 tolerances = st.floats(0, 1)
@@ -169,7 +164,7 @@ edits = st.one_of(
 )
 
 
-def unless_unsaid(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values
 
 
@@ -190,50 +185,61 @@ files = st.builds(
     filler=some_edits,
 )
 
+dummies = st.builds(Dummies, generators=by_name(generators, most=2), sizes=by_name(sizes))
+checks = st.builds(
+    Check, atol=optional(tolerances), rtol=optional(tolerances), mask_input=optional(st.sampled_from(TENSORS))
+)
+targets = st.builds(
+    Target,
+    opset=optional(opsets),
+    int_dtype=optional(st.sampled_from(("int64", "int32"))),
+    float_dtype=optional(st.sampled_from(("float32", "float16"))),
+)
+caches = st.builds(Cache, rows=by_name(cache_rows), past=optional(st.sampled_from(("inputs", "outputs", "both"))))
+calls = st.builds(
+    Call,
+    loader=optional(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
+    submodule=optional(st.sampled_from(("encoder", "p:f"))),
+    constants=by_name(constants, most=2),
+    builders=by_name(builders),
+    patches=by_name(patches),
+    attention=optional(st.sampled_from(("eager", "sdpa"))),
+)
+
 thin_specs = st.builds(
     ExportSpec,
-    name=unless_unsaid(st.sampled_from(("bert", "roberta"))),
+    name=optional(st.sampled_from(("bert", "roberta"))),
     inputs=by_name(inputs, most=2),
     outputs=by_name(outputs, most=2),
-    sizes=by_name(sizes, most=2),
-    opset=unless_unsaid(opsets),
+    dummies=st.builds(Dummies, sizes=by_name(sizes, most=2)),
+    target=st.builds(Target, opset=optional(opsets)),
 )
 """Specs as overlays hold them."""
 
 thick_specs = st.builds(ExportSpec, outputs=by_name(outputs, most=2), tasks=overlays(TASK_NAMES, thin_specs))
-"""Specs that an overlay may hold too: they have overlays themselves."""
+"""Specs with overlays of their own, which an overlay may also hold."""
+
+parts = st.builds(
+    Parts, behaviors=overlays(BEHAVIORS, thin_specs | thick_specs), files=by_name(files), links=by_name(links)
+)
 
 specs = st.builds(
     ExportSpec,
-    name=unless_unsaid(st.sampled_from(("bert", "roberta"))),
-    task=unless_unsaid(st.sampled_from(TASK_NAMES)),
+    name=optional(st.sampled_from(("bert", "roberta"))),
+    task=optional(st.sampled_from(TASK_NAMES)),
+    derived=optional(st.just("a model")),
     inputs=by_name(inputs),
     outputs=by_name(outputs),
-    generators=by_name(generators, most=2),
     normalizer=normalizers,
+    dummies=dummies,
+    fixed_axes=by_name(fixed_axes),
     tasks=overlays(TASK_NAMES, thin_specs | thick_specs),
     cases=overlays(CASE_NAMES, thin_specs),
-    behaviors=overlays(BEHAVIORS, thin_specs),
-    files=by_name(files),
-    runs=unless_unsaid(st.sampled_from(("encoder", "p:f"))),
-    sizes=by_name(sizes),
-    pins=by_name(pins),
-    shapes=by_name(shapes, most=2),
-    constants=by_name(constants, most=2),
-    patches=by_name(patches),
-    states=by_name(states),
-    builds=by_name(builds),
-    carries=by_name(carries),
-    handovers=by_name(handovers),
-    judged_by=unless_unsaid(st.sampled_from(TENSORS)),
-    past=unless_unsaid(st.sampled_from(("inputs", "outputs", "both"))),
-    attention=unless_unsaid(st.sampled_from(("eager", "sdpa"))),
-    loader=unless_unsaid(st.sampled_from(("AutoModel", "AutoModelForMaskedLM"))),
-    opset=unless_unsaid(opsets),
-    atol=unless_unsaid(tolerances),
-    rtol=unless_unsaid(tolerances),
-    int_dtype=unless_unsaid(st.sampled_from(("int64", "int32"))),
-    float_dtype=unless_unsaid(st.sampled_from(("float32", "float16"))),
+    parts=parts,
+    call=calls,
+    cache=caches,
+    check=checks,
+    target=targets,
 )
 
 records = st.one_of(
@@ -244,11 +250,18 @@ records = st.one_of(
     normalizers,
     getters,
     sizes,
-    pins,
+    fixed_axes,
     constants,
     patches,
-    states,
-    builds,
+    cache_rows,
+    builders,
+    links,
+    dummies,
+    checks,
+    targets,
+    caches,
+    calls,
+    parts,
     files,
     edits,
     specs,

@@ -6,12 +6,12 @@ from refusals import refusal
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families import text_seq2seq
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.behaviors import BEHAVIORS, apart, behaves, beside, split, with_behavior
+from onnxfn.specs.edits.behaviors import BEHAVIORS, behaves, extra_file, model_part, split, with_behavior
 from onnxfn.specs.edits.caches import cross_cache
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import takes
 from onnxfn.specs.plan.planning import outputs, plan
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import for_task
 
 CONFIG = {"vocab_size": 50, "d_model": 32, "hidden_size": 32, "decoder_layers": 2, "decoder_attention_heads": 4}
@@ -47,14 +47,14 @@ def test_a_decoder_without_past_neither_takes_nor_gives_a_cache():
 
 
 def test_a_decoder_that_is_asked_first_gives_both_caches():
-    made = view("decoder", use_past=True)
+    made = view("decoder", past="outputs")
     assert made.name == "decoder_model"
     assert list(made.inputs) == ["encoder_hidden_states", "encoder_attention_mask", "input_ids"]
     assert list(made.outputs) == ["logits", *cache("present", "decoder", "encoder")]
 
 
 def test_a_decoder_that_takes_a_past_gives_its_own_alone():
-    made = view("decoder", use_past=True, use_past_in_inputs=True)
+    made = view("decoder", past="both")
     assert made.name == "decoder_with_past_model"
     assert list(made.inputs)[3:] == cache("past_key_values", "decoder", "encoder")
     assert list(made.outputs) == ["logits", *cache("present", "decoder")]
@@ -68,15 +68,15 @@ def test_a_monolith_is_one_file():
 
 
 def test_a_monolith_with_past_gives_the_decoders_own():
-    assert list(view("monolith", use_past=True).outputs) == ["logits", *cache("present", "decoder")]
-    both = view("monolith", use_past=True, use_past_in_inputs=True)
+    assert list(view("monolith", past="outputs").outputs) == ["logits", *cache("present", "decoder")]
+    both = view("monolith", past="both")
     assert both.name == "model"
     assert list(both.inputs)[3:] == cache("past_key_values", "decoder", "encoder")
     assert list(both.outputs) == ["logits", *cache("present", "decoder")]
 
 
 def test_axes_of_a_cache_are_optimums():
-    made = view("decoder", use_past=True, use_past_in_inputs=True)
+    made = view("decoder", past="both")
     grown = "past_decoder_sequence_length + decoder_sequence_length"
     assert made.inputs["past_key_values.0.decoder.key"] == {0: "batch_size", 2: "past_decoder_sequence_length"}
     assert made.inputs["past_key_values.1.encoder.value"] == {0: "batch_size", 2: "encoder_sequence_length"}
@@ -85,7 +85,7 @@ def test_axes_of_a_cache_are_optimums():
 
 def test_a_behavior_leaves_its_argument_as_it_is():
     before = repr(BART)
-    with_behavior(BART, "decoder", use_past=True)
+    with_behavior(BART, "decoder", past="outputs")
     assert repr(BART) == before
 
 
@@ -98,13 +98,13 @@ def test_one_decoder_stands_for_two():
 
 def test_both_decoders_are_planned_when_asked_for():
     apart = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
-    assert plan(BART, CONFIG, merge=False).files == apart
-    assert plan(BART, CONFIG, keep_parts=True).files == (*apart, "decoder_model_merged.onnx")
+    assert plan(BART, CONFIG, decoders="separate").files == apart
+    assert plan(BART, CONFIG, decoders="both").files == (*apart, "decoder_model_merged.onnx")
 
 
 def test_without_past_nothing_is_merged():
     spec = for_task(ARCHITECTURES["bart"], "text2text-generation")
-    assert plan(spec, CONFIG).files == plan(spec, CONFIG, merge=False).files
+    assert plan(spec, CONFIG).files == plan(spec, CONFIG, decoders="separate").files
     assert plan(spec, CONFIG).files == ("encoder_model.onnx", "decoder_model.onnx")
 
 
@@ -122,7 +122,7 @@ def test_a_merged_decoder_holds_what_computes_its_empty_inputs():
 
 def test_a_merged_decoder_is_checked_with_and_without_a_past():
     spec = plan(BART, CONFIG).parts[1].spec
-    emptied = {one.name: [made.name for made in one.spec.inputs] for one in spec.cases}
+    emptied = {one.name: [made.name for made in one.inputs] for one in spec.cases}
     assert emptied.pop("prompt") == emptied.pop("prompts") == cache("past_key_values", "encoder")
     assert set(map(tuple, emptied.values())) == {()}
 
@@ -155,19 +155,19 @@ def test_a_behavior_is_chosen_once():
 
 def test_a_task_comes_before_a_behavior():
     assert refusal(InvalidSpec, with_behavior, ARCHITECTURES["bart"], "encoder") == (
-        "say the task of bart before its behavior: for_task(spec, task)"
+        "choose the task of bart before its behavior: for_task(spec, task)"
     )
 
 
 def test_a_past_of_an_encoder_is_refused():
-    assert refusal(InvalidSpec, with_behavior, BART, "encoder", use_past=True) == (
-        "bart has no cache here, so no past: use_past=False"
+    assert refusal(InvalidSpec, with_behavior, BART, "encoder", past="outputs") == (
+        "bart has no cache here, so it has no past: leave out past='outputs'"
     )
 
 
-def test_a_past_that_is_taken_and_not_given_is_refused():
-    assert refusal(InvalidSpec, with_behavior, BART, "decoder", use_past_in_inputs=True) == (
-        "a past that is taken is also given: say use_past=True with use_past_in_inputs=True"
+def test_an_unknown_past_is_refused():
+    assert refusal(UnknownName, with_behavior, BART, "decoder", past="inputs") == (
+        "no past 'inputs'; known: outputs, both; did you mean 'outputs'?"
     )
 
 
@@ -183,29 +183,29 @@ def test_any_spec_can_have_behaviors():
     own = compose(
         text_seq2seq, behaves("decoder", cross_cache(heads="own_heads", key="own_size", value="own_size")), ExportSpec()
     )
-    spec = with_behavior(for_task(own, "text2text-generation"), "decoder", use_past=True)
+    spec = with_behavior(for_task(own, "text2text-generation"), "decoder", past="outputs")
     config = CONFIG | {"own_heads": 2, "own_size": 5, "decoder_num_layers": 1}
     assert "present.1.encoder.value" in outputs(spec, config)
-    assert set(BEHAVIORS) == {one.name for one in own.behaviors}
+    assert set(BEHAVIORS) == {one.name for one in own.parts.behaviors}
 
 
 def test_a_part_stands_beside_the_three_behaviors_and_goes_by_its_own_name():
     mute = compose(
-        apart("vocoder", takes("spectrogram", "frames 80", "noise", kind="float")), beside("speaks", "vocoder")
+        model_part("vocoder", takes("spectrogram", "frames 80", "noise", kind="float")), extra_file("speaks", "vocoder")
     )
-    assert [one.name for one in mute.files] == ["speaks"]
+    assert [one.name for one in mute.parts.files] == ["speaks"]
     view = with_behavior(mute, "vocoder")
     assert [one.name for one in view.inputs] == ["spectrogram"]
-    assert [one.name for one in view.files] == ["vocoder"]
+    assert [one.name for one in view.parts.files] == ["vocoder"]
     assert "known: vocoder" in refusal(UnknownName, with_behavior, mute, "decoder")
 
 
 def test_a_cache_of_one_text_grows_to_what_its_decoder_says():
-    kept = cross_cache(heads="heads", key="size", value="size", batch="1", grown="frames")
-    own, cross = kept.states[0], kept.states[2]
-    assert [one.symbol for one in own.axes.axes] == ["1", "heads", "past_decoder_sequence_length", "size"]
-    assert [one.symbol for one in own.grown.axes] == ["1", "heads", "frames", "size"]
-    assert cross.grown == cross.axes
+    kept = cross_cache(heads="heads", key="size", value="size", batch="1", output_length="frames")
+    own, cross = kept.cache.rows[0], kept.cache.rows[2]
+    assert [one.symbol for one in own.input_axes.axes] == ["1", "heads", "past_decoder_sequence_length", "size"]
+    assert [one.symbol for one in own.output_axes.axes] == ["1", "heads", "frames", "size"]
+    assert cross.output_axes == cross.input_axes
 
 
 # A file for each part
@@ -238,5 +238,5 @@ def test_what_cannot_be_split_is_refused():
     known = refusal(UnknownName, split, CLIP, "text")
     assert "no behavior 'text' for clip; known: vision_model, text_model" in known
     bert = for_task(ARCHITECTURES["bert"], "fill-mask")
-    assert refusal(InvalidSpec, split, bert) == "bert is of one part, so there is nothing to split"
-    assert "say the task" in refusal(InvalidSpec, split, ARCHITECTURES["clip"])
+    assert refusal(InvalidSpec, split, bert) == "bert has one part, so it cannot be split"
+    assert "choose the task" in refusal(InvalidSpec, split, ARCHITECTURES["clip"])

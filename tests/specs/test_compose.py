@@ -7,7 +7,8 @@ from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import gives, takes
 from onnxfn.specs.getters import reads
-from onnxfn.specs.records import Edit, ExportSpec, Overlay
+from onnxfn.specs.records import Edit
+from onnxfn.specs.spec import Check, ExportSpec, Overlay
 
 
 def test_an_input_said_again_keeps_its_place_and_takes_the_later_axes():
@@ -16,7 +17,9 @@ def test_an_input_said_again_keeps_its_place_and_takes_the_later_axes():
 
 
 def test_zero_and_an_empty_text_are_said():
-    assert compose(ExportSpec(atol=1.0, name="bert"), ExportSpec(atol=0.0, name="")) == ExportSpec(atol=0.0, name="")
+    assert compose(
+        ExportSpec(check=Check(atol=1.0), name="bert"), ExportSpec(check=Check(atol=0.0), name="")
+    ) == ExportSpec(check=Check(atol=0.0), name="")
 
 
 def test_reads_join_by_name():
@@ -43,6 +46,4 @@ def test_every_way_to_join_is_a_function_so_called():
 
 
 def test_what_is_no_spec_is_refused():
-    assert (
-        refusal(InvalidSpec, compose, ExportSpec(), "bert") == "compose joins ExportSpec records, and got str: 'bert'"
-    )
+    assert refusal(InvalidSpec, compose, ExportSpec(), "bert") == "compose joins ExportSpec records, not str: 'bert'"

@@ -11,7 +11,7 @@ from onnxfn.specs.dummies import FILLS, dummies, generates, known_sizes, mask, s
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import takes
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import ExportSpec
 
 SPEC = compose(
     ExportSpec(name="bert"),

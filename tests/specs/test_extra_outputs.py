@@ -14,10 +14,11 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import compose, for_task, spec_for, with_behavior, with_output, with_outputs, with_past
-from onnxfn.specs.edits.extra_outputs import OF_ONE
+from onnxfn.specs.edits.extra_outputs import SINGLE_MODEL_OUTPUTS
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, UnknownName
-from onnxfn.specs.records import ExportSpec, OutputSpec
+from onnxfn.specs.records import OutputSpec
+from onnxfn.specs.spec import Cache, ExportSpec, Parts
 
 BERT = for_task(spec_for("bert"), "text-classification")
 SIZES = {"vocab_size": 99, "type_vocab_size": 2, "num_hidden_layers": 2}
@@ -67,7 +68,9 @@ def test_a_spec_is_asked_before_its_task_is_said_or_after(task):
 
 
 def test_a_length_of_several_has_no_past_by_one_name():
-    of_squares = ExportSpec(outputs=[OutputSpec("last_hidden_state", "batch_size height*width _")], past="inputs")
+    of_squares = ExportSpec(
+        outputs=[OutputSpec("last_hidden_state", "batch_size height*width _")], cache=Cache(past="inputs")
+    )
     assert given_by(with_outputs(of_squares, "attentions.0"))["attentions.0"] == {
         0: "batch_size",
         2: "height * width",
@@ -80,9 +83,9 @@ def test_rows_of_choices_are_rows_of_the_batch():
     assert given_by(asked)["hidden_states.1"] == {0: "batch_size * num_choices", 1: "sequence_length"}
 
 
-@given(st.lists(st.sampled_from((*OF_ONE, "hidden_states.1", "attentions.0")), max_size=4), some.specs)
+@given(st.lists(st.sampled_from((*SINGLE_MODEL_OUTPUTS, "hidden_states.1", "attentions.0")), max_size=4), some.specs)
 def test_asking_twice_is_asking_once(names, spec):
-    once = with_outputs(evolve(spec, tasks=(), behaviors=()), *names)
+    once = with_outputs(evolve(spec, tasks=(), parts=Parts()), *names)
     assert with_outputs(once, *names) == once
 
 
@@ -136,7 +139,7 @@ def test_an_encoder_decoder_has_two_of_each():
 
 @pytest.mark.parametrize("name", ["hidden_states.last", "pooler_output.0"])
 def test_what_is_of_no_layer_is_refused(name):
-    assert f"{name!r} is of no layer" in refusal(InvalidSpec, with_outputs, BERT, name)
+    assert f"{name!r} names no layer's output" in refusal(InvalidSpec, with_outputs, BERT, name)
 
 
 def test_an_output_that_the_model_lacks_is_refused_where_it_is_traced(tmp_path):
@@ -159,7 +162,7 @@ def test_layers_that_the_plan_does_not_know_are_refused(tmp_path):
 def test_layers_and_attentions_of_a_decoder_are_pytorchs(tmp_path):
     """Of six layers four are traced; the past is one that another call gave."""
     spec = with_outputs(for_task(spec_for("llama"), "text-generation-with-past"), "hidden_states", "attentions")
-    model = tiny.model("llama", spec.loader, num_hidden_layers=6)
+    model = tiny.model("llama", spec.call.loader, num_hidden_layers=6)
     result = exported(spec, model, tmp_path / "out")
     assert result.repeats == ("6 layers of model.layers from 4",)
     ids = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
@@ -198,7 +201,7 @@ def test_the_model_is_left_with_its_own_attention_and_without_hooks(tmp_path):
 )
 def test_what_is_asked_for_agrees_with_pytorch(model_type, task, names, tmp_path):
     spec = with_outputs(for_task(spec_for(model_type), task), *names)
-    exported(spec, tiny.model(model_type, spec.loader), tmp_path / "out")
+    exported(spec, tiny.model(model_type, spec.call.loader), tmp_path / "out")
 
 
 def test_the_edit_of_one_name_is_said_as_data():
@@ -216,5 +219,5 @@ def test_windows_that_are_rows_are_not_called_a_batch(tmp_path):
     spec = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions.0")
     every = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions")
     assert list(given_by(spec, tiny.config("donut-swin")))[-1] == "attentions.0"
-    text = refusal(CheckFailed, onnxfn.export, every, tiny.model("donut-swin", every.loader), tmp_path / "out")
+    text = refusal(CheckFailed, onnxfn.export, every, tiny.model("donut-swin", every.call.loader), tmp_path / "out")
     assert "its axes are planned as [batch_size, _, _, _]: say them with" in text

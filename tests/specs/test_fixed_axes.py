@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import onnxfn
-from onnxfn import compose, for_task, spec_for, with_shapes
+from onnxfn import for_task, spec_for, with_shapes
 from onnxfn.check.check import case_inputs
 from onnxfn.specs.axes import axis_map, fix_sizes, names, pattern, shape
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.records import Edit
 
 BERT = for_task(spec_for("bert"), "text-classification")
@@ -42,7 +44,7 @@ def test_fixing_twice_is_fixing_once(spec, sizes):
 
 @given(some.specs, some_sizes, some_sizes)
 def test_the_last_size_wins(spec, first, then):
-    once = {one.name: one.value for one in with_shapes(with_shapes(spec, **first), **then).shapes}
+    once = {one.name: one.value for one in with_shapes(with_shapes(spec, **first), **then).fixed_axes}
     assert once.items() >= (first | then).items()
 
 
@@ -85,8 +87,8 @@ def test_what_is_not_fixed_moves():
 
 def test_a_graph_that_takes_no_past_gives_what_is_new():
     """Optimum calls the length of what it gives a sum with a past that it does not take."""
-    made = onnxfn.plan(with_shapes(T5, **LENGTHS), tiny.config("t5"), merge=False)
-    given_axes = {part.name: pattern(part.spec.in_graph(part.spec.outputs[1])) for part in made.parts[1:]}
+    made = onnxfn.plan(with_shapes(T5, **LENGTHS), tiny.config("t5"), decoders="separate")
+    given_axes = {part.name: pattern(graph_axes(part.spec, part.spec.outputs[1])) for part in made.parts[1:]}
     assert given_axes == {"decoder_model": "batch_size 4 1 8", "decoder_with_past_model": "batch_size 4 8 8"}
 
 
@@ -141,7 +143,7 @@ def test_the_edit_is_said_as_data():
     ],
 )
 def test_a_fixed_graph_agrees_with_pytorch(spec, sizes, tmp_path):
-    model = tiny.model(spec.name, spec.loader)
+    model = tiny.model(spec.name, spec.call.loader)
     result = assert_agreement(onnxfn.export(with_shapes(spec, **sizes), model, tmp_path / "out"), tmp_path / "out")
     for file in (name for name in result.files if name.endswith(".onnx")):
         for value in onnx.load(file).graph.input:
@@ -152,7 +154,7 @@ def test_a_fixed_graph_agrees_with_pytorch(spec, sizes, tmp_path):
 def test_cases_at_one_shape_have_other_values():
     part = onnxfn.plan(with_shapes(BERT, batch_size=2, sequence_length=6), SIZES).parts[0]
     one, other = (
-        case_inputs(None, part, compose(part.spec, overlay.spec), seed=seed)["input_ids"].tolist()
+        case_inputs(None, part, in_case(part.spec, overlay), seed=seed)["input_ids"].tolist()
         for seed, overlay in enumerate(part.spec.cases[:2])
     )
     assert one != other

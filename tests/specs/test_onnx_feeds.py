@@ -54,7 +54,7 @@ def test_no_cache_is_itself():
 
 
 def test_names_are_those_of_onnx():
-    spec = plan(with_behavior(BART, "decoder", use_past=True, use_past_in_inputs=True), CONFIG).parts[0].spec
+    spec = plan(with_behavior(BART, "decoder", past="both"), CONFIG).parts[0].spec
     assert ort_inputs(spec, RESUMED) == {
         "input_ids": "ids",
         "encoder_attention_mask": "mask",
@@ -69,7 +69,7 @@ def test_a_spec_without_a_past_is_fed_none():
 
 
 def test_a_spec_that_is_not_planned_yet_is_fed_the_whole_cache():
-    spec = with_behavior(BART, "decoder", use_past=True, use_past_in_inputs=True)
+    spec = with_behavior(BART, "decoder", past="both")
     assert set(ort_inputs(spec, RESUMED)) >= set(FOUR)
 
 
@@ -93,7 +93,7 @@ def test_the_cache_of_an_encoder_decoder_is_its_decoders(spec):
 
 
 def test_a_decoder_that_takes_a_past_gives_its_own_alone():
-    spec = with_behavior(BART, "decoder", use_past=True, use_past_in_inputs=True)
+    spec = with_behavior(BART, "decoder", past="both")
     assert list(past_key_values(spec, CONFIG, direction="outputs")) == [
         "present.0.decoder.key",
         "present.0.decoder.value",

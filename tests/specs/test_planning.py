@@ -14,8 +14,10 @@ from onnxfn.specs.edits.tensors import only_tasks, with_output
 from onnxfn.specs.errors import MissingValue, UnknownName
 from onnxfn.specs.facts import case, gives, takes
 from onnxfn.specs.getters import constant, equals, from_config, product, reads, total
+from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import dummy_inputs, inputs, outputs, plan, resolved
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.serialize import to_json
+from onnxfn.specs.spec import ExportSpec, Target
 from onnxfn.specs.tasks import for_task, task_names
 
 BERT = compose(text_encoder, bert_inputs, ExportSpec(name="bert"))
@@ -55,7 +57,7 @@ def test_a_configuration_tells_sizes_of_dummies_and_of_cases():
     )
     made = plan(spec, {"patches": 4}).parts[0].spec
     assert dummies(made, {})["x"].shape == (2, 7)
-    assert dummies(compose(made, made.cases[0].spec), {})["x"].shape == (1, 20)
+    assert dummies(in_case(made, made.cases[0]), {})["x"].shape == (1, 20)
     assert "size 'length'" in refusal(MissingValue, plan, spec, {})
 
 
@@ -79,8 +81,12 @@ def test_a_spec_with_outputs_is_planned_as_it_is():
 
 
 def test_a_plan_starts_from_the_defaults_and_what_is_said_wins():
-    planned = plan(compose(BERT, ExportSpec(opset=20)), CONFIG).parts[0].spec
-    assert (planned.opset, planned.atol, planned.int_dtype) == (20, DEFAULTS.atol, DEFAULTS.int_dtype)
+    planned = plan(compose(BERT, ExportSpec(target=Target(opset=20))), CONFIG).parts[0].spec
+    assert (planned.target.opset, planned.check.atol, planned.target.int_dtype) == (
+        20,
+        DEFAULTS.check.atol,
+        DEFAULTS.target.int_dtype,
+    )
 
 
 # The configuration's facts
@@ -92,26 +98,26 @@ def test_axes_that_the_configuration_fixes_are_numbers_in_the_plan():
 
 
 def test_what_a_generator_reads_is_a_number_in_the_plan():
-    (ids, *_) = plan(BERT, CONFIG).parts[0].spec.generators
+    (ids, *_) = plan(BERT, CONFIG).parts[0].spec.dummies.generators
     assert dict(ids.arguments) == {"high": 50}
 
 
 def test_a_plain_text_in_a_generator_is_meant_as_it_is():
     assert ("padding", "right") in [
-        pair for made in plan(BERT, CONFIG).parts[0].spec.generators for pair in made.arguments
+        pair for made in plan(BERT, CONFIG).parts[0].spec.dummies.generators for pair in made.arguments
     ]
 
 
 def test_what_a_case_reads_is_a_number_in_the_plan():
     spec = compose(BERT, case("wide", generates("token_ids", "integers", high=from_config("type_vocab_size"))))
     (wide,) = (one for one in plan(spec, CONFIG).parts[0].spec.cases if one.name == "wide")
-    assert [dict(made.arguments) for made in wide.spec.generators] == [{"high": 2}]
+    assert [dict(made.arguments) for made in wide.dummies.generators] == [{"high": 2}]
 
 
 def test_a_generator_that_no_input_uses_reads_nothing():
     unused = generates("pixels", "integers", high=from_config("nowhere"))
     spec = compose(BERT, unused, case("one", unused))
-    assert [made.name for made in plan(spec, CONFIG).parts[0].spec.generators] == [
+    assert [made.name for made in plan(spec, CONFIG).parts[0].spec.dummies.generators] == [
         "token_ids",
         "segment_ids",
         "padding_mask",
@@ -130,11 +136,10 @@ def test_an_output_under_a_condition_is_there_when_it_is_met(head, names):
     assert set(outputs(spec, {"head": head})) == names
 
 
-def test_a_plan_holds_no_conditions_and_no_other_tasks():
+def test_a_plan_holds_no_conditions():
     spec = compose(BERT, takes("x", "batch_size", "token_ids", when="vocab_size"), gives("y", "3", when="vocab_size"))
     planned = plan(spec, CONFIG).parts[0].spec
     assert {one.when for one in (*planned.inputs, *planned.outputs)} == {None}
-    assert planned.tasks == ()
 
 
 def test_what_is_left_out_reads_nothing():
@@ -145,10 +150,14 @@ def test_what_is_left_out_reads_nothing():
 
 
 @pytest.mark.parametrize("model_type", ROWS)
-def test_planning_what_was_planned_changes_nothing(model_type):
+def test_a_planned_spec_holds_nothing_to_read_from_a_configuration(model_type):
     for task in task_names(ARCHITECTURES[model_type]):
-        once = resolved(for_task(ARCHITECTURES[model_type], task), EVERYTHING)
-        assert resolved(once, {}) == once
+        planned = resolved(for_task(ARCHITECTURES[model_type], task), EVERYTHING)
+        text = to_json(planned)
+        assert not {f'"record": "{name}"' for name in ("Getter", "Read", "Overlay") if f'"record": "{name}"' in text}
+        assert {axis.kind for one in planned.inputs for axis in one.axes.axes} <= {"dynamic", "literal"}
+        sizes = [*planned.dummies.sizes, *(size for case in planned.cases for size in case.dummies.sizes)]
+        assert {type(size.value) for size in (*sizes, *planned.fixed_axes)} <= {int}
 
 
 def test_a_fact_that_an_axis_needs_is_missing_with_the_axis():

@@ -155,7 +155,7 @@ def test_what_is_no_preprocessor_is_refused():
 )
 def test_a_real_input_is_one_more_case(model_type, task, said, tokenizer, tmp_path):
     spec = spec_for(model_type, task)
-    model = tiny.model(model_type, spec.loader, **WIDE)
+    model = tiny.model(model_type, spec.call.loader, **WIDE)
     result = onnxfn.export(spec, model, tmp_path / "out", preprocessor=tokenizer)
     assert result.report.passed
     assert said in result.report.cases
@@ -166,7 +166,7 @@ def test_a_real_input_is_one_more_case(model_type, task, said, tokenizer, tmp_pa
 def test_a_preprocessor_of_another_model_is_refused_before_anything_is_traced(tokenizer, tmp_path):
     spec = spec_for("vit", "image-classification")
     text = refusal(
-        InvalidSpec, onnxfn.export, spec, tiny.model("vit", spec.loader), tmp_path / "o", preprocessor=tokenizer
+        InvalidSpec, onnxfn.export, spec, tiny.model("vit", spec.call.loader), tmp_path / "o", preprocessor=tokenizer
     )
     assert "vit takes pixel_values" in text
 

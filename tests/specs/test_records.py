@@ -15,13 +15,15 @@ from onnxfn.specs.edits.tensors import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import gives, takes
 from onnxfn.specs.getters import equals, from_config, quotient
-from onnxfn.specs.records import ExportSpec, Generator, InputSpec, Normalizer, OutputSpec, Part, Plan, Read, Size
+from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.records import DummySize, Generator, InputSpec, Normalizer, OutputSpec, Read
 from onnxfn.specs.reports import Difference, Exported, Limit, Report
+from onnxfn.specs.spec import Check, Dummies, ExportSpec, Overlay, Target
 
 IDS = takes("input_ids", "batch_size sequence_length", "token_ids")
 MASK = takes("mask", "batch_size heads= 4", "padding_mask", kind="bool", path=("extra", 0), when="use_mask")
 BERT = compose(
-    ExportSpec(name="bert", opset=18, atol=1e-5, int_dtype="int64"),
+    ExportSpec(name="bert", target=Target(opset=18, int_dtype="int64"), check=Check(atol=1e-5)),
     IDS,
     MASK,
     gives("logits", "batch_size _", when=equals("head", "linear")),
@@ -35,7 +37,7 @@ BAD = Difference("encoder", "logits", ((2, 3),), 1e-2, 2e-1, 1e-5, "left-padded"
 @given(some.specs)
 def test_a_spec_cannot_be_changed(spec):
     with pytest.raises(FrozenInstanceError):
-        spec.opset = 17
+        spec.target = None
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_no_record_takes_an_attribute_that_it_does_not_have(record):
 
 
 def test_lists_are_held_as_tuples():
-    assert ExportSpec(sizes=[Size("batch_size", 2)]) == ExportSpec(sizes=(Size("batch_size", 2),))
+    assert Dummies(sizes=[DummySize("batch_size", 2)]) == Dummies(sizes=(DummySize("batch_size", 2),))
 
 
 def test_keyword_arguments_are_held_in_order_of_their_names():
@@ -60,13 +62,13 @@ def test_a_pattern_is_held_as_axes():
 
 def test_two_records_of_one_name_are_refused():
     assert refusal(InvalidSpec, ExportSpec, inputs=(*IDS.inputs, *IDS.inputs)) == (
-        "inputs say 'input_ids' twice; say it once, or compose two specs: the right one wins"
+        "inputs has 'input_ids' twice; keep one of them, or compose two specs: the right one wins"
     )
 
 
 def test_two_reads_of_one_name_are_refused():
     assert refusal(InvalidSpec, Normalizer, [Read("heads", "n_head"), Read("heads", "num_heads")]) == (
-        "reads say 'heads' twice; say it once, or compose two specs: the right one wins"
+        "reads has 'heads' twice; keep one of them, or compose two specs: the right one wins"
     )
 
 
@@ -123,7 +125,7 @@ def test_a_spec_prints_as_a_table():
 
 
 def test_a_spec_prints_the_tasks_that_it_knows_while_it_is_for_none():
-    spec = compose(IDS, ExportSpec(tasks=[records.Overlay("fill-mask"), records.Overlay("question-answering")]))
+    spec = compose(IDS, ExportSpec(tasks=[Overlay("fill-mask"), Overlay("question-answering")]))
     assert str(spec).splitlines()[-3:] == ["  tasks", "    fill-mask", "    question-answering"]
     assert "tasks" not in str(compose(spec, ExportSpec(task="fill-mask")))
 

@@ -9,9 +9,11 @@ from refusals import refusal
 from onnxfn.specs import records
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import always, takes
-from onnxfn.specs.records import Constant, ExportSpec, Part, Plan, Size
+from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.records import Constant, DummySize
 from onnxfn.specs.reports import Difference, Event, Exported, Report
 from onnxfn.specs.serialize import RECORDS, from_json, from_plain, to_json, to_plain
+from onnxfn.specs.spec import ExportSpec, Target
 
 DIFFERENCE = Difference("model", "logits", ((2, 3), (1, 3)), 1e-7, 2.5e-6, 1e-5, "left-padded", passed=True)
 REPORT = Report([DIFFERENCE], ["left-padded"])
@@ -28,16 +30,15 @@ def test_axes_are_told_as_their_pattern():
 
 
 def test_what_a_record_does_not_say_is_left_out():
-    assert to_plain(ExportSpec(opset=18)) == {
+    assert to_plain(ExportSpec(target=Target(opset=18))) == {
         "record": "ExportSpec",
-        "normalizer": {"record": "Normalizer"},
-        "opset": 18,
+        "target": {"record": "Target", "opset": 18},
     }
 
 
 def test_a_constant_that_is_none_is_said():
     spec = always(past_key_values=None)
-    assert to_plain(spec.constants[0]) == {"record": "Constant", "name": "past_key_values", "value": None}
+    assert to_plain(spec.call.constants[0]) == {"record": "Constant", "name": "past_key_values", "value": None}
     assert from_json(to_json(spec)) == spec
 
 
@@ -63,19 +64,23 @@ def test_what_an_export_tells_goes_to_json_and_back(record):
 
 
 def test_json_is_indented_as_asked():
-    assert to_json(Size("batch_size", 2), indent=None) == '{"record": "Size", "name": "batch_size", "value": 2}'
-    assert json.loads(to_json(Size("batch_size", 2), indent=None)) == json.loads(to_json(Size("batch_size", 2)))
+    assert (
+        to_json(DummySize("batch_size", 2), indent=None) == '{"record": "DummySize", "name": "batch_size", "value": 2}'
+    )
+    assert json.loads(to_json(DummySize("batch_size", 2), indent=None)) == json.loads(
+        to_json(DummySize("batch_size", 2))
+    )
 
 
 def test_several_records_go_to_json_as_a_list():
-    sizes = (Size("batch_size", 2), Size("sequence_length", 16))
+    sizes = (DummySize("batch_size", 2), DummySize("sequence_length", 16))
     assert from_json(to_json(sizes)) == sizes
 
 
 def test_an_unknown_record_is_refused_with_the_closest():
-    told = refusal(UnknownName, from_plain, {"record": "Sise", "name": "batch_size", "value": 2})
-    assert told.startswith("no record 'Sise'; known: Axis, AxisMap, ")
-    assert told.endswith("; did you mean 'Size'?")
+    told = refusal(UnknownName, from_plain, {"record": "DummySise", "name": "batch_size", "value": 2})
+    assert told.startswith("no record 'DummySise'; known: Axis, AxisMap, ")
+    assert told.endswith("; did you mean 'DummySize'?")
 
 
 def test_text_that_is_no_json_is_refused():

@@ -9,7 +9,8 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import gives, takes
-from onnxfn.specs.records import Edit, ExportSpec
+from onnxfn.specs.records import Edit
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import SYNONYMS, TASKS, canonical, for_task, task_names, tasked
 
 BERT = compose(
@@ -28,8 +29,8 @@ def test_tasks_are_known_in_the_order_in_which_they_were_said():
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_of_the_table_says_what_loads_its_model_and_what_all_models_of_it_give(task):
     made = for_task(tasked(task), task)
-    assert (made.task, made.loader, made.outputs) == (task, TASKS[task].loader, TASKS[task].outputs)
-    assert hasattr(transformers, made.loader)
+    assert (made.task, made.call.loader, made.outputs) == (task, TASKS[task].call.loader, TASKS[task].outputs)
+    assert hasattr(transformers, made.call.loader)
 
 
 def test_a_question_is_answered_by_a_start_and_an_end():

@@ -19,7 +19,8 @@ from onnxfn.specs.edits.tensors import (
 )
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import always, gives, patched, takes
-from onnxfn.specs.records import Constant, Edit, ExportSpec, InputSpec, OutputSpec, Overlay, Patch
+from onnxfn.specs.records import Constant, Edit, InputSpec, OutputSpec, Patch
+from onnxfn.specs.spec import Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.tasks import for_task
 
 TOKENS = "batch_size sequence_length"
@@ -54,10 +55,11 @@ def test_words_make_specs_of_one_record():
     assert gives("y", "batch_size _", path=("a",), when="b") == ExportSpec(
         outputs=[OutputSpec("y", axis_map("batch_size _"), ("a",), "b")]
     )
-    assert always(use_cache=False, mode="fast") == ExportSpec(
-        constants=[Constant("use_cache", value=False), Constant("mode", "fast")]
+    constants = [Constant("use_cache", value=False), Constant("mode", "fast")]
+    assert always(use_cache=False, mode="fast") == ExportSpec(call=Call(constants=constants))
+    assert patched("m:A.f", by="p:f", why="branches") == ExportSpec(
+        call=Call(patches=[Patch("m:A.f", "p:f", "branches")])
     )
-    assert patched("m:A.f", by="p:f", why="branches") == ExportSpec(patches=[Patch("m:A.f", "p:f", "branches")])
 
 
 # Leaving out
@@ -111,7 +113,7 @@ def test_an_unknown_tensor_cannot_be_renamed():
 
 def test_a_name_that_is_taken_is_refused():
     assert refusal(InvalidSpec, renamed, BERT, input_ids="logits") == (
-        "cannot call 'input_ids' 'logits': bert already has one so called"
+        "cannot rename 'input_ids' to 'logits': bert has a tensor of that name"
     )
 
 
@@ -136,7 +138,7 @@ def test_an_output_of_the_same_name_is_replaced_where_it_stands():
 
 
 def test_the_oldest_opset_is_one_that_a_spec_may_have():
-    assert with_opset(EMPTY, OLDEST_OPSET) == ExportSpec(opset=OLDEST_OPSET)
+    assert with_opset(EMPTY, OLDEST_OPSET) == ExportSpec(target=Target(opset=OLDEST_OPSET))
 
 
 def test_an_older_opset_is_refused():
@@ -146,7 +148,9 @@ def test_an_older_opset_is_refused():
 
 
 def test_a_tolerance_that_is_not_said_stays():
-    assert with_tolerance(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), atol=0.0) == ExportSpec(atol=0.0, rtol=1e-2)
+    assert with_tolerance(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), atol=0.0) == ExportSpec(
+        check=Check(atol=0.0, rtol=1e-2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_a_tolerance_below_zero_or_of_no_size_is_refused(tolerance, text):
 
 def test_a_type_that_is_not_said_stays():
     assert with_dtypes(with_dtypes(EMPTY, int="int32"), float="float16") == ExportSpec(
-        int_dtype="int32", float_dtype="float16"
+        target=Target(int_dtype="int32", float_dtype="float16")
     )
 
 

@@ -14,7 +14,8 @@ import onnxfn
 from onnxfn import compose, for_task, spec_for, takes, with_behavior, with_inputs_embeds, with_shapes
 from onnxfn.specs.edits.token_embeddings import by_tokens
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.records import Handover
+from onnxfn.specs.records import Link
+from onnxfn.specs.spec import Parts
 
 LLAMA = for_task(spec_for("llama"), "text-generation-with-past")
 T5 = for_task(spec_for("t5"), "text2text-generation-with-past")
@@ -34,7 +35,7 @@ def test_the_table_is_a_part_that_gives_what_the_other_takes():
     )
     assert (model.name, next(iter(model.inputs.items()))) == ("model", ("inputs_embeds", TOKENS))
     assert "input_ids" not in model.inputs
-    assert model.spec.handovers == (Handover("inputs_embeds", "embed_tokens", "inputs_embeds"),)
+    assert model.spec.links == (Link("inputs_embeds", "embed_tokens", "inputs_embeds"),)
     assert "float[batch_size, sequence_length, 32]" in str(model)
 
 
@@ -54,14 +55,14 @@ def test_embeddings_are_asked_for_before_the_task_is_said_or_after(task):
 
 
 def test_one_graph_of_an_encoder_decoder_takes_embeddings():
-    table, decoder = planned(with_behavior(T5, "decoder", use_past=True))
+    table, decoder = planned(with_behavior(T5, "decoder", past="outputs"))
     assert (table.name, decoder.name) == ("embed_tokens", "decoder_model")
     assert decoder.spec.inputs[2].place == ("decoder_inputs_embeds",)
 
 
 @given(some.specs)
 def test_asking_twice_is_asking_once(spec):
-    plain = compose(evolve(spec, behaviors=()), takes("input_ids", "batch_size sequence_length", "token_ids"))
+    plain = compose(evolve(spec, parts=Parts()), takes("input_ids", "batch_size sequence_length", "token_ids"))
     once = with_inputs_embeds(plain)
     assert with_inputs_embeds(once) == once
 
@@ -69,7 +70,7 @@ def test_asking_twice_is_asking_once(spec):
 @given(some.specs)
 def test_tokens_come_back_where_they_were(spec):
     tokens = takes("input_ids", "batch_size sequence_length", "token_ids")
-    plain = compose(evolve(spec, behaviors=(), inputs=()), tokens)
+    plain = compose(evolve(spec, parts=Parts(), inputs=()), tokens)
     places = [(one.name, one.place, one.axes) for one in by_tokens(with_inputs_embeds(plain)).inputs]
     assert places == [(one.name, one.place, one.axes) for one in plain.inputs]
 
@@ -86,7 +87,7 @@ def test_what_takes_no_tokens_is_refused():
 
 def test_a_decoder_writes_through_both_files_what_pytorch_writes(tmp_path):
     """The check, too, holds what both write against PyTorch's logits of the tokens."""
-    model = tiny.model("llama", LLAMA.loader)
+    model = tiny.model("llama", LLAMA.call.loader)
     result = assert_agreement(onnxfn.export(with_inputs_embeds(LLAMA), model, tmp_path / "out"), tmp_path / "out")
     assert any(case.startswith("greedy") for case in result.report.cases)
     text = torch.tensor([[1, 5, 9, 3]])
@@ -102,10 +103,10 @@ def test_a_decoder_writes_through_both_files_what_pytorch_writes(tmp_path):
     [
         for_task(spec_for("bert"), "multiple-choice"),
         with_shapes(for_task(spec_for("opt"), "text-generation"), batch_size=1, sequence_length=9),
-        with_behavior(T5, "decoder", use_past=True, use_past_in_inputs=True),
+        with_behavior(T5, "decoder", past="both"),
     ],
     ids=["choices", "fixed", "decoder"],
 )
 def test_both_files_agree_with_pytorch(spec, tmp_path):
-    model = tiny.model(spec.name, spec.loader)
+    model = tiny.model(spec.name, spec.call.loader)
     assert_agreement(onnxfn.export(with_inputs_embeds(spec), model, tmp_path / "out"), tmp_path / "out")

@@ -117,7 +117,7 @@ def digests():
     found = {}
     for name, model_type, task, edit, options in cases():
         spec = onnxfn.spec_for(model_type, task)
-        loader = spec.loader or TASKS[task.removesuffix("-with-past")].loader
+        loader = spec.call.loader or TASKS[task.removesuffix("-with-past")].call.loader
         torch.manual_seed(0)
         model = tiny.model(model_type, loader, **options)
         with TemporaryDirectory() as folder:

@@ -307,7 +307,7 @@ def test_a_layout_finds_what_a_checkpoint_holds(tmp_path):
 
 def seq2seq(dtype="float32"):
     spec = onnxfn.with_dtypes(onnxfn.spec_for("t5", "text2text-generation-with-past"), float=dtype)
-    return spec, tiny.model("t5", spec.loader, vocab_size=20000)
+    return spec, tiny.model("t5", spec.call.loader, vocab_size=20000)
 
 
 def sizes(files):

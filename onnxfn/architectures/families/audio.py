@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, loads, patched, takes
 from onnxfn.specs.getters import constant, convolved, difference, if_else, log2, product, quotient, reads, repeated
-from onnxfn.specs.records import ExportSpec, Source
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.records import Source
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 FRAMES = "batch_size frames _"
 """What is given of a batch of sounds, frame by frame; how many frames a length makes is the row's to say."""
@@ -40,7 +41,7 @@ convolved_frames = convolved_waves("")
 
 audio_features = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
 audio_transcription = tasked(
-    "automatic-speech-recognition", spec=compose(loaded("AutoModelForCTC"), gives("logits", FRAMES))
+    "automatic-speech-recognition", spec=compose(loads("AutoModelForCTC"), gives("logits", FRAMES))
 )
 audio_frames = tasked("audio-frame-classification", spec=gives("logits", FRAMES))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.edits.behaviors import beside
-from onnxfn.specs.facts import always, case, gives, takes
+from onnxfn.specs.edits.behaviors import extra_file
+from onnxfn.specs.facts import always, case, gives, loads, takes
 from onnxfn.specs.getters import constant, either, from_config, reads
-from onnxfn.specs.records import ExportSpec
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 IMAGE = "batch_size num_channels= height width"
 """The axes of a batch of images of any size."""
@@ -64,7 +64,7 @@ queried = gives("last_hidden_state", "batch_size _ _")
 
 def segmented(logits: str) -> ExportSpec:
     """A spec of the two tasks that Optimum has for a class a place of an image, whose logits have these axes."""
-    given = compose(loaded("AutoModelForSemanticSegmentation"), gives("logits", logits))
+    given = compose(loads("AutoModelForSemanticSegmentation"), gives("logits", logits))
     return compose(tasked("image-segmentation", spec=given), tasked("semantic-segmentation", spec=given))
 
 
@@ -86,9 +86,9 @@ masks_at_points = compose(
     tasked(
         "feature-extraction",
         spec=compose(
-            loaded("AutoModelForMaskGeneration"),
-            beside("vision_encoder", "vision_encoder"),
-            beside("prompt_encoder_mask_decoder", "prompt_encoder_mask_decoder"),
+            loads("AutoModelForMaskGeneration"),
+            extra_file("vision_encoder", "vision_encoder"),
+            extra_file("prompt_encoder_mask_decoder", "prompt_encoder_mask_decoder"),
         ),
     ),
 )

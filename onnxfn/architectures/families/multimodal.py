@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
-from onnxfn.specs.compose import compose
+from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.edits.behaviors import apart
-from onnxfn.specs.facts import TOKENS, always, case, gives, takes
+from onnxfn.specs.edits.behaviors import model_part
+from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
 from onnxfn.specs.getters import constant, either, from_config, if_else, item, reads, total
-from onnxfn.specs.records import ExportSpec, Overlay, Source, State
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.records import CacheRow, Source
+from onnxfn.specs.spec import Cache, ExportSpec
+from onnxfn.specs.tasks import tasked
 
 TEXTS = "text_batch_size sequence_length"
 """The axes of texts that stand beside images, of which there may be more or fewer."""
@@ -41,7 +42,9 @@ def hidden_states(axes: str) -> ExportSpec:
     """A spec of what comes out of each layer, where the configuration says `output_hidden_states`."""
     every = if_else("output_hidden_states", total("num_layers", constant(1)), constant(0))
     name, found = "hidden_states.{layer}", ("hidden_states", "{layer}")
-    return ExportSpec(states=(State("hidden_states", name, name, axes, axes, found, found, every),), past="outputs")
+    return ExportSpec(
+        cache=Cache(rows=(CacheRow("hidden_states", name, name, axes, axes, found, found, every),), past="outputs")
+    )
 
 
 texts = compose(takes("input_ids", TEXTS, "token_ids"), takes("attention_mask", TEXTS, "padding_mask"))
@@ -61,12 +64,12 @@ several_texts = compose(
     case("left-padded", sized(text_batch_size=5)),
 )
 
-text_part = compose(ExportSpec(runs="towers.text_model"), vector("text_embeds", "text_batch_size"))
-vision_part = compose(ExportSpec(runs="towers.vision_model"), vector("image_embeds", "batch_size"))
-audio_part = compose(ExportSpec(runs="towers.audio_model"), vector("audio_embeds", "batch_size"))
+text_part = compose(runs("towers.text_model"), vector("text_embeds", "text_batch_size"))
+vision_part = compose(runs("towers.vision_model"), vector("image_embeds", "batch_size"))
+audio_part = compose(runs("towers.audio_model"), vector("audio_embeds", "batch_size"))
 
 video_part = compose(
-    ExportSpec(runs="towers.video_model"),
+    runs("towers.video_model"),
     gives("video_embeds", "batch_size _ _", path=("pooler_output",)),
 )
 
@@ -83,7 +86,7 @@ def similarities(other: str, batch: str = "batch_size") -> ExportSpec:
 
 def featured(*specs: ExportSpec) -> ExportSpec:
     """A spec of feature-extraction alone, whose outputs are all said here: no `last_hidden_state` unless it is."""
-    return ExportSpec(tasks=(Overlay("feature-extraction", compose(loaded("AutoModel"), *specs)),))
+    return serves("feature-extraction", loads("AutoModel"), *specs)
 
 
 def compared(*inputs: ExportSpec, other: str = "image", batch: str = "batch_size") -> ExportSpec:
@@ -104,8 +107,8 @@ two_models = compose(
 
 text_and_vision = compose(
     two_models,
-    apart(VISION_MODEL, images(), vision_part),
-    apart(TEXT_MODEL, texts, text_part),
+    model_part(VISION_MODEL, images(), vision_part),
+    model_part(TEXT_MODEL, texts, text_part),
     compared(images(), texts),
 )
 """Models that compare texts with images: CLIP and those like it. `split` makes a file of each of their two parts."""
@@ -147,5 +150,5 @@ read = compose(reading, tasked("feature-extraction"))
 
 def pooled(*, when: Source | None = None, loader: str | None = None) -> ExportSpec:
     """A spec of one more output for feature-extraction, each row as one vector, and maybe of what loads the model."""
-    also = compose(ExportSpec(loader=loader), gives("pooler_output", "batch_size _", when=when))
-    return ExportSpec(tasks=(Overlay("feature-extraction", also),))
+    loading = EMPTY if loader is None else loads(loader)
+    return serves("feature-extraction", loading, gives("pooler_output", "batch_size _", when=when))

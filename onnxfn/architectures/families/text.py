@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.edits.behaviors import STEMS, behaves, halves, halves_with_past, whole
+from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, one_file
 from onnxfn.specs.edits.caches import cross_cache, kv_cache
-from onnxfn.specs.facts import SOURCE, TARGET, TOKENS, always, case, gives, takes
+from onnxfn.specs.facts import SOURCE, TARGET, TOKENS, always, builds, case, checks, gives, links, runs, takes
 from onnxfn.specs.getters import constant, either, from_config, quotient, reads
-from onnxfn.specs.records import Build, Edit, ExportSpec, Handover, Made
+from onnxfn.specs.records import Edit, NestedDummy
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
 per_choice = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
@@ -65,7 +66,7 @@ bert_inputs = compose(text_inputs, takes("token_type_ids", TOKENS, "segment_ids"
 text_decoder = compose(
     text_dummies,
     padded("left"),
-    generates("token_positions", "positions", mask=Made("padding_mask", TOKENS)),
+    generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
     text_reads,
     reads(
         num_key_value_heads=either("num_key_value_heads", "num_attention_heads"),
@@ -77,7 +78,7 @@ text_decoder = compose(
     always(return_dict=True, use_cache=False),
     # Thirty layers of SmolLM2, logits of root mean square 12: PyTorch's float32 is 5e-4 from its float64, ONNX Runtime
     # 8e-4; at padding, which means nothing, 2e-3 and 5e-3.
-    ExportSpec(judged_by="attention_mask", atol=1e-4, rtol=1e-3),
+    checks(mask_input="attention_mask", atol=1e-4, rtol=1e-3),
     tasked("feature-extraction"),
     tasked("feature-extraction-with-past", Edit("with_past", {"direction": "outputs"})),
     tasked("text-generation"),
@@ -133,13 +134,9 @@ encoded = compose(
         kind="float",
         path=("encoder_outputs", "last_hidden_state"),
     ),
-    ExportSpec(
-        builds=(Build("encoder_outputs", "encoder_output"),),
-        handovers=(
-            Handover("encoder_hidden_states", STEMS["encoder"], "last_hidden_state"),
-            Handover("encoder_attention_mask", STEMS["encoder"], "attention_mask"),
-        ),
-    ),
+    builds("encoder_outputs", "encoder_output"),
+    links("encoder_hidden_states", part=STEMS["encoder"], output="last_hidden_state"),
+    links("encoder_attention_mask", part=STEMS["encoder"], output="attention_mask"),
 )
 encoded_mask = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
 to_continue = compose(takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), four_entries("input_ids"))
@@ -156,8 +153,8 @@ seq2seq = compose(
 seq2seq_features = gives("last_hidden_state", f"{TARGET} _")
 
 seq2seq_tasks = compose(
-    tasked("feature-extraction", spec=compose(seq2seq_features, whole())),
-    tasked("feature-extraction-with-past", spec=compose(seq2seq_features, halves_with_past())),
+    tasked("feature-extraction", spec=compose(seq2seq_features, one_file())),
+    tasked("feature-extraction-with-past", spec=compose(seq2seq_features, encoder_and_merged_decoder())),
 )
 
 source = compose(takes("input_ids", SOURCE, "token_ids"), takes("attention_mask", SOURCE, "padding_mask"))
@@ -166,10 +163,10 @@ text_seq2seq = compose(
     seq2seq,
     behaves("monolith", source, written, four_entries("decoder_input_ids")),
     behaves("decoder", encoded, encoded_mask, to_continue),
-    behaves("encoder", source, ExportSpec(runs="encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+    behaves("encoder", source, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
     seq2seq_tasks,
-    tasked("text2text-generation", spec=halves()),
-    tasked("text2text-generation-with-past", spec=halves_with_past()),
+    tasked("text2text-generation", spec=encoder_and_decoder()),
+    tasked("text2text-generation-with-past", spec=encoder_and_merged_decoder()),
 )
 """Models that read a text and write another: T5, BART, Marian and those like them."""
 
@@ -181,7 +178,7 @@ _alone = compose(
         value="decoder_head_dim",
         layers="decoder_num_layers",
     ),
-    ExportSpec(builds=(Build("past_key_values", "dynamic_cache_without_config"),)),
+    builds("past_key_values", "dynamic_cache_without_config"),
 )
 
 decoder_alone = compose(
@@ -193,7 +190,7 @@ decoder_alone = compose(
 speech_seq2seq = compose(
     seq2seq,
     seq2seq_tasks,
-    tasked("automatic-speech-recognition", spec=halves()),
-    tasked("automatic-speech-recognition-with-past", spec=halves_with_past()),
+    tasked("automatic-speech-recognition", spec=encoder_and_decoder()),
+    tasked("automatic-speech-recognition-with-past", spec=encoder_and_merged_decoder()),
 )
 """Models that hear speech and write a text: Whisper and those like it. What they hear is the row's to say."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.facts import always, case, gives, takes
+from onnxfn.specs.facts import always, case, gives, loads, takes
 from onnxfn.specs.getters import at_least, constant, count, either, from_config, item, reads
-from onnxfn.specs.records import ExportSpec
-from onnxfn.specs.tasks import loaded, tasked
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
 
 pixels = compose(
     takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
@@ -93,5 +93,5 @@ def backbone(image: ExportSpec, axes: str) -> ExportSpec:
         )
         for place in range(8)
     )
-    given = tasked("feature-extraction", spec=compose(loaded("AutoBackbone"), *several))
+    given = tasked("feature-extraction", spec=compose(loads("AutoBackbone"), *several))
     return without(compose(image, given), "last_hidden_state")

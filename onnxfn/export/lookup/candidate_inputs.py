@@ -14,7 +14,7 @@ from onnxfn.architectures.families.text import text_dummies, text_reads
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
 from onnxfn.specs.compose import compose
 from onnxfn.specs.facts import always
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import ExportSpec
 
 COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
 

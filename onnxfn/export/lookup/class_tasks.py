@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
 
 CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
@@ -105,7 +105,7 @@ def served_tasks(class_task: str | None) -> tuple[str, ...]:
 
 def loader_of(task: str) -> str:
     """The class of transformers that loads models for a task."""
-    return TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).loader or "AutoModel"
+    return TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).call.loader or "AutoModel"
 
 
 def loadable_tasks(model_or_config: Any) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def loadable_tasks(model_or_config: Any) -> tuple[str, ...]:
     import transformers
 
     config_class = type(getattr(model_or_config, "config", model_or_config))
-    loaders = {task: getattr(transformers, spec.loader or "", None) for task, spec in TASKS.items()}
+    loaders = {task: getattr(transformers, spec.call.loader or "", None) for task, spec in TASKS.items()}
     return tuple(task for task, loader in loaders.items() if config_class in getattr(loader, "_model_mapping", ()))
 
 

@@ -28,7 +28,8 @@ from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownN
 from onnxfn.specs.facts import always
 from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.records import ExportSpec, State
+from onnxfn.specs.records import CacheRow
+from onnxfn.specs.spec import Call, ExportSpec
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
 CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation")
@@ -183,7 +184,7 @@ def _spec_with_cache(model: Any, base: ExportSpec, result: Any) -> ExportSpec | 
     inputs = tuple(input_.name for input_ in base.inputs)
     if hasattr(cache, CACHES["encoder"]):
         return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
-    states = cache_spec(cache).states
+    states = cache_spec(cache).cache.rows
     return (
         _decoder_spec(model, base, states)
         if states and "input_ids" in inputs and DECODER_INPUTS.issuperset(inputs)
@@ -191,12 +192,13 @@ def _spec_with_cache(model: Any, base: ExportSpec, result: Any) -> ExportSpec | 
     )
 
 
-def _decoder_spec(model: Any, base: ExportSpec, states: tuple[State, ...]) -> ExportSpec:
+def _decoder_spec(model: Any, base: ExportSpec, states: tuple[CacheRow, ...]) -> ExportSpec:
     position_ids = positions if "position_ids" in forward_parameters(model) else ExportSpec()
-    has_other_states = any(not row.taken.startswith("past_key") for row in states)
+    has_other_states = any(not row.input_name.startswith("past_key") for row in states)
     patches = linear_attention_cache if has_other_states else ExportSpec()
-    name = ExportSpec(name=base.name, patches=base.patches)
-    return evolve(compose(text_decoder, CONFIG_KEYS, position_ids, name, patches), states=states)
+    name = ExportSpec(name=base.name, call=Call(patches=base.call.patches))
+    family = compose(text_decoder, CONFIG_KEYS, position_ids, name, patches)
+    return evolve(family, cache=evolve(family.cache, rows=states))
 
 
 def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
@@ -208,7 +210,9 @@ def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
         decoder_num_attention_heads=constant(heads),
         decoder_head_dim=constant(head_size),
     )
-    return compose(text_seq2seq, CONFIG_KEYS, cache_sizes, ExportSpec(name=base.name, patches=base.patches))
+    return compose(
+        text_seq2seq, CONFIG_KEYS, cache_sizes, ExportSpec(name=base.name, call=Call(patches=base.call.patches))
+    )
 
 
 def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:
@@ -239,7 +243,7 @@ def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) 
     parameters = forward_parameters(model)
     used = {input_.place[0] for input_ in (*inputs.inputs, *spec.inputs)}
     unused = [name for name in INPUT_FORMS if name in parameters and name not in used]
-    states = ", ".join(row.name for row in spec.states)
+    states = ", ".join(row.name for row in spec.cache.rows)
     clauses = (
         f"{type(model).__name__}.forward({', '.join(name for name in parameters if name in used)})",
         f"without {', '.join(unused)}" if unused else "",

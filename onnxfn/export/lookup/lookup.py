@@ -18,7 +18,7 @@ from onnxfn.export.lookup.derive import (
 from onnxfn.export.lookup.other_libraries import row_name
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.spec import Call, ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST, canonical, for_task, task_names
 
 GENERATION_TASKS = (
@@ -154,8 +154,8 @@ def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportS
 def loader_spec(config: Any, task: str | None) -> ExportSpec:
     """A spec with the loader of a checkpoint without a row: the loader of `task`, or the class in its configuration."""
     if task is not None:
-        return ExportSpec(task=task, loader=loader_of(task))
-    return ExportSpec(loader=next(iter(snapshot(config).get("architectures") or ()), None))
+        return ExportSpec(task=task, call=Call(loader=loader_of(task)))
+    return ExportSpec(call=Call(loader=next(iter(snapshot(config).get("architectures") or ()), None)))
 
 
 def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
@@ -191,7 +191,7 @@ def _check_task(spec: ExportSpec, model: Any) -> None:
     if canonical(spec.task).removesuffix(WITH_PAST) not in served_tasks(class_task):
         raise InvalidSpec(
             f"{type(model).__name__} is a model for {class_task}, not for {spec.task}; "
-            f"load it with {spec.loader or 'a class for ' + spec.task}, or export it for {class_task}"
+            f"load it with {spec.call.loader or 'a class for ' + spec.task}, or export it for {class_task}"
         )
 
 

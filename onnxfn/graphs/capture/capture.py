@@ -19,7 +19,7 @@ from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line
-from onnxfn.specs.records import Part
+from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit
 
 ENDLESS = 1 << 40
@@ -46,7 +46,7 @@ def capture(model: Any, part: Part) -> Any:
     """
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
-    attended, patched = with_attention(model, part.spec.attention), applied(part.spec.patches)
+    attended, patched = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
     with LOCK, quiet(), unchanged_eval(model), attended, patched, _sparing():
         program = _program(model, part)
         told = expected_operators(program)

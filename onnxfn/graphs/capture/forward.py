@@ -14,7 +14,7 @@ from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, UnknownName
-from onnxfn.specs.records import ExportSpec, Part
+from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.tensor_paths import at, nested
 
 LOCK = threading.RLock()
@@ -35,14 +35,14 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[
     """What PyTorch answers to these inputs: one array an output of the plan."""
     import torch
 
-    with LOCK, quiet(), unchanged_eval(model), with_attention(model, part.spec.attention), torch.no_grad():
+    with LOCK, quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), torch.no_grad():
         answers = flat_forward(model, part.spec)(tensors_for(model, arrays))
     return tuple(
         answer.detach().float().numpy() if answer.is_floating_point() else answer.numpy() for answer in answers
     )
 
 
-def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """`forward` on flat tensors: the planned inputs go to their places, the planned outputs come from theirs."""
     answer = raw_forward(model, spec)
 
@@ -57,23 +57,23 @@ def flat_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], tupl
     return forward
 
 
-def raw_forward(model: Any, spec: ExportSpec) -> Callable[[Sequence[Any]], Any]:
+def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]:
     """`forward` on flat tensors with all that it gives; a tensor that it gives alone is the first of one."""
     import torch
 
-    called = submodule_of(model, spec.runs)
-    constants = {one.name: one.value for one in spec.constants if _takes(called, one.name)}
+    called = submodule_of(model, spec.call.submodule)
+    constants = {one.name: one.value for one in spec.call.constants if _takes(called, one.name)}
 
     def answer(tensors: Sequence[Any]) -> Any:
         arguments = nested((one.place, tensor) for one, tensor in zip(spec.inputs, tensors, strict=True))
-        built = {one.name: ARGUMENT_BUILDERS[one.by](model, arguments.get(one.name, {})) for one in spec.builds}
+        built = {one.name: ARGUMENT_BUILDERS[one.by](model, arguments.get(one.name, {})) for one in spec.call.builders}
         result = called(**{**constants, **arguments, **built})
         return (result,) if isinstance(result, torch.Tensor) else result
 
     return answer
 
 
-def _layers_counted(model: Any, spec: ExportSpec, result: Any) -> None:
+def _layers_counted(model: Any, spec: PlannedSpec, result: Any) -> None:
     """What is one of each layer is planned for as many layers as gave it; else CaptureFailed."""
     planned: dict[Any, list[Any]] = {}
     for one in spec.outputs:

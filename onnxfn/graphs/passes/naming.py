@@ -8,7 +8,8 @@ from typing import Any
 
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.records import Part
+from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.planned import Part
 from onnxfn.specs.version import VERSION
 
 # What torch calls its symbols: s44 for a size of an input, u3 for one that depends on data.
@@ -28,9 +29,9 @@ def name_ports(model: Any, part: Part) -> Any:
     symbols = _symbols(graph.inputs, part)
     _evade(graph, {*part.inputs, *part.outputs})
     for value, taken in zip(graph.inputs, part.spec.inputs, strict=True):
-        _axes(part, value, taken.name, part.spec.in_graph(taken))
+        _axes(part, value, taken.name, graph_axes(part.spec, taken))
     for value, given in zip(graph.outputs, part.spec.outputs, strict=True):
-        _axes(part, value, given.name, part.spec.in_graph(given))
+        _axes(part, value, given.name, graph_axes(part.spec, given))
     _inner(graph, symbols)
     return model
 

@@ -12,7 +12,7 @@ from onnxfn.graphs.capture.repeated_layers import LayerStack
 from onnxfn.graphs.passes.node_copies import copied, does_the_same, read, reread, same_constant
 from onnxfn.graphs.passes.slots import SLOT, slot_of
 from onnxfn.specs.errors import LayersDiffer
-from onnxfn.specs.records import Part
+from onnxfn.specs.planned import Part
 
 OUTSIDE = -1
 """The block of what depends on no layer."""

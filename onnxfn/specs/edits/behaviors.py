@@ -1,4 +1,4 @@
-"""Behaviors: an encoder-decoder as a whole, its encoder, its decoder; each is a view of one spec."""
+"""Behaviors: views of one spec. An encoder-decoder has a monolith, an encoder and a decoder; CLIP has two towers."""
 
 from __future__ import annotations
 
@@ -10,136 +10,181 @@ from attrs import evolve
 from onnxfn.specs.axes import Axis, AxisMap, axis_map
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.edits.caches import seeing_the_past
+from onnxfn.specs.edits.caches import over_past
 from onnxfn.specs.errors import InvalidSpec, listed, unknown
 from onnxfn.specs.facts import TARGET, always, case
-from onnxfn.specs.records import Edit, ExportSpec, File, InputSpec, Overlay, State
+from onnxfn.specs.records import CacheRow, Edit, File, InputSpec
+from onnxfn.specs.spec import Cache, ExportSpec, Overlay, Parts
 
 BEHAVIORS = ("monolith", "encoder", "decoder")
 STEMS: Mapping[str, str] = MappingProxyType(
     {"monolith": "model", "encoder": "encoder_model", "decoder": "decoder_model"}
 )
-"""What Optimum calls the file of each."""
+"""Behavior -> the stem of its file, as Optimum names it."""
+
+PASTS = ("outputs", "both")
 
 PAST_TARGET = "batch_size past_decoder_sequence_length+decoder_sequence_length"
-"""The axes of a mask over what a decoder has written and what is new."""
+"""The axes of a mask over cached and new tokens of a decoder."""
 
-RESUMED = "decoder_with_past_model"
-MERGED = "decoder_model_merged"
+DECODER_WITH_PAST = "decoder_with_past_model"
+MERGED_DECODER = "decoder_model_merged"
 
 
 def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec that has one behavior: what it takes and, where it `runs` another callable than the model, gives.
+    """A spec of one behavior of an encoder-decoder.
 
-    Where it does, what the whole model takes and gives is not its own.
+    Args:
+        behavior: `monolith`, `encoder` or `decoder`.
+        specs: The inputs of the behavior. A behavior that `runs` a submodule also says its outputs; it has none of the
+            whole model's inputs and outputs.
+
+    Raises:
+        UnknownName: another behavior.
+
+    >>> from onnxfn.specs.facts import runs
+    >>> [overlay.name for overlay in behaves("encoder", runs("encoder")).parts.behaviors]
+    ['encoder']
     """
     if behavior not in BEHAVIORS:
         raise unknown("behavior", behavior, BEHAVIORS)
-    return ExportSpec(behaviors=(Overlay(behavior, compose(*specs)),))
+    return model_part(behavior, *specs)
 
 
-def apart(name: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec of one more part beside the three behaviors, called as its file: what it takes, `runs` and gives."""
-    return ExportSpec(behaviors=(Overlay(name, compose(*specs)),))
+def model_part(name: str, *specs: ExportSpec) -> ExportSpec:
+    """A spec of one part of a model, such as `text_model`: its inputs, its outputs, and the submodule that it runs."""
+    return ExportSpec(parts=Parts(behaviors=(Overlay(name, compose(*specs)),)))
 
 
-def with_behavior(
-    spec: ExportSpec, behavior: str, *, use_past: bool = False, use_past_in_inputs: bool = False
-) -> ExportSpec:
-    """One of the four graphs of an encoder-decoder: monolith, encoder, decoder, decoder that takes a past.
+def with_behavior(spec: ExportSpec, behavior: str, *, past: str | None = None) -> ExportSpec:
+    """The spec of one graph of an encoder-decoder, or of one part of a model.
 
-    A past that is taken holds the keys and values of the cross-attention, which are then not given again.
-    UnknownName for another behavior; InvalidSpec for a spec that has none, is for no task, or keeps no cache.
+    Args:
+        spec: A spec with behaviors, for one task.
+        behavior: `monolith`, `encoder`, `decoder`, or the name of a part such as `text_model`.
+        past: None for no cache; `outputs` for a graph that returns it, as the decoder of the first token does; `both`
+            for one that also takes it. A graph that takes a cache does not return the cross-attention's part of it,
+            which does not change.
+
+    Raises:
+        UnknownName: the spec has no such behavior, or `past` is another word.
+        InvalidSpec: the spec has no behaviors, is for no task yet, or has no cache where `past` asks for one.
+
+    >>> from onnxfn import spec_for
+    >>> decoder = with_behavior(spec_for("t5", "text2text-generation"), "decoder")
+    >>> [tensor.name for tensor in decoder.inputs]
+    ['encoder_hidden_states', 'encoder_attention_mask', 'input_ids']
     """
     view = _view(spec, behavior)
-    if use_past_in_inputs and not use_past:
-        raise InvalidSpec("a past that is taken is also given: say use_past=True with use_past_in_inputs=True")
-    if not use_past:
-        return evolve(view, states=())
-    if not use_past_in_inputs:
-        return _past(view, "outputs", given=lambda row: behavior == "decoder" or _grows(row))
-    return evolve(_past(view, "both", given=_grows), files=(File(RESUMED if behavior == "decoder" else "model"),))
+    if past is None:
+        return evolve(view, cache=evolve(view.cache, rows=()))
+    if past not in PASTS:
+        raise unknown("past", past, PASTS)
+    if past == "outputs":
+        return _with_cache(view, "outputs", returned=lambda row: behavior == "decoder" or row.grows)
+    both = _with_cache(view, "both", returned=lambda row: row.grows)
+    return _as_file(both, DECODER_WITH_PAST if behavior == "decoder" else "model")
 
 
-def split(spec: ExportSpec, *parts: str) -> ExportSpec:
-    """The spec written as a file for each of these parts of the model, or for each but the whole when none is named.
+def split(spec: ExportSpec, *names: str) -> ExportSpec:
+    """The spec written as one file for each part of the model.
 
-    UnknownName for a part that it has not; InvalidSpec for a spec that has none, or is for no task.
+    Args:
+        spec: A spec with parts, for one task.
+        names: The parts; all but the whole model when left out.
+
+    Raises:
+        UnknownName: the spec has no such part.
+        InvalidSpec: the spec has no parts, or is for no task yet.
 
     >>> from onnxfn import plan, spec_for
     >>> plan(split(spec_for("clip", "feature-extraction")), {"text_config": {"vocab_size": 99, "eos_token_id": 98},
     ...     "vision_config": {"image_size": 32}}).files
     ('vision_model.onnx', 'text_model.onnx')
     """
-    chosen = parts or tuple(one.name for one in spec.behaviors if one.name != "monolith")
+    chosen = names or tuple(overlay.name for overlay in spec.parts.behaviors if overlay.name != "monolith")
     if not chosen:
-        raise InvalidSpec(f"{spec.name or 'this spec'} is of one part, so there is nothing to split")
-    for part in chosen:
-        _view(spec, part)
-    return compose(evolve(spec, files=()), *(beside(STEMS.get(part, part), part) for part in chosen))
+        raise InvalidSpec(f"{spec.name or 'this spec'} has one part, so it cannot be split")
+    for name in chosen:
+        _view(spec, name)
+    return compose(_with_files(spec), *(extra_file(STEMS.get(name, name), name) for name in chosen))
 
 
 def merged_decoder(spec: ExportSpec) -> ExportSpec:
-    """The decoder that serves prompt and continuation: where the cross-attention's past comes empty, it is computed."""
-    whole = _past(_view(spec, "decoder"), "both", given=lambda _: True)
-    emptied = ExportSpec(states=tuple(_emptied(row) for row in whole.states if not _grows(row)))
-    prompt = case("prompt", sized(batch_size=1, past_decoder_sequence_length=0), padded("none"), emptied)
-    prompts = case("prompts", sized(batch_size=3, past_decoder_sequence_length=0), padded("right"), emptied)
-    lengths = case("prompts", sized(encoder_sequence_length=21, decoder_sequence_length=4))
+    """The spec of one decoder for the first and for later tokens: an empty cross-attention cache is computed inside."""
+    whole = _with_cache(_view(spec, "decoder"), "both", returned=lambda _: True)
+    empty = ExportSpec(cache=Cache(rows=tuple(_emptied(row) for row in whole.cache.rows if not row.grows)))
+    no_past = sized(past_decoder_sequence_length=0)
     return compose(
-        evolve(whole, files=(File(MERGED),)),
-        prompt,
+        _as_file(whole, MERGED_DECODER),
+        case("prompt", sized(batch_size=1), no_past, padded("none"), empty),
         case("prompt", sized(encoder_sequence_length=9, decoder_sequence_length=1)),
-        prompts,
-        lengths,
+        case("prompts", sized(batch_size=3), no_past, padded("right"), empty),
+        case("prompts", sized(encoder_sequence_length=21, decoder_sequence_length=4)),
     )
 
 
 def cross_attention(spec: ExportSpec) -> ExportSpec:
-    """The keys and values of the cross-attention alone, computed from what the encoder gives."""
-    return evolve(_past(_view(spec, "decoder"), "outputs", given=lambda row: not _grows(row)), outputs=())
+    """The spec of a graph that computes the cross-attention's keys and values alone, from the encoder's output."""
+    view = _with_cache(_view(spec, "decoder"), "outputs", returned=lambda row: not row.grows)
+    return evolve(view, outputs=())
 
 
 def written_as(*files: File) -> ExportSpec:
     """A spec of the files that a task is written as."""
-    return ExportSpec(files=files)
+    return ExportSpec(parts=Parts(files=files))
 
 
-def whole() -> ExportSpec:
-    """A spec of one file that holds encoder and decoder."""
+def one_file() -> ExportSpec:
+    """A spec of one file with encoder and decoder."""
     return written_as(_file("model", behavior="monolith"))
 
 
-def halves() -> ExportSpec:
-    """A spec of two files, an encoder and a decoder without past."""
+def encoder_and_decoder() -> ExportSpec:
+    """A spec of two files, an encoder and a decoder without a cache."""
     return written_as(_file("encoder_model", behavior="encoder"), _file("decoder_model", behavior="decoder"))
 
 
-def halves_with_past() -> ExportSpec:
-    """A spec of an encoder and one decoder for prompt and continuation, which stands for two decoders."""
-    return compose(beside("encoder_model", "encoder"), decoder_with_past())
+def encoder_and_merged_decoder() -> ExportSpec:
+    """A spec of an encoder and a merged decoder."""
+    return compose(extra_file("encoder_model", "encoder"), decoder_with_past())
 
 
 def decoder_with_past() -> ExportSpec:
-    """A spec of one decoder for prompt and continuation, which stands for two decoders."""
+    """A spec of a merged decoder, and of the two decoders that it replaces."""
     return written_as(
-        _file("decoder_model", behavior="decoder", use_past=True),
-        _file(RESUMED, behavior="decoder", use_past=True, use_past_in_inputs=True),
-        File(MERGED, (Edit("merged_decoder"),), ("decoder_model", RESUMED), (Edit("cross_attention"),)),
+        _file("decoder_model", behavior="decoder", past="outputs"),
+        _file(DECODER_WITH_PAST, behavior="decoder", past="both"),
+        File(
+            MERGED_DECODER,
+            edits=(Edit("merged_decoder"),),
+            replaces=("decoder_model", DECODER_WITH_PAST),
+            filler=(Edit("cross_attention"),),
+        ),
     )
 
 
-def beside(name: str, behavior: str) -> ExportSpec:
-    """A spec of one more file of a task, after those that it has, which is one of the behaviors."""
+def extra_file(name: str, behavior: str) -> ExportSpec:
+    """A spec of one more file of a task, after those that it has: one of the behaviors."""
     return written_as(_file(name, behavior=behavior))
 
 
-def _file(name: str, **behavior: str | bool) -> File:
-    return File(name, (Edit("with_behavior", behavior),))
+def _file(name: str, **arguments: str) -> File:
+    return File(name, (Edit("with_behavior", arguments),))
+
+
+def _with_files(spec: ExportSpec, *files: File) -> ExportSpec:
+    return evolve(spec, parts=evolve(spec.parts, files=files))
+
+
+def _as_file(spec: ExportSpec, name: str) -> ExportSpec:
+    """The spec written as one file of this stem."""
+    return _with_files(spec, File(name))
 
 
 def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
-    known = {one.name: one.spec for one in spec.behaviors}
+    """The spec with a behavior composed onto it, and no behaviors left."""
+    known = {overlay.name: overlay.spec for overlay in spec.parts.behaviors}
     if behavior not in (known or BEHAVIORS):
         raise unknown("behavior", behavior, known or BEHAVIORS, of=spec.name or "this spec")
     if not known:
@@ -148,36 +193,34 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
             f"{behavior!r}; an encoder-decoder has: {listed(BEHAVIORS)}"
         )
     if spec.task is None and spec.tasks:
-        raise InvalidSpec(f"say the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
-    told = known[behavior]
-    own = evolve(spec, behaviors=(), files=(File(STEMS.get(behavior, behavior)),))
-    return compose(evolve(own, inputs=(), outputs=()) if told.runs else own, told)
+        raise InvalidSpec(f"choose the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
+    overlay = known[behavior]
+    own = _as_file(evolve(spec, parts=evolve(spec.parts, behaviors=())), STEMS.get(behavior, behavior))
+    return compose(evolve(own, inputs=(), outputs=()) if overlay.call.submodule else own, overlay)
 
 
-def _past(view: ExportSpec, direction: str, *, given: Callable[[State], bool]) -> ExportSpec:
-    if not view.states:
-        raise InvalidSpec(f"{view.name or 'this spec'} has no cache here, so no past: use_past=False")
-    rows = tuple(row if given(row) else evolve(row, given=None) for row in view.states)
-    if direction != "outputs":
-        inputs, outputs = map(_over_the_past, view.inputs), map(seeing_the_past, view.outputs)
-        view = evolve(view, inputs=tuple(inputs), outputs=tuple(outputs))
-    kept = evolve(view, states=rows, past=direction)
-    return compose(kept, always(use_cache=True), generates("past_states", "normal"))
+def _with_cache(view: ExportSpec, past: str, *, returned: Callable[[CacheRow], bool]) -> ExportSpec:
+    """The view with its cache on these sides; only rows for which `returned` is true are outputs."""
+    if not view.cache.rows:
+        raise InvalidSpec(f"{view.name or 'this spec'} has no cache here, so it has no past: leave out past={past!r}")
+    rows = tuple(row if returned(row) else evolve(row, output_name=None) for row in view.cache.rows)
+    if past != "outputs":
+        inputs, outputs = tuple(map(_over_past, view.inputs)), tuple(map(over_past, view.outputs))
+        view = evolve(view, inputs=inputs, outputs=outputs)
+    cached = evolve(view, cache=Cache(rows=rows, past=past))
+    return compose(cached, always(use_cache=True), generates("past_states", "normal"))
 
 
-def _over_the_past(one: InputSpec) -> InputSpec:
-    """A mask over what a decoder writes is one over what is kept, too."""
-    masks = one.generator == "padding_mask" and one.axes == axis_map(TARGET)
-    return evolve(one, axes=PAST_TARGET) if masks else one
+def _over_past(tensor: InputSpec) -> InputSpec:
+    """The input with a decoder's padding mask extended over the cached tokens; other inputs unchanged."""
+    masks = tensor.generator == "padding_mask" and tensor.axes == axis_map(TARGET)
+    return evolve(tensor, axes=PAST_TARGET) if masks else tensor
 
 
-def _grows(row: State) -> bool:
-    return row.axes != row.grown
-
-
-def _emptied(row: State) -> State:
-    """The row of a past of length 0, whatever the length of what it is a past of."""
-    nothing = Axis("0", "literal")
-    moving = (one.kind == "dynamic" and one.symbol != "batch_size" for one in row.axes.axes)
-    axes = tuple(nothing if moves else one for one, moves in zip(row.axes.axes, moving, strict=True))
-    return evolve(row, axes=AxisMap(axes))
+def _emptied(row: CacheRow) -> CacheRow:
+    """The row with every dynamic axis but the batch of length 0."""
+    axes = tuple(
+        Axis("0", "literal") if axis.kind == "dynamic" and axis.symbol != "batch_size" else axis
+        for axis in row.input_axes.axes
+    )
+    return evolve(row, input_axes=AxisMap(axes))

@@ -1,4 +1,4 @@
-"""Caches: what a layer keeps between calls, as rows; `with_past` lets a spec take and give it."""
+"""Caches: rows of a cache as facts, and `with_past`, which turns them into inputs and outputs."""
 
 from __future__ import annotations
 
@@ -8,55 +8,72 @@ from types import MappingProxyType
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis, names
-from onnxfn.specs.compose import compose
+from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.facts import always, case, takes
-from onnxfn.specs.records import Build, ExportSpec, Made, OutputSpec, Source, State
+from onnxfn.specs.facts import always, builds, case, takes
+from onnxfn.specs.records import CacheRow, NestedDummy, OutputSpec, Source
+from onnxfn.specs.spec import Cache, ExportSpec
 from onnxfn.specs.tensor_paths import Path
 
 PAST = "past_sequence_length"
 PAST_TOKENS = "batch_size past_sequence_length+sequence_length"
-"""The axes of a mask over what is kept and what is new."""
+"""The axes of an attention mask over cached and new tokens."""
 
 LAYER = "{layer}"
-"""What stands for the number of a layer in names and paths."""
+"""The placeholder for the number of a layer, in names and paths."""
 
 NEXT = "{next}"
-"""What stands for the number of the layer after one: what goes into a layer is what came out of the one before."""
+"""The placeholder for the number of the next layer: hidden state `{next}` is the output of layer `{layer}`."""
 
 DIRECTIONS = ("inputs", "outputs", "both")
 
+CACHES: Mapping[str, str] = MappingProxyType({"decoder": "self_attention_cache", "encoder": "cross_attention_cache"})
+"""The side in an ONNX name -> the attribute of transformers' EncoderDecoderCache."""
 
-def keeps(
+
+def cache_row(
     name: str,
     axes: str,
     *,
-    taken: str,
-    given: str,
-    grown: str | None = None,
-    kept: str | None = None,
+    input_name: str,
+    output_name: str,
+    output_axes: str | None = None,
+    attribute: str | None = None,
     layers: Source = "num_layers",
     argument: str = "past_key_values",
-    held: Path = ("layers", LAYER),
+    container: Path = ("layers", LAYER),
 ) -> ExportSpec:
-    """A spec of one row of a cache: `keeps("conv", "batch_size width= kernel=", taken="past_conv.{layer}", ...)`.
+    """A spec of one kind of tensor in a cache, one per layer.
 
-    `kept` is the attribute of a layer of the cache that holds the tensor; `grown` its axes when it is given; `argument`
-    what `forward` calls the cache; `held` where in the cache a layer is.
+    Args:
+        name: The name of the row.
+        axes: The axes of the input.
+        input_name: The name of the input, with `{layer}` for the layer's number.
+        output_name: The name of the output, with `{layer}`.
+        output_axes: The axes of the output; those of the input when left out.
+        attribute: The attribute of a cache layer that holds the tensor, such as `conv_states.0`; `name` when left out.
+        layers: How many layers have such a tensor, or which: where the configuration says so.
+        argument: The argument of `forward` that is the cache.
+        container: The path inside the cache to one layer.
+
+    >>> row = cache_row("conv", "batch_size width= kernel=", input_name="past.{layer}", output_name="present.{layer}")
+    >>> row.cache.rows[0].output_path
+    ('past_key_values', 'layers', '{layer}', 'conv')
     """
-    attribute = name if kept is None else kept
-    row = State(
+    attribute = name if attribute is None else attribute
+    steps = tuple(int(step) if step.isdecimal() else step for step in attribute.split(".") if step)
+    row = CacheRow(
         name=name,
-        taken=taken,
-        given=given,
-        axes=axes,
-        grown=grown or axes,
-        path=(argument, LAYER, attribute or name),
-        found=(argument, *held, *(int(step) if step.isdecimal() else step for step in attribute.split(".") if step)),
+        input_name=input_name,
+        output_name=output_name,
+        input_axes=axes,
+        output_axes=output_axes or axes,
+        input_path=(argument, LAYER, attribute or name),
+        output_path=(argument, *container, *steps),
         layers=layers,
     )
-    return ExportSpec(states=(row,), builds=(Build(argument, "dynamic_cache"),))
+    return compose(ExportSpec(cache=Cache(rows=(row,))), builds(argument, "dynamic_cache"))
 
 
 def kv_cache(
@@ -67,113 +84,46 @@ def kv_cache(
     layers: Source = "num_layers",
     kind: str = "",
 ) -> ExportSpec:
-    """A spec of a cache of keys and values, `[batch_size, heads, past_sequence_length, size]` each, a pair a layer.
+    """A spec of a KV cache: keys and values, `[batch_size, heads, past_sequence_length, size]` each, a pair per layer.
 
-    Heads and sizes are names that the normalizer reads: they are numbers in the graph. Where layers differ in them,
-    compose one for each `kind` of layer.
+    Args:
+        heads: The name under which the normalizer reads the number of heads. It is a number in the graph.
+        key: The name under which it reads the size of a key.
+        value: The name under which it reads the size of a value.
+        layers: How many layers have a KV cache, or which.
+        kind: The kind of layers, where layers differ in heads or sizes: compose one `kv_cache` per kind.
+
+    >>> [row.input_name for row in kv_cache().cache.rows]
+    ['past_key_values.{layer}.key', 'past_key_values.{layer}.value']
     """
     return compose(
-        _kept_along("key", f"batch_size {heads}= {{}} {key}=", layers, kind),
-        _kept_along("value", f"batch_size {heads}= {{}} {value}=", layers, kind),
+        _growing_row("key", f"batch_size {heads}= {{}} {key}=", layers, kind),
+        _growing_row("value", f"batch_size {heads}= {{}} {value}=", layers, kind),
     )
 
 
-def kept_state(
+def state_row(
     name: str,
     axes: str,
     *,
-    kept: str,
+    attribute: str,
     layers: Source = "num_layers",
     argument: str = "past_key_values",
-    held: Path = ("layers", LAYER),
+    container: Path = ("layers", LAYER),
 ) -> ExportSpec:
-    """A spec of a state of recurrent layers, which is replaced and never grows: `past_conv.0`, `present_conv.0`."""
-    return keeps(
+    """A spec of a state of recurrent layers, which each call replaces: `past_conv.0` -> `present_conv.0`.
+
+    Args: see `cache_row`.
+    """
+    return cache_row(
         name,
         axes,
-        taken=f"past_{name}.{{layer}}",
-        given=f"present_{name}.{{layer}}",
-        kept=kept,
+        input_name=f"past_{name}.{LAYER}",
+        output_name=f"present_{name}.{LAYER}",
+        attribute=attribute,
         layers=layers,
         argument=argument,
-        held=held,
-    )
-
-
-def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
-    """The spec with its cache taken (`inputs`), given (`outputs`), or both: one graph for prompt and next token.
-
-    A past of length 0 is the prompt. InvalidSpec when the spec has no cache, UnknownName for another direction.
-    """
-    if direction not in DIRECTIONS:
-        raise unknown("direction", direction, DIRECTIONS)
-    if not spec.states:
-        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past; compose one with kv_cache(...)")
-    grows = any(PAST in names(row.axes) for row in spec.states)
-    taken = ExportSpec() if direction == "outputs" else (_grown if grows else _carried)
-    if grows and direction != "outputs":
-        spec = evolve(spec, outputs=tuple(map(seeing_the_past, spec.outputs)))
-    return compose(spec, always(use_cache=True), ExportSpec(past=direction), taken)
-
-
-def seeing_the_past(one: OutputSpec) -> OutputSpec:
-    """The output of a graph that takes a past: what told of each new token by each tells of it by what is kept, too.
-
-    A length that is a sum or a product of others is of no tokens that a past has a name for: it stays.
-
-    >>> str(seeing_the_past(OutputSpec("attentions.0", "batch_size _ sequence_length sequence_length")).axes)
-    '[batch_size, _, sequence_length, past_sequence_length + sequence_length]'
-    """
-    *rest, last = one.axes.axes
-    if last.kind != "dynamic" or not last.symbol.isidentifier() or not rest or rest[-1] != last:
-        return one
-    return evolve(one, axes=AxisMap((*rest, axis(f"past_{last.symbol}+{last.symbol}"))))
-
-
-_grown = compose(
-    takes("attention_mask", PAST_TOKENS, "padding_mask"),
-    generates("token_positions", "positions", mask=Made("padding_mask", PAST_TOKENS)),
-    generates("past_states", "normal"),
-    sized(past_sequence_length=16),
-    case("prompt", sized(batch_size=1, past_sequence_length=0, sequence_length=7), padded("none")),
-    case("left-padded prompts", sized(batch_size=3, past_sequence_length=0, sequence_length=24), padded("left")),
-    case("next token", sized(batch_size=3, past_sequence_length=9, sequence_length=1), padded("left")),
-    case("next tokens", sized(batch_size=1, past_sequence_length=21, sequence_length=3), padded("none")),
-)
-
-# A state that does not grow says nothing of how long the text was: the mask is over what is new.
-_carried = compose(
-    generates("past_states", "normal"),
-    case("next token", sized(batch_size=3, sequence_length=1), padded("none")),
-    case("next tokens", sized(batch_size=1, sequence_length=3), padded("none")),
-)
-
-
-def with_single_steps(spec: ExportSpec) -> ExportSpec:
-    """The spec, for a PyTorch that goes on from a state by single tokens alone: what is checked."""
-    return compose(spec, _singly)
-
-
-_prompt = sized(past_sequence_length=0)
-_singly = compose(
-    generates("past_states", "constant"),
-    case("one", _prompt),
-    case("right-padded", _prompt),
-    case("left-padded", _prompt),
-    case("next token", generates("past_states", "normal")),
-    case("next tokens", sized(sequence_length=1), generates("past_states", "normal")),
-)
-
-
-def _kept_along(name: str, axes: str, layers: Source, kind: str) -> ExportSpec:
-    return keeps(
-        f"{kind} {name}".strip(),
-        axes.format("past_sequence_length"),
-        grown=axes.format("past_sequence_length+sequence_length"),
-        taken=f"past_key_values.{{layer}}.{name}",
-        given=f"present.{{layer}}.{name}",
-        kept=f"{name}s",
-        layers=layers,
+        container=container,
     )
 
 
@@ -185,53 +135,158 @@ def cross_cache(
     layers: Source = "decoder_num_layers",
     after: str = "input_ids",
     batch: str = "batch_size",
-    grown: str = "past_decoder_sequence_length+decoder_sequence_length",
+    output_length: str = "past_decoder_sequence_length+decoder_sequence_length",
 ) -> ExportSpec:
-    """A spec of a cache of four entries a layer: keys and values of the decoder's own attention, and of the encoder's.
+    """A spec of the cache of an encoder-decoder: keys and values of self-attention and of cross-attention.
 
-    Heads and sizes are names that the normalizer reads: they are numbers in the graph. `batch` is the first axis, and
-    `grown` how long what the decoder keeps of itself is after a call.
+    Args:
+        heads: The name under which the normalizer reads the number of heads. It is a number in the graph.
+        key: The name under which it reads the size of a key.
+        value: The name under which it reads the size of a value.
+        layers: How many layers the decoder has.
+        after: The input after which the cache is placed.
+        batch: The first axis.
+        output_length: The length of the decoder's own keys and values after a call.
     """
     own, cross = "past_decoder_sequence_length", "encoder_sequence_length"
-    rows = (
-        (f"{side}.{kind}", side, kind, f"{batch} {heads}= {{}} {size}=", *lengths)
-        for side, *lengths in (("decoder", own, grown), ("encoder", cross, cross))
-        for kind, size in (("key", key), ("value", value))
-    )
-    return ExportSpec(
-        states=tuple(_row(*row, layers=layers, after=after) for row in rows),
-        builds=(Build("past_key_values", "encoder_decoder_cache"),),
+    return compose(
+        *(
+            _attention_row(side, kind, f"{batch} {heads}= {{}} {size}=", lengths, layers, after)
+            for side, *lengths in (("decoder", own, output_length), ("encoder", cross, cross))
+            for kind, size in (("key", key), ("value", value))
+        ),
+        builds("past_key_values", "encoder_decoder_cache"),
     )
 
 
-def own_cache(
+def self_cache(
     *, heads: str, key: str, value: str, layers: Source = "decoder_num_layers", after: str = "input_ids"
 ) -> ExportSpec:
-    """A spec of a cache of two entries a layer, for a decoder that computes what it reads of the encoder each time."""
-    every = cross_cache(heads=heads, key=key, value=value, layers=layers, after=after)
-    rows = (row for row in every.states if row.name.startswith("decoder."))
-    return evolve(every, states=tuple(_shortened(row) for row in rows))
+    """A spec of the cache of a decoder that computes its cross-attention anew in each call: self-attention alone.
+
+    Args: see `cross_cache`.
+    """
+    both = cross_cache(heads=heads, key=key, value=value, layers=layers, after=after)
+    rows = (_without_side(row) for row in both.cache.rows if row.name.startswith("decoder."))
+    return evolve(both, cache=Cache(rows=tuple(rows)))
 
 
-def _shortened(row: State) -> State:
-    """The row under the name that it has in a decoder of its own."""
-    kind = row.name.removeprefix("decoder.")
-    return evolve(row, name=kind, taken=f"past_key_values.{{layer}}.{kind}", given=f"present.{{layer}}.{kind}")
+def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
+    """The spec with its cache as inputs, outputs, or both: one graph for the prompt and for each next token.
+
+    A past of length 0 is the prompt.
+
+    Args:
+        spec: A spec that has a cache.
+        direction: `inputs`, `outputs` or `both`.
+
+    Raises:
+        InvalidSpec: the spec has no cache.
+        UnknownName: another direction.
+
+    >>> from onnxfn import spec_for
+    >>> config = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8, "vocab_size": 9}
+    >>> from onnxfn import plan
+    >>> list(plan(with_past(spec_for("llama", "text-generation"), "outputs"), config).parts[0].outputs)
+    ['logits', 'present.0.key', 'present.0.value']
+    """
+    if direction not in DIRECTIONS:
+        raise unknown("direction", direction, DIRECTIONS)
+    if not spec.cache.rows:
+        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past; compose one with kv_cache(...)")
+    grows = any(PAST in names(row.input_axes) for row in spec.cache.rows)
+    additions = EMPTY if direction == "outputs" else (_KV_PAST if grows else _STATE_PAST)
+    if grows and direction != "outputs":
+        spec = evolve(spec, outputs=tuple(map(over_past, spec.outputs)))
+    return compose(spec, always(use_cache=True), ExportSpec(cache=Cache(past=direction)), additions)
 
 
-CACHES: Mapping[str, str] = MappingProxyType({"decoder": "self_attention_cache", "encoder": "cross_attention_cache"})
-"""Whose keys and values, in the names of ONNX -> the part of transformers' EncoderDecoderCache that holds them."""
+def over_past(output: OutputSpec) -> OutputSpec:
+    """The output of a graph that takes a past: a trailing pair of axes `n n` becomes `n past_n+n`.
+
+    Attention weights have such a pair: each new token attends to cached and new tokens. Other outputs, and those whose
+    length is a formula, are returned unchanged.
+
+    >>> str(over_past(OutputSpec("attentions.0", "batch_size _ sequence_length sequence_length")).axes)
+    '[batch_size, _, sequence_length, past_sequence_length + sequence_length]'
+    """
+    *rest, last = output.axes.axes
+    if last.kind != "dynamic" or not last.symbol.isidentifier() or not rest or rest[-1] != last:
+        return output
+    return evolve(output, axes=AxisMap((*rest, axis(f"past_{last.symbol}+{last.symbol}"))))
 
 
-def _row(name: str, side: str, kind: str, axes: str, taken: str, given: str, *, layers: Source, after: str) -> State:
-    return State(
-        name=name,
-        taken=f"past_key_values.{{layer}}.{name}",
-        given=f"present.{{layer}}.{name}",
-        axes=axes.format(taken),
-        grown=axes.format(given),
-        path=("past_key_values", CACHES[side], "{layer}", f"{kind}s"),
-        found=("past_key_values", CACHES[side], "layers", "{layer}", f"{kind}s"),
+def with_single_steps(spec: ExportSpec) -> ExportSpec:
+    """The spec with a check for models that PyTorch continues by one token at a time only.
+
+    Such a model starts every sequence with an empty state, and takes several tokens only then.
+    """
+    return compose(spec, _SINGLE_STEPS)
+
+
+def _growing_row(name: str, axes: str, layers: Source, kind: str) -> ExportSpec:
+    """A row of keys or of values, whose length grows by the new tokens."""
+    return cache_row(
+        f"{kind} {name}".strip(),
+        axes.format("past_sequence_length"),
+        output_axes=axes.format("past_sequence_length+sequence_length"),
+        input_name=f"past_key_values.{LAYER}.{name}",
+        output_name=f"present.{LAYER}.{name}",
+        attribute=f"{name}s",
+        layers=layers,
+    )
+
+
+def _attention_row(side: str, kind: str, axes: str, lengths: list[str], layers: Source, after: str) -> ExportSpec:
+    """A row of keys or of values (`kind`) of the self-attention or the cross-attention (`side`) of a decoder."""
+    input_length, output_length = lengths
+    row = CacheRow(
+        name=f"{side}.{kind}",
+        input_name=f"past_key_values.{LAYER}.{side}.{kind}",
+        output_name=f"present.{LAYER}.{side}.{kind}",
+        input_axes=axes.format(input_length),
+        output_axes=axes.format(output_length),
+        input_path=("past_key_values", CACHES[side], LAYER, f"{kind}s"),
+        output_path=("past_key_values", CACHES[side], "layers", LAYER, f"{kind}s"),
         layers=layers,
         after=after,
     )
+    return ExportSpec(cache=Cache(rows=(row,)))
+
+
+def _without_side(row: CacheRow) -> CacheRow:
+    """The row with names that do not say `decoder`, as a decoder without a cross-attention cache has them."""
+    kind = row.name.removeprefix("decoder.")
+    names = {"input_name": f"past_key_values.{LAYER}.{kind}", "output_name": f"present.{LAYER}.{kind}"}
+    return evolve(row, name=kind, **names)
+
+
+_KV_PAST = compose(
+    takes("attention_mask", PAST_TOKENS, "padding_mask"),
+    generates("token_positions", "positions", mask=NestedDummy("padding_mask", PAST_TOKENS)),
+    generates("past_states", "normal"),
+    sized(past_sequence_length=16),
+    case("prompt", sized(batch_size=1, past_sequence_length=0, sequence_length=7), padded("none")),
+    case("left-padded prompts", sized(batch_size=3, past_sequence_length=0, sequence_length=24), padded("left")),
+    case("next token", sized(batch_size=3, past_sequence_length=9, sequence_length=1), padded("left")),
+    case("next tokens", sized(batch_size=1, past_sequence_length=21, sequence_length=3), padded("none")),
+)
+"""What `with_past` adds to a decoder with a KV cache."""
+
+# A recurrent state has no length, so the mask covers the new tokens alone.
+_STATE_PAST = compose(
+    generates("past_states", "normal"),
+    case("next token", sized(batch_size=3, sequence_length=1), padded("none")),
+    case("next tokens", sized(batch_size=1, sequence_length=3), padded("none")),
+)
+"""What `with_past` adds to a decoder whose cache is a state of constant size."""
+
+_EMPTY_PAST = sized(past_sequence_length=0)
+_SINGLE_STEPS = compose(
+    generates("past_states", "constant"),
+    case("one", _EMPTY_PAST),
+    case("right-padded", _EMPTY_PAST),
+    case("left-padded", _EMPTY_PAST),
+    case("next token", generates("past_states", "normal")),
+    case("next tokens", sized(sequence_length=1), generates("past_states", "normal")),
+)

@@ -1,26 +1,26 @@
-"""Choices: what a graph gives besides what its task says."""
+"""Extra outputs: hidden states, attention weights and the like, besides the outputs of the task."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 from toolz import reduce
 
 from onnxfn.specs.axes import AxisMap, axis_map, pattern
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.caches import LAYER, NEXT, seeing_the_past
+from onnxfn.specs.edits.caches import LAYER, NEXT, over_past
 from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
 from onnxfn.specs.facts import TARGET, always, gives
 from onnxfn.specs.getters import count, either
-from onnxfn.specs.records import Edit, ExportSpec, OutputSpec, Overlay, Source
+from onnxfn.specs.records import Edit, OutputSpec, Source
+from onnxfn.specs.spec import Call, ExportSpec, Overlay
 
-Given = Mapping[str, ExportSpec]
-"""What a model can be asked for, and what asks for it."""
+Available = Mapping[str, ExportSpec]
+"""The name of an extra output -> the spec that adds it."""
 
-UNSAID = "batch_size _ _"
-"""The axes of hidden states where nothing says which of them move."""
+UNNAMED = "batch_size _ _"
+"""The axes of hidden states when no tensor of the spec shows which of them are dynamic."""
 
 LAYERS = either("num_layers", "num_hidden_layers", count("depths"))
 ENCODER_LAYERS = either(
@@ -29,24 +29,31 @@ ENCODER_LAYERS = either(
 )
 DECODER_LAYERS = "decoder_num_layers"
 
-OF_ONE = ("last_hidden_state", "pooler_output", "hidden_states", "attentions")
-OF_TWO = (
+SINGLE_MODEL_OUTPUTS = ("last_hidden_state", "pooler_output", "hidden_states", "attentions")
+ENCODER_DECODER_OUTPUTS = (
     *("encoder_last_hidden_state", "encoder_hidden_states", "encoder_attentions"),
     *("decoder_hidden_states", "decoder_attentions", "cross_attentions"),
 )
+ALL_OUTPUTS = (*SINGLE_MODEL_OUTPUTS, *ENCODER_DECODER_OUTPUTS)
 
 
 def with_outputs(spec: ExportSpec, *names: str) -> ExportSpec:
-    """The spec with more of what its model can give: `with_outputs(spec, "hidden_states", "attentions")`.
+    """The spec with more outputs of its model.
 
-    What each layer gives is an output a layer, `hidden_states.{i}` from the embeddings on; `"hidden_states.4"` asks for
-    one. Of an encoder-decoder `encoder_hidden_states`, `decoder_attentions`, `cross_attentions` and the like are asked
-    for; each file gives what it computes, the encoder's under its own names. Attentions are what eager attention gives:
-    the model runs with it. UnknownName for another; `with_output` takes any, with its axes.
+    Args:
+        spec: A spec.
+        names: `hidden_states` adds one output per layer, `hidden_states.{i}`, where 0 are the embeddings;
+            `hidden_states.4` adds one. `attentions` adds the attention weights of each layer; the model then runs with
+            eager attention, which is the one that returns them. An encoder-decoder has `encoder_hidden_states`,
+            `decoder_attentions`, `cross_attentions` and the like; each file gets those that it computes.
 
-    >>> from onnxfn import bert_inputs, text_encoder
+    Raises:
+        UnknownName: the model has no such output. `with_output` adds any other, with its axes.
+        InvalidSpec: a layer's number for an output that is not one per layer.
+
+    >>> from onnxfn import bert_inputs, gives
     >>> spec = with_outputs(compose(bert_inputs, gives("logits", "batch_size _")), "pooler_output", "hidden_states")
-    >>> [one.name for one in spec.outputs]
+    >>> [output.name for output in spec.outputs]
     ['logits', 'pooler_output', 'hidden_states.0', 'hidden_states.{next}']
     """
     chosen: ExportSpec = reduce(with_known_output, names, spec)
@@ -54,98 +61,108 @@ def with_outputs(spec: ExportSpec, *names: str) -> ExportSpec:
 
 
 def with_known_output(spec: ExportSpec, name: str) -> ExportSpec:
-    """`with_outputs` of one name; where the task is not said yet, it is done when it is."""
+    """`with_outputs` of one name. For a spec without a task, each task gets it as an edit."""
     if spec.task is None and spec.tasks:
-        if name.partition(".")[0] not in (*OF_ONE, *OF_TWO):
-            raise _unknown(name, (*OF_ONE, *OF_TWO), spec)
+        if name.partition(".")[0] not in ALL_OUTPUTS:
+            raise _unknown_output(name, ALL_OUTPUTS, spec)
         edit = Edit("with_known_output", {"name": name})
-        return evolve(spec, tasks=tuple(_edited_also(one, edit) for one in spec.tasks))
-    if spec.behaviors:
-        return _in_behaviors(spec, name)
-    known = _known(spec, _encoder_axes(spec) or _hidden(spec))
-    there = [one.name for one in spec.outputs]
-    if name not in there and name.partition(".")[0] not in known:
-        raise _unknown(name, (*known, *(one for one in there if one not in known)), spec)
-    return spec if name in there else _asking(spec, known, name)
+        return evolve(spec, tasks=tuple(_with_edit(overlay, edit) for overlay in spec.tasks))
+    if spec.parts.behaviors:
+        return _with_output_in_behaviors(spec, name)
+    available = _available(spec, _encoder_axes(spec) or _hidden_state_axes(spec))
+    names = [output.name for output in spec.outputs]
+    if name not in names and name.partition(".")[0] not in available:
+        raise _unknown_output(name, (*available, *(known for known in names if known not in available)), spec)
+    return spec if name in names else _with_available(spec, available, name)
 
 
-def _edited_also(overlay: Overlay, edit: Edit) -> Overlay:
+def _with_edit(overlay: Overlay, edit: Edit) -> Overlay:
     return overlay if edit in overlay.edits else evolve(overlay, edits=(*overlay.edits, edit))
 
 
-def _in_behaviors(spec: ExportSpec, name: str) -> ExportSpec:
-    """Each behavior asked for what it computes; the encoder calls its own by shorter names."""
-    encoder = next((_hidden(one.spec) for one in spec.behaviors if one.name == "encoder"), axis_map(UNSAID))
-    told: dict[str, ExportSpec] = {}
-    every: dict[str, None] = {}
-    for one in spec.behaviors:
-        known = _known(one.spec, _encoder_axes(one.spec) or encoder)
-        own = {f"encoder_{given}": asks for given, asks in known.items()} if one.name == "encoder" else known
-        every |= dict.fromkeys(own)
+def _with_output_in_behaviors(spec: ExportSpec, name: str) -> ExportSpec:
+    """The spec with the output in each behavior that computes it. An encoder's outputs have no `encoder_` prefix."""
+    behaviors = spec.parts.behaviors
+    hidden = (_hidden_state_axes(overlay.spec) for overlay in behaviors if overlay.name == "encoder")
+    encoder_axes = next(hidden, axis_map(UNNAMED))
+    changed: dict[str, ExportSpec] = {}
+    names: dict[str, None] = {}
+    for overlay in behaviors:
+        available = _available(overlay.spec, _encoder_axes(overlay.spec) or encoder_axes)
+        prefix = "encoder_" if overlay.name == "encoder" else ""
+        own = [f"{prefix}{output}" for output in available]
+        names |= dict.fromkeys(own)
         if name.partition(".")[0] in own:
-            called = name.removeprefix("encoder_") if one.name == "encoder" else name
-            told[one.name] = _asking(one.spec, known, called)
-    if not told:
-        raise _unknown(name, every, spec)
-    return evolve(spec, behaviors=tuple(evolve(one, spec=told.get(one.name, one.spec)) for one in spec.behaviors))
+            changed[overlay.name] = _with_available(overlay.spec, available, name.removeprefix(prefix))
+    if not changed:
+        raise _unknown_output(name, names, spec)
+    behaviors = tuple(evolve(overlay, spec=changed.get(overlay.name, overlay.spec)) for overlay in behaviors)
+    return evolve(spec, parts=evolve(spec.parts, behaviors=behaviors))
 
 
-def _unknown(name: str, known: Any, spec: ExportSpec) -> UnknownName:
-    told = unknown("output", name, known, of=spec.name or "this spec")
-    return UnknownName(f"{told}; another needs its axes: with_output(spec, {name!r}, axes)")
+def _unknown_output(name: str, known: Iterable[str], spec: ExportSpec) -> UnknownName:
+    problem = unknown("output", name, known, of=spec.name or "this spec")
+    return UnknownName(f"{problem}; another needs its axes: with_output(spec, {name!r}, axes)")
 
 
-def _asking(spec: ExportSpec, known: Given, name: str) -> ExportSpec:
-    """The spec with an output, of every layer or of one; each layer is given once."""
+def _with_available(spec: ExportSpec, available: Available, name: str) -> ExportSpec:
+    """The spec with an output of all layers or of one; no layer's output is added twice."""
     stem, _, number = name.partition(".")
-    asked, of_layers = known[stem], known[stem].outputs[-1]
-    if set(asked.outputs) <= set(spec.outputs):
-        return compose(spec, asked)
+    addition, per_layer = available[stem], available[stem].outputs[-1]
+    if set(addition.outputs) <= set(spec.outputs):
+        return compose(spec, addition)
     if not number:
-        alone = tuple(one for one in spec.outputs if not (one.name.startswith(f"{stem}.") and one.layers is None))
-        return compose(evolve(spec, outputs=alone), asked)
-    if of_layers.layers is None or not number.isdecimal():
-        example = f"{stem}.0" if of_layers.layers else "hidden_states.0"
-        raise InvalidSpec(f"{name!r} is of no layer; what one layer gives is called like {example!r}")
-    if of_layers in spec.outputs:
+        others = (output for output in spec.outputs if not _is_of_one_layer(output, stem))
+        return compose(evolve(spec, outputs=tuple(others)), addition)
+    if per_layer.layers is None or not number.isdecimal():
+        example = f"{stem}.0" if per_layer.layers else "hidden_states.0"
+        raise InvalidSpec(f"{name!r} names no layer's output; such an output is named like {example!r}")
+    if per_layer in spec.outputs:
         return spec
-    return compose(spec, evolve(asked, outputs=(OutputSpec(name, of_layers.axes, (stem, int(number))),)))
+    return compose(spec, evolve(addition, outputs=(OutputSpec(name, per_layer.axes, (stem, int(number))),)))
 
 
-def _known(spec: ExportSpec, encoder: AxisMap) -> Given:
-    """What the model of a spec gives: one that reads, one that writes of what another read, or both at once."""
-    taken = {one.name for one in spec.inputs}
+def _is_of_one_layer(output: OutputSpec, stem: str) -> bool:
+    return output.name.startswith(f"{stem}.") and output.layers is None
+
+
+def _available(spec: ExportSpec, encoder: AxisMap) -> Available:
+    """The extra outputs of a spec's model: an encoder-decoder, a decoder that reads an encoder's output, or any other.
+
+    `encoder` are the axes of the encoder's hidden states.
+    """
+    inputs = {tensor.name for tensor in spec.inputs}
     target = axis_map(f"{TARGET} _")
     decoder = {
         "decoder_hidden_states": _hidden_states("decoder_hidden_states", target, DECODER_LAYERS),
         "decoder_attentions": _attentions(spec, "decoder_attentions", target, DECODER_LAYERS),
         "cross_attentions": _attentions(spec, "cross_attentions", target, DECODER_LAYERS, over=encoder),
     }
-    if any(name.startswith("decoder_") for name in taken):
+    if any(name.startswith("decoder_") for name in inputs):
         return {
             "encoder_last_hidden_state": gives("encoder_last_hidden_state", encoder),
             "encoder_hidden_states": _hidden_states("encoder_hidden_states", encoder, ENCODER_LAYERS),
             "encoder_attentions": _attentions(spec, "encoder_attentions", encoder, ENCODER_LAYERS),
             **decoder,
         }
-    if "encoder_hidden_states" in taken:
+    if "encoder_hidden_states" in inputs:
         return decoder
-    layers = LAYERS if spec.runs is None else ENCODER_LAYERS
-    own = _hidden(spec)
+    layers = LAYERS if spec.call.submodule is None else ENCODER_LAYERS
+    own = _hidden_state_axes(spec)
     return {
         "last_hidden_state": gives("last_hidden_state", own),
-        "pooler_output": gives("pooler_output", f"{_rows_and_length(own)[0]} _"),
+        "pooler_output": gives("pooler_output", f"{_batch_and_length(own)[0]} _"),
         "hidden_states": _hidden_states("hidden_states", own, layers),
         "attentions": _attentions(spec, "attentions", own, layers),
     }
 
 
 def _hidden_states(name: str, axes: AxisMap, layers: Source) -> ExportSpec:
-    """What goes into the first layer, and what comes out of each."""
-    of_layers = OutputSpec(f"{name}.{NEXT}", axes, (name, NEXT), layers=layers)
+    """A spec of the input of the first layer (number 0) and the output of each layer."""
+    per_layer = OutputSpec(f"{name}.{NEXT}", axes, (name, NEXT), layers=layers)
     return compose(
         gives(f"{name}.0", axes, path=(name, 0)),
-        ExportSpec(outputs=(of_layers,)),
+        ExportSpec(outputs=(per_layer,)),
         always(output_hidden_states=True),
     )
 
@@ -153,39 +170,39 @@ def _hidden_states(name: str, axes: AxisMap, layers: Source) -> ExportSpec:
 def _attentions(
     spec: ExportSpec, name: str, axes: AxisMap, layers: Source, *, over: AxisMap | None = None
 ) -> ExportSpec:
-    """How much each head of each layer looks from where to where: at all that the model reads, or `over` another's."""
-    batch, length = _rows_and_length(axes)
-    _, seen = _rows_and_length(over or axes)
-    heads = OutputSpec(f"{name}.{LAYER}", f"{batch} _ {length} {seen}", (name, LAYER), layers=layers)
-    grown = seeing_the_past(heads) if spec.past in ("inputs", "both") else heads
-    return compose(ExportSpec(outputs=(grown,), attention="eager"), always(output_attentions=True))
+    """A spec of the attention weights of each layer: over the model's own tokens, or over the axes of another's."""
+    batch, length = _batch_and_length(axes)
+    _, keys = _batch_and_length(over or axes)
+    weights = OutputSpec(f"{name}.{LAYER}", f"{batch} _ {length} {keys}", (name, LAYER), layers=layers)
+    output = over_past(weights) if spec.cache.past in ("inputs", "both") else weights
+    return compose(ExportSpec(outputs=(output,), call=Call(attention="eager")), always(output_attentions=True))
 
 
 def _encoder_axes(spec: ExportSpec) -> AxisMap | None:
-    """The axes of what a decoder takes of its encoder, if it takes it."""
-    states = next((one.axes for one in spec.inputs if one.name == "encoder_hidden_states"), None)
+    """The axes of the encoder's output that a decoder takes, or None."""
+    states = next((tensor.axes for tensor in spec.inputs if tensor.name == "encoder_hidden_states"), None)
     return None if states is None else AxisMap((*states.axes[:-1], *axis_map("_").axes))
 
 
-def _hidden(spec: ExportSpec) -> AxisMap:
-    """The axes of hidden states: of those that the spec gives, of its tokens, of those that another task gives."""
+def _hidden_state_axes(spec: ExportSpec) -> AxisMap:
+    """The axes of hidden states: those of `last_hidden_state`, of the tokens, or of the task feature-extraction."""
     features = (overlay.spec for overlay in spec.tasks if overlay.name == "feature-extraction")
     own, *others = (
-        next((one.axes for one in given.outputs if one.name == "last_hidden_state"), None)
-        for given in (spec, *features)
+        next((output.axes for output in inner.outputs if output.name == "last_hidden_state"), None)
+        for inner in (spec, *features)
     )
-    tokens = next((one.axes for one in spec.inputs if one.name in ("input_ids", "inputs_embeds")), None)
-    found = (own, None if tokens is None else _flat(tokens), *others)
-    return next((axes for axes in found if axes is not None), axis_map(UNSAID))
+    tokens = next((tensor.axes for tensor in spec.inputs if tensor.name in ("input_ids", "inputs_embeds")), None)
+    candidates = (own, None if tokens is None else _axes_of_tokens(tokens), *others)
+    return next((axes for axes in candidates if axes is not None), axis_map(UNNAMED))
 
 
-def _flat(tokens: AxisMap) -> AxisMap:
-    """The axes of the hidden states of tokens; rows of choices are rows of the batch."""
-    words = pattern(AxisMap(tuple(one for one in tokens.axes if one.kind == "dynamic"))).split()
-    return axis_map(f"{'*'.join(words[:-1])} {words[-1]} _" if len(words) > 1 else UNSAID)
+def _axes_of_tokens(tokens: AxisMap) -> AxisMap:
+    """The axes of the hidden states of tokens; with choices, each choice is a row of the batch."""
+    words = pattern(AxisMap(tuple(axis for axis in tokens.axes if axis.kind == "dynamic"))).split()
+    return axis_map(f"{'*'.join(words[:-1])} {words[-1]} _" if len(words) > 1 else UNNAMED)
 
 
-def _rows_and_length(axes: AxisMap) -> tuple[str, str]:
-    """Of hidden states the axes of the batch and of their places; the places of maps are the model's own business."""
+def _batch_and_length(axes: AxisMap) -> tuple[str, str]:
+    """The batch axis and the length axis of hidden states; the length of feature maps is not named."""
     words = pattern(axes).split() or ["batch_size"]
-    return words[0], words[1] if len(words) == len(UNSAID.split()) else "_"
+    return words[0], words[1] if len(words) == len(UNNAMED.split()) else "_"

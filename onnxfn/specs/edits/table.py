@@ -1,4 +1,4 @@
-"""The edits by name, for edits that a spec holds as data."""
+"""The edits by name, for specs that hold an edit as data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from onnxfn.specs.edits.behaviors import cross_attention, merged_decoder, with_b
 from onnxfn.specs.edits.caches import with_past, with_single_steps
 from onnxfn.specs.edits.extra_outputs import with_known_output
 from onnxfn.specs.edits.tensors import with_axis, with_opset, with_output, with_shapes, with_tolerance
-from onnxfn.specs.edits.token_embeddings import table_alone, with_inputs_embeds
+from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.errors import unknown
-from onnxfn.specs.records import Edit, ExportSpec
+from onnxfn.specs.records import Edit
+from onnxfn.specs.spec import ExportSpec
 
 
 def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
-    """The spec after edits that are said as data."""
+    """The spec after these edits, in order.
+
+    Raises:
+        UnknownName: an edit names a function that is not in EDITS.
+    """
     for edit in edits:
         if edit.function not in EDITS:
             raise unknown("edit", edit.function, EDITS)
@@ -25,17 +30,17 @@ def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
 
 EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
     {
-        made.__name__: made
-        for made in (
+        edit.__name__: edit
+        for edit in (
             cross_attention,
+            embedding_lookup,
             merged_decoder,
-            with_known_output,
-            table_alone,
             with_axis,
             with_behavior,
-            with_output,
-            with_opset,
             with_inputs_embeds,
+            with_known_output,
+            with_opset,
+            with_output,
             with_past,
             with_shapes,
             with_single_steps,
@@ -43,3 +48,4 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
         )
     }
 )
+"""Name -> function. Specs that were saved hold these names."""

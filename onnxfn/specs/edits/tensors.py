@@ -1,8 +1,11 @@
-"""Edits: pure functions ExportSpec -> ExportSpec, and the words that make one-line specs for `compose`."""
+"""Edits of tensors and options: which inputs and outputs a spec has, their names and axes, opset, types, tolerance.
+
+Edits of tensors reach every spec inside a spec: what tasks add, and the parts of encoder-decoders.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from attrs import evolve
@@ -10,11 +13,9 @@ from attrs import evolve
 from onnxfn.specs.axes import AxisMap, axis_map, inserted
 from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.facts import gives
-from onnxfn.specs.records import (
-    ExportSpec,
-    Shape,
-)
+from onnxfn.specs.facts import checks, fixes, gives
+from onnxfn.specs.records import InputSpec, Link
+from onnxfn.specs.spec import Cache, ExportSpec, Overlay, Target
 from onnxfn.specs.tensor_paths import Path
 
 INT_DTYPES = ("int64", "int32")
@@ -23,91 +24,197 @@ OLDEST_OPSET = 18
 
 
 def without(spec: ExportSpec, *names: str) -> ExportSpec:
-    """The spec without these inputs or outputs, in its tasks too; UnknownName when there is none so called.
+    """The spec without some inputs or outputs, in every task and part.
+
+    Args:
+        spec: A spec.
+        names: Names of inputs or outputs in ONNX.
+
+    Raises:
+        UnknownName: no input or output has such a name.
 
     >>> from onnxfn import takes
     >>> bert = compose(takes("input_ids", "batch_size", "ids"), takes("token_type_ids", "batch_size", "ids"))
-    >>> [one.name for one in without(bert, "token_type_ids").inputs]
+    >>> [tensor.name for tensor in without(bert, "token_type_ids").inputs]
     ['input_ids']
     """
-    known = _tensor_names(spec)
+    known = tensor_names(spec)
     for name in names:
         if name not in known:
             raise unknown("input or output", name, known, of=spec.name or "this spec")
-    return _each(spec, lambda one: None if one.name in names else one)
+    return each_spec(spec, lambda inner: _without_tensors(inner, names))
 
 
 def renamed(spec: ExportSpec, **names: str) -> ExportSpec:
-    """The spec with inputs or outputs called otherwise in ONNX: `renamed(spec, token_type_ids="segment_ids")`.
+    """The spec with other names for inputs or outputs in ONNX. `forward` is still called with the names it knows.
 
-    `forward` is still called with the names it knows. A name that is taken is InvalidSpec.
+    Args:
+        spec: A spec.
+        names: Old name = new name: `token_type_ids="segment_ids"`.
+
+    Raises:
+        UnknownName: no input or output has the old name.
+        InvalidSpec: the new name belongs to another tensor.
+
+    >>> from onnxfn import takes
+    >>> spec = renamed(takes("token_type_ids", "batch_size", "ids"), token_type_ids="segment_ids")
+    >>> spec.inputs[0].name, spec.inputs[0].path
+    ('segment_ids', ('token_type_ids',))
     """
-    known = _tensor_names(spec)
+    known = tensor_names(spec)
     for old, new in names.items():
         if old not in known:
             raise unknown("input or output", old, known, of=spec.name or "this spec")
         if new in known and new not in names:
-            raise InvalidSpec(f"cannot call {old!r} {new!r}: {spec.name or 'this spec'} already has one so called")
+            raise InvalidSpec(f"cannot rename {old!r} to {new!r}: {spec.name or 'this spec'} has a tensor of that name")
     if len(set(names.values())) < len(names):
         raise InvalidSpec(f"two tensors cannot share a name: {', '.join(names.values())}")
-    return _each(spec, lambda one: evolve(one, name=names[one.name], path=one.place) if one.name in names else one)
+    return each_spec(spec, lambda inner: _with_names(inner, names))
 
 
 def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = ()) -> ExportSpec:
-    """The spec with one more output, or another so called: `with_output(spec, "pooler_output", "batch_size _")`."""
+    """The spec with one more output, or with another output of this name.
+
+    Args:
+        spec: A spec.
+        name: The name in ONNX.
+        axes: Its axes, as a pattern; `_` is an axis whose size is not named.
+        path: Where it sits in the result of `forward`; the field of the same name when left out.
+
+    Raises:
+        InvalidSpec: the pattern is not one.
+
+    >>> from onnxfn import EMPTY
+    >>> with_output(EMPTY, "pooler_output", "batch_size _").outputs[0].name
+    'pooler_output'
+    """
     return compose(spec, gives(name, axes, path=path))
 
 
 def with_opset(spec: ExportSpec, opset: int) -> ExportSpec:
-    """The spec for another ONNX opset; InvalidSpec below 18, the oldest that is translated to directly."""
+    """The spec for another ONNX opset.
+
+    Args:
+        spec: A spec.
+        opset: 18 or later.
+
+    Raises:
+        InvalidSpec: below 18, the oldest opset that torch's exporter translates to.
+
+    >>> from onnxfn import EMPTY
+    >>> with_opset(EMPTY, 23).target.opset
+    23
+    """
     if opset < OLDEST_OPSET:
         raise InvalidSpec(f"opset {opset} is below {OLDEST_OPSET}, the oldest that torch's exporter translates to")
-    return compose(spec, ExportSpec(opset=opset))
+    return compose(spec, ExportSpec(target=Target(opset=opset)))
 
 
 def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float | None = None) -> ExportSpec:
-    """The spec with another tolerance of the check; None leaves one as it is."""
+    """The spec with another tolerance of the check.
+
+    Args:
+        spec: A spec.
+        atol: Absolute tolerance; None leaves it as it is.
+        rtol: Relative tolerance; None leaves it as it is.
+
+    Raises:
+        InvalidSpec: a tolerance is below 0 or not a number.
+
+    >>> from onnxfn import EMPTY
+    >>> with_tolerance(EMPTY, atol=1e-4).check.atol
+    0.0001
+    """
     for name, value in (("atol", atol), ("rtol", rtol)):
         if value is not None and not value >= 0:
             raise InvalidSpec(f"{name} is {value}; a tolerance is 0 or more")
-    return compose(spec, ExportSpec(atol=atol, rtol=rtol))
+    return compose(spec, checks(atol=atol, rtol=rtol))
 
 
 def with_dtypes(spec: ExportSpec, *, int: str | None = None, float: str | None = None) -> ExportSpec:  # noqa: A002
-    """The spec with other integer or float types in the graph: `with_dtypes(spec, int="int32", float="float16")`."""
+    """The spec with other integer or float types in the graph.
+
+    Args:
+        spec: A spec.
+        int: `int64` or `int32`; None leaves it as it is.
+        float: `float32`, `float16` or `bfloat16`; None leaves it as it is.
+
+    Raises:
+        UnknownName: another type.
+
+    >>> from onnxfn import EMPTY
+    >>> with_dtypes(EMPTY, int="int32").target.int_dtype
+    'int32'
+    """
     if int is not None and int not in INT_DTYPES:
         raise unknown("integer type", int, INT_DTYPES)
     if float is not None and float not in FLOAT_DTYPES:
         raise unknown("float type", float, FLOAT_DTYPES)
-    return compose(spec, ExportSpec(int_dtype=int, float_dtype=float))
+    return compose(spec, ExportSpec(target=Target(int_dtype=int, float_dtype=float)))
 
 
 def with_shapes(spec: ExportSpec, **sizes: int) -> ExportSpec:
-    """The spec with axes that no longer move: `with_shapes(spec, batch_size=1, sequence_length=128)`.
+    """The spec with some axes static. Axes that are not named stay dynamic.
 
-    A sum is a number where all its terms are: with `past_sequence_length` fixed too, so is a mask over both. Axes that
-    are not named still move. InvalidSpec below 1; an axis that no input has is UnknownName when the plan is made.
+    A sum of sizes is static when all its terms are: with `past_sequence_length` fixed too, so is a mask over both.
+
+    Args:
+        spec: A spec.
+        sizes: Axis symbol = size: `batch_size=1`. A symbol that no input has is an UnknownName when the plan is made.
+
+    Raises:
+        InvalidSpec: a size below 1.
+
+    >>> from onnxfn import EMPTY
+    >>> with_shapes(EMPTY, batch_size=1).fixed_axes[0].value
+    1
     """
     for name, size in sizes.items():
         if size < 1:
             raise InvalidSpec(f"axis {name!r} cannot be fixed at {size}; a size is 1 or more")
-    return compose(spec, ExportSpec(shapes=tuple(Shape(name, size) for name, size in sizes.items())))
+    return compose(spec, *(fixes(name, size) for name, size in sizes.items()))
 
 
 def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportSpec:
-    """The spec with one more axis in every input whose axes start with the pattern `starting`."""
+    """The spec with one more axis in some inputs, in every task and part.
+
+    Args:
+        spec: A spec.
+        axis: The axis, as a word of a pattern.
+        at: The index of the new axis.
+        starting: A pattern; inputs whose axes start with it get the new axis.
+
+    Raises:
+        InvalidSpec: a pattern is not one.
+
+    >>> from onnxfn import takes
+    >>> spec = takes("input_ids", "batch_size sequence_length", "token_ids")
+    >>> print(with_axis(spec, "num_choices", at=1, starting="batch_size").inputs[0].axes)
+    [batch_size, num_choices, sequence_length]
+    """
     start = axis_map(starting).axes
-    return evolve(
-        spec,
-        inputs=tuple(
-            evolve(one, axes=inserted(one.axes, at, axis)) if one.axes.axes[: len(start)] == start else one
-            for one in spec.inputs
-        ),
-    )
+
+    def with_more(tensor: InputSpec) -> InputSpec:
+        fits = tensor.axes.axes[: len(start)] == start
+        return evolve(tensor, axes=inserted(tensor.axes, at, axis)) if fits else tensor
+
+    return each_spec(spec, lambda inner: evolve(inner, inputs=tuple(map(with_more, inner.inputs))))
 
 
 def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
-    """The spec with some of its tasks alone, in this order."""
+    """The spec with some of its tasks alone, in this order.
+
+    Args:
+        spec: A spec.
+        names: Names of tasks.
+
+    Raises:
+        UnknownName: the spec has no such task.
+
+    >>> from onnxfn import text_encoder
+    >>> [overlay.name for overlay in only_tasks(text_encoder, "fill-mask").tasks]
+    ['fill-mask']
+    """
     by_name = {overlay.name: overlay for overlay in spec.tasks}
     for name in names:
         if name not in by_name:
@@ -115,24 +222,65 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
     return evolve(spec, tasks=tuple(by_name[name] for name in names))
 
 
-def _tensor_names(spec: ExportSpec) -> tuple[str, ...]:
-    layers = _layers(spec)
-    taken = (one.name for layer in layers for one in layer.inputs)
-    given = (one.name for layer in layers for one in layer.outputs)
-    return tuple(dict.fromkeys((*taken, *given)))
+def inner_specs(spec: ExportSpec) -> Iterator[ExportSpec]:
+    """The spec, and every spec inside it: those of its tasks and of its behaviors."""
+    yield spec
+    for overlay in (*spec.tasks, *spec.parts.behaviors):
+        yield from inner_specs(overlay.spec)
 
 
-def _layers(spec: ExportSpec) -> tuple[ExportSpec, ...]:
-    return (spec, *(layer for overlay in spec.tasks for layer in _layers(overlay.spec)))
+def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> ExportSpec:
+    """The spec with a change applied to it and to every spec inside it."""
+
+    def inside(overlays: tuple[Overlay, ...]) -> tuple[Overlay, ...]:
+        return tuple(evolve(overlay, spec=each_spec(overlay.spec, change)) for overlay in overlays)
+
+    changed = change(spec)
+    parts = (
+        evolve(changed.parts, behaviors=inside(changed.parts.behaviors)) if changed.parts.behaviors else changed.parts
+    )
+    return evolve(changed, tasks=inside(changed.tasks), parts=parts)
 
 
-def _each(spec: ExportSpec, change: Callable[[Any], Any]) -> ExportSpec:
-    def changed(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(made for made in map(change, tensors) if made is not None)
+def tensor_names(spec: ExportSpec) -> tuple[str, ...]:
+    """The names of all inputs, then of all outputs, of a spec and of the specs inside it."""
+    specs = list(inner_specs(spec))
+    inputs = (tensor.name for inner in specs for tensor in inner.inputs)
+    outputs = (tensor.name for inner in specs for tensor in inner.outputs)
+    return tuple(dict.fromkeys((*inputs, *outputs)))
 
+
+def _without_tensors(spec: ExportSpec, names: tuple[str, ...]) -> ExportSpec:
     return evolve(
         spec,
-        inputs=changed(spec.inputs),
-        outputs=changed(spec.outputs),
-        tasks=tuple(evolve(overlay, spec=_each(overlay.spec, change)) for overlay in spec.tasks),
+        inputs=tuple(tensor for tensor in spec.inputs if tensor.name not in names),
+        outputs=tuple(tensor for tensor in spec.outputs if tensor.name not in names),
     )
+
+
+def _with_names(spec: ExportSpec, names: Mapping[str, str]) -> ExportSpec:
+    """The spec with new names wherever it mentions a tensor."""
+
+    def renamed_tensor(tensor: Any) -> Any:
+        return evolve(tensor, name=names[tensor.name], path=tensor.place) if tensor.name in names else tensor
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    mask = spec.check.mask_input
+    return evolve(
+        spec,
+        inputs=tuple(map(renamed_tensor, spec.inputs)),
+        outputs=tuple(map(renamed_tensor, spec.outputs)),
+        cache=_with_cache_after(spec.cache, new),
+        check=evolve(spec.check, mask_input=new(mask)) if mask else spec.check,
+        parts=evolve(spec.parts, links=tuple(_renamed_link(link, new) for link in spec.parts.links)),
+    )
+
+
+def _with_cache_after(cache: Cache, new: Callable[[str], str]) -> Cache:
+    return evolve(cache, rows=tuple(evolve(row, after=new(row.after)) for row in cache.rows)) if cache.rows else cache
+
+
+def _renamed_link(link: Link, new: Callable[[str], str]) -> Link:
+    return evolve(link, input=new(link.input), output=new(link.output))

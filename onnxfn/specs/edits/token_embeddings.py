@@ -1,4 +1,4 @@
-"""Embeddings in place of tokens: the table of embeddings is a file of its own, and another takes what that gives."""
+"""Token embeddings: a model that takes `inputs_embeds` in place of `input_ids`, and a file that computes them."""
 
 from __future__ import annotations
 
@@ -7,92 +7,101 @@ from attrs import evolve
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
+from onnxfn.specs.edits.tensors import inner_specs
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.facts import gives
+from onnxfn.specs.facts import gives, links
 from onnxfn.specs.getters import either, reads
-from onnxfn.specs.records import Edit, ExportSpec, File, Handover, InputSpec
+from onnxfn.specs.planned import PlannedSpec
+from onnxfn.specs.records import Edit, File, InputSpec
+from onnxfn.specs.spec import Cache, ExportSpec
 
-IDS, EMBEDDED = "input_ids", "inputs_embeds"
-TABLE = "embed_tokens"
-"""The file of the table, as transformers.js calls it."""
+IDS, EMBEDS = "input_ids", "inputs_embeds"
+EMBEDDING_FILE = "embed_tokens"
+"""The stem of the file that looks up embeddings, as transformers.js names it."""
 
 WIDTH = either("embedding_size", "word_embed_proj_dim", "input_embedding_size", "emb_dim", "hidden_size")
-"""How wide an embedding is: some models widen it afterwards."""
+"""The width of an embedding: some models project it to another width afterwards."""
 
 
 def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
-    """The spec of a model that takes `inputs_embeds` in place of `input_ids`, and of the table that gives them.
+    """The spec of a model that takes `inputs_embeds`, and of a file `embed_tokens.onnx` that computes them from tokens.
 
-    The table is the file `embed_tokens.onnx`. An image or a sound can so stand among the tokens. InvalidSpec for an
-    encoder-decoder whose graph is not said yet: `with_behavior(spec, "decoder")`; UnknownName for one that takes no
-    tokens.
+    Embeddings of an image or a sound can then stand among those of tokens.
+
+    Args:
+        spec: A spec that takes `input_ids`. An encoder-decoder needs a behavior first:
+            `with_behavior(spec, "decoder")`.
+
+    Raises:
+        InvalidSpec: the spec is an encoder-decoder without a chosen behavior.
+        UnknownName: the spec takes no tokens.
+
+    >>> from onnxfn import bert_inputs
+    >>> [tensor.name for tensor in with_inputs_embeds(bert_inputs).inputs]
+    ['inputs_embeds', 'attention_mask', 'token_type_ids']
     """
-    if any(one.name == EMBEDDED for one in spec.handovers):
+    if any(link.input == EMBEDS for link in spec.parts.links):
         return spec
-    if spec.behaviors:
+    if spec.parts.behaviors:
         raise InvalidSpec(
             f"{spec.name or 'this spec'} has an encoder and a decoder, and both take tokens; "
-            'say which is meant: with_inputs_embeds(with_behavior(spec, "decoder"))'
+            'choose one: with_inputs_embeds(with_behavior(spec, "decoder"))'
         )
-    if not _takes_tokens(spec):
-        raise unknown("input", IDS, [one.name for one in spec.inputs], of=spec.name or "this spec")
-    files = spec.files or (File("model"),)
+    if not any(tensor.name == IDS for inner in inner_specs(spec) for tensor in inner.inputs):
+        raise unknown("input", IDS, [tensor.name for tensor in spec.inputs], of=spec.name or "this spec")
+    files = spec.parts.files or (File("model"),)
+    lookup = File(EMBEDDING_FILE, (Edit("embedding_lookup"),))
     return compose(
-        evolve(_embedded(spec), files=(File(TABLE, (Edit("table_alone"),)), *files)),
+        evolve(_with_embeds(spec), parts=evolve(spec.parts, files=(lookup, *files))),
         generates("embeddings", "normal"),
         reads(embedding_width=WIDTH),
-        ExportSpec(handovers=(Handover(EMBEDDED, TABLE, EMBEDDED),)),
+        links(EMBEDS, part=EMBEDDING_FILE, output=EMBEDS),
     )
 
 
-def table_alone(spec: ExportSpec) -> ExportSpec:
-    """The table of embeddings of a spec that takes them."""
-    taken = next(one for one in spec.inputs if one.name == EMBEDDED)
+def embedding_lookup(spec: ExportSpec) -> ExportSpec:
+    """The spec of the graph that looks up the embeddings that `spec` takes: `input_ids` -> `inputs_embeds`."""
+    embeds = next(tensor for tensor in spec.inputs if tensor.name == EMBEDS)
+    call = evolve(spec.call, submodule="token_embeddings", builders=(), constants=(), attention=None)
     return compose(
         evolve(
             spec,
-            inputs=(_ids(taken),),
+            inputs=(_ids(embeds),),
             outputs=(),
-            states=(),
-            builds=(),
-            constants=(),
-            handovers=(),
-            past=None,
-            attention=None,
-            judged_by=None,
+            cache=Cache(),
+            parts=evolve(spec.parts, links=()),
+            call=call,
+            check=evolve(spec.check, mask_input=None),
         ),
-        gives(EMBEDDED, taken.axes),
-        ExportSpec(runs="token_embeddings"),
+        gives(EMBEDS, embeds.axes),
     )
 
 
-def by_tokens(spec: ExportSpec) -> ExportSpec:
-    """A spec that takes embeddings, as it was before: it takes tokens; any other as it is."""
+def by_tokens(spec: PlannedSpec) -> PlannedSpec:
+    """The spec with `input_ids` in place of `inputs_embeds`; any other spec unchanged."""
 
-    def taken(one: InputSpec) -> InputSpec:
-        return evolve(_ids(one), path=(*one.place[:-1], str(one.place[-1]).replace(EMBEDDED, IDS)))
+    def tokens(tensor: InputSpec) -> InputSpec:
+        if tensor.name != EMBEDS:
+            return tensor
+        return evolve(_ids(tensor), path=(*tensor.place[:-1], str(tensor.place[-1]).replace(EMBEDS, IDS)))
 
-    return evolve(spec, inputs=tuple(taken(one) if one.name == EMBEDDED else one for one in spec.inputs))
-
-
-def _ids(embedded: InputSpec) -> InputSpec:
-    return InputSpec(IDS, AxisMap(embedded.axes.axes[:-1]), "token_ids")
+    return evolve(spec, inputs=tuple(map(tokens, spec.inputs)))
 
 
-def _takes_tokens(spec: ExportSpec) -> bool:
-    inner = (_takes_tokens(overlay.spec) for overlay in spec.tasks)
-    return any(one.name == IDS for one in spec.inputs) or any(inner)
+def _ids(embeds: InputSpec) -> InputSpec:
+    return InputSpec(IDS, AxisMap(embeds.axes.axes[:-1]), "token_ids")
 
 
-def _embedded(spec: ExportSpec) -> ExportSpec:
-    """The spec, and what its tasks lay over it, with embeddings where tokens were."""
+def _with_embeds(spec: ExportSpec) -> ExportSpec:
+    """The spec, and the specs of its tasks, with embeddings in place of tokens."""
+    tasks = (evolve(overlay, spec=_with_embeds(overlay.spec)) for overlay in spec.tasks)
+    return evolve(spec, inputs=tuple(map(_embeds_of, spec.inputs)), tasks=tuple(tasks))
 
-    def taken(one: InputSpec) -> InputSpec:
-        if one.name != IDS:
-            return one
-        path = (*one.place[:-1], str(one.place[-1]).replace(IDS, EMBEDDED))
-        axes = AxisMap((*one.axes.axes, *axis_map("embedding_width=").axes))
-        return evolve(one, name=EMBEDDED, axes=axes, generator="embeddings", kind="float", path=path)
 
-    laid = (evolve(overlay, spec=_embedded(overlay.spec)) for overlay in spec.tasks)
-    return evolve(spec, inputs=tuple(map(taken, spec.inputs)), tasks=tuple(laid))
+def _embeds_of(tensor: InputSpec) -> InputSpec:
+    """The embeddings in place of the tokens; any other input unchanged."""
+    if tensor.name != IDS:
+        return tensor
+    path = (*tensor.place[:-1], str(tensor.place[-1]).replace(IDS, EMBEDS))
+    axes = AxisMap((*tensor.axes.axes, *axis_map("embedding_width=").axes))
+    return evolve(tensor, name=EMBEDS, axes=axes, generator="embeddings", kind="float", path=path)

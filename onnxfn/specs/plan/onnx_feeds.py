@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onnxfn.specs.edits.caches import CACHES
-from onnxfn.specs.records import ExportSpec
+from onnxfn.specs.planned import AnySpec
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tensor_paths import at
 
 PAST = "past_key_values"
@@ -36,7 +37,7 @@ def flatten_outputs(name: str, value: Any) -> dict[str, Any]:
     return {name: value}
 
 
-def ort_inputs(spec: ExportSpec, reference_inputs: Mapping[str, Any]) -> dict[str, Any]:
+def ort_inputs(spec: AnySpec, reference_inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What ONNX Runtime is fed, by the names of ONNX, where `forward` is fed these arguments.
 
     `spec` is that of a part of a plan, or one that is to be planned. A cache is one of transformers, or a tuple of
@@ -46,7 +47,7 @@ def ort_inputs(spec: ExportSpec, reference_inputs: Mapping[str, Any]) -> dict[st
     told = {name: _output(value) if name == "encoder_outputs" else value for name, value in reference_inputs.items()}
     past = flatten_outputs(PAST, told[PAST]) if told.get(PAST) is not None else {}
     named = {one.name: at(one.place, told) for one in spec.inputs if one.name not in past}
-    wanted = past if spec.states else {one.name for one in spec.inputs}
+    wanted = past if isinstance(spec, ExportSpec) and spec.cache.rows else {one.name for one in spec.inputs}
     return {**named, **{name: tensor for name, tensor in past.items() if name in wanted}}
 
 

@@ -1,119 +1,131 @@
-"""From a spec and a configuration to a plan: pure, made before any weight is read; everything is decided here."""
+"""The plan: from a spec and a configuration to the list of ONNX files, with all names, axes and sizes decided.
+
+Planning is pure. It reads no weight, and works on a snapshot of the configuration.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.axes import Axis, AxisMap, fix_symbols, names, resolve_configured, substitute, symbols, terms, value
-from onnxfn.specs.compose import compose
+from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
+from onnxfn.specs.compose import EMPTY, compose, named
 from onnxfn.specs.config_values import Snapshot, is_set, read_config, snapshot
 from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.dummies import Array, dummies
-from onnxfn.specs.edits.caches import LAYER, NEXT
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, MissingValue, unknown
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_outputs, per_layer
 from onnxfn.specs.plan.real_inputs import real_inputs
+from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import (
-    Carry,
-    ExportSpec,
+    DummySize,
     File,
+    FixedAxis,
     Generator,
     Getter,
     InputSpec,
-    Made,
+    NestedDummy,
     OutputSpec,
-    Overlay,
-    Part,
-    Pin,
-    Plan,
-    Size,
     Source,
-    State,
 )
-from onnxfn.specs.tasks import DEFAULT_TASK, for_task, task_names
-from onnxfn.specs.tensor_paths import Path
+from onnxfn.specs.spec import Dummies, ExportSpec, Overlay
+from onnxfn.specs.tasks import for_some_task
+
+DECODERS = ("merged", "separate", "both")
+"""The decoders of an encoder-decoder with a cache: one merged decoder, the two that it replaces, or all three."""
 
 SIDES = ("inputs", "outputs")
 
 
-def plan(spec: ExportSpec, config: Any, *, merge: bool = True, keep_parts: bool = False) -> Plan:
-    """What an export of this spec will do for a model with this configuration.
+def plan(spec: ExportSpec, config: Any, *, decoders: str = "merged") -> Plan:
+    """What an export of a spec will do for a model with this configuration.
 
-    `config` is a transformers configuration, a model, or a plain dict. A spec that has tasks and is for none of them is
-    taken for feature-extraction, or else for the first. MissingValue when the configuration lacks what the spec reads.
-    One file stands for several where it can, which takes lengths that move; `keep_parts` also plans those,
-    `merge=False` plans those alone.
+    Args:
+        spec: A spec. One that has tasks and is for none is planned for feature-extraction, or for its first task.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+        decoders: `merged` plans one decoder for prompt and continuation in place of two, where all lengths are dynamic;
+            `separate` plans the two; `both` plans all three.
+
+    Returns:
+        The plan: `parts[i].name` is the stem of a file; `parts[i].inputs` and `.outputs` are `{name: {axis: symbol}}`.
+
+    Raises:
+        MissingValue: the configuration lacks a value that the spec reads.
+        UnknownName: a fixed axis is in no input, or `decoders` is another word.
 
     >>> from onnxfn import bert_inputs, compose, text_encoder
-    >>> made = plan(compose(text_encoder, bert_inputs), {"vocab_size": 99, "type_vocab_size": 2})
-    >>> made.parts[0].outputs
+    >>> bert = plan(compose(text_encoder, bert_inputs), {"vocab_size": 99, "type_vocab_size": 2})
+    >>> bert.parts[0].outputs
     {'last_hidden_state': {0: 'batch_size', 1: 'sequence_length'}}
     """
-    told, chosen = snapshot(config), for_some_task(spec)
-    files = _files(chosen, merge=merge and not _lengths_fixed(chosen), keep_parts=keep_parts)
-    parts = tuple(_part(chosen, told, file) for file in files)
-    _shapes_known(chosen, parts)
-    return Plan(parts)
-
-
-def for_some_task(spec: ExportSpec) -> ExportSpec:
-    """The spec itself when it is for a task or has none, else for feature-extraction, or else for its first task."""
-    return spec if spec.task or not spec.tasks else for_task(spec, _default_task(spec))
-
-
-def _files(spec: ExportSpec, *, merge: bool, keep_parts: bool) -> tuple[File, ...]:
-    replaced = {name for one in spec.files for name in one.replaces} if merge and not keep_parts else set()
-    chosen = tuple(one for one in spec.files if one.name not in replaced and (merge or not one.replaces))
-    return chosen or (File("model"),)
-
-
-def _lengths_fixed(spec: ExportSpec) -> bool:
-    """Whether a length of what is kept is fixed: then no file serves an empty past and another."""
-    rows = (*spec.states, *(row for one in spec.behaviors for row in one.spec.states))
-    lengths = {name for row in rows for name in names(row.axes)} - {"batch_size"}
-    return any(one.name in lengths for one in spec.shapes)
-
-
-def _shapes_known(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
-    """Each axis that is fixed is one of some part, or it is UnknownName."""
-    known = tuple(dict.fromkeys(name for part in parts for one in part.spec.inputs for name in names(one.axes)))
-    for one in spec.shapes:
-        if one.name not in known:
-            raise unknown("axis", one.name, known, of=spec.name or "this spec")
-
-
-def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
-    filler = resolved(edited(spec, file.filler), config) if file.filler else ExportSpec()
-    inside = (Part(f"{file.name}_filler", filler),) if filler.outputs else ()
-    return Part(file.name, resolved(edited(spec, file.edits), config), inside)
+    if decoders not in DECODERS:
+        raise unknown("choice of decoders", decoders, DECODERS)
+    values, chosen = snapshot(config), for_some_task(spec)
+    files = _files(chosen, "separate" if _has_fixed_length(chosen) else decoders)
+    parts = tuple(_part(chosen, values, file) for file in files)
+    _refuse_unknown_axes(chosen, parts)
+    return Plan(_with_available_links(parts))
 
 
 def inputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
-    """`{name: {axis: symbol}}` of what goes into the first file of the plan."""
+    """`{name: {axis: symbol}}` of the inputs of the first file of the plan.
+
+    Args and errors: see `plan`.
+
+    >>> from onnxfn import generates, takes
+    >>> from onnxfn import compose
+    >>> inputs(compose(takes("x", "batch_size 4", "noise"), generates("noise", "normal")), {})
+    {'x': {0: 'batch_size'}}
+    """
     return plan(spec, config).parts[0].inputs
 
 
 def outputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
-    """`{name: {axis: symbol}}` of what comes out of the first file of the plan."""
+    """`{name: {axis: symbol}}` of the outputs of the first file of the plan.
+
+    Args and errors: see `plan`.
+
+    >>> from onnxfn import gives
+    >>> outputs(gives("y", "batch_size _"), {})
+    {'y': {0: 'batch_size'}}
+    """
     return plan(spec, config).parts[0].outputs
 
 
 def dummy_inputs(
     spec: ExportSpec, config: Any, framework: str = "pt", *, preprocessor: Any = None, seed: int = 0, **sizes: int
 ) -> dict[str, Any]:
-    """Dummy tensors for the first file of the plan, of Optimum's sizes unless said: `sequence_length=8`.
+    """Dummy tensors for the first file of the plan.
 
-    `framework` is `pt` (torch tensors) or `np` (numpy arrays). `preprocessor` is the model's tokenizer, image
-    processor, feature extractor or processor: what it makes of a text, an image or a tone is in place of dummies. A
-    size that no input has is UnknownName.
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+        framework: `pt` for torch tensors, `np` for numpy arrays.
+        preprocessor: The model's tokenizer, image processor, feature extractor or processor. What it computes from a
+            text, an image or a tone replaces the dummies of those inputs.
+        seed: The seed of the random numbers. A dummy depends on seed, name and shape alone.
+        sizes: Axis symbol = size; the sizes of Optimum's dummies when left out.
+
+    Returns:
+        `{name: tensor}`, in the order of the inputs.
+
+    Raises:
+        UnknownName: no input has an axis of that name, or another framework.
+        InvalidSpec: the axis is fixed at another size.
+
+    >>> from onnxfn import bert_inputs, compose, text_encoder
+    >>> bert = compose(text_encoder, bert_inputs)
+    >>> dummy_inputs(bert, {"vocab_size": 99, "type_vocab_size": 2}, "np", sequence_length=8)["input_ids"].shape
+    (2, 8)
     """
     planned = plan(spec, config).parts[0].spec
-    for one in planned.shapes:
-        if sizes.get(one.name, one.value) != one.value:
-            raise InvalidSpec(f"{one.name!r} is fixed at {one.value} by with_shapes, so no dummy has {sizes[one.name]}")
+    for name, size in fixed_sizes(planned).items():
+        if sizes.get(name, size) != size:
+            raise InvalidSpec(f"{name!r} is fixed at {size} by with_shapes, so no dummy has {sizes[name]}")
     if preprocessor is None:
         return as_framework(dummies(planned, sizes, seed=seed), framework)
     return as_framework(real_inputs(planned, preprocessor, sizes, seed=seed), framework)
@@ -130,218 +142,216 @@ def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def resolved(spec: ExportSpec, config: Snapshot) -> ExportSpec:
-    """The spec with the configuration's facts in place of their names, and the conditions decided."""
-    chosen = with_pins(with_states(compose(DEFAULTS, for_some_task(spec)), config), config)
-    taken = tuple(_tensor(chosen, config, one) for one in chosen.inputs if is_set(chosen.normalizer, config, one.when))
-    promised = tuple(one for one in chosen.outputs if is_set(chosen.normalizer, config, one.when))
-    given = tuple(_tensor(chosen, config, one) for each in promised for one in _of_layers(chosen, config, each))
-    used = _generators(chosen, {one.generator for one in taken})
-    moving = {name for one in taken for name in names(one.axes)}
-    fixed_here = {one.name: one.value for one in chosen.shapes if one.name in moving}
-    return evolve(
-        chosen,
-        inputs=taken,
-        outputs=tuple(evolve(one, axes=_begun(one.axes, moving, fixed_here)) for one in given),
-        shapes=tuple(one for one in chosen.shapes if one.name in moving),
-        generators=tuple(_settled(chosen, config, made) for made in chosen.generators if made.name in used),
-        sizes=_sizes(chosen, config, chosen.sizes, taken),
-        cases=tuple(_case(chosen, config, one, used, taken) for one in chosen.cases),
-        handovers=tuple(one for one in chosen.handovers if one.name in {made.name for made in taken}),
-        tasks=(),
-        behaviors=(),
-        files=(),
-    )
-
-
-def with_pins(spec: ExportSpec, config: Snapshot) -> ExportSpec:
-    """The spec with the axes fixed that a model of this configuration fixes."""
-    sizes = {one.name: int(read_config(spec.normalizer, config, one.value)) for one in _pins(spec, config)}
-
-    def fixed(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(evolve(one, axes=fix_symbols(one.axes, sizes)) for one in tensors)
-
-    return evolve(spec, inputs=fixed(spec.inputs), outputs=fixed(spec.outputs), pins=())
-
-
-def _pins(spec: ExportSpec, config: Snapshot) -> list[Pin]:
-    return [one for one in spec.pins if is_set(spec.normalizer, config, one.when)]
-
-
 def past_key_values(spec: ExportSpec, config: Any, *, direction: str) -> dict[str, dict[int, str]]:
-    """`{name: {axis: symbol}}` of the cache that goes in (`inputs`) or comes out (`outputs`); UnknownName for another.
+    """`{name: {axis: symbol}}` of the cache, as inputs or as outputs. It replaces Optimum's `add_past_key_values`.
 
-    What Optimum's `add_past_key_values` filled into a dict that it was given.
+    Args:
+        spec: A spec with a cache; of an encoder-decoder, its decoder's.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+        direction: `inputs` or `outputs`.
+
+    Raises:
+        UnknownName: another direction.
+        InvalidSpec: the spec has no cache.
+
+    >>> from onnxfn import spec_for
+    >>> cached = past_key_values(spec_for("gpt2"), {"num_hidden_layers": 1}, direction="inputs")
+    >>> cached["past_key_values.0.key"]
+    {0: 'batch_size', 2: 'past_sequence_length'}
     """
     if direction not in SIDES:
         raise unknown("direction", direction, SIDES)
-    told, kept = snapshot(config), _keeping(spec)
-    rows = state_inputs(kept, told) if direction == "inputs" else state_outputs(kept, told)
-    return {one.name: symbols(one.axes) for one in rows}
+    values, cached = snapshot(config), _with_cache_rows(spec)
+    tensors = cache_inputs(cached, values) if direction == "inputs" else cache_outputs(cached, values)
+    return {tensor.name: symbols(tensor.axes) for tensor in tensors}
 
 
-def _keeping(spec: ExportSpec) -> ExportSpec:
-    """The spec with its cache: that of an encoder-decoder is its decoder's."""
-    decoder = next((one.spec for one in spec.behaviors if one.name == "decoder"), ExportSpec())
-    if not (spec.states or decoder.states):
-        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past")
-    return spec if spec.states else evolve(spec, states=decoder.states)
-
-
-def with_states(spec: ExportSpec, config: Snapshot) -> ExportSpec:
-    """The spec with a tensor for each row of its cache and each layer, on the sides that its past says."""
-    taken = state_inputs(spec, config) if spec.past in ("inputs", "both") else ()
-    given = state_outputs(spec, config) if spec.past in ("outputs", "both") else ()
-    names = [one.name for one in spec.inputs]
-    places = [names.index(row.after) + 1 for row in spec.states if row.after in names]
-    at = max(places, default=len(names))
-    return evolve(
-        spec,
-        inputs=(*spec.inputs[:at], *taken, *spec.inputs[at:]),
-        outputs=(*spec.outputs, *given),
-        states=(),
-        builds=tuple(
-            one for one in spec.builds if taken or given or one.name in {made.place[0] for made in spec.inputs}
+def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
+    """The planned spec: values of the configuration in place of names, conditions decided, one tensor per layer."""
+    complete = compose(DEFAULTS, for_some_task(spec))
+    taken = _inputs(complete, config)
+    dynamic = {name for tensor in taken for name in names(tensor.axes)}
+    fixed = tuple(axis for axis in _fixed_axes(complete, config) if axis.name in dynamic)
+    used = _used_generators(complete, {tensor.generator for tensor in taken})
+    places = {tensor.place[0] for tensor in taken}
+    has_cache = complete.cache.past is not None and bool(cache_inputs(complete, config))
+    return PlannedSpec(
+        name=complete.name,
+        task=complete.task,
+        derived=complete.derived,
+        inputs=taken,
+        outputs=_outputs(
+            complete, config, dynamic, {axis.name: axis.value for axis in fixed if isinstance(axis.value, int)}
         ),
-        carries=state_carries(spec, config) if taken and given else (),
+        dummies=_planned_dummies(complete, config, complete.dummies, used, taken),
+        fixed_axes=fixed,
+        cases=tuple(_case(complete, config, overlay, used, taken) for overlay in complete.cases),
+        call=evolve(
+            complete.call,
+            builders=tuple(builder for builder in complete.call.builders if has_cache or builder.name in places),
+        ),
+        check=complete.check,
+        target=complete.target,
+        feedback=cache_feedback(complete, config) if complete.cache.past == "both" else (),
+        links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
 
 
-def state_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
-    """The cache as inputs, layer by layer."""
+def _files(spec: ExportSpec, decoders: str) -> tuple[File, ...]:
+    """The files of a spec: with a merged decoder, the decoders that it replaces, or both."""
+    files = spec.parts.files
+    replaced = {name for file in files for name in file.replaces} if decoders == "merged" else set()
+    chosen = tuple(
+        file for file in files if file.name not in replaced and not (file.replaces and decoders == "separate")
+    )
+    return chosen or (File("model"),)
+
+
+def _has_fixed_length(spec: ExportSpec) -> bool:
+    """Whether a length of the cache is fixed: then no one graph takes both an empty cache and a full one."""
+    specs = (spec, *(overlay.spec for overlay in spec.parts.behaviors))
+    rows = (row for inner in specs for row in inner.cache.rows)
+    lengths = {name for row in rows for name in names(row.input_axes)} - {"batch_size"}
+    return bool(lengths & fixed_sizes(spec).keys())
+
+
+def _refuse_unknown_axes(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
+    known = tuple(dict.fromkeys(name for part in parts for tensor in part.spec.inputs for name in names(tensor.axes)))
+    for name in fixed_sizes(spec):
+        if name not in known:
+            raise unknown("axis", name, known, of=spec.name or "this spec")
+
+
+def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
+    filler = resolved(edited(spec, file.filler), config) if file.filler else PlannedSpec()
+    inner = (Part(f"{file.name}_filler", filler),) if filler.outputs else ()
+    return Part(file.name, resolved(edited(spec, file.edits), config), inner)
+
+
+def _with_available_links(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts without links to tensors that another part of the plan does not have."""
+    tensors = {part.name: {*part.inputs, *part.outputs} for part in parts}
+
+    def with_links(part: Part) -> Part:
+        links = tuple(link for link in part.spec.links if link.output in tensors.get(link.part, {link.output}))
+        return part if links == part.spec.links else evolve(part, spec=evolve(part.spec, links=links))
+
+    return tuple(map(with_links, parts))
+
+
+def _with_cache_rows(spec: ExportSpec) -> ExportSpec:
+    """The spec with its cache; of an encoder-decoder, with its decoder's."""
+    decoder = next((overlay.spec for overlay in spec.parts.behaviors if overlay.name == "decoder"), EMPTY)
+    if not (spec.cache.rows or decoder.cache.rows):
+        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past")
+    return spec if spec.cache.rows else evolve(spec, cache=decoder.cache)
+
+
+def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
+    """The inputs, with those of the cache after the last input that a row names."""
+    cached = cache_inputs(spec, config) if spec.cache.past in ("inputs", "both") else ()
+    order = [tensor.name for tensor in spec.inputs]
+    after = max((order.index(row.after) + 1 for row in spec.cache.rows if row.after in order), default=len(order))
+    tensors = (*spec.inputs[:after], *cached, *spec.inputs[after:])
+    return tuple(_tensor(spec, config, tensor) for tensor in tensors if is_set(spec.normalizer, config, tensor.when))
+
+
+def _outputs(spec: ExportSpec, config: Snapshot, dynamic: set[str], fixed: Mapping[str, int]) -> tuple[OutputSpec, ...]:
+    """The outputs, one per layer where there is one per layer, then those of the cache."""
+    cached = cache_outputs(spec, config) if spec.cache.past in ("outputs", "both") else ()
+    present = (output for output in (*spec.outputs, *cached) if is_set(spec.normalizer, config, output.when))
+    tensors = (_tensor(spec, config, output) for template in present for output in per_layer(spec, config, template))
+    return tuple(evolve(output, axes=_without_past(output.axes, dynamic, fixed)) for output in tensors)
+
+
+def _without_past(axes: AxisMap, dynamic: set[str], fixed: Mapping[str, int]) -> AxisMap:
+    """The axes of an output with `past + n` at the size of a fixed `n` where the graph takes no past."""
+    absent = {name: 0 for name in names(axes) if name not in dynamic}
+
+    def without_past(axis: Axis) -> Axis:
+        symbols_of = set(terms(axis.symbol)) if axis.kind == "dynamic" else set()
+        is_known = symbols_of & absent.keys() and symbols_of & fixed.keys() and symbols_of <= {*absent, *fixed}
+        return Axis(str(value(axis.symbol, {**fixed, **absent})), "literal") if is_known else axis
+
+    return AxisMap(tuple(map(without_past, axes.axes)))
+
+
+def _fixed_axes(spec: ExportSpec, config: Snapshot) -> tuple[FixedAxis, ...]:
+    """The fixed axes whose condition is true, with numbers."""
     return tuple(
-        InputSpec(
-            _in_layer(row.taken, layer), row.axes, "past_states", "float", _path(row.path, layer, str), layer=layer
-        )
-        for layer, row in _kept(spec, config)
+        FixedAxis(axis.name, int(_value(spec, config, axis.value, f"axis {axis.name!r}")))
+        for axis in spec.fixed_axes
+        if is_set(spec.normalizer, config, axis.when)
     )
 
 
-def state_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
-    """The cache as outputs, layer by layer."""
-    return tuple(
-        OutputSpec(_in_layer(row.given, layer), row.grown, _path(row.found, layer, int), layer=layer)
-        for layer, row in _kept(spec, config)
-        if row.given is not None
-    )
-
-
-def state_carries(spec: ExportSpec, config: Snapshot) -> tuple[Carry, ...]:
-    """What of the cache a next call is fed from what this call gives, layer by layer."""
-    return tuple(
-        Carry(_in_layer(row.taken, layer), _in_layer(row.given, layer))
-        for layer, row in _kept(spec, config)
-        if row.given is not None
-    )
-
-
-def _kept(spec: ExportSpec, config: Snapshot) -> list[tuple[int, State]]:
-    rows = [
-        (layer, place, row)
-        for place, row in enumerate(spec.states)
-        for layer in _layers(spec, config, row.layers, row.name)
-    ]
-    return [(layer, row) for layer, _, row in sorted(rows, key=lambda one: one[:2])]
-
-
-def _of_layers(spec: ExportSpec, config: Snapshot, one: OutputSpec) -> tuple[OutputSpec, ...]:
-    """The outputs that one stands for: itself, or one of each layer."""
-    if one.layers is None:
-        return (one,)
-    layers = _layers(spec, config, one.layers, one.name)
-    return tuple(
-        evolve(
-            one, name=_in_layer(one.name, layer), path=_path(one.path, layer, int), layer=layer, layers=None, when=None
-        )
-        for layer in layers
-    )
-
-
-def _layers(spec: ExportSpec, config: Snapshot, source: Source, name: str) -> Sequence[int]:
-    told = _told(spec, config, source, f"layers of {name!r}")
-    return range(told) if isinstance(told, int) else told
-
-
-def _in_layer(template: str, layer: int) -> str:
-    return template.replace(LAYER, str(layer)).replace(NEXT, str(layer + 1))
-
-
-def _path(path: Path, layer: int, number: Callable[[int], str | int]) -> Path:
-    numbers = {LAYER: number(layer), NEXT: number(layer + 1)}
-    return tuple(numbers[step] if step in (LAYER, NEXT) else step for step in path)
-
-
-def _generators(spec: ExportSpec, used: set[str]) -> set[str]:
-    """The generators that are used, and those that make arguments of theirs."""
-    inner = {
-        given.generator
-        for made in spec.generators
-        if made.name in used
-        for _, given in made.arguments
-        if isinstance(given, Made)
+def _used_generators(spec: ExportSpec, used: set[str]) -> set[str]:
+    """The names of the generators that are used, and of those that make their arguments."""
+    nested = {
+        argument.generator
+        for generator in spec.dummies.generators
+        if generator.name in used
+        for _, argument in generator.arguments
+        if isinstance(argument, NestedDummy)
     }
-    return used if inner <= used else _generators(spec, used | inner)
+    return used if nested <= used else _used_generators(spec, used | nested)
 
 
-def _default_task(spec: ExportSpec) -> str:
-    known = task_names(spec)
-    return DEFAULT_TASK if DEFAULT_TASK in known else known[0]
+def _tensor(spec: ExportSpec, config: Snapshot, tensor: Any) -> Any:
+    """The tensor with the configuration's numbers in its axes."""
 
-
-def _tensor(spec: ExportSpec, config: Snapshot, one: Any) -> Any:
     def found(symbol: str) -> Any:
-        return _told(spec, config, symbol, f"axis {symbol!r} of {one.name!r}")
+        return _value(spec, config, symbol, f"axis {symbol!r} of {tensor.name!r}")
 
-    told = {name: found(name) for name in {read.name for read in spec.normalizer.reads} & set(names(one.axes))}
+    read = {name: found(name) for name in {entry.name for entry in spec.normalizer.reads} & set(names(tensor.axes))}
     return evolve(
-        one, axes=resolve_configured(substitute(one.axes, told), lambda symbol: int(found(symbol))), when=None
+        tensor, axes=resolve_configured(substitute(tensor.axes, read), lambda symbol: int(found(symbol))), when=None
     )
 
 
-def _settled(spec: ExportSpec, config: Snapshot, made: Generator) -> Generator:
-    def settled_argument(name: str, given: Any) -> Any:
-        return _told(spec, config, given, f"{name!r} of {made.name}") if isinstance(given, Getter) else given
+def _generator(spec: ExportSpec, config: Snapshot, generator: Generator) -> Generator:
+    """The generator with the configuration's values as arguments."""
+    arguments = {
+        name: _value(spec, config, argument, f"{name!r} of {generator.name}")
+        if isinstance(argument, Getter)
+        else argument
+        for name, argument in generator.arguments
+    }
+    return evolve(generator, arguments=arguments)
 
-    return evolve(made, arguments={name: settled_argument(name, given) for name, given in made.arguments})
 
-
-def _sizes(
-    spec: ExportSpec, config: Snapshot, sizes: tuple[Size, ...], taken: tuple[InputSpec, ...]
-) -> tuple[Size, ...]:
-    """The sizes as numbers; those that the configuration tells only where an input has such an axis."""
-    axes = {name for one in taken for name in names(one.axes)}
-    return tuple(
-        evolve(one, value=int(_told(spec, config, one.value, f"size {one.name!r}")))
-        if isinstance(one.value, Getter)
-        else one
-        for one in sizes
-        if not isinstance(one.value, Getter) or one.name in axes
+def _planned_dummies(
+    spec: ExportSpec, config: Snapshot, entries: Dummies, used: set[str], tensors: Iterable[InputSpec]
+) -> Dummies:
+    """The used generators and the sizes, as numbers. A size is read from the configuration if an input has the axis."""
+    axes = {name for tensor in tensors for name in names(tensor.axes)}
+    return Dummies(
+        generators=tuple(_generator(spec, config, made) for made in entries.generators if made.name in used),
+        sizes=tuple(
+            DummySize(size.name, int(_value(spec, config, size.value, f"size {size.name!r}")))
+            if isinstance(size.value, Getter)
+            else size
+            for size in entries.sizes
+            if not isinstance(size.value, Getter) or size.name in axes
+        ),
     )
 
 
-def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], own: tuple[InputSpec, ...]) -> Overlay:
-    """The case with the configuration's facts; the rows of the cache that it says otherwise, as inputs."""
-    made = tuple(_settled(spec, config, one) for one in overlay.spec.generators if one.name in used)
-    rows = state_inputs(compose(spec, overlay.spec), config) if overlay.spec.states else ()
-    taken = tuple(_tensor(spec, config, one) for one in rows)
-    sizes = _sizes(spec, config, overlay.spec.sizes, (*own, *taken))
-    changed = evolve(overlay.spec, generators=made, sizes=sizes, inputs=(*overlay.spec.inputs, *taken), states=())
-    return evolve(overlay, spec=changed)
+def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], tensors: tuple[InputSpec, ...]) -> Case:
+    """The planned case; rows of the cache that it replaces become inputs."""
+    rows = cache_inputs(evolve(spec, cache=overlay.spec.cache), config)
+    cached = tuple(_tensor(spec, config, row) for row in rows)
+    return Case(
+        overlay.name,
+        _planned_dummies(spec, config, overlay.spec.dummies, used, (*tensors, *cached)),
+        named(overlay.spec.inputs, cached),
+    )
 
 
-def _begun(axes: AxisMap, moving: set[str], sizes: Mapping[str, int]) -> AxisMap:
-    """The axes of an output where no past goes in: one that is a past and a fixed length has the fixed length."""
-    nothing = {name: 0 for name in names(axes) if name not in moving}
-
-    def begun(one: Axis) -> Axis:
-        made_of = set(terms(one.symbol)) if one.kind == "dynamic" else set()
-        whole = made_of & nothing.keys() and made_of & sizes.keys() and made_of <= {*nothing, *sizes}
-        return Axis(str(value(one.symbol, {**sizes, **nothing})), "literal") if whole else one
-
-    return AxisMap(tuple(map(begun, axes.axes)))
-
-
-def _told(spec: ExportSpec, config: Snapshot, source: Source, where: str) -> Any:
+def _value(spec: ExportSpec, config: Snapshot, source: int | Source, where: str) -> Any:
+    """The value that a source reads; a number stays. A missing one is a MissingValue that says where it is needed."""
+    if isinstance(source, int):
+        return source
     try:
         return read_config(spec.normalizer, config, source)
     except MissingValue as problem:

@@ -11,7 +11,9 @@ import numpy as np
 from onnxfn.specs.axes import names, shape, solve_for_name
 from onnxfn.specs.dummies import Array, dtype_of, dummies, known_sizes, positions
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import ExportSpec, InputSpec, Plan
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.planned import Plan, PlannedSpec
+from onnxfn.specs.records import InputSpec
 
 WORDS = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "two", "small", "cats", "sleep")
 HERTZ, SECONDS = 220.0, 1.0
@@ -22,7 +24,7 @@ PARTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
 """What a processor of transformers is made of."""
 
 
-def real_inputs(spec: ExportSpec, preprocessor: Any, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
+def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
     """One array an input of a planned spec, by a tokenizer, an image processor, a feature extractor, or all of them.
 
     What the spec does not take is dropped; what it takes and the preprocessor does not make is a dummy of the same
@@ -59,13 +61,13 @@ def real_inputs_by_part(made: Plan, preprocessor: Any) -> dict[str, dict[str, Ar
     return {name: arrays for name, arrays in fed.items() if arrays}
 
 
-def _beginning(spec: ExportSpec, preprocessor: Any) -> dict[str, Array]:
+def _beginning(spec: PlannedSpec, preprocessor: Any) -> dict[str, Array]:
     """What the part of a plan is fed first of a real input; nothing when it takes none of that."""
     made = _made(spec, preprocessor, known_sizes(spec, {}), 0)
     if not any(_from(one, made) for one in spec.inputs):
         return {}
     past = {name for one in spec.inputs if one.generator == "past_states" for name in names(one.axes)}
-    fixed = {"batch_size", *(one.name for one in spec.shapes)}
+    fixed = {"batch_size", *fixed_sizes(spec)}
     return real_inputs(spec, preprocessor, dict.fromkeys(past - fixed, 0))
 
 
@@ -73,13 +75,13 @@ def _from(one: InputSpec, made: Mapping[str, Any]) -> bool:
     return len(one.place) == 1 and one.place[0] in made
 
 
-def _numbered(spec: ExportSpec) -> tuple[InputSpec, ...]:
+def _numbered(spec: PlannedSpec) -> tuple[InputSpec, ...]:
     """The inputs that say the places of tokens among those that a mask keeps."""
-    counting = {made.name for made in spec.generators if made.function == "positions" and made.arguments}
+    counting = {made.name for made in spec.dummies.generators if made.function == "positions" and made.arguments}
     return tuple(one for one in spec.inputs if one.generator in counting)
 
 
-def _made(spec: ExportSpec, preprocessor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+def _made(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
     """What a preprocessor makes, by the names that `forward` knows; each part of a processor by itself."""
     parts = [getattr(preprocessor, name) for name in PARTS if getattr(preprocessor, name, None) is not None]
     made: dict[str, Any] = {}
@@ -94,7 +96,7 @@ def _made(spec: ExportSpec, preprocessor: Any, sizes: Mapping[str, int], seed: i
     return made
 
 
-def _texts(spec: ExportSpec, tokenizer: Any, sizes: Mapping[str, int], _: int) -> dict[str, Any]:
+def _texts(spec: PlannedSpec, tokenizer: Any, sizes: Mapping[str, int], _: int) -> dict[str, Any]:
     """Texts as long as is asked for, each shorter than the one before where padding is; pairs where segments are."""
     one = next((one for one in spec.inputs if one.place == ("input_ids",)), None)
     if one is None:
@@ -114,14 +116,14 @@ def _text(start: int, count: int) -> str:
     return " ".join(WORDS[(start + place) % len(WORDS)] for place in range(count))
 
 
-def _images(_: ExportSpec, processor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+def _images(_: PlannedSpec, processor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
     """Images of noise, as many as is asked for."""
     random = np.random.default_rng(seed)
     images = [random.integers(0, 256, (PIXELS, PIXELS, 3), dtype=np.uint8) for _ in range(sizes.get("batch_size", 1))]
     return dict(processor(images, return_tensors="np"))
 
 
-def _tones(_: ExportSpec, extractor: Any, sizes: Mapping[str, int], __: int) -> dict[str, Any]:
+def _tones(_: PlannedSpec, extractor: Any, sizes: Mapping[str, int], __: int) -> dict[str, Any]:
     """A tone, each time a little softer; as it is heard by what takes so many samples a second."""
     rate = extractor.sampling_rate
     tone = np.sin(2 * np.pi * HERTZ * np.arange(int(SECONDS * rate)) / rate).astype(np.float32)
@@ -129,9 +131,9 @@ def _tones(_: ExportSpec, extractor: Any, sizes: Mapping[str, int], __: int) -> 
     return dict(extractor(tones, sampling_rate=rate, return_tensors="np"))
 
 
-def _sizes(spec: ExportSpec, taken: Mapping[str, Array]) -> dict[str, int]:
+def _sizes(spec: PlannedSpec, taken: Mapping[str, Array]) -> dict[str, int]:
     """The sizes that the real tensors have."""
-    fixed = {one.name for one in spec.shapes}
+    fixed = fixed_sizes(spec).keys()
     return {
         name: told
         for one in spec.inputs

@@ -8,7 +8,8 @@ from attrs import evolve
 from corrected.records import Added, Correction, Excess, NeverMade, Resized
 
 from onnxfn.specs.edits.behaviors import split, with_behavior
-from onnxfn.specs.records import ExportSpec, File
+from onnxfn.specs.records import File
+from onnxfn.specs.spec import ExportSpec, Parts
 
 FIXED = "the model has places for the patches of one size of image, and weights for its channels"
 BATCH = "the images of an answer are the images of the question, and pixel_values calls their number batch_size"
@@ -96,7 +97,7 @@ SIZES_CORRECTED: tuple[Resized, ...] = (
 
 def alone(part: str) -> Callable[[ExportSpec], ExportSpec]:
     """The edit that makes one part the model: Optimum has a file of each variant, and calls it so."""
-    return lambda spec: evolve(with_behavior(spec, part), files=(File("model"),))
+    return lambda spec: evolve(with_behavior(spec, part), parts=Parts(files=(File("model"),)))
 
 
 VARIANTS: Mapping[tuple[str, str], Callable[[ExportSpec], ExportSpec]] = {

@@ -80,7 +80,7 @@ def test_a_decoder_is_fused_and_right(model_type, tmp_path):
 @pytest.mark.parametrize("fuse", ["standard", "onnxruntime"])
 @pytest.mark.parametrize("model_type", WRITERS)
 def test_every_decoder_is_right_in_the_largest_operators(model_type, fuse, tmp_path):
-    exported(model_type, PAST, TASKS["text-generation"].loader, tmp_path, fuse=fuse)
+    exported(model_type, PAST, TASKS["text-generation"].call.loader, tmp_path, fuse=fuse)
 
 
 def test_keys_and_values_go_in_as_they_are_kept(tmp_path):

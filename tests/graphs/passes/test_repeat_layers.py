@@ -56,9 +56,9 @@ def deep(model_type, loader):
 
 def agrees(model_type, task):
     spec = onnxfn.spec_for(model_type, task)
-    model = deep(model_type, spec.loader)
+    model = deep(model_type, spec.call.loader)
     assert repeated_layers(model)
-    for part in plan(spec, model.config, merge=False).parts:
+    for part in plan(spec, model.config, decoders="separate").parts:
         graph, whole = (
             graph_with_slots(model, part, timed, BuildOptions(repeats))
             for repeats in (repeated_layers, trace_all_layers)
@@ -77,7 +77,7 @@ def test_layers_that_see_through_windows_are_told_by_those_with_the_same(windows
     spec = onnxfn.spec_for("moonshine_streaming", "automatic-speech-recognition")
     sides = tiny.SPECIAL["moonshine_streaming"]["encoder_config"]
     heard = {**sides, "num_hidden_layers": LAYERS, "sliding_windows": windows}
-    model = tiny.model("moonshine_streaming", spec.loader, encoder_config=heard)
+    model = tiny.model("moonshine_streaming", spec.call.loader, encoder_config=heard)
     (part, _) = plan(spec, model.config).parts
     graph, whole = (
         graph_with_slots(model, part, timed, BuildOptions(repeats)) for repeats in (repeated_layers, trace_all_layers)
@@ -115,7 +115,7 @@ def test_every_kind_of_layer_is_told_by_a_few(model_type, task):
 
 def test_what_is_exported_of_a_few_layers_passes_its_check(tmp_path):
     spec = onnxfn.spec_for("llama", "text-generation-with-past")
-    result = onnxfn.export(spec, deep("llama", spec.loader), tmp_path / "out")
+    result = onnxfn.export(spec, deep("llama", spec.call.loader), tmp_path / "out")
     assert result.report.passed
     assert len([name for name in result.inputs if name.startswith("past_")]) == 2 * LAYERS
     assert result.repeats == ("9 layers of model.layers from 4",)

@@ -1,0 +1,129 @@
+"""The records of a plan: planned specs, whose sizes are numbers, and the ONNX files to write."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from onnxfn.specs import printing
+from onnxfn.specs.axes import symbols
+from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.records import Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
+from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
+
+
+@frozen
+class Case:
+    """A case of the check, planned: the dummies and the inputs that differ from the traced sample.
+
+    Attributes:
+        name: The name of the case.
+        dummies: Generators and sizes that replace those of the spec.
+        inputs: Inputs that replace those of the spec, as an empty cache replaces a full one.
+    """
+
+    name: str
+    dummies: Dummies = field(factory=Dummies)
+    inputs: tuple[InputSpec, ...] = field(default=(), converter=as_tuple)
+
+
+@frozen(kw_only=True)
+class PlannedSpec:
+    """A spec with the values of a configuration: sizes are numbers, conditions are decided, one tensor per layer.
+
+    Attributes:
+        name: The name of the architecture, for messages.
+        task: The task.
+        derived: Where the spec comes from, when it was derived from a model.
+        inputs: The inputs of the graph, in order.
+        outputs: The outputs of the graph, in order.
+        dummies: How dummy tensors are made; all sizes are numbers.
+        fixed_axes: Axes that are static in the graph; all values are numbers.
+        cases: The cases of the check.
+        call: How the model is loaded and called.
+        check: How outputs are compared with PyTorch's.
+        target: Opset and data types of the graph.
+        feedback: Inputs that the next call takes from an output of this call.
+        links: Inputs that another part computes.
+    """
+
+    name: str | None = None
+    task: str | None = None
+    derived: str | None = None
+    inputs: tuple[InputSpec, ...] = field(default=(), converter=as_tuple)
+    outputs: tuple[OutputSpec, ...] = field(default=(), converter=as_tuple)
+    dummies: Dummies = Dummies()
+    fixed_axes: tuple[FixedAxis, ...] = field(default=(), converter=as_tuple)
+    cases: tuple[Case, ...] = field(default=(), converter=as_tuple)
+    call: Call = Call()
+    check: Check = Check()
+    target: Target = Target()
+    feedback: tuple[Feedback, ...] = field(default=(), converter=as_tuple)
+    links: tuple[Link, ...] = field(default=(), converter=as_tuple)
+
+    def __str__(self) -> str:
+        return printing.text(printing.title(self), printing.spec_sections(self))
+
+    def _repr_html_(self) -> str:
+        return printing.html(printing.title(self), printing.spec_sections(self))
+
+
+AnySpec = ExportSpec | PlannedSpec
+"""A spec before or after planning: both have inputs, outputs, dummies, fixed axes, check and target."""
+
+
+@frozen
+class Part:
+    """One ONNX file of a plan.
+
+    Attributes:
+        name: The file's stem.
+        spec: The planned spec of its graph.
+        filler: The graph inside it that computes inputs that arrive empty: one part, or none.
+    """
+
+    name: str
+    spec: PlannedSpec
+    filler: tuple[Part, ...] = field(default=(), converter=as_tuple)
+
+    @property
+    def inputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of the inputs; static axes are left out."""
+        return {tensor.name: symbols(graph_axes(self.spec, tensor)) for tensor in self.spec.inputs}
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of the outputs; static axes are left out."""
+        return {tensor.name: symbols(graph_axes(self.spec, tensor)) for tensor in self.spec.outputs}
+
+    def __str__(self) -> str:
+        return printing.text(f"{self.name}.onnx · {printing.title(self.spec)}", printing.spec_sections(self.spec))
+
+    def _repr_html_(self) -> str:
+        return printing.html(f"{self.name}.onnx · {printing.title(self.spec)}", printing.spec_sections(self.spec))
+
+
+@frozen
+class Plan:
+    """What an export will do, decided before any weight is read.
+
+    Attributes:
+        parts: The ONNX files, in the order in which they are written.
+    """
+
+    parts: tuple[Part, ...] = field(converter=as_tuple)
+
+    @property
+    def task(self) -> str | None:
+        """The task of the parts."""
+        return self.parts[0].spec.task if self.parts else None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the ONNX files, in the order in which they are written."""
+        return tuple(f"{part.name}.onnx" for part in self.parts)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts))
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.parts)

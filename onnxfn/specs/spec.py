@@ -1,0 +1,191 @@
+"""ExportSpec, the groups of its fields, and overlays. Each field names the way it joins (see compose.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.specs import printing
+from onnxfn.specs.records import (
+    ArgumentBuilder,
+    CacheRow,
+    Constant,
+    DummySize,
+    Edit,
+    File,
+    FixedAxis,
+    Generator,
+    InputSpec,
+    Link,
+    Normalizer,
+    OutputSpec,
+    Patch,
+    as_tuple,
+    unique_names,
+)
+
+
+def joined_field(join: str, default: Any = None) -> Any:
+    """A field with its neutral default; `join` names the function in compose.JOINS that merges it."""
+    if join == "named":
+        return field(default=(), converter=as_tuple, validator=unique_names, metadata={"join": join})
+    if join == "overlays":
+        return field(default=(), converter=as_tuple, validator=unique_names, metadata={"join": join})
+    return field(default=default, metadata={"join": join})
+
+
+@frozen(kw_only=True)
+class Dummies:
+    """How dummy tensors are made.
+
+    Attributes:
+        generators: The generators that inputs refer to.
+        sizes: The sizes of axes in the traced sample.
+    """
+
+    generators: tuple[Generator, ...] = joined_field("named")
+    sizes: tuple[DummySize, ...] = joined_field("named")
+
+
+@frozen(kw_only=True)
+class Call:
+    """How the model is loaded and called.
+
+    Attributes:
+        loader: The class of transformers that loads the model: `AutoModelForMaskedLM`.
+        submodule: The callable inside the model that runs: a name of graphs/capture/submodules.py. None is the model.
+        constants: Arguments that `forward` always gets.
+        builders: Arguments that are objects built from tensors.
+        patches: Functions that are replaced while the model is traced.
+        attention: The attention implementation, such as `eager`; None leaves the model's own.
+    """
+
+    loader: str | None = joined_field("rightmost")
+    submodule: str | None = joined_field("rightmost")
+    constants: tuple[Constant, ...] = joined_field("named")
+    builders: tuple[ArgumentBuilder, ...] = joined_field("named")
+    patches: tuple[Patch, ...] = joined_field("named")
+    attention: str | None = joined_field("rightmost")
+
+
+@frozen(kw_only=True)
+class Cache:
+    """The cache of a model, and on which sides of the graph it is.
+
+    Attributes:
+        rows: The kinds of tensors that each layer stores.
+        past: `inputs`, `outputs` or `both`; None when the graph has no cache.
+    """
+
+    rows: tuple[CacheRow, ...] = joined_field("named")
+    past: str | None = joined_field("rightmost")
+
+
+@frozen(kw_only=True)
+class Check:
+    """How outputs are compared with PyTorch's.
+
+    Attributes:
+        atol: Absolute tolerance.
+        rtol: Relative tolerance.
+        mask_input: The input that masks padding; outputs at padding are not compared.
+    """
+
+    atol: float | None = joined_field("rightmost")
+    rtol: float | None = joined_field("rightmost")
+    mask_input: str | None = joined_field("rightmost")
+
+
+@frozen(kw_only=True)
+class Target:
+    """What the graph is written for.
+
+    Attributes:
+        opset: The ONNX opset.
+        int_dtype: The type of integer inputs: `int64` or `int32`.
+        float_dtype: The type of weights and float tensors: `float32`, `float16` or `bfloat16`.
+    """
+
+    opset: int | None = joined_field("rightmost")
+    int_dtype: str | None = joined_field("rightmost")
+    float_dtype: str | None = joined_field("rightmost")
+
+
+@frozen(kw_only=True)
+class Parts:
+    """Which ONNX files a spec is written as.
+
+    Attributes:
+        behaviors: Named views of the model: `encoder`, `decoder`, `monolith`, or parts such as `text_model`.
+        files: The files of the task; one file `model` when empty.
+        links: Inputs that another part computes.
+    """
+
+    behaviors: tuple[Overlay, ...] = joined_field("overlays")
+    files: tuple[File, ...] = joined_field("named")
+    links: tuple[Link, ...] = joined_field("named")
+
+
+@frozen(kw_only=True)
+class ExportSpec:
+    """What goes in, what comes out, and which axes are dynamic. `compose` joins specs, edits are functions on specs.
+
+    Attributes:
+        name: The name of the architecture, for messages.
+        task: The task that the spec is for; None when it is for none yet (see `for_task`).
+        derived: Where the spec comes from, when it was derived from a model and not read from a table.
+        inputs: The tensors that go in.
+        outputs: The tensors that come out.
+        normalizer: Where the configuration keeps the values that axes and generators name.
+        dummies: How dummy tensors are made.
+        fixed_axes: Axes that are static in the graph.
+        tasks: What each task adds to the spec.
+        cases: The cases of the check: what each changes in the dummies.
+        parts: Which ONNX files the spec is written as.
+        call: How the model is loaded and called.
+        cache: The cache of the model.
+        check: How outputs are compared with PyTorch's.
+        target: Opset and data types of the graph.
+
+    >>> spec = ExportSpec(name="bert", target=Target(opset=18))
+    >>> spec.target.opset, spec.inputs
+    (18, ())
+    """
+
+    name: str | None = joined_field("rightmost")
+    task: str | None = joined_field("rightmost")
+    derived: str | None = joined_field("rightmost")
+    inputs: tuple[InputSpec, ...] = joined_field("named")
+    outputs: tuple[OutputSpec, ...] = joined_field("named")
+    normalizer: Normalizer = joined_field("normalizer", Normalizer())
+    dummies: Dummies = joined_field("group", Dummies())
+    fixed_axes: tuple[FixedAxis, ...] = joined_field("named")
+    tasks: tuple[Overlay, ...] = joined_field("overlays")
+    cases: tuple[Overlay, ...] = joined_field("overlays")
+    parts: Parts = joined_field("group", Parts())
+    call: Call = joined_field("group", Call())
+    cache: Cache = joined_field("group", Cache())
+    check: Check = joined_field("group", Check())
+    target: Target = joined_field("group", Target())
+
+    def __str__(self) -> str:
+        return printing.text(printing.title(self), printing.spec_sections(self))
+
+    def _repr_html_(self) -> str:
+        return printing.html(printing.title(self), printing.spec_sections(self))
+
+
+@frozen
+class Overlay:
+    """What a task, a behavior or a case of the check adds to a spec.
+
+    Attributes:
+        name: The name of the task, behavior or case.
+        spec: A spec that is composed onto the spec.
+        edits: Edits that follow.
+    """
+
+    name: str
+    spec: ExportSpec = field(factory=ExportSpec)
+    edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)

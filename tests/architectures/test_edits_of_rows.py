@@ -1,0 +1,77 @@
+"""Edits reach every part of every plan: laws over the plans of rows, encoder-decoders among them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from transformers import AutoConfig
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.specs.axes import axis_map
+from onnxfn.specs.edits import tensors as edits
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.serialize import to_json
+from onnxfn.specs.tasks import for_task, task_names
+
+EXAMPLES = [
+    *(("t5", task) for task in ("text2text-generation", "text2text-generation-with-past")),
+    *(("whisper", task) for task in ("automatic-speech-recognition-with-past", "audio-classification")),
+    *((name, task_names(ARCHITECTURES[name])[-1]) for name in ("bert", "clip", "speecht5", "llama", "sam", "musicgen")),
+]
+
+
+def config_of(model_type):
+    """The configuration of a model type, as transformers makes it."""
+    return AutoConfig.for_model(model_type)
+
+
+def tensor_names(data):
+    """The names of every input and output in a spec as plain data, except in cases and edits."""
+    if isinstance(data, dict):
+        if data.get("record") in ("InputSpec", "OutputSpec"):
+            yield data["name"]
+        yield from (
+            name for key, inner in data.items() if key not in ("cases", "edits") for name in tensor_names(inner)
+        )
+    elif isinstance(data, list):
+        yield from (name for inner in data for name in tensor_names(inner))
+
+
+def names_in_spec(spec):
+    """The names of a spec's tensors and of those of the specs inside it."""
+    return {*tensor_names(json.loads(to_json(spec)))}
+
+
+def planned_names(spec, config):
+    """The names of all inputs and outputs of all parts of all plans of a spec."""
+    plans = [plan(spec, config, decoders=decoders) for decoders in ("merged", "separate")]
+    return {name for planned in plans for part in planned.parts for name in (*part.inputs, *part.outputs)}
+
+
+@pytest.mark.parametrize(("model_type", "task"), EXAMPLES)
+def test_a_tensor_that_is_left_out_is_in_no_part_of_any_plan(model_type, task):
+    spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
+    names = planned_names(spec, config) & names_in_spec(spec)
+    assert names
+    for name in names:
+        assert name not in planned_names(edits.without(spec, name), config)
+
+
+@pytest.mark.parametrize(("model_type", "task"), EXAMPLES)
+def test_a_renamed_tensor_has_its_new_name_in_every_part_of_any_plan(model_type, task):
+    spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
+    before = planned_names(spec, config)
+    for name in before & names_in_spec(spec):
+        renamed = planned_names(edits.renamed(spec, **{name: "another"}), config)
+        assert renamed == before - {name} | {"another"}
+
+
+@pytest.mark.parametrize(("model_type", "task"), EXAMPLES)
+def test_an_axis_is_added_to_every_part_of_a_plan(model_type, task):
+    spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
+    start = "batch_size"
+    before, after = (plan(one, config) for one in (spec, edits.with_axis(spec, "extra", at=1, starting=start)))
+    for part, changed in zip(before.parts, after.parts, strict=True):
+        fits = {one.name for one in part.spec.inputs if one.layer is None and one.axes.axes[:1] == axis_map(start).axes}
+        assert {name for name, axes in changed.inputs.items() if "extra" in axes.values()} == fits
