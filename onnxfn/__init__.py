@@ -32,6 +32,8 @@ from onnxfn.export.lookup.model_info import supported_task as supported_task
 from onnxfn.export.lookup.model_info import task_at as task_at
 from onnxfn.export.pipeline import export as export
 from onnxfn.export.pipeline import validate as validate
+from onnxfn.graphs.build import BuildOptions as BuildOptions
+from onnxfn.graphs.build import trace_all_layers as trace_all_layers
 from onnxfn.specs.axes import AxisMap as AxisMap
 from onnxfn.specs.axes import axis_map as axis_map
 from onnxfn.specs.compose import EMPTY as EMPTY

@@ -97,7 +97,7 @@ def export(
     from onnxfn.export.lookup.loading import checkpoint_folder
     from onnxfn.export.pipeline import target
     from onnxfn.export.recipes import kind, recalled
-    from onnxfn.graphs.template_cache import template_folder
+    from onnxfn.graphs.cache_folder import default_cache_folder
 
     tensors = {"size": size, "shape": shape, "output": output, "inputs_embeds": inputs_embeds, "split": split}
     chosen = {"task": task, "opset": opset, "dtype": dtype, "atol": atol, "rtol": rtol, **tensors}
@@ -109,7 +109,7 @@ def export(
             _foreign(library, model, out, {**chosen, "fuse": fuse}, check=check, overwrite=overwrite, **how)
             return
         folder = checkpoint_folder(model)
-        place = None if afresh else templates or template_folder()
+        place = None if afresh else templates or default_cache_folder()
         asked = {**chosen, **how, "whole": whole, "file": out.name if out.suffix == ".onnx" else None}
         name = kind(folder, asked) if place and folder == Path(model) and weights != "link" else None
         if check or not _again(recalled(place, name), place, folder, out, task, overwrite=overwrite, **how):
@@ -218,6 +218,20 @@ def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as 
 
     with _refusals():
         typer.echo("\n".join(tasks_for(model_type)))
+
+
+@app.command()
+def cache(
+    folder: Annotated[Path | None, typer.Option(help="The cache folder; the one of the user if not given.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete the files of the cache.")] = False,
+) -> None:
+    """Show the cache of graphs without weights: its folder, the number of its files, their size."""
+    from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
+
+    folder = folder or default_cache_folder()
+    entries = (clear_cache if clear else cache_entries)(folder)
+    size = sum(entry.size for entry in entries)
+    typer.echo(f"{folder}: {'deleted ' if clear else ''}{len(entries)} files, {size / 2**20:.1f} MiB")
 
 
 @app.command()

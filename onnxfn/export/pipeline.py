@@ -112,7 +112,7 @@ def export(
     """
     fitted = with_model_task(spec, model)
     place = target(Path(path), overwrite=overwrite)
-    making = BuildOptions(repeats, templates, pretranspose=weights != "link", fuse=fuse)
+    making = BuildOptions(find_repeats=repeats, template_cache=templates, pretranspose=weights != "link", fuse=fuse)
     asked = _write_options(layout, weights, threshold, sidecar)
     asked = with_checkpoint_entries(asked, checkpoint, _graphs(place, asked.layout), overwrite=overwrite)
     with owned(spec), _timed(on_event) as (timed, seconds):

@@ -12,9 +12,10 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.graphs.build import BuildOptions, template_name
+from onnxfn.graphs.cache_folder import read_file, write_file
 from onnxfn.graphs.fingerprints import package_versions
 from onnxfn.graphs.passes.slots import bind_weights, slot_of, slot_parameters
-from onnxfn.graphs.template_cache import load_template, write_atomically
+from onnxfn.graphs.template_cache import load_template
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.records import as_tuple
@@ -86,7 +87,7 @@ def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, o
     told = {file: (out / file).read_text() for file in CONFIG_FILES.values() if (out / file).exists()}
     beside = {file: text for file, text in told.items() if not (folder / file).exists()}
     recipe = {"plan": to_plain(made), "templates": names, "fills": fills, "beside": beside}
-    write_atomically(_place(templates, name), json.dumps(recipe).encode())
+    write_file(_place(templates, name), json.dumps(recipe).encode(), making.template_cache_bytes)
 
 
 def recalled(templates: Path | None, name: str | None) -> Recipe | None:
@@ -94,7 +95,7 @@ def recalled(templates: Path | None, name: str | None) -> Recipe | None:
     if templates is None or name is None:
         return None
     try:
-        told = json.loads(_place(templates, name).read_bytes())
+        told = json.loads(read_file(_place(templates, name)))
         pairs = {one: tuple(told[one].items()) for one in ("fills", "beside")}
         return Recipe(from_plain(told["plan"]), tuple(told["templates"]), **pairs)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OnnxfnError):

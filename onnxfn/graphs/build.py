@@ -8,11 +8,12 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES
 from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_of_all_layers
 from onnxfn.graphs.capture.forward import LOCK
 from onnxfn.graphs.capture.quiet import quiet
-from onnxfn.graphs.capture.repeated_layers import LayerStack, truncated
+from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fuse_operators, fusions
 from onnxfn.graphs.passes.merging import insert_filler
@@ -46,16 +47,31 @@ def trace_all_layers(_: Any) -> tuple[LayerStack, ...]:
     return ()
 
 
-@frozen
+@frozen(kw_only=True)
 class BuildOptions:
-    """How graphs are made: which layers are told by a few, and where graphs are kept for the next model, if at all.
+    """How the graph of a part is built from a model.
 
-    `turns` says whether weights that a graph transposes are stored so, or as they stand in the model, `fuse` which
-    operators may stand for many.
+    Attributes:
+        find_repeats: Function from a model to its stacks of repeated layers. Of each stack a few layers are traced,
+            and the graph repeats them. `trace_all_layers` finds none, so that every layer is traced. The graph is the
+            same either way; only the time differs.
+        template_cache: Folder where graphs are saved without weights, and loaded from for the next model that differs
+            in weight values alone. None saves and loads nothing.
+        template_cache_bytes: Bytes that the files of `template_cache` may have together. The least recently used files
+            are deleted when there are more.
+        pretranspose: Whether weights that a graph transposes are stored transposed. False stores them as the checkpoint
+            does, so that a file can be linked to it.
+        fuse: Operators that may replace several: `"standard"` uses those of ONNX, `"onnxruntime"` also those that only
+            ONNX Runtime has.
+
+    Example:
+        >>> BuildOptions(fuse="onnxruntime").pretranspose
+        True
     """
 
-    find_repeats: FindRepeats = trace_all_layers
+    find_repeats: FindRepeats = repeated_layers
     template_cache: Path | None = None
+    template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
     fuse: str = STANDARD
 
@@ -72,7 +88,7 @@ def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         )
         if graph is None:
             graph = _with_filler(model, part, timed, options)
-            save_template(options.template_cache, name, graph)
+            save_template(options.template_cache, name, graph, options.template_cache_bytes)
         graph.meta[TEMPLATE_NAME] = name
         return bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
 

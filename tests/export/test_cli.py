@@ -221,6 +221,16 @@ def test_inspect_shows_a_spec_and_its_json():
     assert from_json(ran("inspect", "bert", "--task", "fill-mask", "--json").stdout) == spec_for("bert", "fill-mask")
 
 
+def test_cache_shows_where_the_cache_is_and_how_large_and_clears_it(tmp_path):
+    empty = ran("cache").stdout
+    assert empty.endswith("/onnxfn/templates: 0 files, 0.0 MiB\n")
+    for digit in "ab":
+        (tmp_path / f"{digit * 64}.onnx").write_bytes(bytes(2**19))
+    assert ran("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 2 files, 1.0 MiB\n"
+    assert ran("cache", "--folder", tmp_path, "--clear").stdout == f"{tmp_path}: deleted 2 files, 1.0 MiB\n"
+    assert ran("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 0 files, 0.0 MiB\n"
+
+
 def test_tasks_lists_tasks():
     assert ran("tasks", "splinter").stdout.split() == ["feature-extraction", "question-answering"]
 

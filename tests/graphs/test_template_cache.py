@@ -11,7 +11,6 @@ import torch
 
 import onnxfn
 from onnxfn.export.pipeline import RETRACED
-from onnxfn.graphs.template_cache import template_folder
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 
@@ -138,14 +137,9 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     assert exported(llama(), tmp_path / "out", tmp_path / "templates", check=False).files
 
 
-def test_the_command_line_keeps_templates_in_the_users_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert template_folder() == tmp_path / "onnxfn" / "templates"
-
-
 def test_what_is_kept_says_which_parameters_it_reads(kept):
     file = next(kept[0].glob("*.onnx"))
     notes = {one.key: one.value for one in onnx.load(file, load_external_data=False).metadata_props}
     slots = json.loads(notes["onnxfn.template"])["slots"]
-    assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "turned": [], "beside": []}
-    assert slots["model.layers.0.mlp.up_proj.weight"]["turned"] == [1, 0]
+    assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "perm": [], "packed_with": []}
+    assert slots["model.layers.0.mlp.up_proj.weight"]["perm"] == [1, 0]

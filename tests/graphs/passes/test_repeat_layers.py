@@ -60,7 +60,7 @@ def agrees(model_type, task):
     assert repeated_layers(model)
     for part in plan(spec, model.config, decoders="separate").parts:
         graph, whole = (
-            graph_with_slots(model, part, timed, BuildOptions(repeats))
+            graph_with_slots(model, part, timed, BuildOptions(find_repeats=repeats))
             for repeats in (repeated_layers, trace_all_layers)
         )
         assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of ")
@@ -80,7 +80,8 @@ def test_layers_that_see_through_windows_are_told_by_those_with_the_same(windows
     model = tiny.model("moonshine_streaming", spec.call.loader, encoder_config=heard)
     (part, _) = plan(spec, model.config).parts
     graph, whole = (
-        graph_with_slots(model, part, timed, BuildOptions(repeats)) for repeats in (repeated_layers, trace_all_layers)
+        graph_with_slots(model, part, timed, BuildOptions(find_repeats=repeats))
+        for repeats in (repeated_layers, trace_all_layers)
     )
     assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of model.encoder.layers")
     assert unlike(graph, whole) is None
@@ -101,7 +102,8 @@ def test_layers_that_see_are_told_by_a_few(model_type):
     model = AutoModel.from_config(config).eval()
     (part,) = plan(SIGHT, config).parts
     graph, whole = (
-        graph_with_slots(model, part, timed, BuildOptions(repeats)) for repeats in (repeated_layers, trace_all_layers)
+        graph_with_slots(model, part, timed, BuildOptions(find_repeats=repeats))
+        for repeats in (repeated_layers, trace_all_layers)
     )
     assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of ")
     assert unlike(graph, whole) is None

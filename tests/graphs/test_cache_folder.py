@@ -1,0 +1,151 @@
+"""The cache folder: files appear whole or not at all, and the least recently used go first when it is too large."""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import contextmanager
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onnxfn.graphs.cache_folder import (
+    CacheEntry,
+    beyond_limit,
+    cache_entries,
+    clear_cache,
+    default_cache_folder,
+    read_file,
+    write_file,
+)
+
+NAMES = [f"{digit * 64}.onnx" for digit in "0123456789"]
+
+
+@contextmanager
+def largest_file(size):
+    """A stand-in for a full disk: writing more than `size` bytes to a file fails with an OSError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write(folder, count, size=10):
+    """Files of `size` bytes, used one second after another."""
+    for second, name in enumerate(NAMES[:count], start=1):
+        write_file(folder / name, bytes(size))
+        os.utime(folder / name, (second, second))
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path):
+    write_file(tmp_path / "cache" / NAMES[0], b"graph")
+    assert read_file(tmp_path / "cache" / NAMES[0]) == b"graph"
+    assert files(tmp_path / "cache") == [NAMES[0]]
+
+
+def test_a_full_disk_is_no_error_and_leaves_no_file(tmp_path):
+    with largest_file(1000):
+        write_file(tmp_path / NAMES[0], bytes(2000))
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_leaves_the_earlier_file_as_it_was(tmp_path):
+    write_file(tmp_path / NAMES[0], b"earlier")
+    with largest_file(1000):
+        write_file(tmp_path / NAMES[0], bytes(2000))
+    assert (tmp_path / NAMES[0]).read_bytes() == b"earlier"
+    assert files(tmp_path) == [NAMES[0]]
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    write_file(tmp_path / "cache" / NAMES[0], b"graph")
+    assert (tmp_path / "cache").read_text() == "a file"
+
+
+def test_the_least_recently_used_files_are_deleted_when_there_are_too_many_bytes(tmp_path):
+    write(tmp_path, 4)
+    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=30)
+    assert files(tmp_path) == [NAMES[2], NAMES[3], NAMES[9]]
+
+
+def test_a_file_that_is_read_counts_as_used(tmp_path):
+    write(tmp_path, 4)
+    read_file(tmp_path / NAMES[0])
+    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=30)
+    assert files(tmp_path) == [NAMES[0], NAMES[3], NAMES[9]]
+
+
+def test_files_that_onnxfn_did_not_write_are_neither_counted_nor_deleted(tmp_path):
+    for name in ("model.onnx", "config.json", f"{'0' * 63}.onnx", f"{'0' * 64}.safetensors", f"{'0' * 64}.partial"):
+        (tmp_path / name).write_bytes(bytes(1000))
+    before = files(tmp_path)
+    write_file(tmp_path / NAMES[0], bytes(10), max_bytes=10)
+    assert [entry.path.name for entry in cache_entries(tmp_path)] == [NAMES[0]]
+    clear_cache(tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_what_an_interrupted_process_left_is_deleted_like_any_other_file(tmp_path):
+    partial = tmp_path / f"{NAMES[0]}.a1b2c3.partial"
+    partial.write_bytes(bytes(10))
+    os.utime(partial, (0, 0))
+    write(tmp_path, 2)
+    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=30)
+    assert files(tmp_path) == [NAMES[0], NAMES[1], NAMES[9]]
+
+
+def test_entries_tell_size_and_time_and_the_most_recently_used_is_first(tmp_path):
+    write(tmp_path, 2)
+    assert cache_entries(tmp_path) == (
+        CacheEntry(tmp_path / NAMES[1], 10, 2.0),
+        CacheEntry(tmp_path / NAMES[0], 10, 1.0),
+    )
+
+
+def test_a_cleared_cache_is_empty(tmp_path):
+    write(tmp_path, 3)
+    (tmp_path / f"{'a' * 64}.json").write_text("{}")
+    assert [entry.size for entry in clear_cache(tmp_path)] == [2, 10, 10, 10]
+    assert files(tmp_path) == []
+
+
+def test_a_folder_that_does_not_exist_is_empty(tmp_path):
+    assert cache_entries(tmp_path / "none") == clear_cache(tmp_path / "none") == ()
+    assert not (tmp_path / "none").exists()
+
+
+entries = st.lists(
+    st.builds(CacheEntry, st.uuids().map(lambda name: Path(str(name))), st.integers(0, 20), st.floats(0, 9)),
+    unique_by=lambda entry: entry.path,
+)
+
+
+@given(entries, st.integers(0, 99))
+def test_what_remains_fits_and_was_used_after_what_is_deleted(entries, max_bytes):
+    deleted = beyond_limit(entries, max_bytes)
+    remaining = [entry for entry in entries if entry not in deleted]
+    assert sum(entry.size for entry in remaining) <= max_bytes
+    assert all(old.used <= new.used for old in deleted for new in remaining)
+
+
+@given(entries, st.integers(0, 99))
+def test_no_more_is_deleted_than_must_be(entries, max_bytes):
+    deleted = beyond_limit(entries, max_bytes)
+    if deleted:
+        newest = max(deleted, key=lambda entry: (entry.used, entry.path))
+        remaining = [entry for entry in entries if entry not in deleted]
+        assert sum(entry.size for entry in remaining) + newest.size > max_bytes
+
+
+def test_the_command_line_has_its_cache_in_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache_folder() == tmp_path / "onnxfn" / "templates"
