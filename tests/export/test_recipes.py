@@ -238,7 +238,7 @@ def test_what_is_asked_matters(kept, tmp_path, flags):
     assert not exported(kept[0], tmp_path / "out", templates, *flags)
 
 
-@pytest.mark.parametrize("told", ["versions", "_installed"])
+@pytest.mark.parametrize("told", ["package_versions", "_installed"])
 def test_what_is_installed_matters(kept, monkeypatch, told):
     before = kind(kept[0], PLAIN)
     monkeypatch.setattr(recipes, told, lambda: ["torch 99"])
