@@ -8,20 +8,20 @@ from types import MappingProxyType
 from onnxfn.architectures.common_patches import function_patch
 from onnxfn.architectures.families import (
     convolved_waves,
-    decoder_alone,
+    decoder_ids,
     encodec_layers,
-    encoded,
-    encoded_mask,
-    four_entries,
+    encoder_decoder_cache,
+    encoder_inputs,
+    encoder_mask,
+    encoder_states,
+    next_ids,
     parakeet_frames,
     pixels,
     seq2seq,
-    source,
     speech_seq2seq,
+    standalone_decoder,
     text_inputs,
     text_seq2seq,
-    to_continue,
-    written,
 )
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
@@ -76,7 +76,7 @@ pop2piano = compose(
         runs("encoder"),
         gives("last_hidden_state", f"{SOURCE} _"),
     ),
-    behaves("decoder", encoded, encoded_mask, to_continue),
+    behaves("decoder", encoder_states, encoder_mask, next_ids),
     model_part(
         "mel_conditioner",
         takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float"),
@@ -117,7 +117,7 @@ longt5 = compose(
     ),
 )
 
-marian = compose(text_seq2seq, decoder_alone)
+marian = compose(text_seq2seq, standalone_decoder)
 
 SWITCH = "transformers.models.switch_transformers.modeling_switch_transformers:SwitchTransformers"
 switch_transformers = compose(
@@ -239,12 +239,12 @@ whisper = compose(
     behaves(
         "monolith",
         heard,
-        written,
-        four_entries("decoder_input_ids"),
+        decoder_ids,
+        encoder_decoder_cache("decoder_input_ids"),
         gives("encoder_last_hidden_state", "batch_size _ _"),
     ),
     behaves("encoder", heard, runs("encoder"), gives("last_hidden_state", "batch_size _ _")),
-    behaves("decoder", encoded, to_continue),
+    behaves("decoder", encoder_states, next_ids),
     tasked("audio-classification", spec=heard),
 )
 
@@ -266,7 +266,7 @@ def listens(inputs: ExportSpec, states: str, *, gives_them: bool = True) -> Expo
     """What is heard and how it comes out of the encoder, alone or in the whole model, which may keep it to itself."""
     whole = (gives("encoder_last_hidden_state", states),) if gives_them else ()
     return compose(
-        behaves("monolith", inputs, written, four_entries("decoder_input_ids"), *whole),
+        behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids"), *whole),
         behaves("encoder", inputs, runs("encoder"), gives("last_hidden_state", states)),
     )
 
@@ -275,9 +275,9 @@ def told_what_is_heard(by: str, *lengths: int) -> ExportSpec:
     """A decoder that is handed the encoder's output as one, made `by` a builder, with a mask over these lengths."""
     return behaves(
         "decoder",
-        encoded,
+        encoder_states,
         takes("encoder_attention_mask", HEARD, "padding_mask", path=("encoder_outputs", "attention_mask")),
-        to_continue,
+        next_ids,
         builds("encoder_outputs", by),
         lengths_heard(*lengths),
     )
@@ -297,7 +297,7 @@ speech_to_text = compose(
     ),
     generates("mel", "normal"),
     listens(banks, shortened),
-    behaves("decoder", encoded, heard_mask, to_continue, lengths_heard(64, 28, 41, 95, 34, 82)),
+    behaves("decoder", encoder_states, heard_mask, next_ids, lengths_heard(64, 28, 41, 95, 34, 82)),
     patched(
         "transformers.models.speech_to_text.modeling_speech_to_text:"
         "Speech2TextSinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
@@ -402,12 +402,12 @@ def seamless(model: str) -> ExportSpec:
     """A model of speech and texts that writes texts, for what its classes begin with: each task has its encoder."""
     hearing = compose(
         listens(long_banks, frames, gives_them=False),
-        behaves("decoder", encoded, heard_mask, to_continue, lengths_heard(120, 53, 70, 150, 60, 140)),
+        behaves("decoder", encoder_states, heard_mask, next_ids, lengths_heard(120, 53, 70, 150, 60, 140)),
     )
     reading = compose(
-        behaves("monolith", source, written, four_entries("decoder_input_ids")),
-        behaves("encoder", source, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
-        behaves("decoder", encoded, encoded_mask, to_continue),
+        behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
+        behaves("encoder", encoder_inputs, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+        behaves("decoder", encoder_states, encoder_mask, next_ids),
     )
     return compose(
         seq2seq,
@@ -454,12 +454,12 @@ pix2struct = compose(
     behaves(
         "monolith",
         patches,
-        written,
+        decoder_ids,
         takes("decoder_attention_mask", TARGET, "padding_mask"),
-        four_entries("decoder_attention_mask"),
+        encoder_decoder_cache("decoder_attention_mask"),
     ),
     behaves("encoder", patches, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
-    behaves("decoder", encoded, encoded_mask, to_continue, written_mask),
+    behaves("decoder", encoder_states, encoder_mask, next_ids, written_mask),
     tasked("image-to-text", spec=encoder_and_decoder()),
     tasked("image-to-text-with-past", spec=encoder_and_merged_decoder()),
 )
@@ -494,9 +494,9 @@ read_tokens = compose(
 encoder_decoder = compose(
     seq2seq,
     joint_reads,
-    behaves("monolith", read_tokens, written, joint_cache("decoder_input_ids")),
+    behaves("monolith", read_tokens, decoder_ids, joint_cache("decoder_input_ids")),
     behaves("encoder", read_tokens, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
-    behaves("decoder", encoded, encoded_mask, new_tokens),
+    behaves("decoder", encoder_states, encoder_mask, new_tokens),
     tasked("text2text-generation", spec=encoder_and_decoder()),
     tasked("text2text-generation-with-past", spec=encoder_and_merged_decoder()),
 )
@@ -509,9 +509,9 @@ vision_encoder_decoder = compose(
         image_height=either(item("encoder.image_size", 0), "encoder.image_size"),
         image_width=either(item("encoder.image_size", 1), "encoder.image_size"),
     ),
-    behaves("monolith", pixels, written, joint_cache("decoder_input_ids")),
+    behaves("monolith", pixels, decoder_ids, joint_cache("decoder_input_ids")),
     behaves("encoder", pixels, runs("encoder"), gives("last_hidden_state", "batch_size _ _")),
-    behaves("decoder", encoded, new_tokens),
+    behaves("decoder", encoder_states, new_tokens),
     tasked("image-to-text", spec=encoder_and_decoder()),
     tasked("image-to-text-with-past", spec=encoder_and_merged_decoder()),
 )
@@ -523,10 +523,10 @@ speech_encoder_decoder = compose(
     convolved_waves("encoder.", "encoder_sequence_length"),
     reads(hidden_size=if_else("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
     generates("waveform", "normal"),
-    behaves("monolith", waveforms, written, joint_cache("decoder_input_ids")),
+    behaves("monolith", waveforms, decoder_ids, joint_cache("decoder_input_ids")),
     behaves("encoder", waveforms, runs("encoder"), gives("last_hidden_state", frames)),
     # As long as makes so many states: the model looks for the last state that is heard among those that there are.
-    behaves("decoder", encoded, heard_mask, new_tokens, lengths_heard(5300, 2400, 3610, 7950, 2960, 6805)),
+    behaves("decoder", encoder_states, heard_mask, new_tokens, lengths_heard(5300, 2400, 3610, 7950, 2960, 6805)),
     tasked("automatic-speech-recognition", spec=encoder_and_decoder()),
     tasked("automatic-speech-recognition-with-past", spec=encoder_and_merged_decoder()),
 )
@@ -543,7 +543,7 @@ trocr = compose(
         takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
         takes("encoder_attention_mask", SOURCE, "padding_mask"),
         takes("input_ids", TARGET, "token_ids"),
-        four_entries("input_ids"),
+        encoder_decoder_cache("input_ids"),
     ),
     *(
         tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
@@ -640,16 +640,16 @@ musicgen = compose(
     case("left-padded", sized(chunk_length=30)),
     behaves(
         "encoder",
-        source,
+        encoder_inputs,
         runs("musicgen.text_encoder"),
         gives("last_hidden_state", f"{SOURCE} _"),
     ),
     behaves(
         "decoder",
         takes("input_ids", CODES, "codes", path=("decoder_input_ids",)),
-        encoded,
-        encoded_mask,
-        four_entries("encoder_attention_mask"),
+        encoder_states,
+        encoder_mask,
+        encoder_decoder_cache("encoder_attention_mask"),
     ),
     model_part(
         "encodec_decode",

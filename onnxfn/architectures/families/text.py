@@ -12,7 +12,7 @@ from onnxfn.specs.records import Edit, NestedDummy
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-per_choice = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
+choice_axis = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
 """Every text input gets one row a choice: `[batch_size, num_choices, sequence_length]`."""
 
 
@@ -38,7 +38,7 @@ text_reads = reads(
     num_attention_heads="num_attention_heads",
 )
 
-choices = compose(
+choice_sizes = compose(
     sized(num_choices=4),
     case("one", sized(num_choices=2)),
     case("right-padded", sized(num_choices=3)),
@@ -48,7 +48,7 @@ choices = compose(
 text_tasks = compose(
     tasked("feature-extraction"),
     tasked("fill-mask"),
-    tasked("multiple-choice", per_choice, spec=choices),
+    tasked("multiple-choice", choice_axis, spec=choice_sizes),
     tasked("question-answering"),
     tasked("text-classification"),
     tasked("token-classification"),
@@ -116,17 +116,17 @@ seq2seq_reads = reads(
 )
 
 
-def four_entries(after: str) -> ExportSpec:
+def encoder_decoder_cache(after: str) -> ExportSpec:
     """The cache of an encoder-decoder, its tensors standing after this input."""
     size = "decoder_head_dim"
     return cross_cache(heads="decoder_num_attention_heads", key=size, value=size, after=after)
 
 
-written = takes("decoder_input_ids", TARGET, "token_ids")
+decoder_ids = takes("decoder_input_ids", TARGET, "token_ids")
 """The tokens that a decoder has written so far, or the new ones where it takes a past."""
 
 # ONNX calls the tensors of a decoder by the names that they have inside it.
-encoded = compose(
+encoder_states = compose(
     takes(
         "encoder_hidden_states",
         f"{SOURCE} hidden_size=",
@@ -138,8 +138,10 @@ encoded = compose(
     links("encoder_hidden_states", part=STEMS["encoder"], output="last_hidden_state"),
     links("encoder_attention_mask", part=STEMS["encoder"], output="attention_mask"),
 )
-encoded_mask = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
-to_continue = compose(takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), four_entries("input_ids"))
+encoder_mask = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
+next_ids = compose(
+    takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), encoder_decoder_cache("input_ids")
+)
 
 seq2seq = compose(
     text_dummies,
@@ -157,13 +159,13 @@ seq2seq_tasks = compose(
     tasked("feature-extraction-with-past", spec=compose(seq2seq_features, encoder_and_merged_decoder())),
 )
 
-source = compose(takes("input_ids", SOURCE, "token_ids"), takes("attention_mask", SOURCE, "padding_mask"))
+encoder_inputs = compose(takes("input_ids", SOURCE, "token_ids"), takes("attention_mask", SOURCE, "padding_mask"))
 
 text_seq2seq = compose(
     seq2seq,
-    behaves("monolith", source, written, four_entries("decoder_input_ids")),
-    behaves("decoder", encoded, encoded_mask, to_continue),
-    behaves("encoder", source, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
+    behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
+    behaves("decoder", encoder_states, encoder_mask, next_ids),
+    behaves("encoder", encoder_inputs, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
     seq2seq_tasks,
     tasked("text2text-generation", spec=encoder_and_decoder()),
     tasked("text2text-generation-with-past", spec=encoder_and_merged_decoder()),
@@ -181,7 +183,7 @@ _alone = compose(
     builds("past_key_values", "dynamic_cache_without_config"),
 )
 
-decoder_alone = compose(
+standalone_decoder = compose(
     tasked("text-generation", spec=_alone),
     tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), spec=_alone),
 )

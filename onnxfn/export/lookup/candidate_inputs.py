@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.families import seq2seq, source, written
+from onnxfn.architectures.families import decoder_ids, encoder_inputs, seq2seq
 from onnxfn.architectures.families.text import text_dummies, text_reads
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
 from onnxfn.specs.compose import compose
@@ -46,8 +46,8 @@ def _input_groups(model: Any, parameters: Mapping[str, inspect.Parameter]) -> It
 
 def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iterator[ExportSpec]:
     if group == ("input_ids",):
-        yield compose(seq2seq, CONFIG_KEYS, source, written)
-    yield compose(seq2seq, COMMON_SPEC, *forms, written)
+        yield compose(seq2seq, CONFIG_KEYS, encoder_inputs, decoder_ids)
+    yield compose(seq2seq, COMMON_SPEC, *forms, decoder_ids)
 
 
 def unknown_arguments(model: Any) -> list[str]:
