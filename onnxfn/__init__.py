@@ -2,117 +2,240 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures import ARCHITECTURES as ARCHITECTURES
-from onnxfn.architectures.families import audio as audio
-from onnxfn.architectures.families import bert_inputs as bert_inputs
-from onnxfn.architectures.families import positions as positions
-from onnxfn.architectures.families import speech_seq2seq as speech_seq2seq
-from onnxfn.architectures.families import text_and_vision as text_and_vision
-from onnxfn.architectures.families import text_decoder as text_decoder
-from onnxfn.architectures.families import text_encoder as text_encoder
-from onnxfn.architectures.families import text_inputs as text_inputs
-from onnxfn.architectures.families import text_seq2seq as text_seq2seq
-from onnxfn.architectures.families import time_series as time_series
-from onnxfn.architectures.families import vision as vision
-from onnxfn.architectures.families import vision_of_any_size as vision_of_any_size
-from onnxfn.check.generation import generate as generate
-from onnxfn.export.diffusers import export_pipeline as export_pipeline
-from onnxfn.export.diffusers import pipeline_parts as pipeline_parts
-from onnxfn.export.lookup.class_tasks import task_of as task_of
-from onnxfn.export.lookup.lookup import derived as derived
-from onnxfn.export.lookup.lookup import spec_for as spec_for
-from onnxfn.export.lookup.lookup import tasks_for as tasks_for
-from onnxfn.export.lookup.model_info import framework_of as framework_of
-from onnxfn.export.lookup.model_info import library_of as library_of
-from onnxfn.export.lookup.model_info import model_class as model_class
-from onnxfn.export.lookup.model_info import model_files as model_files
-from onnxfn.export.lookup.model_info import model_for as model_for
-from onnxfn.export.lookup.model_info import model_types_for as model_types_for
-from onnxfn.export.lookup.model_info import supported_task as supported_task
-from onnxfn.export.lookup.model_info import task_at as task_at
-from onnxfn.export.pipeline import export as export
-from onnxfn.export.pipeline import validate as validate
-from onnxfn.graphs.build import BuildOptions as BuildOptions
-from onnxfn.graphs.build import trace_all_layers as trace_all_layers
-from onnxfn.specs.axes import AxisMap as AxisMap
-from onnxfn.specs.axes import axis_map as axis_map
-from onnxfn.specs.compose import EMPTY as EMPTY
-from onnxfn.specs.compose import compose as compose
-from onnxfn.specs.dummies import generates as generates
-from onnxfn.specs.dummies import padded as padded
-from onnxfn.specs.dummies import sized as sized
-from onnxfn.specs.edits.behaviors import behaves as behaves
-from onnxfn.specs.edits.behaviors import split as split
-from onnxfn.specs.edits.behaviors import with_behavior as with_behavior
-from onnxfn.specs.edits.caches import cache_row as cache_row
-from onnxfn.specs.edits.caches import kv_cache as kv_cache
-from onnxfn.specs.edits.caches import with_past as with_past
-from onnxfn.specs.edits.extra_outputs import with_outputs as with_outputs
-from onnxfn.specs.edits.tensors import only_tasks as only_tasks
-from onnxfn.specs.edits.tensors import renamed as renamed
-from onnxfn.specs.edits.tensors import with_axis as with_axis
-from onnxfn.specs.edits.tensors import with_dtypes as with_dtypes
-from onnxfn.specs.edits.tensors import with_opset as with_opset
-from onnxfn.specs.edits.tensors import with_output as with_output
-from onnxfn.specs.edits.tensors import with_shapes as with_shapes
-from onnxfn.specs.edits.tensors import with_tolerance as with_tolerance
-from onnxfn.specs.edits.tensors import without as without
-from onnxfn.specs.edits.token_embeddings import with_inputs_embeds as with_inputs_embeds
-from onnxfn.specs.errors import CaptureFailed as CaptureFailed
-from onnxfn.specs.errors import CheckFailed as CheckFailed
-from onnxfn.specs.errors import InvalidSpec as InvalidSpec
-from onnxfn.specs.errors import MissingValue as MissingValue
-from onnxfn.specs.errors import ModelNotFound as ModelNotFound
-from onnxfn.specs.errors import OnnxfnError as OnnxfnError
-from onnxfn.specs.errors import OutputExists as OutputExists
-from onnxfn.specs.errors import UnknownName as UnknownName
-from onnxfn.specs.facts import always as always
-from onnxfn.specs.facts import case as case
-from onnxfn.specs.facts import gives as gives
-from onnxfn.specs.facts import patched as patched
-from onnxfn.specs.facts import takes as takes
-from onnxfn.specs.getters import at_least as at_least
-from onnxfn.specs.getters import constant as constant
-from onnxfn.specs.getters import count as count
-from onnxfn.specs.getters import difference as difference
-from onnxfn.specs.getters import either as either
-from onnxfn.specs.getters import equals as equals
-from onnxfn.specs.getters import from_config as from_config
-from onnxfn.specs.getters import if_else as if_else
-from onnxfn.specs.getters import item as item
-from onnxfn.specs.getters import negated as negated
-from onnxfn.specs.getters import power as power
-from onnxfn.specs.getters import product as product
-from onnxfn.specs.getters import quotient as quotient
-from onnxfn.specs.getters import reads as reads
-from onnxfn.specs.getters import total as total
-from onnxfn.specs.plan.onnx_feeds import flatten_outputs as flatten_outputs
-from onnxfn.specs.plan.onnx_feeds import ort_inputs as ort_inputs
-from onnxfn.specs.plan.planning import dummy_inputs as dummy_inputs
-from onnxfn.specs.plan.planning import inputs as inputs
-from onnxfn.specs.plan.planning import outputs as outputs
-from onnxfn.specs.plan.planning import past_key_values as past_key_values
-from onnxfn.specs.plan.planning import plan as plan
-from onnxfn.specs.planned import Part as Part
-from onnxfn.specs.planned import Plan as Plan
-from onnxfn.specs.records import Generator as Generator
-from onnxfn.specs.records import Getter as Getter
-from onnxfn.specs.records import InputSpec as InputSpec
-from onnxfn.specs.records import Normalizer as Normalizer
-from onnxfn.specs.records import OutputSpec as OutputSpec
-from onnxfn.specs.reports import Difference as Difference
-from onnxfn.specs.reports import Event as Event
-from onnxfn.specs.reports import Exported as Exported
-from onnxfn.specs.reports import Report as Report
-from onnxfn.specs.serialize import from_json as from_json
-from onnxfn.specs.serialize import to_json as to_json
-from onnxfn.specs.spec import ExportSpec as ExportSpec
-from onnxfn.specs.spec import Overlay as Overlay
-from onnxfn.specs.tasks import SYNONYMS as SYNONYMS
-from onnxfn.specs.tasks import TASKS as TASKS
-from onnxfn.specs.tasks import canonical as canonical
-from onnxfn.specs.tasks import for_task as for_task
-from onnxfn.specs.tasks import synonyms as synonyms
-from onnxfn.specs.tasks import tasked as tasked
-from onnxfn.specs.version import VERSION as VERSION
-from onnxfn.weights.write import WriteOptions as WriteOptions
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures.families import (
+    audio,
+    bert_inputs,
+    positions,
+    speech_seq2seq,
+    text_and_vision,
+    text_decoder,
+    text_encoder,
+    text_inputs,
+    text_seq2seq,
+    time_series,
+    vision,
+    vision_of_any_size,
+)
+from onnxfn.check.generation import generate
+from onnxfn.export.diffusers import export_pipeline, pipeline_parts
+from onnxfn.export.lookup.class_tasks import task_of
+from onnxfn.export.lookup.lookup import derived, spec_for, tasks_for
+from onnxfn.export.lookup.model_info import (
+    framework_of,
+    library_of,
+    model_class,
+    model_files,
+    model_for,
+    model_types_for,
+    supported_task,
+    task_at,
+)
+from onnxfn.export.pipeline import export, validate
+from onnxfn.graphs.build import BuildOptions, trace_all_layers
+from onnxfn.specs.axes import AxisMap, axis_map
+from onnxfn.specs.compose import EMPTY, compose
+from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
+from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
+from onnxfn.specs.edits.extra_outputs import with_outputs
+from onnxfn.specs.edits.tensors import (
+    only_tasks,
+    renamed,
+    with_axis,
+    with_dtypes,
+    with_opset,
+    with_output,
+    with_shapes,
+    with_tolerance,
+    without,
+)
+from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
+from onnxfn.specs.errors import (
+    CaptureFailed,
+    CheckFailed,
+    InvalidSpec,
+    MissingValue,
+    ModelNotFound,
+    OnnxfnError,
+    OutputExists,
+    UnknownName,
+)
+from onnxfn.specs.facts import always, builds, case, checks, fixes, gives, links, loads, patched, runs, serves, takes
+from onnxfn.specs.getters import (
+    at_least,
+    constant,
+    count,
+    difference,
+    either,
+    equals,
+    from_config,
+    if_else,
+    item,
+    negated,
+    power,
+    product,
+    quotient,
+    reads,
+    total,
+)
+from onnxfn.specs.plan.onnx_feeds import flatten_outputs, ort_inputs
+from onnxfn.specs.plan.planning import dummy_inputs, inputs, outputs, past_key_values, plan
+from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
+from onnxfn.specs.records import (
+    CacheRow,
+    Edit,
+    File,
+    FixedAxis,
+    Generator,
+    Getter,
+    InputSpec,
+    NestedDummy,
+    Normalizer,
+    OutputSpec,
+)
+from onnxfn.specs.reports import Difference, Event, Exported, Report
+from onnxfn.specs.serialize import from_json, to_json
+from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
+from onnxfn.specs.tasks import SYNONYMS, TASKS, canonical, for_task, synonyms, tasked
+from onnxfn.specs.version import VERSION
+from onnxfn.weights.write import WriteOptions
+
+__all__ = (
+    "ARCHITECTURES",
+    "EMPTY",
+    "SYNONYMS",
+    "TASKS",
+    "VERSION",
+    "AxisMap",
+    "BuildOptions",
+    "Cache",
+    "CacheRow",
+    "Call",
+    "CaptureFailed",
+    "Case",
+    "Check",
+    "CheckFailed",
+    "Difference",
+    "Dummies",
+    "Edit",
+    "Event",
+    "ExportSpec",
+    "Exported",
+    "File",
+    "FixedAxis",
+    "Generator",
+    "Getter",
+    "InputSpec",
+    "InvalidSpec",
+    "MissingValue",
+    "ModelNotFound",
+    "NestedDummy",
+    "Normalizer",
+    "OnnxfnError",
+    "OutputExists",
+    "OutputSpec",
+    "Overlay",
+    "Part",
+    "Parts",
+    "Plan",
+    "PlannedSpec",
+    "Report",
+    "Target",
+    "UnknownName",
+    "WriteOptions",
+    "always",
+    "at_least",
+    "audio",
+    "axis_map",
+    "behaves",
+    "bert_inputs",
+    "builds",
+    "cache_row",
+    "canonical",
+    "case",
+    "checks",
+    "compose",
+    "constant",
+    "count",
+    "cross_cache",
+    "derived",
+    "difference",
+    "dummy_inputs",
+    "either",
+    "equals",
+    "export",
+    "export_pipeline",
+    "fixes",
+    "flatten_outputs",
+    "for_task",
+    "framework_of",
+    "from_config",
+    "from_json",
+    "generate",
+    "generates",
+    "gives",
+    "if_else",
+    "inputs",
+    "item",
+    "kv_cache",
+    "library_of",
+    "links",
+    "loads",
+    "model_class",
+    "model_files",
+    "model_for",
+    "model_types_for",
+    "negated",
+    "only_tasks",
+    "ort_inputs",
+    "outputs",
+    "padded",
+    "past_key_values",
+    "patched",
+    "pipeline_parts",
+    "plan",
+    "positions",
+    "power",
+    "product",
+    "quotient",
+    "reads",
+    "renamed",
+    "runs",
+    "serves",
+    "sized",
+    "spec_for",
+    "speech_seq2seq",
+    "split",
+    "state_row",
+    "supported_task",
+    "synonyms",
+    "takes",
+    "task_at",
+    "task_of",
+    "tasked",
+    "tasks_for",
+    "text_and_vision",
+    "text_decoder",
+    "text_encoder",
+    "text_inputs",
+    "text_seq2seq",
+    "time_series",
+    "to_json",
+    "total",
+    "trace_all_layers",
+    "validate",
+    "vision",
+    "vision_of_any_size",
+    "with_axis",
+    "with_behavior",
+    "with_dtypes",
+    "with_inputs_embeds",
+    "with_opset",
+    "with_output",
+    "with_outputs",
+    "with_past",
+    "with_shapes",
+    "with_tolerance",
+    "without",
+)
