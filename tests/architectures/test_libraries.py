@@ -93,7 +93,7 @@ def test_the_row_of_a_model_is_told_by_its_library_and_class():
     assert row_name(unet) == "diffusers.unet-2d-condition"
     told = refusal(UnknownName, lambda: row_name(of_library("diffusers.models", "AutoencoderKL")))
     parts = "diffusers.vae-encoder, diffusers.vae-decoder"
-    assert told == f"AutoencoderKL is several parts; pass the name of one: {parts}"
+    assert told == f"AutoencoderKL has several parts; pass the name of one row: {parts}"
     assert row_name(of_library("diffusers.models", "Unheard")) is None
     assert row_name(of_library("transformers.models.bert", "BertModel")) is None
     seeing = SimpleNamespace(model_type="clip")

@@ -156,15 +156,15 @@ def test_a_task_that_the_model_does_not_know_lists_those_it_knows(checkpoint, tm
 def test_a_task_that_the_checkpoint_is_not_for_is_refused_before_weights_are_read(checkpoint, tmp_path):
     told = refused("export", checkpoint, tmp_path / "out", "--task", "text-classification")
     assert told == (
-        f"{checkpoint} holds BertForMaskedLM, a model for fill-mask: it has no trained weights for text-classification"
-        "; ask for fill-mask or feature-extraction"
+        f"{checkpoint} is a checkpoint of BertForMaskedLM, a model for fill-mask: it has no trained weights for "
+        "text-classification; export it for fill-mask or feature-extraction"
     )
 
 
 def test_a_folder_without_a_configuration_says_what_is_there(tmp_path):
     (tmp_path / "weights.bin").write_text("")
     told = refused("export", tmp_path, tmp_path / "out")
-    assert told == f"no config.json in {tmp_path}; there is: weights.bin; name the folder of a checkpoint"
+    assert told == f"no config.json in {tmp_path}; files: weights.bin; pass the folder of a checkpoint"
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
@@ -182,7 +182,7 @@ def test_a_model_type_without_a_row_names_the_nearest():
 def test_a_configuration_that_transformers_does_not_know_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "no_such_model"}))
     assert refused("export", tmp_path, tmp_path / "out").startswith(
-        f"{tmp_path / 'config.json'} is no configuration that"
+        f"transformers cannot read a configuration from {tmp_path / 'config.json'}: "
     )
 
 

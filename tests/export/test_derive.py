@@ -1,7 +1,7 @@
-"""A model that no row speaks of has a spec derived from it; with a row, the spec that is derived plans the same.
+"""Specs are derived from models without a row. For models with a row, the derived spec and the row have the same plan.
 
-The sweep takes every model type of transformers that has a model and no row, and writes `tests/sweeps/derived.json`:
-`python -m pytest -m sweep tests/export/test_derive.py`; `--left` goes on where it stopped.
+The sweep runs every model type of transformers that has a model and no row, and writes `tests/sweeps/derived.json`:
+`python -m pytest -m sweep tests/export/test_derive.py`. `--left` skips model types with a result.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from onnxfn.export.cli import app
 from onnxfn.export.lookup.class_tasks import task_of
 
 SECONDS = 60
-"""Of one processor, for each model of the sweep."""
+"""Processor time that a model of the sweep may take."""
 
 LARGEST = 30_000_000
-"""Parameters of a model that the sweep still takes."""
+"""Parameters that a model of the sweep may have."""
 
 
 MAPPING = re.compile(r"MODEL_.*MAPPING_NAMES")
@@ -62,7 +62,7 @@ SAME = [
 
 
 @pytest.mark.parametrize(("model_type", "loader", "task"), SAME)
-def test_what_is_derived_plans_what_the_row_plans(model_type, loader, task):
+def test_a_derived_spec_has_the_plan_of_the_row(model_type, loader, task):
     model = tiny.model(model_type, loader)
     derived = onnxfn.derived(model, task)
     assert plans(derived, model) == plans(onnxfn.spec_for(model_type, task), model)
@@ -89,20 +89,20 @@ def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, 
 
 
 @pytest.mark.parametrize(
-    ("model_type", "kind", "task", "taken"),
+    ("model_type", "kind", "task", "input_name"),
     [
-        ("lfm3", "Lfm3ForCausalLM", "text-generation-with-past", "past_conv.0"),  # keeps two kinds of state
+        ("lfm3", "Lfm3ForCausalLM", "text-generation-with-past", "past_conv.0"),  # its cache has two kinds of state
         ("sam_vision_model", "SamVisionModel", "feature-extraction", "pixel_values"),
     ],
 )
-def test_a_model_that_nobody_has_described_agrees(model_type, kind, task, taken, tmp_path):
+def test_a_model_type_without_a_row_agrees(model_type, kind, task, input_name, tmp_path):
     model = shrunk.model(model_type, kind)
     result = assert_agreement(onnxfn.export(onnxfn.derived(model, task), model, tmp_path / "out"), tmp_path / "out")
-    assert taken in result.inputs
+    assert input_name in result.inputs
 
 
-def test_what_is_known_and_not_taken_is_said():
-    """Without an image this model reads texts; who wants to show it one is told that the spec does not."""
+def test_known_arguments_that_are_no_inputs_are_listed():
+    """This model also runs on texts alone; the spec states that `pixel_values` is no input."""
     spec = onnxfn.derived(shrunk.model("florence2", "Florence2Model"))
     assert spec.derived == (
         "Florence2Model.forward(input_ids, attention_mask, decoder_input_ids); without pixel_values; "
@@ -111,35 +111,35 @@ def test_what_is_known_and_not_taken_is_said():
 
 
 @pytest.mark.parametrize(("model_type", "task"), [("gpt2", "text-generation-with-past"), ("vit", "feature-extraction")])
-def test_a_configuration_alone_tells_the_same(model_type, task):
+def test_a_spec_from_a_configuration_has_the_plan_of_the_row(model_type, task):
     config = tiny.config(model_type)
     derived = onnxfn.spec_for(config, task, architectures=UNROWED)
     assert plans(derived, config) == plans(onnxfn.spec_for(config, task), config)
 
 
-def test_a_configuration_tells_the_tasks_of_its_classes():
+def test_a_configuration_without_a_row_has_the_tasks_of_its_classes():
     tasks = onnxfn.tasks_for(tiny.config("bert"), architectures=UNROWED)
     assert {"feature-extraction", "fill-mask", "multiple-choice"} <= set(tasks)
 
 
-def test_a_name_alone_is_refused_and_told_what_can_be_derived():
+def test_an_unknown_model_type_raises_an_error_that_says_how_to_derive_a_spec():
     with pytest.raises(
         UnknownName, match=r"no model type 'brt'.*did you mean 'bert'\?; to derive a spec without a row, pass the model"
     ):
         onnxfn.spec_for("brt")
 
 
-def test_a_spec_that_is_derived_goes_to_json_and_back():
+def test_a_derived_spec_is_the_same_after_json():
     spec = onnxfn.derived(tiny.model("gpt2", "AutoModelForCausalLM"), "text-generation-with-past")
     assert onnxfn.from_json(onnxfn.to_json(spec)) == spec
 
 
-def test_a_model_that_keeps_nothing_has_no_past():
+def test_a_model_without_a_cache_has_no_task_with_past():
     with pytest.raises(InvalidSpec, match="BertModel returns no cache that onnxfn knows, so it has no task"):
         onnxfn.derived(tiny.model("bert"), "feature-extraction-with-past")
 
 
-def test_a_model_that_answers_to_nothing_known_says_what_it_takes_and_what_to_do():
+def test_a_model_without_known_inputs_raises_an_error_with_its_arguments_and_a_remedy():
     model = tiny.model("bert")
     model.forward = lambda quantum_state: quantum_state
     with pytest.raises(InvalidSpec, match=r"forward takes quantum_state, of which quantum_state is not known.*sample="):
@@ -148,29 +148,29 @@ def test_a_model_that_answers_to_nothing_known_says_what_it_takes_and_what_to_do
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A checkpoint of a decoder that no row speaks of."""
-    where = tmp_path_factory.mktemp("zaya")
+    """The checkpoint of a decoder without a row."""
+    path = tmp_path_factory.mktemp("zaya")
     assert "zaya" not in ARCHITECTURES
-    shrunk.model("zaya", "ZayaForCausalLM").save_pretrained(where)
-    return where
+    shrunk.model("zaya", "ZayaForCausalLM").save_pretrained(path)
+    return path
 
 
 @pytest.mark.parametrize(
     ("options", "task", "name"),
     [((), "text-generation-with-past", "ZayaForCausalLM"), (("--task", "feature-extraction"), "", "ZayaModel")],
 )
-def test_the_command_line_derives_a_spec_and_says_so(options, task, name, folder, tmp_path):
-    done = CliRunner().invoke(app, ["export", str(folder), str(tmp_path / "out"), *options])
-    assert done.exit_code == 0, done.stderr
-    assert f"derived from\n    {name}.forward(input_ids, attention_mask, position_ids); task {task}" in done.stdout
+def test_the_command_line_derives_a_spec_and_prints_where_it_comes_from(options, task, name, folder, tmp_path):
+    process = CliRunner().invoke(app, ["export", str(folder), str(tmp_path / "out"), *options])
+    assert process.exit_code == 0, process.stderr
+    assert f"derived from\n    {name}.forward(input_ids, attention_mask, position_ids); task {task}" in process.stdout
     assert (tmp_path / "out" / "model.onnx").is_file()
 
 
-def test_what_goes_wrong_with_a_derived_spec_says_that_it_was_derived(tmp_path):
+def test_an_error_with_a_derived_spec_states_that_it_was_derived(tmp_path):
     model = tiny.model("bert")
-    spec = onnxfn.with_output(onnxfn.derived(model), "hopes", "batch_size _")
+    spec = onnxfn.with_output(onnxfn.derived(model), "missing", "batch_size _")
     with pytest.raises(
-        CaptureFailed, match=r"'hopes'.*; the spec was derived from BertModel.forward.*write the spec yourself"
+        CaptureFailed, match=r"'missing'.*; the spec was derived from BertModel.forward.*write the spec yourself"
     ):
         onnxfn.export(spec, model, tmp_path / "out")
 
@@ -251,7 +251,8 @@ def test_rows_declare_no_patch_of_a_repeated_function_with_other_words():
 # Any module
 
 
-def crossed():
+def two_towers():
+    """A module with two float inputs and nested outputs, and a sample for it."""
     import torch
 
     module = torch.nn.Module()
@@ -259,8 +260,8 @@ def crossed():
 
     def forward(left, right, flags, gain=1.0):
         mixed = module.mix(left) * gain
-        kept = right[flags.long().argmax()]
-        return {"scores": mixed @ right.transpose(1, 2), "loss": (mixed.sum(-1), {"kept": kept})}
+        chosen = right[flags.long().argmax()]
+        return {"scores": mixed @ right.transpose(1, 2), "loss": (mixed.sum(-1), {"chosen": chosen})}
 
     module.forward = forward
     sample = {
@@ -272,41 +273,46 @@ def crossed():
 
 
 def test_any_module_has_a_spec_from_a_sample(tmp_path):
-    module, sample = crossed()
+    module, sample = two_towers()
     spec = onnxfn.derived(module, sample=sample, axes={"left": "batch_size rows _", "right": "batch_size columns _"})
     assert onnxfn.inputs(spec, {})["right"] == {0: "batch_size", 1: "columns"}
-    result = onnxfn.export(spec, module, tmp_path / "crossed.onnx")
+    result = onnxfn.export(spec, module, tmp_path / "towers.onnx")
     assert result.report.passed
     assert result.outputs == {
         "scores": {0: "batch_size", 1: "rows", 2: "columns"},
         "loss.0": {0: "batch_size", 1: "rows"},
-        "loss.1.kept": {0: "columns"},
+        "loss.1.chosen": {0: "columns"},
     }
 
 
-def test_of_a_sample_without_axes_the_first_moves(tmp_path):
+def test_a_sample_without_a_pattern_has_a_dynamic_first_axis(tmp_path):
     import torch
 
     spec = onnxfn.derived(torch.nn.Linear(4, 2), sample={"input": torch.randn(1, 3, 4)})
     assert onnxfn.inputs(spec, {}) == {"input": {0: "batch_size"}}
-    assert [one.name for one in spec.outputs] == ["output"]
+    assert [output.name for output in spec.outputs] == ["output"]
     assert onnxfn.export(spec, torch.nn.Linear(4, 2), tmp_path / "linear.onnx").report.passed
 
 
 @pytest.mark.parametrize(
-    ("sample", "axes", "error", "said"),
+    ("sample", "axes", "error", "message"),
     [
         ({"inptu": 2}, {}, UnknownName, "no argument 'inptu' for the forward of Linear; known: input; did you mean"),
         ({"input": 2}, {"inptu": "_"}, UnknownName, "no tensor 'inptu' for the sample; known: input"),
-        ({"input": 2}, {"input": "batch_size"}, InvalidSpec, "'input' has 2 axes [2, 4] and 'batch_size' says 1"),
+        (
+            {"input": 2},
+            {"input": "batch_size"},
+            InvalidSpec,
+            "'input' has 2 axes [2, 4], and its pattern 'batch_size' has 1",
+        ),
         ({"input": 2}, {"input": "batch_size width"}, InvalidSpec, "does not run on tensors like this sample"),
     ],
 )
-def test_a_sample_that_does_not_fit_is_refused(sample, axes, error, said):
+def test_a_sample_that_does_not_fit_raises_an_error(sample, axes, error, message):
     import torch
 
     tensors = {name: torch.randn(rows, 4) for name, rows in sample.items()}
-    with pytest.raises(error, match=re.escape(said)):
+    with pytest.raises(error, match=re.escape(message)):
         onnxfn.derived(torch.nn.Linear(4, 2), sample=tensors, axes=axes)
 
 
@@ -314,71 +320,71 @@ def test_a_sample_that_does_not_fit_is_refused(sample, axes, error, said):
 
 
 @contextmanager
-def limited(seconds):
-    """So many seconds of this process's own time."""
+def time_limit(seconds):
+    """Raises TimeoutError after some seconds of processor time of this process."""
 
-    def late(*_):
+    def time_out(*_):
         raise TimeoutError(f"took longer than {seconds} s")
 
-    former = signal.signal(signal.SIGPROF, late)
+    previous = signal.signal(signal.SIGPROF, time_out)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, former)
+        signal.signal(signal.SIGPROF, previous)
 
 
-def kinds():
-    """{model type: the class of transformers that the sweep takes}, of all that have one and no row."""
+def classes_without_a_row():
+    """{model type: class of transformers} for all model types with a model and without a row."""
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     tables = [getattr(modeling_auto, name) for name in sorted(vars(modeling_auto)) if MAPPING.fullmatch(name)]
     tables.sort(key=lambda table: table is not modeling_auto.MODEL_MAPPING_NAMES)
-    found = {}
+    classes = {}
     for model_type in CONFIG_MAPPING:
-        named = next((table[model_type] for table in tables if model_type in table), None)
-        if named and model_type not in ARCHITECTURES:
-            found[model_type] = named if isinstance(named, str) else named[0]
-    return found
+        names = next((table[model_type] for table in tables if model_type in table), None)
+        if names and model_type not in ARCHITECTURES:
+            classes[model_type] = names if isinstance(names, str) else names[0]
+    return classes
 
 
-def attempted(model_type, kind, folder):
-    """The task and what is said of it."""
+def sweep_result(model_type, kind, folder):
+    """The task of a model type, and its line in the results of the sweep."""
     import torch
     import transformers
 
     task = task_of(kind) or "feature-extraction"
     try:
-        with limited(SECONDS):
+        with time_limit(SECONDS):
             with torch.device("meta"):
                 shape = getattr(transformers, kind)(shrunk.config(model_type))
-            if (size := sum(one.numel() for one in shape.parameters())) > LARGEST:
+            if (size := sum(parameter.numel() for parameter in shape.parameters())) > LARGEST:
                 return task, f"not: no small configuration is known, this one has {size / 1e6:.0f} million parameters"
             model = shrunk.model(model_type, kind)
             spec = onnxfn.derived(model)
             result = assert_agreement(onnxfn.export(spec, model, folder), folder)
             return spec.task, swept.line(result, f"of {', '.join(result.plan.parts[0].inputs)}")
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever goes wrong is what is to be told
-        first = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
-        return task, f"not: {type(problem).__name__}: {first}"[:300]
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is a result of the sweep
+        first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        return task, f"not: {type(error).__name__}: {first}"[:300]
 
 
 @pytest.mark.sweep
 def test_every_model_type_without_a_row(tmp_path, request):
-    table = kinds()
-    done = swept.seen("derived") if request.config.getoption("--left") else {}
-    left = {name: kind for name, kind in table.items() if name not in done}
+    table = classes_without_a_row()
+    results = swept.seen("derived") if request.config.getoption("--left") else {}
+    left = {name: kind for name, kind in table.items() if name not in results}
     for model_type, kind in left.items():
-        task, line = attempted(model_type, kind, tmp_path / model_type)
+        task, line = sweep_result(model_type, kind, tmp_path / model_type)
         known = {pair for pair in swept.pairs("derived") if pair[0] in table and pair[0] != model_type}
         swept.record("derived", model_type, task, line, known | {(model_type, task)})
-    every = [swept.seen(family) for family in swept.FAMILIES]
-    assert len({name for told in every for name, tasks in told.items() if swept.validated(tasks)}) >= 250
+    families = [swept.seen(family) for family in swept.FAMILIES]
+    assert len({name for results in families for name, tasks in results.items() if swept.validated(tasks)}) >= 250
 
 
-def test_the_last_sweep_is_of_model_types_that_there_are():
+def test_the_model_types_of_the_last_sweep_exist():
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     assert swept.seen("derived").keys() <= set(CONFIG_MAPPING)

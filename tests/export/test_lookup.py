@@ -1,4 +1,4 @@
-"""Which spec for this model and task."""
+"""Which spec belongs to a model and a task."""
 
 from types import SimpleNamespace
 
@@ -21,13 +21,13 @@ CONFIG = {"model_type": "bert", "vocab_size": 50}
 
 
 def model(name, model_type="bert"):
-    """A model as far as lookup sees: its class has a name and `forward`, and it has a configuration."""
+    """A stand-in for a model of transformers: a class with a name and `forward`, and a configuration."""
     config = SimpleNamespace(to_dict=dict, model_type=model_type)
     return type(name, (), {"forward": None, "config": config})()
 
 
-def torchless(name):
-    """A module of one's own: it has `forward`, and no configuration."""
+def module_without_config(name):
+    """A stand-in for a module of a user: it has `forward` and no configuration."""
     return type(name, (), {"forward": None})()
 
 
@@ -40,7 +40,7 @@ def test_a_model_type_has_the_spec_of_its_row(model_type):
     assert spec_for(model_type).name == model_type
 
 
-def test_a_task_is_laid_over_the_row():
+def test_a_task_by_a_synonym_is_that_task_of_the_row():
     assert spec_for("bert", "masked-lm") == for_task(BERT, "fill-mask")
 
 
@@ -48,7 +48,7 @@ def test_a_configuration_has_the_spec_of_its_model_type():
     assert spec_for(CONFIG) == BERT
 
 
-def test_a_configuration_that_tells_its_class_has_the_task_of_the_class():
+def test_a_configuration_with_a_class_name_has_the_task_of_the_class():
     assert spec_for({**CONFIG, "architectures": ["BertForMaskedLM"]}) == for_task(BERT, "fill-mask")
 
 
@@ -56,26 +56,26 @@ def test_a_model_has_the_task_of_its_class():
     assert spec_for(model("BertForQuestionAnswering")) == for_task(BERT, "question-answering")
 
 
-def test_a_model_whose_class_tells_no_task_has_the_spec_without_one():
+def test_a_model_whose_class_implies_no_task_has_the_spec_without_a_task():
     assert spec_for(model("BertForPreTraining")) == BERT
 
 
-def test_a_task_of_the_class_that_the_row_does_not_know_is_not_chosen():
+def test_a_task_of_the_class_that_the_row_does_not_have_is_not_chosen():
     rows = {"bert": only_tasks(BERT, "fill-mask")}
     assert spec_for(model("BertForQuestionAnswering"), architectures=rows) == rows["bert"]
 
 
-def test_a_task_that_is_asked_for_wins_over_that_of_the_class():
+def test_the_task_argument_wins_over_the_task_of_the_class():
     assert spec_for(model("BertForMaskedLM"), "feature-extraction") == for_task(BERT, "feature-extraction")
 
 
-def test_a_longer_table_has_a_row_more():
+def test_a_row_can_be_added_to_the_table():
     mine = compose(text_encoder, bert_inputs)
     assert spec_for("mine", architectures=ARCHITECTURES | {"mine": mine}) == mine
 
 
 @pytest.mark.parametrize("find", [spec_for, tasks_for])
-def test_an_unknown_model_type_is_refused_with_the_closest(find):
+def test_an_unknown_model_type_raises_an_error_with_the_closest_name(find):
     rows = {"bert": BERT, "roberta": BERT}
     assert refusal(UnknownName, find, "robert", architectures=rows) == (
         "no model type 'robert'; known: bert, roberta; did you mean 'roberta'?; "
@@ -83,14 +83,14 @@ def test_an_unknown_model_type_is_refused_with_the_closest(find):
     )
 
 
-def test_an_unknown_task_is_refused_with_the_closest():
+def test_an_unknown_task_raises_an_error_with_the_closest_name():
     assert refusal(UnknownName, spec_for, "splinter", "question-answer") == (
         "no task 'question-answer' for splinter; known: feature-extraction, question-answering; "
         "did you mean 'question-answering'?"
     )
 
 
-def test_what_has_no_model_type_is_refused():
+def test_a_configuration_without_a_model_type_raises_an_error():
     assert refusal(UnknownName, spec_for, {"vocab_size": 50}) == (
         "dict has no model_type; compose a spec for it, or pass a model type as text"
     )
@@ -99,7 +99,7 @@ def test_what_has_no_model_type_is_refused():
 # Tasks
 
 
-def test_tasks_are_those_of_the_row():
+def test_the_tasks_of_a_model_type_are_the_tasks_of_its_row():
     assert tasks_for("splinter") == ("feature-extraction", "question-answering")
     assert tasks_for(CONFIG) == tasks_for(model("BertModel")) == tasks_for("bert")
 
@@ -124,53 +124,53 @@ def test_tasks_are_those_of_the_row():
         ("", None),
     ],
 )
-def test_the_name_of_a_class_tells_its_task(name, task):
+def test_the_name_of_a_class_implies_its_task(name, task):
     assert task_of(name) == task
     assert task_of(model(name)) == task
     assert task_of({"architectures": [name]}) == task
 
 
-@pytest.mark.parametrize("told", [{}, {"architectures": None}, {"architectures": []}])
-def test_a_configuration_that_tells_no_class_tells_no_task(told):
-    assert task_of(told) is None
+@pytest.mark.parametrize("config", [{}, {"architectures": None}, {"architectures": []}])
+def test_a_configuration_without_a_class_name_implies_no_task(config):
+    assert task_of(config) is None
 
 
-# Does the model fit
+# The task of the model
 
 
-def test_a_spec_without_a_task_is_made_one_for_the_models_task():
+def test_a_spec_without_a_task_becomes_one_for_the_task_of_the_model():
     assert with_model_task(BERT, model("BertForMaskedLM")) == for_task(BERT, "fill-mask")
 
 
-def test_a_spec_for_the_models_task_fits_as_it_is():
+def test_a_spec_for_the_task_of_the_model_is_unchanged():
     spec = for_task(BERT, "fill-mask")
     assert with_model_task(spec, model("BertForMaskedLM")) is spec
 
 
-def test_a_model_whose_class_tells_no_task_is_taken_at_its_word():
+def test_a_spec_with_a_task_is_unchanged_for_a_model_whose_class_implies_none():
     spec = for_task(BERT, "fill-mask")
     assert with_model_task(spec, model("BertForPreTraining")) is spec
 
 
-def test_a_spec_that_says_its_outputs_fits_any_model():
+def test_a_spec_with_outputs_needs_no_task():
     spec = compose(BERT, gives("logits", "batch_size sequence_length _"))
     assert with_model_task(spec, model("BertForPreTraining")) == only_tasks(spec)
-    assert with_model_task(spec, torchless("MyModel")) == only_tasks(spec)
+    assert with_model_task(spec, module_without_config("MyModel")) == only_tasks(spec)
 
 
-def test_an_output_of_ones_own_stands_beside_those_of_the_models_task():
+def test_outputs_of_the_spec_come_before_the_outputs_of_the_task():
     spec = compose(BERT, gives("pooler_output", "batch_size _"))
-    assert [one.name for one in with_model_task(spec, model("BertModel")).outputs] == [
+    assert [output.name for output in with_model_task(spec, model("BertModel")).outputs] == [
         "pooler_output",
         "last_hidden_state",
     ]
 
 
-def test_the_name_of_a_module_that_is_not_of_transformers_tells_nothing():
-    assert task_of(torchless("MyModel")) is None
+def test_the_class_name_of_a_module_without_a_configuration_implies_no_task():
+    assert task_of(module_without_config("MyModel")) is None
 
 
-def test_a_model_that_tells_no_task_needs_a_spec_that_does():
+def test_a_model_whose_class_implies_no_task_needs_a_spec_with_a_task():
     spec = only_tasks(BERT, "fill-mask", "question-answering")
     assert refusal(InvalidSpec, with_model_task, spec, model("BertForPreTraining")) == (
         "the class name BertForPreTraining implies no task; choose one of fill-mask, question-answering: "
@@ -178,14 +178,14 @@ def test_a_model_that_tells_no_task_needs_a_spec_that_does():
     )
 
 
-def test_a_model_for_another_task_is_refused():
+def test_a_model_for_another_task_raises_an_error():
     assert refusal(InvalidSpec, with_model_task, for_task(BERT, "fill-mask"), model("BertModel")) == (
         "BertModel is a model for feature-extraction, not for fill-mask; "
         "load it with AutoModelForMaskedLM, or export it for feature-extraction"
     )
 
 
-def test_a_model_for_another_task_than_ones_own_is_refused():
+def test_a_model_for_another_task_than_the_users_raises_an_error():
     assert refusal(InvalidSpec, with_model_task, ExportSpec(task="ner"), model("BertModel")) == (
         "BertModel is a model for feature-extraction, not for ner; "
         "load it with a class for ner, or export it for feature-extraction"

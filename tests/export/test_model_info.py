@@ -1,4 +1,4 @@
-"""What Optimum's TasksManager and transformers' FeaturesManager answered; and README's table of their names."""
+"""Facts about models and checkpoints, as Optimum's TasksManager and transformers' FeaturesManager gave them."""
 
 import ast
 import json
@@ -30,39 +30,39 @@ from onnxfn.specs.tasks import SYNONYMS, TASKS
 
 HERE = Path(__file__).parents[1]
 README = (HERE.parent / "README.md").read_text()
-TOLD = json.loads((HERE / "contract" / "coming_from.json").read_text())["names"]
+NAMES = json.loads((HERE / "contract" / "coming_from.json").read_text())["names"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("checkpoint") / "tiny-bert"
-    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(place)
-    return place
+    path = tmp_path_factory.mktemp("checkpoint") / "tiny-bert"
+    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(path)
+    return path
 
 
 # Tasks
 
 
 @pytest.mark.parametrize("task", [*TASKS, *SYNONYMS])
-def test_the_names_of_a_task_are_names_of_one_another(task):
+def test_the_synonyms_of_a_task_are_synonyms_of_one_another(task):
     for other in synonyms(task):
         assert canonical(other) == canonical(task)
         assert task in synonyms(other)
     assert task not in synonyms(task)
 
 
-def test_a_model_type_is_known_for_its_tasks_and_a_task_for_its_model_types():
+def test_model_types_for_a_task_are_those_whose_tasks_include_it():
     for task in TASKS:
         types = model_types_for(task)
-        assert set(types) == {one for one in ARCHITECTURES if task in tasks_for(one)}
+        assert set(types) == {model_type for model_type in ARCHITECTURES if task in tasks_for(model_type)}
 
 
-@pytest.mark.parametrize("it", ["bert", tiny.config("bert")])
-def test_a_task_that_is_known_is_told_under_its_own_name(it):
-    assert supported_task(it, "sequence-classification") == "text-classification"
+@pytest.mark.parametrize("model_or_type", ["bert", tiny.config("bert")])
+def test_a_supported_task_is_returned_by_its_canonical_name(model_or_type):
+    assert supported_task(model_or_type, "sequence-classification") == "text-classification"
 
 
-def test_a_task_that_is_not_known_is_refused_with_what_is():
+def test_a_task_that_is_not_supported_raises_an_error_with_the_known_ones():
     assert refusal(UnknownName, supported_task, "splinter", "fill-mask") == (
         "no task 'fill-mask' for splinter; known: feature-extraction, question-answering"
     )
@@ -76,7 +76,7 @@ def test_the_task_of_a_checkpoint_is_that_of_its_class(folder):
 
 
 @pytest.mark.parametrize(
-    ("task", "it", "name"),
+    ("task", "model_type", "name"),
     [
         ("masked-lm", None, "AutoModelForMaskedLM"),
         ("causal-lm-with-past", None, "AutoModelForCausalLM"),
@@ -84,8 +84,8 @@ def test_the_task_of_a_checkpoint_is_that_of_its_class(folder):
         ("text-classification", "bert", "AutoModelForSequenceClassification"),
     ],
 )
-def test_a_task_has_a_class(task, it, name):
-    assert model_class(task, it) is getattr(transformers, name)
+def test_a_task_has_a_class(task, model_type, name):
+    assert model_class(task, model_type) is getattr(transformers, name)
 
 
 def test_an_unknown_task_has_no_class():
@@ -94,12 +94,12 @@ def test_an_unknown_task_has_no_class():
 
 def test_a_checkpoint_is_loaded_for_its_task_or_another(folder):
     assert type(model_for(str(folder))).__name__ == "BertForMaskedLM"
-    bare = model_for(str(folder), "default")
-    assert type(bare).__name__ == "BertModel"
-    assert not bare.training
+    model = model_for(str(folder), "default")
+    assert type(model).__name__ == "BertModel"
+    assert not model.training
 
 
-def test_a_head_that_was_not_trained_is_not_made_up(folder):
+def test_a_head_without_trained_weights_raises_an_error(folder):
     assert "no trained weights for text-classification" in refusal(
         InvalidSpec, model_for, str(folder), "text-classification"
     )
@@ -109,16 +109,16 @@ def test_a_head_that_was_not_trained_is_not_made_up(folder):
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda: framework_of(framework="tf"), lambda: model_class("fill-mask", framework="tf")]
+    "function", [lambda: framework_of(framework="tf"), lambda: model_class("fill-mask", framework="tf")]
 )
-def test_another_framework_is_refused(ask):
-    assert refusal(UnknownName, ask) == "no framework 'tf': onnxfn exports models of PyTorch, 'pt', alone"
+def test_another_framework_raises_an_error(function):
+    assert refusal(UnknownName, function) == "no framework 'tf'; known: pt (PyTorch)"
 
 
-def test_weights_of_another_framework_are_refused(tmp_path, folder):
+def test_weights_of_another_framework_raise_an_error(tmp_path, folder):
     assert framework_of(folder) == framework_of() == "pt"
     (tmp_path / "tf_model.h5").write_bytes(b"")
-    assert "weights of TensorFlow alone" in refusal(ModelNotFound, framework_of, tmp_path)
+    assert "weights of TensorFlow only" in refusal(ModelNotFound, framework_of, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -132,24 +132,26 @@ def test_weights_of_another_framework_are_refused(tmp_path, folder):
         ({"config.json": '{"_diffusers_version": "0.30"}'}, "diffusers"),
     ],
 )
-def test_a_folder_is_of_a_library(files, library, tmp_path):
+def test_the_files_of_a_folder_name_its_library(files, library, tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert library_of(tmp_path) == library_of(str(tmp_path)) == library
     assert model_files(tmp_path) == tuple(sorted(files))
     if library in ("timm", "diffusers"):
-        assert f"is of {library}" in refusal(ModelNotFound, model_for, str(tmp_path))
+        assert f"is a model of {library}" in refusal(ModelNotFound, model_for, str(tmp_path))
 
 
-def test_a_folder_that_tells_nothing_is_refused(tmp_path):
+def test_a_folder_without_a_known_file_raises_an_error(tmp_path):
     (tmp_path / "notes.txt").write_text("")
-    assert "there is: notes.txt" in refusal(ModelNotFound, library_of, tmp_path)
+    assert "files: notes.txt" in refusal(ModelNotFound, library_of, tmp_path)
 
 
-def test_a_class_and_a_model_are_of_a_library():
+def test_the_library_of_a_class_and_of_a_model_is_that_of_its_module():
     assert library_of(transformers.BertModel) == library_of(tiny.model("bert")) == "transformers"
-    assert refusal(ModelNotFound, library_of, Path).startswith("pathlib is none of the libraries")
+    assert refusal(ModelNotFound, library_of, Path) == (
+        "Path is a class of pathlib; known libraries: transformers, sentence_transformers, timm, diffusers"
+    )
 
 
 # README
@@ -165,10 +167,10 @@ def rows():
 
 
 def test_every_public_name_of_optimum_and_transformers_onnx_has_a_row():
-    assert {group: list(names) for group, names in rows().items()} == TOLD
+    assert {group: list(names) for group, names in rows().items()} == NAMES
 
 
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in TOLD.items() for name in names])
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in NAMES.items() for name in names])
 def test_what_to_write_instead_is_in_onnxfn(group, name):
     """Each name that is called, or stands alone and is no argument's name, is public."""
     codes = re.findall(r"`([^`]+)`", rows()[group][name].replace("\\|", "|"))

@@ -1,4 +1,4 @@
-"""What models of transformers call the tensors that they take: the forms of each, in the order to be tried."""
+"""The inputs that many models of transformers have: the forms of each, in the order in which to try them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ from onnxfn.specs.spec import ExportSpec
 
 Forms = tuple[ExportSpec, ...]
 
-
-def _keys(name: str, *configurations: str) -> tuple[str, ...]:
-    """A name as it stands in a configuration, or in one of those inside it."""
-    return (name, *(f"{inside}.{name}" for inside in configurations))
-
-
 VISION_CONFIGS = ("vision_config", "backbone_config", "image_config", "encoder", "encoder_config")
 TEXT_CONFIGS = (
     "text_config",
@@ -33,114 +27,106 @@ TEXT_CONFIGS = (
 )
 AUDIO_CONFIGS = ("audio_config", "encoder_config", "audio_encoder", "encoder")
 
-IMAGE_SIZE_KEYS: Source = either(*_keys("image_size", *VISION_CONFIGS), *_keys("img_size", *VISION_CONFIGS))
-CHANNEL_KEYS: Source = either(
-    *_keys("num_channels", *VISION_CONFIGS),
-    *_keys("in_channels", *VISION_CONFIGS),
-    *_keys("in_chans", *VISION_CONFIGS),
+
+def _keys(name: str, configs: tuple[str, ...]) -> tuple[str, ...]:
+    """A key of a configuration, then the same key of nested configurations."""
+    return (name, *(f"{config}.{name}" for config in configs))
+
+
+IMAGE_SIZE: Source = either(*_keys("image_size", VISION_CONFIGS), *_keys("img_size", VISION_CONFIGS))
+NUM_CHANNELS: Source = either(
+    *_keys("num_channels", VISION_CONFIGS),
+    *_keys("in_channels", VISION_CONFIGS),
+    *_keys("in_chans", VISION_CONFIGS),
     constant(3),
 )
-MEL_KEYS: Source = either(
-    *_keys("num_mel_bins", *AUDIO_CONFIGS),
-    *_keys("feature_projection_input_dim", *AUDIO_CONFIGS),
-    *_keys("input_feat_per_channel", *AUDIO_CONFIGS),
-    *_keys("n_mels", *AUDIO_CONFIGS),
-    *_keys("input_dim", *AUDIO_CONFIGS),
-    *_keys("feature_size", *AUDIO_CONFIGS),
+NUM_MEL_BINS: Source = either(
+    *_keys("num_mel_bins", AUDIO_CONFIGS),
+    *_keys("feature_projection_input_dim", AUDIO_CONFIGS),
+    *_keys("input_feat_per_channel", AUDIO_CONFIGS),
+    *_keys("n_mels", AUDIO_CONFIGS),
+    *_keys("input_dim", AUDIO_CONFIGS),
+    *_keys("feature_size", AUDIO_CONFIGS),
     constant(80),
 )
 
 CONFIG_KEYS = reads(
-    vocab_size=either(*_keys("vocab_size", *TEXT_CONFIGS), "n_words", constant(32)),
-    type_vocab_size=either(*_keys("type_vocab_size", *TEXT_CONFIGS), constant(2)),
-    segments=either(*_keys("type_vocab_size", *TEXT_CONFIGS)),
+    vocab_size=either(*_keys("vocab_size", TEXT_CONFIGS), "n_words", constant(32)),
+    type_vocab_size=either(*_keys("type_vocab_size", TEXT_CONFIGS), constant(2)),
+    segments=either(*_keys("type_vocab_size", TEXT_CONFIGS)),
     box_range=either("max_2d_position_embeddings", constant(1000)),
-    num_channels=CHANNEL_KEYS,
-    image_height=either(item(IMAGE_SIZE_KEYS, 0), IMAGE_SIZE_KEYS),
-    image_width=either(item(IMAGE_SIZE_KEYS, 1), IMAGE_SIZE_KEYS),
-    video_frames=either(*_keys("num_frames", *VISION_CONFIGS), *_keys("frames_per_clip", *VISION_CONFIGS), constant(2)),
-    num_mel_bins=MEL_KEYS,
-    max_length=either("max_length", *_keys("max_source_positions", *AUDIO_CONFIGS)),
+    num_channels=NUM_CHANNELS,
+    image_height=either(item(IMAGE_SIZE, 0), IMAGE_SIZE),
+    image_width=either(item(IMAGE_SIZE, 1), IMAGE_SIZE),
+    video_frames=either(*_keys("num_frames", VISION_CONFIGS), *_keys("frames_per_clip", VISION_CONFIGS), constant(2)),
+    num_mel_bins=NUM_MEL_BINS,
+    max_length=either("max_length", *_keys("max_source_positions", AUDIO_CONFIGS)),
     num_frames=product(
-        either(*_keys("max_source_positions", *AUDIO_CONFIGS), *_keys("max_position_embeddings", *AUDIO_CONFIGS)),
+        either(*_keys("max_source_positions", AUDIO_CONFIGS), *_keys("max_position_embeddings", AUDIO_CONFIGS)),
         constant(2),
     ),
     audio_channels=either("audio_channels", constant(1)),
     context_length=either("context_length", "prediction_length"),
     num_input_channels=either("num_input_channels", "input_size", constant(1)),
 )
-"""Where configurations keep what these inputs need, by every name known for it."""
+"""Where configurations hold the values that these inputs need, by every known name."""
 
-IMAGE_AXES = "batch_size num_channels= height width"
-images = compose(
-    takes("pixel_values", IMAGE_AXES, "pixels", kind="float"),
-    generates("pixels", "normal"),
-    sized(batch_size=2, height=64, width=64),
-    case("one", sized(batch_size=1, height=96, width=64)),
-    case("several", sized(batch_size=3, height=64, width=128)),
-)
-"""Images of any size."""
-
-texts = compose(
+TEXT_INPUTS = compose(
     text_cases,
     bert_inputs,
     takes("token_type_ids", TOKENS, "segment_ids", when="segments"),
     takes("bbox", f"{TOKENS} 4", "boxes"),
     generates("boxes", "boxes", high=from_config("box_range")),
 )
-"""Texts, where their tokens stand on a page among them."""
+"""Token ids with masks, and the positions of the tokens on a page (`bbox`)."""
 
-FRAME_AXES = "batch_size sequence_length"
+IMAGES_OF_ANY_SIZE = compose(
+    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
+    generates("pixels", "normal"),
+    sized(batch_size=2, height=64, width=64),
+    case("one", sized(batch_size=1, height=96, width=64)),
+    case("several", sized(batch_size=3, height=64, width=128)),
+)
+
 SPECTROGRAM_DUMMIES = compose(
     generates("sound", "normal"),
     sized(batch_size=2, sequence_length=160),
     case("one", sized(batch_size=1, sequence_length=96)),
     case("several", sized(batch_size=3, sequence_length=224)),
 )
+"""Spectrograms of 96 to 224 frames."""
+
 WAVEFORM_DUMMIES = compose(
     generates("sound", "normal"),
     sized(batch_size=2, sequence_length=16000),
     case("one", sized(batch_size=1, sequence_length=9600)),
     case("several", sized(batch_size=3, sequence_length=12000)),
 )
+"""Waveforms of 9,600 to 16,000 samples."""
+
+FEATURES_MASK = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
 
 
-FEATURES_MASK = takes("input_features_mask", FRAME_AXES, "padding_mask")
+def _audio_form(name: str, axes: str, dummies: ExportSpec) -> ExportSpec:
+    return compose(dummies, takes(name, axes, "sound", kind="float"), FEATURES_MASK)
 
 
-def _audio_form(name: str, axes: str, lengths: ExportSpec) -> ExportSpec:
-    return compose(lengths, takes(name, axes, "sound", kind="float"), FEATURES_MASK)
+def _video_form(name: str) -> ExportSpec:
+    axes = "batch_size video_frames= num_channels= image_height= image_width="
+    return compose(takes(name, axes, "pixels", kind="float"), generates("pixels", "normal"), sized(batch_size=2))
 
+
+SERIES = compose(
+    takes("past_values", "batch_size context_length= num_input_channels=", "series", kind="float"),
+    generates("series", "normal"),
+    sized(batch_size=2),
+)
 
 INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
-        "input_ids": (texts,),
-        "pixel_values": (
-            pixels,
-            images,
-            compose(
-                takes(
-                    "pixel_values",
-                    "batch_size video_frames= num_channels= image_height= image_width=",
-                    "pixels",
-                    kind="float",
-                ),
-                generates("pixels", "normal"),
-                sized(batch_size=2),
-            ),
-        ),
-        "pixel_values_videos": (
-            compose(
-                takes(
-                    "pixel_values_videos",
-                    "batch_size video_frames= num_channels= image_height= image_width=",
-                    "pixels",
-                    kind="float",
-                ),
-                generates("pixels", "normal"),
-                sized(batch_size=2),
-            ),
-        ),
+        "input_ids": (TEXT_INPUTS,),
+        "pixel_values": (pixels, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
+        "pixel_values_videos": (_video_form("pixel_values_videos"),),
         "input_values": (
             _audio_form("input_values", "batch_size sequence_length", WAVEFORM_DUMMIES),
             _audio_form("input_values", "batch_size audio_channels= sequence_length", WAVEFORM_DUMMIES),
@@ -151,13 +137,7 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
             _audio_form("input_features", "batch_size num_mel_bins= sequence_length", SPECTROGRAM_DUMMIES),
             _audio_form("input_features", "batch_size num_mel_bins= num_frames=", SPECTROGRAM_DUMMIES),
         ),
-        "past_values": (
-            compose(
-                takes("past_values", "batch_size context_length= num_input_channels=", "series", kind="float"),
-                generates("series", "normal"),
-                sized(batch_size=2),
-            ),
-        ),
+        "past_values": (SERIES,),
     }
 )
-"""The name of a tensor that says something, and the forms in which it is taken, with what is said about it."""
+"""Name of an input -> its forms: specs of the input, of its masks and of their dummies."""

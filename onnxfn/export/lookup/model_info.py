@@ -1,4 +1,4 @@
-"""Questions about models and checkpoints: which library, framework, class, task and files; and the model itself."""
+"""Facts about models and checkpoints: library, framework, class, task, files; and the model of a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,82 +13,175 @@ from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, 
 from onnxfn.export.lookup.lookup import checkpoint_task, spec_for, tasks_for
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import TASKS, canonical
+from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
 
 LIBRARIES = ("transformers", "sentence_transformers", "timm", "diffusers")
 TRANSFORMERS_LIBRARIES = ("transformers", "sentence_transformers")
-"""Those whose checkpoints hold a model of transformers."""
+"""The libraries whose checkpoints hold a model of transformers."""
 
 PYTORCH = "pt"
 OTHER_WEIGHTS: Mapping[str, str] = MappingProxyType(
     {"tf_model.h5": "TensorFlow", "flax_model.msgpack": "Flax", "model.ckpt.index": "TensorFlow 1"}
 )
-"""Weights that PyTorch does not read, and whose they are."""
+"""File of weights that PyTorch does not read -> its framework."""
 
 
 def model_types_for(task: str, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
-    """The model types that have a row for a task, by any of its names; none for one that no row knows.
+    """The model types whose row has a task.
 
-    >>> "bert" in model_types_for("masked-lm"), "gpt2" in model_types_for("masked-lm")
-    (True, False)
+    Args:
+        task: The name of a task, or a synonym.
+        architectures: The table of rows: model type -> spec.
+
+    Returns:
+        The model types, in the order of the table. No model types for a task that no row has.
+
+    Example:
+        >>> "bert" in model_types_for("masked-lm"), "gpt2" in model_types_for("masked-lm")
+        (True, False)
     """
     name = canonical(task)
-    return tuple(one for one, spec in architectures.items() if name in {overlay.name for overlay in spec.tasks})
+    return tuple(
+        model_type for model_type, row in architectures.items() if name in {overlay.name for overlay in row.tasks}
+    )
 
 
-def supported_task(it: Any, task: str, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str:
-    """The task under its own name, when this model type, configuration or model knows it; else UnknownName.
+def supported_task(model_or_type: Any, task: str, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str:
+    """The canonical name of a task that a model has.
 
-    >>> supported_task("bert", "masked-lm")
-    'fill-mask'
+    Args:
+        model_or_type: A model type as text, a configuration (of transformers, or a dict), or a model.
+        task: The name of a task, or a synonym.
+        architectures: The table of rows: model type -> spec.
+
+    Returns:
+        The canonical name of the task.
+
+    Raises:
+        UnknownName: The model does not have the task, or a model type as text has no row.
+
+    Example:
+        >>> supported_task("bert", "masked-lm")
+        'fill-mask'
     """
-    known, name = tasks_for(it, architectures=architectures), canonical(task)
+    known, name = tasks_for(model_or_type, architectures=architectures), canonical(task)
     if name not in known:
-        raise unknown("task", task, known, of=it if isinstance(it, str) else type(it).__name__)
+        owner = model_or_type if isinstance(model_or_type, str) else type(model_or_type).__name__
+        raise unknown("task", task, known, of=owner)
     return name
 
 
-def model_class(task: str, it: Any = None, *, framework: str = PYTORCH) -> Any:
-    """The class of transformers that loads a model for a task: of a model type, a configuration or a model, if given.
+def model_class(task: str, model_or_type: Any = None, *, framework: str = PYTORCH) -> Any:
+    """The class of transformers that loads models for a task.
 
-    UnknownName for a task that is none, or that the model does not know, and for another framework than `pt`.
+    Args:
+        task: The name of a task, or a synonym.
+        model_or_type: A model type as text, a configuration or a model. Its row may name another class than the task:
+            `AutoModelForCTC` for wav2vec2 and automatic-speech-recognition. By default the class is that of the task.
+        framework: `"pt"`, the only framework that onnxfn exports.
+
+    Returns:
+        The class, `transformers.AutoModelForMaskedLM` for example.
+
+    Raises:
+        UnknownName: No task has this name, the model does not have the task, or the framework is not PyTorch.
+
+    Example:
+        >>> model_class("fill-mask").__name__
+        'AutoModelForMaskedLM'
     """
     import transformers
 
     framework_of(framework=framework)
-    name = canonical(task).removesuffix("-with-past")
-    if it is None and name not in TASKS:
+    name = canonical(task).removesuffix(WITH_PAST)
+    if model_or_type is None and name not in TASKS:
         raise unknown("task", task, TASKS)
-    told = TASKS[name] if it is None else spec_for(it, task)
-    loader = told.call.loader or "AutoModel"
+    spec = TASKS[name] if model_or_type is None else spec_for(model_or_type, task)
+    loader = spec.call.loader or "AutoModel"
     if not hasattr(transformers, loader):
-        raise unknown("class of transformers", loader, (), of=f"{task} of {told.name}")
+        raise unknown("class of transformers", loader, (), of=f"{task} of {spec.name}")
     return getattr(transformers, loader)
 
 
 def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH) -> Any:
-    """The model of a checkpoint, a folder or a name on the hub, for a task; for its own when none is said.
+    """Loads the model of a checkpoint.
 
-    In float32 and evaluation mode. ModelNotFound when there is none, or it is of another library than transformers;
-    UnknownName for a task that it does not know; InvalidSpec for one that it has no trained weights for.
+    Args:
+        name: A folder, or the name of a repository on the hub.
+        task: The name of a task, or a synonym. By default the task of the checkpoint; see `task_at`.
+        framework: `"pt"`, the only framework that onnxfn exports.
+
+    Returns:
+        The model of transformers for the task, in float32 and in evaluation mode.
+
+    Raises:
+        ModelNotFound: There is no such checkpoint, or it belongs to timm or diffusers.
+        UnknownName: The model does not have the task, or the framework is not PyTorch.
+        InvalidSpec: The checkpoint has no trained weights for the task.
+
+    Example:
+        >>> import tempfile
+        >>> from transformers import BertConfig, BertModel
+        >>> tiny = BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     BertModel(tiny).save_pretrained(folder)
+        ...     type(model_for(folder)).__name__
+        'BertModel'
     """
     framework_of(name, framework=framework)
     folder = Path(name) if Path(name).is_dir() else checkpoint_folder(name)
     if (library := library_of(folder)) not in TRANSFORMERS_LIBRARIES:
         raise ModelNotFound(
-            f"{name} is of {library}: load it with that, and export the model: onnxfn.export(spec, model, path)"
+            f"{name} is a model of {library}; load it with {library} and export the model: "
+            "onnxfn.export(spec, model, path)"
         )
     config = load_configuration(checkpoint_folder(str(folder)))
     return load_model(name, config, spec_for(config, task or checkpoint_task(config))).eval()
 
 
 def task_at(name: str | Path) -> str | None:
-    """The task of the checkpoint in a folder or on the hub, with past where its row knows it so; None if untold."""
+    """The task of a checkpoint, by the class name in its `config.json`.
+
+    Args:
+        name: A folder, or the name of a repository on the hub.
+
+    Returns:
+        The canonical name of the task, with past if the model generates and its row has the task with past. None if
+        the class name implies no task of the row.
+
+    Raises:
+        ModelNotFound: There is no such checkpoint, or transformers cannot read its configuration.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     config = '{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}'
+        ...     _ = pathlib.Path(folder, "config.json").write_text(config)
+        ...     task_at(folder)
+        'text-generation-with-past'
+    """
     return checkpoint_task(load_configuration(checkpoint_folder(str(name))))
 
 
 def model_files(name: str | Path) -> tuple[str, ...]:
-    """The paths of the files of a folder or of a repository of the hub; ModelNotFound when there is neither."""
+    """The files of a folder or of a repository on the hub.
+
+    Args:
+        name: A folder, or the name of a repository on the hub.
+
+    Returns:
+        The paths of the files, relative to the folder or the repository.
+
+    Raises:
+        ModelNotFound: There is no such folder and no such repository.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "config.json").write_text("{}")
+        ...     model_files(folder)
+        ('config.json',)
+    """
     folder = Path(name)
     if folder.is_dir():
         return tuple(sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()))
@@ -97,33 +190,65 @@ def model_files(name: str | Path) -> tuple[str, ...]:
 
     try:
         return tuple(list_repo_files(str(name)))
-    except (HfHubHTTPError, HFValidationError, OSError) as problem:
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise ModelNotFound(
-            f"no folder and no repository of the hub is called {str(name)!r}: {first_line(problem)}"
+            f"no folder and no repository on the hub has the name {str(name)!r}: {first_line(error)}"
         ) from None
 
 
-def library_of(it: Any) -> str:
-    """Which library a model, a class, a folder or a name on the hub belongs to; ModelNotFound when nothing tells it.
+def library_of(model_or_name: Any) -> str:
+    """The library that a model, a class or a checkpoint belongs to.
 
-    One of transformers, sentence_transformers, timm, diffusers.
+    Args:
+        model_or_name: A model, its class, a folder, or the name of a repository on the hub.
+
+    Returns:
+        `"transformers"`, `"sentence_transformers"`, `"timm"` or `"diffusers"`.
+
+    Raises:
+        ModelNotFound: The model is of another library, or no file of the checkpoint names a library.
+        InvalidSpec: The file `config.json` is not JSON.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "model_index.json").write_text("{}")
+        ...     library_of(folder)
+        'diffusers'
     """
-    if isinstance(it, (str, Path)):
-        return _files_library(it, model_files(it))
-    module = (it if isinstance(it, type) else type(it)).__module__.partition(".")[0]
-    if module not in LIBRARIES:
-        raise ModelNotFound(f"{module} is none of the libraries that are known: {listed(LIBRARIES)}")
-    return module
+    if isinstance(model_or_name, (str, Path)):
+        return _files_library(model_or_name, model_files(model_or_name))
+    model_type = model_or_name if isinstance(model_or_name, type) else type(model_or_name)
+    library = model_type.__module__.partition(".")[0]
+    if library not in LIBRARIES:
+        raise ModelNotFound(f"{model_type.__name__} is a class of {library}; known libraries: {listed(LIBRARIES)}")
+    return library
 
 
-def framework_of(it: str | Path | None = None, *, framework: str | None = None) -> str:
-    """The framework of a model: `pt`, PyTorch. UnknownName for another, ModelNotFound for a folder of other weights."""
+def framework_of(path: str | Path | None = None, *, framework: str | None = None) -> str:
+    """The framework of a checkpoint: always PyTorch, the only one that onnxfn exports.
+
+    Args:
+        path: The folder of a checkpoint, whose files are checked. A name on the hub is not checked.
+        framework: The name of a framework, which is checked.
+
+    Returns:
+        `"pt"`.
+
+    Raises:
+        UnknownName: `framework` is not `"pt"`.
+        ModelNotFound: The folder holds weights of other frameworks only.
+
+    Example:
+        >>> framework_of(framework="pt")
+        'pt'
+    """
     if framework not in (None, PYTORCH):
-        raise UnknownName(f"no framework {framework!r}: onnxfn exports models of PyTorch, {PYTORCH!r}, alone")
-    files = model_files(it) if it is not None and Path(it).is_dir() else ()
-    foreign = [OTHER_WEIGHTS[file] for file in files if file in OTHER_WEIGHTS]
-    if foreign and not any(file.endswith((".safetensors", ".bin", ".gguf")) for file in files):
-        raise ModelNotFound(f"{it} holds weights of {listed(foreign)} alone; transformers 5 reads those of PyTorch")
+        raise UnknownName(f"no framework {framework!r}; known: {PYTORCH} (PyTorch)")
+    files = model_files(path) if path is not None and Path(path).is_dir() else ()
+    others = [OTHER_WEIGHTS[file] for file in files if file in OTHER_WEIGHTS]
+    if others and not any(file.endswith((".safetensors", ".bin", ".gguf")) for file in files):
+        raise ModelNotFound(f"{path} holds weights of {listed(others)} only; transformers 5 reads weights of PyTorch")
     return PYTORCH
 
 
@@ -134,23 +259,23 @@ def _files_library(name: str | Path, files: Collection[str]) -> str:
         return "sentence_transformers"
     if "config.json" not in files:
         raise ModelNotFound(
-            f"nothing in {name} tells its library: no config.json, no model_index.json; there is: {listed(files)}"
+            f"no file in {name} names its library: no config.json, no model_index.json; files: {listed(files)}"
         )
-    told = _config(name)
-    if "_diffusers_version" in told:
+    config = _config(name)
+    if "_diffusers_version" in config:
         return "diffusers"
-    return "timm" if {"pretrained_cfg", "architecture"} & told.keys() else "transformers"
+    return "timm" if {"pretrained_cfg", "architecture"} & config.keys() else "transformers"
 
 
 def _config(name: str | Path) -> Mapping[str, Any]:
-    """What `config.json` says, of whatever library it is."""
+    """The content of `config.json`, for a checkpoint of any library."""
     file = Path(name) / "config.json"
     if not file.is_file():
         from huggingface_hub import hf_hub_download
 
         file = Path(hf_hub_download(str(name), "config.json"))
     try:
-        told: Mapping[str, Any] = json.loads(file.read_text())
-    except json.JSONDecodeError as problem:
-        raise InvalidSpec(f"{file} is no JSON: {problem}") from None
-    return told
+        config: Mapping[str, Any] = json.loads(file.read_text())
+    except json.JSONDecodeError as error:
+        raise InvalidSpec(f"{file} is not JSON: {error}") from None
+    return config

@@ -1,4 +1,4 @@
-"""Models of other libraries than transformers: which rows they are of."""
+"""The rows of models of timm, sentence-transformers and diffusers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 from onnxfn.specs.errors import UnknownName, listed
 
-# The classes of which diffusers makes pipelines, those of its text encoders being of transformers -> how the part is
-# called after the component, and its row.
 COMPONENT_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
         "AutoencoderDC": (("_encoder", "diffusers.dcae-encoder"), ("_decoder", "diffusers.dcae-decoder")),
@@ -24,19 +22,23 @@ COMPONENT_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
         "UNet2DConditionModel": (("", "diffusers.unet-2d-condition"),),
     }
 )
+"""Class of a pipeline's component -> for each part of it, the suffix of the part's name, and the row.
+
+Text encoders are classes of transformers, all others of diffusers.
+"""
 
 
 def row_name(model: Any) -> str | None:
-    """The row of a model of timm, sentence-transformers or diffusers, None for all others.
+    """The row of a model of timm, sentence-transformers or diffusers; None for a model of any other library.
 
-    UnknownName for an autoencoder, which is of two.
+    UnknownName for an autoencoder, which has two rows.
     """
     match type(model).__module__.partition(".")[0]:
         case "timm":
             return "timm.default-timm-config"
         case "sentence_transformers":
-            sees = getattr(model.config, "model_type", None) == "clip"
-            return f"sentence_transformers.{'clip' if sees else 'transformer'}"
+            is_clip = getattr(model.config, "model_type", None) == "clip"
+            return f"sentence_transformers.{'clip' if is_clip else 'transformer'}"
         case "diffusers":
             return _single_row(model, [row for _, row in COMPONENT_ROWS.get(type(model).__name__, ())])
     return None
@@ -44,5 +46,5 @@ def row_name(model: Any) -> str | None:
 
 def _single_row(model: Any, rows: list[str]) -> str | None:
     if len(rows) > 1:
-        raise UnknownName(f"{type(model).__name__} is several parts; pass the name of one: {listed(rows)}")
+        raise UnknownName(f"{type(model).__name__} has several parts; pass the name of one row: {listed(rows)}")
     return rows[0] if rows else None

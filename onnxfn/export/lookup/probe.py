@@ -1,4 +1,4 @@
-"""What a model gives and cache_row: seen by running it on dummies of several sizes."""
+"""The outputs and the cache of a model, found by running it on dummy inputs of several sizes."""
 
 from __future__ import annotations
 
@@ -23,98 +23,110 @@ from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tensor_paths import Path
 
-# What a result holds layer by layer, or to go on from, or to be trained by, and not as an answer.
 AUXILIARY_FIELDS = ("loss", "past_key_values", "hidden_states", "attentions", "cache_params", "mems", "router_logits")
+"""Fields of a result that are no answer: the loss, the cache, and the tensors of each layer."""
 
 STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
-"""What a layer of a cache holds that does not grow, and what it is called in ONNX."""
-
+"""Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
 
 Tensors = Mapping[Path, Any]
 
 
 @frozen
 class Run:
-    """What one run of a model gave: the sizes of its dummies, and for each tensor its path and its shape."""
+    """One run of a model.
+
+    Attributes:
+        sizes: The size of each symbol in the axes of the dummy inputs.
+        shapes: The shape of each tensor in the result, by its path.
+    """
 
     sizes: Mapping[str, int]
     shapes: Mapping[Path, tuple[int, ...]]
 
 
 def run(model: Any, spec: PlannedSpec) -> Any:
-    """What the `forward` of a model gives for the dummies of a planned spec."""
+    """Runs a model on the dummy inputs of a planned spec; returns the result of `forward`."""
     import torch
 
     with LOCK, quiet(), unchanged_eval(model), applied(spec.call.patches), torch.no_grad():
         return raw_forward(model, spec)(tensors_for(model, dummies(spec, {})))
 
 
-def run_at_sizes(model: Any, spec: PlannedSpec, told: Callable[[Any], Tensors]) -> tuple[Run, ...]:
-    """What a model gives for the dummies of a planned spec, and for those of each case of its check.
+def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]) -> tuple[Run, ...]:
+    """Runs a model on the dummy inputs of a planned spec, and on those of each check case of the spec.
 
-    `told` says which tensors of a result count.
+    `select` returns the tensors of a result that are recorded.
     """
-    tried = (spec, *(in_case(spec, one) for one in cases(spec)))
-    return tuple(Run(_sizes(one), _shapes(told(run(model, one)))) for one in tried)
+    specs = (spec, *(in_case(spec, case) for case in cases(spec)))
+    return tuple(Run(_sizes(sized), _shapes(select(run(model, sized)))) for sized in specs)
 
 
 def outputs_spec(runs: Sequence[Run]) -> ExportSpec:
-    """A spec of the outputs that every one of these runs gave, each axis by the size that it follows.
+    """A spec of the outputs that all runs have in common.
 
-    One that comes alone and has no name is called `output`.
+    An axis has the symbol of the inputs whose size it always equals. A single tensor without a name is `output`.
     """
     first = runs[0]
-    common = [path for path in first.shapes if len({len(run.shapes.get(path, ())) for run in runs}) == 1]
-    return compose(*(_output_spec("output" if common == [(0,)] else onnx_name(path), path, runs) for path in common))
+    common = [path for path in first.shapes if len({len(each.shapes.get(path, ())) for each in runs}) == 1]
+    names = ["output" if common == [(0,)] else onnx_name(path) for path in common]
+    return compose(*(_output_spec(name, path, runs) for name, path in zip(names, common, strict=True)))
 
 
 def cache_spec(cache: Any) -> ExportSpec:
-    """A spec of what the layers of a cache of transformers hold after a run; an empty one where there are none."""
+    """A spec of the states in a cache of transformers after a run; empty if the cache has no layers.
+
+    Layers whose state has the same name and axes share a row. Further rows of the same name have a number as prefix.
+    """
     rows: dict[tuple[str, str], list[int]] = {}
-    for layer, held in enumerate(getattr(cache, "layers", ())):
-        for row in _layer_states(held):
-            rows.setdefault(row, []).append(layer)
+    for index, layer in enumerate(getattr(cache, "layers", ())):
+        for state in _layer_states(layer):
+            rows.setdefault(state, []).append(index)
     names = [name for name, _ in rows]
     return compose(
         *(
-            _state_spec(name, axes, layers, "" if names.index(name) == place else str(place))
-            for place, ((name, axes), layers) in enumerate(rows.items())
+            _state_spec(name, axes, layers, "" if names.index(name) == number else str(number))
+            for number, ((name, axes), layers) in enumerate(rows.items())
         )
     )
 
 
 def all_tensors(result: Any, path: Path = ()) -> Tensors:
-    """Every tensor of a result, by its path."""
+    """Every tensor of a result of `forward`, by its path."""
     if hasattr(result, "shape") and hasattr(result, "dtype"):
         return {path: result}
     steps = result.items() if isinstance(result, Mapping) else enumerate(result if _is_sequence(result) else ())
-    return {at: tensor for step, one in steps for at, tensor in all_tensors(one, (*path, step)).items()}
+    return {
+        tensor_path: tensor
+        for step, field in steps
+        for tensor_path, tensor in all_tensors(field, (*path, step)).items()
+    }
 
 
 def answer_tensors(result: Any) -> Tensors:
-    """The tensors with which a model of transformers answers; of nests only where nothing else is there."""
-    found = {path: one for path, one in all_tensors(result).items() if not any(map(_is_auxiliary, path))}
-    plain = {path for path in found if len(path) == 1}
-    return {path: one for path, one in found.items() if path in plain or not plain}
+    """The tensors of a result without AUXILIARY_FIELDS; nested ones only if no others exist."""
+    answers = {path: tensor for path, tensor in all_tensors(result).items() if not any(map(_is_auxiliary, path))}
+    nested = {path for path in answers if len(path) > 1}
+    return {path: tensor for path, tensor in answers.items() if path not in nested} or answers
 
 
 def onnx_name(path: Path) -> str:
-    """What a tensor at a path of a result is called in ONNX.
+    """The name in ONNX of a tensor at a path of a result.
 
-    >>> called(("text_model_output", "pooler_output")), called((1,)), called(("boxes",))
+    >>> onnx_name(("text_model_output", "pooler_output")), onnx_name((1,)), onnx_name(("boxes",))
     ('text_model_output.pooler_output', 'output_1', 'boxes')
     """
     return ".".join(map(str, path)) if isinstance(path[0], str) else "output_" + "_".join(map(str, path))
 
 
 def _sizes(spec: PlannedSpec) -> dict[str, int]:
-    told = {one.name: one.value for one in spec.dummies.sizes if isinstance(one.value, int)}
-    moving = (one.symbol for made in spec.inputs for one in made.axes.axes if one.kind == "dynamic")
-    return {symbol: value(symbol, told) for symbol in moving}
+    named = {size.name: size.value for size in spec.dummies.sizes if isinstance(size.value, int)}
+    symbols = (axis.symbol for input_ in spec.inputs for axis in input_.axes.axes if axis.kind == "dynamic")
+    return {symbol: value(symbol, named) for symbol in symbols}
 
 
 def _shapes(tensors: Tensors) -> dict[Path, tuple[int, ...]]:
-    return {path: tuple(one.shape) for path, one in tensors.items()}
+    return {path: tuple(tensor.shape) for path, tensor in tensors.items()}
 
 
 def _is_sequence(result: Any) -> bool:
@@ -128,28 +140,28 @@ def _is_auxiliary(step: str | int) -> bool:
 
 
 def _output_spec(name: str, path: Path, runs: Sequence[Run]) -> ExportSpec:
-    sizes = zip(*(run.shapes[path] for run in runs), strict=True)
-    words = (_axis_word(name, axis, found, runs) for axis, found in enumerate(sizes))
+    sizes = zip(*(each.shapes[path] for each in runs), strict=True)
+    words = (_axis_word(name, axis, axis_sizes, runs) for axis, axis_sizes in enumerate(sizes))
     return gives(name, " ".join(words), path=() if path == (name,) else path)
 
 
-def _axis_word(name: str, axis: int, found: Sequence[int], runs: Sequence[Run]) -> str:
-    """How a pattern says an axis that had these sizes: not at all, by the size that it follows, or by its own name."""
-    if len(set(found)) == 1:
+def _axis_word(name: str, axis: int, sizes: Sequence[int], runs: Sequence[Run]) -> str:
+    """The word of an axis in a pattern: `_` if constant, the symbol whose size it always has, or else a new symbol."""
+    if len(set(sizes)) == 1:
         return "_"
-    follows = (
+    equal = (
         symbol
         for symbol in runs[0].sizes
-        if all(run.sizes[symbol] == size for run, size in zip(runs, found, strict=True))
+        if all(each.sizes[symbol] == size for each, size in zip(runs, sizes, strict=True))
     )
-    return next(follows, f"{name.replace('.', '_')}_axis_{axis}").replace(" ", "")
+    return next(equal, f"{name.replace('.', '_')}_axis_{axis}").replace(" ", "")
 
 
 def _layer_states(layer: Any) -> Iterator[tuple[str, str]]:
-    """What a layer of a cache holds: the name of each row, and its axes, `{}` where it grows."""
+    """The name and the axes of each state of a layer of a cache; `{}` stands for the axis that grows."""
     for name in ("keys", "values"):
         tensor = getattr(layer, name, None)
-        if tensor is not None and tensor.ndim == 4:  # noqa: PLR2004 - batch, heads, length, size
+        if tensor is not None and tensor.ndim == 4:  # noqa: PLR2004 - [batch, heads, length, head size]
             yield name.removesuffix("s"), f"batch_size {tensor.shape[1]} {{}} {tensor.shape[3]}"
     for name in STATE_NAMES:
         for index, tensor in dict(getattr(layer, name, None) or {}).items():
@@ -157,11 +169,11 @@ def _layer_states(layer: Any) -> Iterator[tuple[str, str]]:
                 yield f"{name}.{index}", " ".join(("batch_size", *map(str, tensor.shape[1:])))
 
 
-def _state_spec(name: str, axes: str, layers: Sequence[int], kind: str) -> ExportSpec:
+def _state_spec(name: str, axes: str, layers: Sequence[int], prefix: str) -> ExportSpec:
     attribute, _, index = name.partition(".")
     state = f"{STATE_NAMES[attribute]}{'' if index == '0' else index}" if index else ""
     return cache_row(
-        f"{kind} {state or name}".strip(),
+        f"{prefix} {state or name}".strip(),
         axes.format("past_sequence_length"),
         output_axes=axes.format("past_sequence_length+sequence_length"),
         input_name=f"past_{state}.{{layer}}" if state else f"past_key_values.{{layer}}.{name}",
