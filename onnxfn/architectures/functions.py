@@ -1,7 +1,7 @@
 """The short names of patches and wrappers: `file.function`.
 
-Specs, also saved ones, hold short names. This table is the only place that says in which module a function lies.
-To move or rename a function without a change of its short name, add an entry for that name to FUNCTIONS.
+A spec holds short names, also in a file. Only this table maps them to modules.
+To move or rename a function and keep its short name, add an entry for that name to FUNCTIONS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LongT5's transient global attention in integer arithmetic (modeling_longt5, transformers 5.23).
 
-The originals branch on the number of blocks. Here a text has one additional block, which is empty and masked, so that a
-text shorter than a block also has one.
+The originals branch on the number of blocks. Here a text has one additional block, which is empty and masked. So a text
+shorter than a block also has a block.
 """
 
 from __future__ import annotations

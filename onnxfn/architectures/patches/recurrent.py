@@ -184,7 +184,7 @@ def _limited(dt: Tensor, dt_limit: tuple[float, float], state: Tensor | None) ->
     """`dt` within its limits, except for a single token that continues from a state.
 
     PyTorch computes that token by mamba2_selective_state_update, which has no limits. In the graph a missing state is
-    a state of zeros, so the values tell whether there is a state.
+    a state of zeros, so a state of zeros counts as missing.
     """
     import torch
 
