@@ -1,108 +1,156 @@
-"""The figures that README shows: those of the last results, and no others.
+"""The tables of the last results: benchmarks/README.md, and five figures in README.md.
 
     python benchmarks/readme.py
 
-writes them into README between its two marks.
+writes both.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from figures import RESULTS, shown, table
 
-README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- figures: written by benchmarks/readme.py -->", "<!-- end of figures -->"
+HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+MARKS = ("<!-- figures: written by benchmarks/readme.py -->", "<!-- end of figures -->")
+"""The lines of README.md between which the five figures stand."""
+
+KEY_FIGURES: Mapping[str, str] = {
+    "llama: time of onnxfn / transformers.exporters": "export of a small Llama, time: onnxfn / transformers.exporters",
+    "smollm2: time of onnxfn / optimum": "export of SmolLM2-135M with its check, time: onnxfn / Optimum",
+    "time of the graph at 64 layers / at 8": "building the graph, time: 64 layers / 8 layers",
+    "smollm2: token of onnxfn opset 23 / optimum": "a token of SmolLM2-135M, time: onnxfn at opset 23 / Optimum",
+    "llama-1b, unchecked: above imports GB": "export of 1.1 billion parameters, GB of memory above the imports",
+}
+"""Five requirements, and what README.md calls them."""
+
+
+def unchanged(*names: str) -> dict[str, str]:
+    """Columns that keep their names."""
+    return {name: name for name in names}
+
 
 TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     (
         "export_tiny",
-        "Two layers, in a warm process: onnxfn's time is the whole export, checked; the peer's the graph alone.",
-        {name: name for name in ("model", "onnxfn s", "transformers.exporters s", "ratio")},
+        "Two layers, in a warm process. onnxfn's time includes writing and the check, the peer's is that of the graph.",
+        unchanged("model", "onnxfn s", "transformers.exporters s", "ratio"),
     ),
     (
         "export_whole",
-        "A checkpoint, as a whole process. onnxfn and Optimum check what they export, the others do not.",
+        "A checkpoint, as a whole process. onnxfn and Optimum check their exports, the others do not.",
         {
-            "model": "model",
-            "exporter": "exporter",
+            **unchanged("model", "exporter"),
             "seconds": "s",
-            "onnxfn / it": "onnxfn / it",
-            "unchecked / it": "unchecked / it",
-            "anonymous GB": "anonymous GB",
-            "disk / parameters": "disk / parameters",
+            **unchanged("onnxfn / it", "unchecked / it", "anonymous GB", "disk / parameters"),
             "problem": "instead",
         },
     ),
     (
         "growth",
-        "A tiny Llama with past of many layers, or wide, in a warm process.",
-        {name: name for name in ("layers", "width", "graph s", "whole s", "transformers.exporters s", "whole / peer")},
+        "A tiny Llama with past, of many layers or wide, in a warm process.",
+        unchanged("layers", "width", "graph s", "whole s", "transformers.exporters s", "whole / peer"),
     ),
     (
         "decode",
         "A decoder's graph in ONNX Runtime, float32.",
         {
-            "model": "model",
-            "graph of": "graph of",
-            "load s": "load s",
-            "prompt of 128 ms": "prompt of 128 ms",
-            "token ms": "token ms",
-            "token: onnxfn / it": "token: onnxfn / it",
+            **unchanged("model", "graph of", "load s", "prompt of 128 ms", "token ms", "token: onnxfn / it"),
             "problem": "instead",
         },
     ),
     (
         "large",
-        "1.1 billion parameters: memory above the interpreter with its imports, and time beside what cannot be saved.",
-        {
-            name: name
-            for name in (
-                "exporter",
-                "seconds",
-                "imports s",
-                "graph s",
-                "copying s",
-                "above imports GB",
-                "disk / parameters",
-                "problem",
-            )
-        },
+        "1.1 billion parameters: memory above that of the imports, and time next to what every export takes.",
+        unchanged("exporter", "seconds", "imports s", "graph s", "copying s", "above imports GB", "disk / parameters")
+        | unchanged("problem"),
     ),
 )
-"""Which results, what they are of, and which of their columns, under which names."""
+"""A row per benchmark: its name, what it measures, and which columns of its result are shown under which names."""
+
+BENCHMARKS_README = """\
+# Benchmarks
+
+Written by `python benchmarks/readme.py` from `results/*.json`; a test checks that it is current.
+
+Each file asks one question. The files of an exporter must compute what PyTorch computes before a figure of it counts.
+All exporters take their turn in every round, on one machine. "onnxfn / it" is the median, over the rounds, of onnxfn's
+figure divided by that of the exporter in the row. onnxfn and its peers run in virtual environments of their own, which
+the scripts create. "cannot" is an exporter that ends with an error, "wrong" one whose files compute something else than
+PyTorch, or do not run.
+
+{tables}
+
+## Requirements
+
+{required}
+"""
 
 
-def text(results: Path = RESULTS) -> str:
-    """All tables, and what is required and does or does not hold."""
-    found = {name: json.loads((results / f"{name}.json").read_text()) for name, _, _ in TABLES}
-    shown_tables = [section(found[name], what, columns) for name, what, columns in TABLES]
-    required = [one for name, _, _ in TABLES for one in found[name]["required"]]
-    return "\n\n".join([*shown_tables, "What is required of these figures:", verdicts(required)])
+def read_results(results: Path = RESULTS) -> dict[str, Any]:
+    """The last results, by benchmark."""
+    return {name: json.loads((results / f"{name}.json").read_text()) for name, _, _ in TABLES}
 
 
-def section(found: Mapping[str, Any], what: str, columns: Mapping[str, str]) -> str:
-    """`python benchmarks/NAME.py`, what it measured, and its rows, with a problem in one word."""
+def requirements(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The requirements of all benchmarks, in the order of the tables."""
+    return [requirement for name, _, _ in TABLES for requirement in results[name]["required"]]
+
+
+def benchmarks_readme(results: Mapping[str, Any]) -> str:
+    """The text of benchmarks/README.md: all tables, and whether each requirement holds."""
+    tables = "\n\n".join(section(results[name], what, columns) for name, what, columns in TABLES)
+    return BENCHMARKS_README.format(tables=tables, required=requirement_table(requirements(results)))
+
+
+def section(result: Mapping[str, Any], what: str, columns: Mapping[str, str]) -> str:
+    """The heading of a benchmark, how it was measured, and its rows; a problem is cut to its first word."""
     rows = [
         {title: row.get(column) for column, title in columns.items() if column != "problem"}
         | ({columns["problem"]: row["problem"].partition(":")[0]} if row.get("problem") else {})
-        for row in found["rows"]
+        for row in result["rows"]
     ]
-    often = f"medians of {found['runs']}" if found["runs"] > 1 else "one run, not figures to quote"
-    return f"`python benchmarks/{found['benchmark']}.py` ({often}, {found['cores']} cores). {what}\n\n{table(rows)}"
+    often = f"medians of {result['runs']}" if result["runs"] > 1 else "one run, not figures to quote"
+    versions = ", ".join(f"{package} {number}" for package, number in result["versions"].items())
+    how = f"`python benchmarks/{result['benchmark']}.py`, {often}, {result['cores']} cores, {versions}."
+    return f"## {result['benchmark']}\n\n{what}\n{how}\n\n{table(rows)}"
 
 
-def verdicts(required: Sequence[Mapping[str, Any]]) -> str:
-    rows = [{"what": one["what"], "found": shown(one["found"]), "at most": str(one["at most"])} for one in required]
-    return table([row | {"": one["verdict"]} for row, one in zip(rows, required, strict=True)])
+def requirement_table(required: Sequence[Mapping[str, Any]]) -> str:
+    """A row per requirement: the figure, its limit, and whether it holds."""
+    return table(
+        [
+            {
+                "what": requirement["what"],
+                "measured": shown(requirement["found"]),
+                "at most": str(requirement["at most"]),
+                "": requirement["verdict"],
+            }
+            for requirement in required
+        ]
+    )
+
+
+def key_figures(results: Mapping[str, Any]) -> str:
+    """The text between the marks of README.md: five figures, and what is required of each."""
+    known = {requirement["what"]: requirement for requirement in requirements(results)}
+    rows = [
+        {"figure": title, "measured": shown(known[what]["found"]), "at most": str(known[what]["at most"])}
+        for what, title in KEY_FIGURES.items()
+    ]
+    return f"{table(rows)}\n\n[All figures, and what is required of them](benchmarks/README.md)."
 
 
 def main() -> None:
-    before, rest = README.read_text().split(BEGIN)
-    README.write_text(f"{before}{BEGIN}\n\n{text()}\n\n{END}{rest.partition(END)[2]}")
+    results = read_results()
+    (HERE / "README.md").write_text(benchmarks_readme(results))
+    text = f"{MARKS[0]}\n\n{key_figures(results)}\n\n{MARKS[1]}"
+    README.write_text(re.sub(f"(?s){MARKS[0]}.*{MARKS[1]}", lambda _: text, README.read_text()))
 
 
 if __name__ == "__main__":

@@ -48,9 +48,24 @@ def is_fast(path):
     return any(Path(name).is_relative_to(entry) for entry in FAST) and name not in NEEDS_TORCH
 
 
+def pytest_addoption(parser):
+    parser.addoption("--left", action="store_true", help="of the sweeps, the pairs without a recorded result")
+    parser.addoption("--record", action="store_true", help="write the results of sweeps to tests/sweeps")
+    parser.addoption("--sample", type=int, metavar="N", help="N tests of the sweeps, chosen by the seed")
+    parser.addoption("--seed", default=swept.git("rev-parse", "HEAD"), help="of the sample; the commit unless given")
+
+
 def pytest_configure(config):
+    if config.getoption("--sample") is not None:
+        config.option.markexpr = "sweep"
     if config.option.markexpr == "fast" and not config.getoption("--hypothesis-profile"):
         settings.load_profile("fast")
+
+
+def pytest_report_header(config):
+    if config.getoption("--sample") is not None:
+        return f"sample of the sweeps: --sample {config.getoption('--sample')} --seed {config.getoption('--seed')}"
+    return None
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -64,36 +79,33 @@ def pytest_itemcollected(item):
         item.add_marker("fast")
 
 
+def pytest_collection_modifyitems(config, items):
+    """With `--sample N`, keep N of the tests that are marked as a sweep: over many commits, all of them run."""
+    if (count := config.getoption("--sample")) is not None:
+        sweeps = [item.nodeid for item in items if item.get_closest_marker("sweep")]
+        chosen = swept.sampled(sweeps, count, config.getoption("--seed"))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+        items[:] = [item for item in items if item.nodeid in chosen]
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(monkeypatch, tmp_path_factory):
     """No test reads the cache of another test or of the user."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
-def pytest_collection_modifyitems(items):
-    """Longformer is traced first: once, after five thousand tests in one process, it took over ten minutes.
+@pytest.fixture
+def only_left(request):
+    """With `--left`, skips a pair that has a recorded result: a sweep goes on after an interruption."""
 
-    Why is not known. Another time it took its usual seconds there; torch's cache of fake results was still used then.
-    """
-    items.sort(key=lambda item: not ("test_rows" in item.nodeid and "longformer" in item.nodeid))
+    def skip_recorded(family, model_type, task):
+        if request.config.getoption("--left") and (model_type, task) in swept.pairs(family):
+            pytest.skip("the repository has a result of this pair, and --left chooses the others")
 
-
-def pytest_addoption(parser):
-    parser.addoption("--left", action="store_true", help="of a sweep, those that the repository has no result of")
+    return skip_recorded
 
 
 @pytest.fixture
-def only_left(request):
-    """Skips what the repository has a result of, where a sweep goes on after an interruption."""
-
-    def skips(family, model_type, task):
-        if request.config.getoption("--left") and (model_type, task) in swept.pairs(family):
-            pytest.skip("the repository holds the result of this one, and only those left were asked for")
-
-    return skips
-
-
-def pytest_sessionfinish(session):
-    """After a sweep README tells what is covered."""
-    if session.config.getoption("markexpr") == "sweep":
-        swept.write()
+def record(request):
+    """`swept.record` with `--record`; without it nothing is written."""
+    return swept.record if request.config.getoption("--record") else lambda *_: None

@@ -1,17 +1,25 @@
-"""Each model type and task of Optimum's table is validated by a sweep, or says why it cannot be; and many more are."""
+"""Each model type and task of Optimum's table is validated by a sweep or has a reason; the results are current."""
 
 from __future__ import annotations
 
+import re
+
+import coverage_tables
+import pytest
 import swept
 from corrections import NEVER_MADE
 from declarations import contract, exports
 from transformers import CONFIG_MAPPING
 
+TESTED = re.search(r"# Tested with (.*?)\. ", (swept.ROOT / "pyproject.toml").read_text(), re.DOTALL)
+"""The comment of pyproject.toml: `torch 2.13.0, transformers 5.23.0, onnx 1.23 and onnxruntime 1.31`."""
+TESTED_VERSIONS = dict(re.findall(r"(\w+) (\d[\d.]*)", TESTED[1]))
+
 
 def declared():
-    """Every model type and task that Optimum exports and transformers still has; test_libraries.py is of the others."""
+    """The pairs that Optimum exports and transformers still has; test_libraries.py has those of other libraries."""
     return {
-        (model_type, task.partition("@")[0])  # a variant is exported as another file of the same
+        (model_type, task.partition("@")[0])  # a variant is another file of the same task
         for model_type in contract()
         if model_type in CONFIG_MAPPING
         for preset in contract()[model_type]["configs"]
@@ -20,7 +28,7 @@ def declared():
 
 
 def validated():
-    """Every model type and task that a sweep has seen agree with PyTorch."""
+    """The pairs that agreed with PyTorch in a sweep."""
     return {
         (model_type, task)
         for family in swept.FAMILIES
@@ -30,21 +38,39 @@ def validated():
 
 
 def excused():
-    """Those of which no model is, each with its reason."""
-    return {(one.model_type, task) for one in NEVER_MADE for task in one.tasks if one.model_type in CONFIG_MAPPING}
+    """The pairs that no model exists of, each with its reason."""
+    return {
+        (never.model_type, task) for never in NEVER_MADE for task in never.tasks if never.model_type in CONFIG_MAPPING
+    }
 
 
-def test_every_pair_of_optimums_table_is_validated_or_says_why_not():
+def test_every_pair_of_optimum_is_validated_or_excused():
     assert declared() - validated() - excused() == set()
 
 
-def test_what_is_excused_is_not_validated_all_the_same():
+def test_no_excused_pair_is_validated():
     assert excused() & validated() == set()
 
 
-def test_little_is_excused():
+def test_less_than_3_percent_are_excused():
     assert len(excused()) < 0.03 * len(declared())
 
 
 def test_more_than_250_model_types_are_validated():
     assert len({model_type for model_type, _ in validated()}) >= 250
+
+
+@pytest.mark.parametrize("name", [*swept.FAMILIES, "decoding"])
+def test_results_were_seen_with_the_versions_that_pyproject_calls_tested(name):
+    file = swept.recorded(name)
+    assert file["versions"].keys() == TESTED_VERSIONS.keys() == set(swept.PACKAGES)
+    for package, version in TESTED_VERSIONS.items():
+        assert f"{file['versions'][package]}.".startswith(f"{version}."), package
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", file["date"])
+    assert re.fullmatch(r"[0-9a-f]{7,}( with changes)?", file["commit"])
+
+
+def test_the_tables_are_current():
+    """When it fails: python tests/tools/coverage.py."""
+    assert (swept.SWEEPS / "README.md").read_text() == coverage_tables.sweeps_readme()
+    assert coverage_tables.root_summary() in (swept.ROOT / "README.md").read_text()

@@ -7,7 +7,6 @@ The sweep takes every task of every row and writes `tests/sweeps/decoders.json`,
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -23,7 +22,6 @@ import onnxfn
 from onnxfn.architectures import decoders
 from onnxfn.specs.tasks import TASKS, task_names
 
-DECODED = swept.SWEEPS / "decoding.json"
 PLANNED_ALONE = ("internlm2",)
 """What transformers 5 has no model of."""
 PAIRS = [
@@ -184,28 +182,30 @@ def cached(model, ids, starts):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("model_type", DECODERS)
-def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path):
+def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path, request):
     worst, windowed = decodes(model_type, tmp_path / "out")
-    told = json.loads(DECODED.read_text()) if DECODED.exists() else {}
-    told[model_type] = f"max abs diff {worst:.0e}{', past a window' if windowed else ''}"
-    kept = {name: one for name, one in told.items() if name in DECODERS}
-    DECODED.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    line = f"max abs diff {worst:.0e}{', past a window' if windowed else ''}"
+    if request.config.getoption("--record"):
+        swept.update(
+            "decoding",
+            lambda lines: {name: text for name, text in {**lines, model_type: line}.items() if name in DECODERS},
+        )
 
 
-def test_what_was_decoded_is_of_this_table_and_went_past_every_window():
-    told = json.loads(DECODED.read_text())
-    assert set(told) <= set(DECODERS)
-    for name in told:
+def test_the_decoders_that_decoded_are_of_this_table_and_went_past_every_window():
+    lines = swept.recorded("decoding")["results"]
+    assert set(lines) <= set(DECODERS)
+    for name, line in lines.items():
         kinds = getattr(tiny.config(name).get_text_config(decoder=True), "layer_types", None) or ()
-        assert "window" in told[name] or not {"sliding_attention", "chunked_attention", "hybrid_sliding"} & {*kinds}
+        assert "window" in line or not {"sliding_attention", "chunked_attention", "hybrid_sliding"} & {*kinds}
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
-def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left):
+def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left, record):
     only_left("decoders", model_type, task)
     result = agrees(model_type, task, tmp_path / "out")
-    swept.record("decoders", model_type, task, swept.line(result), set(PAIRS))
+    record("decoders", model_type, task, swept.line(result), set(PAIRS))
 
 
 def test_the_last_sweep_in_the_repository_is_of_this_table():

@@ -222,7 +222,7 @@ def test_a_text_encoder_of_a_pipeline_agrees_with_pytorch(row, tmp_path):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("row", ROWS)
-def test_every_row_agrees_with_pytorch(row, tmp_path, only_left):
+def test_every_row_agrees_with_pytorch(row, tmp_path, only_left, record):
     (task,) = task_names(ROWS[row])
     only_left("libraries", row, task)
     if row == "sentence_transformers.transformer":
@@ -241,7 +241,7 @@ def test_every_row_agrees_with_pytorch(row, tmp_path, only_left):
             results.append(assert_agreement(onnxfn.export(onnxfn.spec_for(row), models[preset], folder), folder))
     worst = max(results, key=lambda made: max(one.max_abs for one in made.report.differences))
     more = [f"{len(models)} models"] if len(models) > 1 else []
-    swept.record("libraries", row, task, swept.line(worst, *more), TABLE)
+    record("libraries", row, task, swept.line(worst, *more), TABLE)
 
 
 def test_the_last_sweep_in_the_repository_is_of_this_table():

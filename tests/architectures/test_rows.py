@@ -72,10 +72,10 @@ TABLES = {family: {one.values[1:] for one in PAIRS if one.values[0] == family} f
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("family", "model_type", "task"), PAIRS)
-def test_every_task_of_every_row_agrees_with_pytorch(family, model_type, task, tmp_path, only_left):
+def test_every_task_of_every_row_agrees_with_pytorch(family, model_type, task, tmp_path, only_left, record):
     only_left(family, model_type, task)
     result = agrees(model_type, task, tmp_path / "out")
-    swept.record(family, model_type, task, swept.line(result), TABLES[family])
+    record(family, model_type, task, swept.line(result), TABLES[family])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -324,13 +324,13 @@ def test_a_merged_decoder_in_half_precision_computes_what_comes_empty(model_type
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
-def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left):
+def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left, record):
     only_left("seq2seq", model_type, task)
     model, result = agrees(model_type, task, tmp_path / "out", decoders="both")
     if (model_type, task) in WRITERS:
         writes_alike(model, result, tmp_path / "out")
     tokens = (f"{STEPS} greedy tokens equal",) if (model_type, task) in WRITERS else ()
-    swept.record("seq2seq", model_type, task, swept.line(result, *tokens), set(PAIRS))
+    record("seq2seq", model_type, task, swept.line(result, *tokens), set(PAIRS))
 
 
 def test_the_last_sweep_in_the_repository_is_of_this_table():

@@ -1,19 +1,12 @@
-"""Specs are derived from models without a row. For models with a row, the derived spec and the row have the same plan.
-
-The sweep runs every model type of transformers that has a model and no row, and writes `tests/sweeps/derived.json`:
-`python -m pytest -m sweep tests/export/test_derive.py`. `--left` skips model types with a result.
-"""
+"""Specs are derived from models without a row. With a row, the derived spec and the row have the same plan."""
 
 from __future__ import annotations
 
 import re
-import signal
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import shrunk
-import swept
 import tiny
 from agreement import assert_agreement
 from typer.testing import CliRunner
@@ -22,16 +15,6 @@ import onnxfn
 from onnxfn import ARCHITECTURES, CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.architectures.common_patches import FUNCTION_PATCHES
 from onnxfn.export.cli import app
-from onnxfn.export.lookup.class_tasks import task_of
-
-SECONDS = 60
-"""Processor time that a model of the sweep may take."""
-
-LARGEST = 30_000_000
-"""Parameters that a model of the sweep may have."""
-
-
-MAPPING = re.compile(r"MODEL_.*MAPPING_NAMES")
 
 
 def plans(spec, model):
@@ -314,77 +297,3 @@ def test_a_sample_that_does_not_fit_raises_an_error(sample, axes, error, message
     tensors = {name: torch.randn(rows, 4) for name, rows in sample.items()}
     with pytest.raises(error, match=re.escape(message)):
         onnxfn.derived(torch.nn.Linear(4, 2), sample=tensors, axes=axes)
-
-
-# The sweep
-
-
-@contextmanager
-def time_limit(seconds):
-    """Raises TimeoutError after some seconds of processor time of this process."""
-
-    def time_out(*_):
-        raise TimeoutError(f"took longer than {seconds} s")
-
-    previous = signal.signal(signal.SIGPROF, time_out)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, previous)
-
-
-def classes_without_a_row():
-    """{model type: class of transformers} for all model types with a model and without a row."""
-    from transformers.models.auto import modeling_auto
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    tables = [getattr(modeling_auto, name) for name in sorted(vars(modeling_auto)) if MAPPING.fullmatch(name)]
-    tables.sort(key=lambda table: table is not modeling_auto.MODEL_MAPPING_NAMES)
-    classes = {}
-    for model_type in CONFIG_MAPPING:
-        names = next((table[model_type] for table in tables if model_type in table), None)
-        if names and model_type not in ARCHITECTURES:
-            classes[model_type] = names if isinstance(names, str) else names[0]
-    return classes
-
-
-def sweep_result(model_type, kind, folder):
-    """The task of a model type, and its line in the results of the sweep."""
-    import torch
-    import transformers
-
-    task = task_of(kind) or "feature-extraction"
-    try:
-        with time_limit(SECONDS):
-            with torch.device("meta"):
-                shape = getattr(transformers, kind)(shrunk.config(model_type))
-            if (size := sum(parameter.numel() for parameter in shape.parameters())) > LARGEST:
-                return task, f"not: no small configuration is known, this one has {size / 1e6:.0f} million parameters"
-            model = shrunk.model(model_type, kind)
-            spec = onnxfn.derived(model)
-            result = assert_agreement(onnxfn.export(spec, model, folder), folder)
-            return spec.task, swept.line(result, f"of {', '.join(result.plan.parts[0].inputs)}")
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is a result of the sweep
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        return task, f"not: {type(error).__name__}: {first}"[:300]
-
-
-@pytest.mark.sweep
-def test_every_model_type_without_a_row(tmp_path, request):
-    table = classes_without_a_row()
-    results = swept.seen("derived") if request.config.getoption("--left") else {}
-    left = {name: kind for name, kind in table.items() if name not in results}
-    for model_type, kind in left.items():
-        task, line = sweep_result(model_type, kind, tmp_path / model_type)
-        known = {pair for pair in swept.pairs("derived") if pair[0] in table and pair[0] != model_type}
-        swept.record("derived", model_type, task, line, known | {(model_type, task)})
-    families = [swept.seen(family) for family in swept.FAMILIES]
-    assert len({name for results in families for name, tasks in results.items() if swept.validated(tasks)}) >= 250
-
-
-def test_the_model_types_of_the_last_sweep_exist():
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    assert swept.seen("derived").keys() <= set(CONFIG_MAPPING)

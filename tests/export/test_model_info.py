@@ -1,8 +1,5 @@
 """Facts about models and checkpoints, as Optimum's TasksManager and transformers' FeaturesManager gave them."""
 
-import ast
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +7,6 @@ import tiny
 import transformers
 from refusals import refusal
 
-import onnxfn
 from onnxfn import (
     ARCHITECTURES,
     canonical,
@@ -27,10 +23,6 @@ from onnxfn import (
 )
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName
 from onnxfn.specs.tasks import SYNONYMS, TASKS
-
-HERE = Path(__file__).parents[1]
-README = (HERE.parent / "README.md").read_text()
-NAMES = json.loads((HERE / "contract" / "coming_from.json").read_text())["names"]
 
 
 @pytest.fixture(scope="module")
@@ -152,33 +144,3 @@ def test_the_library_of_a_class_and_of_a_model_is_that_of_its_module():
     assert refusal(ModelNotFound, library_of, Path) == (
         "Path is a class of pathlib; known libraries: transformers, sentence_transformers, timm, diffusers"
     )
-
-
-# README
-
-
-def rows():
-    """{class or module: {name: what to write instead}} from the tables of README."""
-    tables = {}
-    for group, table in re.findall(r"^\| `([\w.]+)` \| instead \|\n\|[- |]+\|\n((?:\|.*\n)+)", README, re.MULTILINE):
-        cells = (re.split(r"(?<!\\) \| ", line.strip("| \n")) for line in table.splitlines())
-        tables[group] = {name.strip("`"): instead for name, instead in cells}
-    return tables
-
-
-def test_every_public_name_of_optimum_and_transformers_onnx_has_a_row():
-    assert {group: list(names) for group, names in rows().items()} == NAMES
-
-
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in NAMES.items() for name in names])
-def test_what_to_write_instead_is_in_onnxfn(group, name):
-    """Each name that is called, or stands alone and is no argument's name, is public."""
-    codes = re.findall(r"`([^`]+)`", rows()[group][name].replace("\\|", "|"))
-    assert codes or rows()[group][name].startswith(("nothing", "the functions"))
-    for code in codes:
-        if code.startswith(("onnxfn export", "transformers.", "-with-past")) or code in ("threshold", "path", "pt"):
-            continue
-        tree = ast.parse(code.replace("...", "0"), mode="eval").body
-        called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        for public in {*called, *([tree.id] if isinstance(tree, ast.Name) else [])} - {"tuple"}:
-            assert hasattr(onnxfn, public), public

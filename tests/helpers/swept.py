@@ -1,37 +1,57 @@
-"""What sweeps saw, `tests/sweeps/<family>.json`, as {model type: {task: what was seen}}; and README's table of it."""
+"""Results of sweeps: `tests/sweeps/NAME.json` holds {"versions", "date", "commit", "results"}.
+
+The results of a family are {model type: {task: line}}; those of `decoding` are {model type: line}. `date` and `commit`
+are those of the last line that was recorded; all lines were seen with the same minor versions.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import fcntl
 import json
-import re
-from collections.abc import Mapping
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-SWEEPS = Path(__file__).parents[1] / "sweeps"
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+SWEEPS = ROOT / "tests" / "sweeps"
+PACKAGES = ("torch", "transformers", "onnx", "onnxruntime")
 FAMILIES: Mapping[str, str] = {
     "text": "text encoders",
     "decoders": "decoders",
     "seq2seq": "encoder-decoders",
-    "vision": "models that see",
-    "detection": "models that find things in images",
-    "multimodal": "models that read and see",
-    "audio": "models that hear and speak",
-    "series": "models of time series and decisions",
-    "libraries": "models of timm, sentence-transformers and diffusers",
-    "derived": "no row: derived from the model",
+    "vision": "vision",
+    "detection": "detection, segmentation, depth",
+    "multimodal": "text and images or sound",
+    "audio": "audio",
+    "series": "time series and decisions",
+    "libraries": "timm, sentence-transformers, diffusers",
+    "derived": "no row: the spec is derived from the model",
 }
 NOT = "not: "
-"""How a line starts of a task that was attempted and is not validated; the reason follows."""
-MARKS = ("<!-- coverage: written by the sweep -->", "<!-- end of coverage -->")
+"""The start of a line for a task that was attempted and is not validated; the reason follows."""
 
-Seen = dict[str, dict[str, str]]
+Results = dict[str, Any]
+FamilyResults = dict[str, dict[str, str]]
 
 
-def seen(family: str) -> Seen:
-    """What the repository holds of a family's sweeps."""
-    path = SWEEPS / f"{family}.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+# Reading
+
+
+def recorded(name: str) -> Results:
+    """The file of a sweep: its versions, date, commit and results."""
+    path = SWEEPS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {"results": {}}
+
+
+def seen(family: str) -> FamilyResults:
+    """The recorded results of a family, {model type: {task: line}}."""
+    return recorded(family)["results"]
 
 
 def pairs(family: str) -> set[tuple[str, str]]:
@@ -39,64 +59,78 @@ def pairs(family: str) -> set[tuple[str, str]]:
     return {(model_type, task) for model_type, tasks in seen(family).items() for task in tasks}
 
 
+def validated(tasks: Mapping[str, str]) -> tuple[str, ...]:
+    """The tasks whose export agrees with PyTorch."""
+    return tuple(task for task, line in tasks.items() if not line.startswith(NOT))
+
+
+# Writing
+
+
+def installed() -> dict[str, str]:
+    """The versions of the packages that decide about a result."""
+    return {package: version(package).partition("+")[0] for package in PACKAGES}
+
+
+def same_minor(versions: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    """Whether two sets of versions differ in their last number at most: 1.23.0 and 1.23.2, not 1.23 and 1.24."""
+    first, second = ({name: text.split(".")[:2] for name, text in each.items()} for each in (versions, others))
+    return first == second
+
+
+def update(name: str, change: Callable[[Results], Results]) -> None:
+    """Change the results of a sweep on disk. Results that were seen with another minor version are dropped first."""
+    with locked(name):
+        before = recorded(name)
+        kept_results = before["results"] if same_minor(before.get("versions", {}), installed()) else {}
+        header = {"versions": installed(), "date": dt.datetime.now(tz=dt.UTC).date().isoformat()}
+        content = {**header, "commit": commit(), "results": dict(sorted(change(kept_results).items()))}
+        (SWEEPS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
 def record(family: str, model_type: str, task: str, line: str, table: set[tuple[str, str]]) -> None:
-    """One more line, on disk at once; those of rows that are no longer in the table go."""
-    told = seen(family)
-    told.setdefault(model_type, {})[task] = line
-    kept = {name: {one: text for one, text in tasks.items() if (name, one) in table} for name, tasks in told.items()}
-    whole = json.dumps({name: tasks for name, tasks in kept.items() if tasks}, indent=1, sort_keys=True)
-    (SWEEPS / f"{family}.json").write_text(whole + "\n")
+    """Add a line to the results of a family; lines of pairs that are not in the table are dropped."""
+
+    def change(results: FamilyResults) -> FamilyResults:
+        added = {**results, model_type: {**results.get(model_type, {}), task: line}}
+        chosen = {
+            name: {task: line for task, line in sorted(tasks.items()) if (name, task) in table}
+            for name, tasks in added.items()
+        }
+        return {name: tasks for name, tasks in chosen.items() if tasks}
+
+    update(family, change)
 
 
-def line(result, *more: str) -> str:
-    """What a checked export tells: how far it was from PyTorch, what it is limited to."""
-    worst = max(one.max_abs for one in result.report.differences)
+def line(result: Any, *more: str) -> str:
+    """The line of a checked export: its largest difference from PyTorch, and its limits."""
+    worst = max(difference.max_abs for difference in result.report.differences)
     return ", ".join([f"max abs diff {worst:.0e}", *more, *map(str, result.limits)])
 
 
-def validated(tasks: Mapping[str, str]) -> tuple[str, ...]:
-    """The tasks that export and agree with PyTorch."""
-    return tuple(task for task, told in tasks.items() if not told.startswith(NOT))
+def commit() -> str:
+    """The commit of the working tree, and whether its package has changes."""
+    head = git("rev-parse", "--short", "HEAD")
+    return head + (" with changes" if git("status", "--porcelain", "onnxfn") else "")
 
 
-def coverage() -> str:
-    """README's section: how much of each family, then every model type and task."""
-    told = {family: seen(family) for family in FAMILIES}
-    lines = ["| family | model types | model type and task | attempted, not validated | results |", "| --- " * 5 + "|"]
-    for family, rows in told.items():
-        good = {name: validated(tasks) for name, tasks in rows.items()}
-        count, bad = sum(map(len, good.values())), sum(map(len, rows.values()))
-        types = sum(map(bool, good.values()))
-        lines.append(f"| {FAMILIES[family]} | {types} | {count} | {bad - count} | `tests/sweeps/{family}.json` |")
-    types = {name for rows in told.values() for name, tasks in rows.items() if validated(tasks)}
-    lines += [
-        "",
-        f"Together {len(types)} model types. A derived spec takes the inputs that are known: of a model that reads and",
-        "sees, that may be its text alone. What each took is in `tests/sweeps/derived.json`.",
-        "",
-        "<details><summary>Every model type and task</summary>",
-        "",
-    ]
-    lines += ["| model type | validated | attempted, and why not |", "| --- | --- | --- |"]
-    lines += [_row(name, tasks) for name, tasks in sorted(_by_type(told).items())]
-    return "\n".join([*lines, "", "</details>"])
+def git(*arguments: str) -> str:
+    """The output of a git command in this repository."""
+    run = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+    return run.stdout.strip()
 
 
-def write() -> None:
-    """README's section, as the sweeps are now."""
-    README.write_text(
-        re.sub(f"(?s){MARKS[0]}.*{MARKS[1]}", lambda _: f"{MARKS[0]}\n\n{coverage()}\n\n{MARKS[1]}", README.read_text())
-    )
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """One process at a time: with `-n 2`, two processes record lines of one file."""
+    with (Path(tempfile.gettempdir()) / f"onnxfn-sweep-{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
-def _by_type(told: Mapping[str, Seen]) -> Seen:
-    made: Seen = {}
-    for rows in told.values():
-        for name, tasks in rows.items():
-            made.setdefault(name, {}).update(tasks)
-    return made
+# Choosing
 
 
-def _row(name: str, tasks: Mapping[str, str]) -> str:
-    why = "; ".join(f"{task}: {text.removeprefix(NOT)}" for task, text in tasks.items() if text.startswith(NOT))
-    return f"| {name} | {', '.join(sorted(validated(tasks)))} | {why.replace('|', '/')} |"
+def sampled(names: Iterable[str], count: int, seed: str) -> set[str]:
+    """A sample of `count` names: those with the lowest hashes of seed and name."""
+    return set(sorted(names, key=lambda name: sha256(f"{seed} {name}".encode()).digest())[:count])

@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic, and that README shows their last figures."""
+"""The arithmetic of the benchmarks, and the tables of their last results."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _beside(monkeypatch):
+def _benchmarks_on_the_path(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
 
 
 @pytest.mark.parametrize("module", ["figures", "models", "answers"])
-def test_the_examples_say_what_happens(module):
-    tried = doctest.testmod(import_module(module))
-    assert tried.attempted
-    assert not tried.failed
+def test_the_examples_are_right(module):
+    result = doctest.testmod(import_module(module))
+    assert result.attempted
+    assert not result.failed
 
 
 def test_a_requirement_holds_up_to_its_limit_and_not_beyond_it():
     required = import_module("figures").Required
-    verdicts = [required("ratio", found, 1.0).verdict for found in (None, 1.0, 1.01)]
+    verdicts = [required("ratio", figure, 1.0).verdict for figure in (None, 1.0, 1.01)]
     assert verdicts == ["not measured", "holds", "does not hold"]
 
 
-def test_a_ratio_is_that_of_pairs():
-    """A slow round is slow for both: the ratio of the medians would say 0.1."""
+def test_a_ratio_is_the_median_of_the_ratios_of_pairs():
+    """A slow round is slow for both exporters: the ratio of the medians would be 0.1."""
     assert import_module("figures").ratio([1.0, 1.0, 50.0], [2.0, 10.0, 100.0]) == 0.5
 
 
@@ -44,5 +44,9 @@ def test_a_process_is_measured_with_its_children():
     assert done.resident >= done.anonymous
 
 
-def test_readme_shows_the_last_figures():
-    assert import_module("readme").text() in (ROOT / "README.md").read_text()
+def test_the_tables_are_those_of_the_last_results():
+    """When it fails: python benchmarks/readme.py."""
+    readme = import_module("readme")
+    results = readme.read_results()
+    assert readme.benchmarks_readme(results) == (ROOT / "benchmarks" / "README.md").read_text()
+    assert readme.key_figures(results) in (ROOT / "README.md").read_text()

@@ -1,0 +1,60 @@
+"""What to write instead of each name of Optimum and transformers.onnx exists in onnxfn, and its tables are current."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+
+import coming_from
+import pytest
+from coming_from import INSTEAD
+
+import onnxfn
+
+NAMES = [(title, name) for title, names in INSTEAD.items() for name in names]
+NO_CODE = ("threshold", "path", "pt", "-with-past")
+"""Words between backquotes that are values or parameters."""
+
+
+def codes(text):
+    """The expressions of Python in a text."""
+    words = (word for word in re.findall(r"`([^`]+)`", text) if word not in NO_CODE)
+    return [word for word in words if not word.startswith(("onnxfn export", "transformers."))]
+
+
+def calls(code):
+    """The calls of functions in an expression: (the function's name, its keywords)."""
+    tree = ast.parse(code.replace("...", "0"), mode="eval")
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [(node.func.id, [keyword.arg for keyword in node.keywords]) for node in nodes]
+
+
+def takes(function, keyword):
+    """Whether a function has a parameter of this name, or takes any keyword."""
+    parameters = inspect.signature(function).parameters
+    return keyword in parameters or any(known.kind is known.VAR_KEYWORD for known in parameters.values())
+
+
+@pytest.mark.parametrize(("title", "name"), NAMES)
+def test_what_to_write_instead_is_public_and_takes_these_keywords(title, name):
+    text = INSTEAD[title][name]
+    assert "`" in text or text.startswith(("nothing", "the functions"))
+    for code in codes(text):
+        if code.isidentifier():
+            assert hasattr(onnxfn, code), code
+        for function, keywords in calls(code):
+            if function != "tuple":
+                assert all(takes(getattr(onnxfn, function), keyword) for keyword in keywords), code
+
+
+def test_the_names_that_are_used_most_have_a_row():
+    assert {tuple(name.rpartition(".")[::2]) for name in coming_from.DATA["most used"]} <= set(NAMES)
+
+
+@pytest.mark.parametrize("file", coming_from.FILES, ids=lambda file: file.parent.name)
+def test_the_tables_are_current(file):
+    """When it fails: python tests/tools/optimum_names.py."""
+    text = file.read_text()
+    assert coming_from.MARKS[0] in text
+    assert coming_from.between_marks(text, coming_from.FILES[file]()) == text

@@ -1,0 +1,117 @@
+"""The tables of what the sweeps validated: tests/sweeps/README.md, and the summary in README.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from swept import FAMILIES, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, validated
+
+MARKS = ("<!-- coverage: written by tests/tools/coverage.py -->", "<!-- end of coverage -->")
+"""The lines of README.md between which the summary stands."""
+
+
+def summary(link: str = "") -> str:
+    """A row per family: how many model types and tasks are validated, when, and on which commit."""
+    head = ("family", "model types", "model type and task", "attempted, not validated", "date", "commit", "results")
+    return table(head, [_family_row(family, link) for family in FAMILIES])
+
+
+def _family_row(family: str, link: str) -> tuple[Any, ...]:
+    file = recorded(family)
+    good = {name: validated(tasks) for name, tasks in file["results"].items()}
+    count, attempted = sum(map(len, good.values())), sum(map(len, file["results"].values()))
+    types = sum(map(bool, good.values()))
+    result_link = f"[{family}.json]({link}{family}.json)"
+    return FAMILIES[family], types, count, attempted - count, file["date"], f"`{file['commit']}`", result_link
+
+
+def model_types() -> set[str]:
+    """The model types with a validated task."""
+    return {name for family in FAMILIES for name, tasks in seen(family).items() if validated(tasks)}
+
+
+def every_task() -> str:
+    """A row per model type: the validated tasks, and the others with their reasons."""
+    together: FamilyResults = {}
+    for family in FAMILIES:
+        for name, tasks in seen(family).items():
+            together.setdefault(name, {}).update(tasks)
+    return table(("model type", "validated", "attempted, and why not"), map(_type_row, sorted(together.items())))
+
+
+def _type_row(item: tuple[str, Mapping[str, str]]) -> tuple[str, str, str]:
+    name, tasks = item
+    refused = (f"{task}: {line.removeprefix(NOT)}" for task, line in tasks.items() if line.startswith(NOT))
+    return name, ", ".join(sorted(validated(tasks))), "; ".join(refused).replace("|", "/")
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines)
+
+
+def versions_text() -> str:
+    """The versions that the sweeps ran with, one line for each set of them."""
+    sets: dict[str, list[str]] = {}
+    for name in (*FAMILIES, "decoding"):
+        text = ", ".join(f"{package} {number}" for package, number in recorded(name)["versions"].items())
+        sets.setdefault(text, []).append(name)
+    return "\n".join(f"- {text}: {', '.join(names)}" for text, names in sets.items())
+
+
+SWEEPS_README = """\
+# Results of the sweeps
+
+Written by `python tests/tools/coverage.py`; a test checks that it is current.
+
+A sweep exports a tiny random model of each model type and task, checks the files against PyTorch at batch sizes and
+lengths that were not traced, and compares their names and axes with the plan.
+
+```sh
+python -m pytest -m sweep -n 2 --record           # writes the JSON files of this folder
+python -m pytest -m sweep -n 2 --record --left    # goes on after an interruption
+```
+
+Without `--record` a sweep writes nothing. Each file holds the versions it was seen with, the date, the commit, and the
+results. The date and the commit are those of the last line that was recorded. Files from before 2026-11-21 had neither:
+theirs are the date and the commit of the last change of the file in git.
+
+{summary}
+
+Together {types} model types. Versions:
+
+{versions}
+
+`decoding.json` holds the decoders that also decoded a text step by step, past their window where they have one, and the
+largest difference from PyTorch's forward over the whole text. Decoders are compared at tokens, not at padding, where
+PyTorch's own float32 is noise. A derived spec takes the inputs that are known: those of a model of text and images may
+be its text alone. `derived.json` holds the inputs that each took.
+
+## Every model type and task
+
+{every}
+"""
+
+
+def sweeps_readme() -> str:
+    """The text of tests/sweeps/README.md."""
+    return SWEEPS_README.format(
+        summary=summary(), types=len(model_types()), versions=versions_text(), every=every_task()
+    )
+
+
+def root_summary() -> str:
+    """The text between the marks of README.md."""
+    more = f"Together {len(model_types())} model types. [Every model type and task](tests/sweeps/README.md)."
+    return f"{summary('tests/sweeps/')}\n\n{more}"
+
+
+def write_tables() -> None:
+    """Write tests/sweeps/README.md, and the summary into README.md."""
+    (SWEEPS / "README.md").write_text(sweeps_readme())
+    readme = ROOT / "README.md"
+    text = f"{MARKS[0]}\n\n{root_summary()}\n\n{MARKS[1]}"
+    readme.write_text(re.sub(f"(?s){MARKS[0]}.*{MARKS[1]}", lambda _: text, readme.read_text()))

@@ -1,0 +1,55 @@
+"""How results of sweeps are recorded, and how a sample of them is chosen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import swept
+
+VERSIONS = {"torch": "2.13.0", "transformers": "5.23.0", "onnx": "1.23.2", "onnxruntime": "1.31.1"}
+NAMES = [f"test[{number}]" for number in range(2000)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(swept, "SWEEPS", tmp_path)
+    monkeypatch.setattr(swept, "installed", lambda: VERSIONS)
+    return tmp_path
+
+
+def test_a_result_is_recorded_with_versions_date_and_commit(folder):
+    swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", {("bert", "fill-mask")})
+    content = json.loads((folder / "text.json").read_text())
+    assert list(content) == ["versions", "date", "commit", "results"]
+    assert content["versions"] == VERSIONS
+    assert content["commit"].startswith(swept.git("rev-parse", "--short", "HEAD"))
+    assert content["results"] == {"bert": {"fill-mask": "max abs diff 1e-07"}}
+
+
+def test_a_pair_that_left_the_table_loses_its_result(folder):
+    pairs = {("bert", "fill-mask"), ("xlm", "fill-mask")}
+    swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", pairs)
+    swept.record("text", "xlm", "fill-mask", "max abs diff 2e-07", pairs)
+    assert swept.pairs("text") == pairs
+    swept.record("text", "xlm", "fill-mask", "max abs diff 2e-07", {("xlm", "fill-mask")})
+    assert swept.pairs("text") == {("xlm", "fill-mask")}
+
+
+@pytest.mark.parametrize(("torch", "remain"), [("2.13.1", {"bert", "xlm"}), ("2.14.0", {"xlm"})])
+def test_results_of_another_minor_version_are_dropped(torch, remain, folder, monkeypatch):
+    pairs = {("bert", "fill-mask"), ("xlm", "fill-mask")}
+    swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", pairs)
+    monkeypatch.setattr(swept, "installed", lambda: {**VERSIONS, "torch": torch})
+    swept.record("text", "xlm", "fill-mask", "max abs diff 2e-07", pairs)
+    assert set(swept.seen("text")) == remain
+
+
+def test_a_sample_depends_on_the_seed_alone():
+    assert swept.sampled(NAMES, 100, "a") == swept.sampled(reversed(NAMES), 100, "a")
+    assert len(swept.sampled(NAMES, 100, "a")) == 100
+
+
+def test_samples_of_many_seeds_hold_every_name():
+    samples = [swept.sampled(NAMES, 100, str(seed)) for seed in range(400)]
+    assert set().union(*samples) == set(NAMES)
