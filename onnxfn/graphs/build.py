@@ -11,8 +11,7 @@ from attrs import evolve, frozen
 from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES
 from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_of_all_layers
-from onnxfn.graphs.capture.forward import LOCK
-from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.graphs.capture.quiet import LOCK, quiet
 from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fuse_operators, fusions

@@ -153,7 +153,7 @@ def test_layers_that_the_plan_does_not_know_are_refused(tmp_path):
     spec = compose(with_outputs(for_task(spec_for("bert"), "feature-extraction"), "hidden_states"))
     config = tiny.config("bert").to_dict() | {"num_hidden_layers": 1}
     text = refusal(CaptureFailed, onnxfn.export, spec, tiny.model("bert"), tmp_path / "out", config=config)
-    assert text == "BertModel gives 3 hidden_states, and the plan has 2"
+    assert text == "BertModel returns 3 hidden_states, but the plan has 2"
 
 
 # Numbers

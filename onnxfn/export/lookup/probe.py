@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.capture.forward import LOCK, raw_forward, tensors_for
+from onnxfn.graphs.capture.forward import raw_forward, tensors_for
 from onnxfn.graphs.capture.model_state import unchanged_eval
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
@@ -49,7 +49,7 @@ def run(model: Any, spec: PlannedSpec) -> Any:
     """Runs a model on the dummy inputs of a planned spec; returns the result of `forward`."""
     import torch
 
-    with LOCK, quiet(), unchanged_eval(model), applied(spec.call.patches), torch.no_grad():
+    with quiet(), unchanged_eval(model), applied(spec.call.patches), torch.no_grad():
         return raw_forward(model, spec)(tensors_for(model, dummies(spec, {})))
 
 

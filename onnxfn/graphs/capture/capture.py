@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_operators
-from onnxfn.graphs.capture.forward import LOCK, flat_forward, tensors_for
+from onnxfn.graphs.capture.forward import flat_forward, tensors_for
 from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.patching import applied
@@ -47,7 +47,7 @@ def capture(model: Any, part: Part) -> Any:
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
     attended, patched = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
-    with LOCK, quiet(), unchanged_eval(model), attended, patched, _sparing():
+    with quiet(), unchanged_eval(model), attended, patched, _sparing():
         program = _program(model, part)
         told = expected_operators(program)
         graph = _translated(program)
