@@ -1,8 +1,10 @@
-"""Build: a model and a part of the plan -> the finished graph of the part, its weights bound."""
+"""Builds the finished graph of a part from a model: capture, passes, the template cache, weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +26,39 @@ from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
-from onnxfn.specs.errors import CaptureFailed, LayersDiffer
+from onnxfn.specs.errors import CaptureFailed, LayersDiffer, OnnxfnError, first_line, root_cause
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import StageTimer
 
+PASSES = str(Path(__file__).parent / "passes")
+"""The folder of the passes."""
+
 FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
-"""From a model to its layers that are all alike."""
+"""Function from a model to its stacks of repeated layers."""
 
 TRACED_LAYERS = "onnxfn.traced_layers"
-"""Where a graph's `meta` says of which layers it was made, or why all were traced."""
+"""Key of a graph's `meta`: which layers were traced and repeated, or why all were traced."""
 
 FROM_REPEATS = "onnxfn.from_repeats"
-"""Where a graph's `meta` says whether it was made of fewer layers than it has."""
+"""Key of a graph's `meta`: whether layers were repeated, so that fewer were traced than the graph has."""
 
 TEMPLATE_NAME = "onnxfn.template_name"
-"""Where the `meta` of a graph that is kept in a folder of templates says under which name."""
+"""Key of a graph's `meta`: the name of its template in the cache, or None."""
 
 
-def trace_all_layers(_: Any) -> tuple[LayerStack, ...]:
-    """No layers that are alike: all are traced."""
+def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a value of BuildOptions.find_repeats
+    """Finds no repeated layers, so that every layer is traced; a value of `BuildOptions.find_repeats`.
+
+    Args:
+        model: A PyTorch model.
+
+    Returns:
+        An empty tuple.
+
+    Example:
+        >>> BuildOptions(find_repeats=trace_all_layers).find_repeats("any model")
+        ()
+    """
     return ()
 
 
@@ -76,63 +92,66 @@ class BuildOptions:
 
 
 def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
-    """The graph of a part, with its filler inside; its weights look at the model's own, and are not copies.
+    """The finished graph of a part, its initializers bound to the model's own tensors, which are not copied.
 
-    The model is in the part's float type. A graph that is kept for models like this is taken from where it is kept, or
-    else put there.
+    The weights of the model have the float dtype of the part already. The graph is loaded from the template cache if it
+    is there; else it is built, and saved there.
     """
     with LOCK:
-        name, graph = (
-            _from_template(model, part, timed, options) if options.template_cache is not None else (None, None)
-        )
+        name, graph = None, None
+        if options.template_cache is not None:
+            with timed("template", part.name):
+                name = template_name(model, part, options)
+                graph = load_template(options.template_cache, name)
         if graph is None:
-            graph = _with_filler(model, part, timed, options)
+            graph = _unbound_graph(model, part, timed, options)
             save_template(options.template_cache, name, graph, options.template_cache_bytes)
         graph.meta[TEMPLATE_NAME] = name
         return bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
 
 
-def _from_template(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> tuple[str | None, Any]:
-    """The name under which the graph is kept, and the graph if it is."""
-    with timed("template", part.name):
-        name = template_name(model, part, options)
-        return name, load_template(options.template_cache, name)
-
-
 def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
-    """The name under which the graph of a part is kept; None when nobody can tell what it depends on."""
+    """The name of a part's template: equal for models that differ in weight values alone; None if undecidable."""
     return fingerprint(model, part, options.pretranspose, options.fuse)
 
 
 def drop_templates(options: BuildOptions, graphs: Iterable[Any]) -> None:
-    """Let nobody take the templates of these graphs again."""
+    """Deletes the templates of graphs from the cache, so that no later export loads them."""
     for graph in graphs:
         delete_template(options.template_cache, graph.meta[TEMPLATE_NAME])
 
 
-def _with_filler(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
-    graph = graph_with_slots(model, part, timed, options)
-    for filler in part.filler:
-        fills = {feedback.output: feedback.input for feedback in part.spec.feedback}
-        graph = merge_slots(insert_filler(graph, graph_with_slots(model, filler, timed, options), fills))
-    return pack_matmuls(graph) if options.pretranspose and options.fuse == ONNXRUNTIME else graph
-
-
 def traced_fully(graph: Any) -> bool:
-    """Whether a graph was traced of the model itself, with all its layers."""
+    """Whether a graph was traced from the model itself with all its layers: not repeated, and not from a template."""
     return graph.meta[TEMPLATE_NAME] is None and not graph.meta[FROM_REPEATS]
 
 
+def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
+    """The graph of a part and of its filler; its parameters are slots."""
+    graph = graph_with_slots(model, part, timed, options)
+    for filler in part.filler:
+        filled_inputs = {feedback.output: feedback.input for feedback in part.spec.feedback}
+        filler_graph = graph_with_slots(model, filler, timed, options)
+        with _pass_errors(part):
+            graph = merge_slots(insert_filler(graph, filler_graph, filled_inputs))
+    with _pass_errors(part):
+        return pack_matmuls(graph) if options.pretranspose and options.fuse == ONNXRUNTIME else graph
+
+
 def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
-    """The graph of a part, its parameters slots: of a few layers where these prove the others, else of all."""
-    found = options.find_repeats(model)
-    keeping = _cache_stack(part, found)
+    """The graph of a part without its filler; its parameters are slots.
+
+    Layers that repeat are traced once, if a comparison of two periods proves that they do. Else all layers are traced,
+    and `graph.meta[TRACED_LAYERS]` says why.
+    """
+    stacks = options.find_repeats(model)
+    cache_stack = _cache_stack(part, stacks)
     why = ""
-    if found and keeping is not None:
+    if stacks and cache_stack is not None:
         try:
-            return _from_repeats(model, part, timed, options, found, keeping)
-        except (LayersDiffer, CaptureFailed) as problem:
-            why = str(problem)
+            return _from_repeats(model, part, timed, options, stacks, cache_stack)
+        except (LayersDiffer, CaptureFailed) as error:
+            why = str(error)
     graph = _from_trace(model, part, timed, options)
     graph.meta[FROM_REPEATS] = False
     graph.meta[TRACED_LAYERS] = f"every layer traced: {why}" if why else ""
@@ -140,56 +159,90 @@ def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOp
 
 
 def _from_repeats(
-    model: Any, part: Part, timed: StageTimer, options: BuildOptions, found: Sequence[LayerStack], keeping: LayerStack
+    model: Any,
+    part: Part,
+    timed: StageTimer,
+    options: BuildOptions,
+    stacks: Sequence[LayerStack],
+    cache_stack: LayerStack,
 ) -> Any:
-    few = _truncated_part(part, keeping)
-    with truncated(model, found):
-        graph = _from_trace(model, few, timed, options)
-    with timed("passes", part.name):
-        for stack in found:
-            own = stack is keeping
-            graph = repeat_layers(graph, stack, layer_ports(few) if own else {}, layer_ports(part) if own else {})
+    """The graph of a part, from a trace of the first layers of each stack. Raises LayersDiffer when the proof fails."""
+    traced_part = _truncated_part(part, cache_stack)
+    with truncated(model, stacks):
+        graph = _from_trace(model, traced_part, timed, options)
+    with timed("passes", part.name), _pass_errors(part):
+        for stack in stacks:
+            traced_ports = layer_ports(traced_part) if stack is cache_stack else {}
+            planned_ports = layer_ports(part) if stack is cache_stack else {}
+            graph = repeat_layers(graph, stack, traced_ports, planned_ports)
             graph.meta[EXPECTED_OPERATORS] = expected_of_all_layers(graph.meta[EXPECTED_OPERATORS], stack)
         graph = order_ports(graph, part)
     graph.meta[FROM_REPEATS] = True
     graph.meta[TRACED_LAYERS] = ", ".join(
-        f"{one.layers} layers of {one.path} from {one.traced_layers}" for one in found
+        f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in stacks
     )
     return graph
 
 
-def _cache_stack(part: Part, found: Sequence[LayerStack]) -> LayerStack | None:
-    """The stack whose layers keep the cache, or the last where there is no cache; None when none has as many layers."""
-    layers = [one.layer for side in (part.spec.inputs, part.spec.outputs) for one in side]
-    deepest = max((layer for layer in layers if layer is not None), default=-1)
-    fits = [one for one in found if one.layers == deepest + 1] or [one for one in found if one.layers > deepest]
-    return fits[-1] if fits else None
+def _cache_stack(part: Part, stacks: Sequence[LayerStack]) -> LayerStack | None:
+    """The stack whose layers own the inputs and outputs of single layers, such as a KV cache; the last if several fit.
+
+    None when the part has inputs or outputs of more layers than any stack.
+    """
+    layers = [tensor.layer for side in (part.spec.inputs, part.spec.outputs) for tensor in side]
+    last = max((layer for layer in layers if layer is not None), default=-1)
+    exact = [stack for stack in stacks if stack.layers == last + 1]
+    fitting = exact or [stack for stack in stacks if stack.layers > last]
+    return fitting[-1] if fitting else None
 
 
 def _truncated_part(part: Part, stack: LayerStack) -> Part:
-    """The part with no more of the cache than the first layers keep."""
+    """The part without the inputs and outputs of layers that are not traced."""
     spec = part.spec
-    inputs = tuple(one for one in spec.inputs if one.layer is None or one.layer < stack.traced_layers)
-    outputs = tuple(one for one in spec.outputs if one.layer is None or one.layer < stack.traced_layers)
-    names = {one.name for one in inputs}
+    inputs = tuple(input_ for input_ in spec.inputs if input_.layer is None or input_.layer < stack.traced_layers)
+    outputs = tuple(output for output in spec.outputs if output.layer is None or output.layer < stack.traced_layers)
+    names = {input_.name for input_ in inputs}
     feedback = tuple(link for link in spec.feedback if link.input in names)
     return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, feedback=feedback))
 
 
 def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
+    """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
     with timed("capture", part.name):
         graph = capture(model, part)
-    with timed("passes", part.name), quiet():
+    with timed("passes", part.name), quiet(), _pass_errors(part):
         graph = share_size_reads(to_slots(graph, parameter_names(model)), part)
         graph = fuse_operators(convert_opset(simplify(graph), part.spec.target.opset or 0), options.fuse)
-        fusions(graph)
+        fusions(graph)  # raises CaptureFailed when an expected operator is missing
         if options.pretranspose:
             graph = pretranspose(graph)
-        facts = {
+        metadata = {
             "task": part.spec.task,
             "model": type(model).__name__,
             "limits": ", ".join(map(str, graph.meta[LIMITS])),
         }
-        return add_metadata(
-            strip_metadata(name_ports(graph, part)), {name: fact for name, fact in facts.items() if fact}
-        )
+        known = {name: text for name, text in metadata.items() if text}
+        return add_metadata(strip_metadata(name_ports(graph, part)), known)
+
+
+@contextmanager
+def _pass_errors(part: Part) -> Iterator[None]:
+    """Turns an error of a pass over the graph of a part into CaptureFailed; errors of onnxfn stay as they are."""
+    try:
+        yield
+    except OnnxfnError:
+        raise
+    except Exception as error:
+        cause = root_cause(error)
+        raise CaptureFailed(
+            f"a pass failed on the graph of {part.name!r}, at {_pass_line(error)}: "
+            f"{type(cause).__name__}: {first_line(cause)}; please report it as a fault of onnxfn"
+        ) from error
+
+
+def _pass_line(error: Exception) -> str:
+    """The last line of a pass that ran before an error, as `file:line`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    passes = [frame for frame in frames if frame.filename.startswith(PASSES)]
+    frame = (passes or frames)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -47,6 +47,13 @@ class ModelNotFound(OnnxfnError, FileNotFoundError):
     """There is no model where one was looked for."""
 
 
+def root_cause(error: BaseException) -> BaseException:
+    """The error at the start of the chain of causes: `error` itself when it has none."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message that is not blank; the name of the error's type when there is none.
 

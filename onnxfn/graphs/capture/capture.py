@@ -18,7 +18,7 @@ from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
-from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line, root_cause
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit
 
@@ -137,7 +137,7 @@ def _translated(program: Any) -> Any:
                 program = _core._prepare_exported_program_for_export(program, registry=registry)
             graph = _core._exported_program_to_onnx_program(insert_type_promotions(program), registry=registry).model
     except Exception as problem:
-        raise CaptureFailed(f"no translation to ONNX: {first_line(_root_cause(problem))}") from problem
+        raise CaptureFailed(f"no translation to ONNX: {first_line(root_cause(problem))}") from problem
     for weight in list(graph.graph.initializers.values()):
         weight.name = weight.name.removeprefix(f"{INSIDE}.")
     return graph
@@ -191,7 +191,7 @@ def _fixed(model: Any, part: Part, problem: Exception) -> str | None:
 def _told(model: Any, part: Part, problem: Exception) -> str:
     return (
         f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, at {_place(problem)}: "
-        f"{type(problem).__name__}: {first_line(_root_cause(problem))}"
+        f"{type(problem).__name__}: {first_line(root_cause(problem))}"
     )
 
 
@@ -209,10 +209,3 @@ def _place(problem: BaseException) -> str:
     inside = [frame for frame in frames if not frame.filename.startswith(tracing)]
     frame = (inside or list(frames))[-1]
     return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} ({frame.line})"
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    """The error at the start of the chain of causes."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error

@@ -1,0 +1,69 @@
+"""Building the graph of a part: what is public, and what an error of a pass becomes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import attrs
+import pytest
+import tiny
+
+import onnxfn
+from onnxfn.graphs import build
+from onnxfn.graphs.build import build_graph, graph_with_slots
+from onnxfn.specs.errors import CaptureFailed
+
+
+def timed(*_):
+    return nullcontext()
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.model("bert", "AutoModel")
+
+
+@pytest.fixture(scope="module")
+def part(bert):
+    return onnxfn.plan(onnxfn.spec_for("bert", "feature-extraction"), bert).parts[0]
+
+
+def failing(*_):
+    try:
+        {}["weight"]
+    except KeyError as error:
+        raise RuntimeError("the pass manager failed\nand says more") from error
+
+
+@pytest.mark.parametrize("name", ["simplify", "fuse_operators", "name_ports"])
+def test_an_error_of_a_pass_names_the_part_the_line_and_the_cause(name, bert, part, monkeypatch):
+    monkeypatch.setattr(build, name, failing)
+    with pytest.raises(CaptureFailed) as caught:
+        build_graph(bert, part, timed, onnxfn.BuildOptions())
+    line = failing.__code__.co_firstlineno + 4
+    assert str(caught.value) == (
+        f"a pass failed on the graph of 'model', at test_build.py:{line}: KeyError: 'weight'; "
+        "please report it as a fault of onnxfn"
+    )
+    assert type(caught.value.__cause__) is RuntimeError
+
+
+def test_the_line_is_the_last_one_of_a_pass(bert, part, monkeypatch):
+    monkeypatch.setattr(build, "fuse_operators", lambda *_: None)
+    with pytest.raises(CaptureFailed, match=r"at fusing.py:\d+: AttributeError: 'NoneType' object has no attribute"):
+        build_graph(bert, part, timed, onnxfn.BuildOptions())
+
+
+def test_an_error_of_a_pass_after_a_trace_of_few_layers_is_followed_by_a_trace_of_all(monkeypatch):
+    model = tiny.model("bert", "AutoModel", num_hidden_layers=9)
+    (part,) = onnxfn.plan(onnxfn.spec_for("bert", "feature-extraction"), model).parts
+    monkeypatch.setattr(build, "repeat_layers", failing)
+    graph = graph_with_slots(model, part, timed, onnxfn.BuildOptions())
+    assert graph.meta[build.TRACED_LAYERS].startswith("every layer traced: a pass failed on the graph of 'model', at ")
+    assert not graph.meta[build.FROM_REPEATS]
+
+
+def test_every_build_option_is_documented():
+    attributes = onnxfn.BuildOptions.__doc__.partition("Attributes:")[2]
+    for field in attrs.fields(onnxfn.BuildOptions):
+        assert f"\n        {field.name}: " in attributes
