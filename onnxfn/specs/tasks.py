@@ -67,6 +67,7 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
         "multiple-choice": compose(loads("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
     }
 )
+"""Task -> its usual outputs, and the class of transformers that loads a model for it."""
 
 # The names that Optimum and the hub also use: optimum.exporters.tasks.TasksManager._SYNONYM_TASK_MAP (2.1.0).
 SYNONYMS: Mapping[str, str] = MappingProxyType(
@@ -89,7 +90,7 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
         "vision2seq-lm": "image-to-text",
     }
 )
-
+"""Synonym -> task."""
 
 WITH_PAST = "-with-past"
 """The ending of the name of a task whose graph has a cache."""

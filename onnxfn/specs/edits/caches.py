@@ -113,7 +113,17 @@ def state_row(
 ) -> ExportSpec:
     """A spec of a state of recurrent layers, which each call replaces: `past_conv.0` -> `present_conv.0`.
 
-    Args: see `cache_row`.
+    Args:
+        name: The name of the row.
+        axes: The axes of the state.
+        attribute: The attribute of a cache layer that holds it, such as `conv_states.0`.
+        layers: How many layers have such a state, or which: where the configuration says so.
+        argument: The argument of `forward` that is the cache.
+        container: The path inside the cache to one layer.
+
+    >>> row = state_row("conv", "batch_size width= kernel=", attribute="conv_states.0").cache.rows[0]
+    >>> row.input_name, row.output_name
+    ('past_conv.{layer}', 'present_conv.{layer}')
     """
     return cache_row(
         name,
@@ -147,6 +157,9 @@ def cross_cache(
         after: The input after which the cache is placed.
         batch: The first axis.
         output_length: The length of the decoder's own keys and values after a call.
+
+    >>> [row.name for row in cross_cache(heads="num_heads", key="head_dim", value="head_dim").cache.rows]
+    ['decoder.key', 'decoder.value', 'encoder.key', 'encoder.value']
     """
     own, cross = "past_decoder_sequence_length", "encoder_sequence_length"
     return compose(

@@ -74,7 +74,12 @@ def plan(spec: ExportSpec, config: Any, *, decoders: str = "merged") -> Plan:
 def inputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
     """`{name: {axis: symbol}}` of the inputs of the first file of the plan.
 
-    Args and errors: see `plan`.
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+
+    Raises:
+        MissingValue: the configuration lacks a value that the spec reads.
 
     >>> from onnxfn import generates, takes
     >>> from onnxfn import compose
@@ -87,7 +92,12 @@ def inputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
 def outputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
     """`{name: {axis: symbol}}` of the outputs of the first file of the plan.
 
-    Args and errors: see `plan`.
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+
+    Raises:
+        MissingValue: the configuration lacks a value that the spec reads.
 
     >>> from onnxfn import gives
     >>> outputs(gives("y", "batch_size _"), {})
