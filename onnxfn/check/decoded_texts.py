@@ -1,4 +1,8 @@
-"""A text written through the files, token by token, against PyTorch's logits of the whole text at once."""
+"""Decodes texts with the ONNX files, and compares their tokens with PyTorch's logits of the whole texts.
+
+ONNX Runtime decodes token by token with a KV cache. PyTorch computes the logits of all tokens at once without a cache.
+So an error in the cache shows, which a comparison of single steps may miss.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
 from onnxfn.check.compare import LARGEST_ORDINARY, ROUNDING, Comparison, scale_of
-from onnxfn.check.generation import greedy, most_likely_token, most_likely_unused_token
+from onnxfn.check.generation import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
 from onnxfn.specs.compose import group
@@ -22,182 +26,228 @@ from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.spec import Dummies
 
-PROMPT, STEPS, TEXTS = 6, 16, 2
-"""Tokens of the prompts, tokens written after them, and how many texts each way, when a decoder is checked by them."""
+PROMPT_LENGTH, NEW_TOKENS, GROUP_SIZE = 6, 16, 2
+"""Tokens of a prompt, tokens decoded after it, and texts for each way to choose tokens."""
 
-TEXT = ("input_ids", "attention_mask", "position_ids")
-"""What a text itself says."""
+TEXT_INPUTS = ("input_ids", "attention_mask", "position_ids")
+"""The inputs that follow from the text itself."""
 
-TOKEN_CHOICES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
+TOKEN_CHOICES: Mapping[str, ChooseTokens] = MappingProxyType(
     {"greedy": most_likely_token, "greedy, no token twice": most_likely_unused_token}
 )
-"""How texts are written: a model may repeat its likeliest token for ever, and then hardly looks at what it keeps."""
+"""The ways to choose tokens. A model may repeat its most likely token for ever, and then hardly uses its cache."""
 
 SessionOpener = Callable[[Path], Any]
-"""From an ONNX file to a session of ONNX Runtime."""
+"""From an ONNX file to its ONNX Runtime session."""
+
+
+@frozen
+class Prompts:
+    """The prompts of a batch, and the dummy inputs that are the same at each step."""
+
+    input_ids: Array
+    attention_mask: Array
+    constant_inputs: Mapping[str, Array]
 
 
 def decoded_text_comparisons(
-    model: Any, part: Part, made: Plan, folder: Path, opens: SessionOpener
+    model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener
 ) -> list[Comparison]:
-    """What a part writes, in a trial for each way to write; in none where it writes nothing by itself.
+    """One comparison for each of `TOKEN_CHOICES`; none if the part does not decode texts.
 
-    PyTorch keeps no cache here, so a wrong cache shows. What other parts hand over comes from their files for the one,
-    from PyTorch for the other; what nobody hands over is a dummy for both.
+    Inputs that other parts give, such as encoder states, come from the files of these parts for ONNX Runtime and from
+    PyTorch for PyTorch. Other inputs are the same dummies for both.
     """
-    if not _writes(part, made):
+    if not _can_decode(part, plan):
         return []
-    spec = _of_tokens(part, made)
-    now = names(next(one.axes for one in spec.inputs if one.name == "input_ids"))[-1]
-    turns = _turns(spec)
-    sizes = {**_batch(spec), **dict.fromkeys(past_lengths(spec), 0)}
-    table = opens(folder / f"{EMBEDDING_FILE}.onnx") if EMBEDDING_FILE in _givers(part) else None
-    read, truly_read = (_for_each(one, part, len(turns[0])) for one in _handed(model, part, made, folder, opens))
-    prompts = dummies(with_dummies(spec, padded("left")), {**sizes, now: PROMPT})
-    mask = _alike(prompts.get("attention_mask", np.ones_like(prompts["input_ids"])), len(turns[0]))
-    given = {*TEXT, *read, *(one.input for one in spec.feedback)}
-    alone = {name: array for name, array in prompts.items() if name not in given}
-    session = opens(folder / f"{part.name}.onnx")
-    trials = []
-    for ways in turns:
-        choose = _choose_by_group([TOKEN_CHOICES[way] for way in ways])
-        texts = greedy(
-            session, prompts["input_ids"], mask, steps=STEPS, beside=read | alone, choose=choose, table=table
+    token_part = evolve(part, spec=_token_spec(part, plan))
+    batches = _choice_batches(token_part.spec)
+    embeddings = session_for(folder / f"{EMBEDDING_FILE}.onnx") if EMBEDDING_FILE in _giving_parts(part) else None
+    by_files, by_torch = (
+        _repeated_for_groups(inputs, part, len(batches[0]))
+        for inputs in _inputs_from_parts(model, part, plan, folder, session_for)
+    )
+    prompts = _prompts(token_part.spec, len(batches[0]), {*by_files})
+    session = session_for(folder / f"{part.name}.onnx")
+    decoder = Decoder(session, session, embeddings, constant_feeds={**by_files, **prompts.constant_inputs})
+    comparisons: list[Comparison] = []
+    for choices in batches:
+        choose = _choose_by_group([TOKEN_CHOICES[choice] for choice in choices])
+        texts = greedy(decoder, prompts.input_ids, prompts.attention_mask, steps=NEW_TOKENS, choose=choose)
+        logits = _logits_without_cache(model, token_part, texts, prompts, by_torch)
+        groups = zip(choices, _groups(texts, len(choices)), _groups(logits, len(choices)), strict=True)
+        comparisons.extend(_text_comparison(token_part.spec, *group) for group in groups)
+    return comparisons
+
+
+def _can_decode(part: Part, plan: Plan) -> bool:
+    """Whether texts can be decoded with a part.
+
+    It takes tokens (or their embeddings) and a past that may be empty, and gives logits. The plan has the parts that
+    give its other inputs.
+    """
+    spec = part.spec
+    past_inputs = {feedback.input for feedback in spec.feedback}
+    embeddings = {link.input for link in spec.links if link.part == EMBEDDING_FILE}
+    takes_tokens = bool({"input_ids", *embeddings} & {*part.inputs})
+    past_is_fed_back = all(input_.name in past_inputs for input_ in spec.inputs if input_.generator == "past_states")
+    lengths = past_lengths(spec)
+    has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
+    has_givers = set(_giving_parts(part)) <= {other.name for other in plan.parts}
+    decodes = takes_tokens and "logits" in part.outputs and bool(past_inputs)
+    return decodes and past_is_fed_back and not has_fixed_length and has_givers
+
+
+def _token_spec(part: Part, plan: Plan) -> PlannedSpec:
+    """The spec of a part; token ids replace token embeddings, and are generated as those of the embedding table."""
+    table = next((other.spec for other in plan.parts if other.name == EMBEDDING_FILE), PlannedSpec())
+    token_dummies = group(part.spec.dummies, Dummies(generators=table.dummies.generators))
+    return by_tokens(evolve(part.spec, dummies=token_dummies))
+
+
+def _fixed_batch(spec: PlannedSpec) -> int | None:
+    return fixed_sizes(spec).get("batch_size")
+
+
+# Prompts
+
+
+def _choice_batches(spec: PlannedSpec) -> tuple[tuple[str, ...], ...]:
+    """The choices that are decoded together in one batch: all, or each alone if the batch size is fixed.
+
+    One batch of two groups takes hardly longer than a batch of one group.
+    """
+    return tuple((choice,) for choice in TOKEN_CHOICES) if _fixed_batch(spec) else (tuple(TOKEN_CHOICES),)
+
+
+def _prompts(spec: PlannedSpec, groups: int, known: set[str]) -> Prompts:
+    """Left-padded prompts. `known` are the inputs that other parts give."""
+    inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
+    mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))
+    varying = {*TEXT_INPUTS, *known, *(feedback.input for feedback in spec.feedback)}
+    constant = {name: array for name, array in inputs.items() if name not in varying}
+    # Each group is padded like the first, which has a text without padding.
+    return Prompts(inputs["input_ids"], np.tile(mask[: len(mask) // groups], (groups, 1)), constant)
+
+
+def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
+    """The sizes of a batch of texts of this length, with an empty past."""
+    new_length = names(next(input_.axes for input_ in spec.inputs if input_.name == "input_ids"))[-1]
+    batch_size = _fixed_batch(spec) or GROUP_SIZE * len(TOKEN_CHOICES)
+    return {"batch_size": batch_size, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
+
+
+# Inputs that other parts give
+
+
+def _giving_parts(part: Part) -> tuple[str, ...]:
+    """The names of the parts that give inputs of a part."""
+    return tuple(dict.fromkeys(link.part for link in part.spec.links))
+
+
+def _inputs_from_parts(
+    model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The inputs that other parts give for a group of texts: computed by their files, and by PyTorch.
+
+    Token embeddings are left out, because they change at each step.
+    """
+    by_files: dict[str, Array] = {}
+    by_torch: dict[str, Array] = {}
+    for giver in (other for other in plan.parts if other.name in {*_giving_parts(part)} - {EMBEDDING_FILE}):
+        inputs = dummies(
+            with_dummies(giver.spec, padded("right")), {"batch_size": _fixed_batch(giver.spec) or GROUP_SIZE}
         )
-        logits = _whole(model, evolve(part, spec=spec), texts, mask, truly_read | alone, {**sizes, now: texts.shape[1]})
-        for way, its, told in zip(ways, _shared(texts, len(ways)), _shared(logits, len(ways)), strict=True):
-            case = f"{way} ({STEPS} tokens after {len(its)} left-padded prompts)"
-            trials.append(_judged(spec, case, its, told.astype(np.float64), TOKEN_CHOICES[way]))
-    return trials
+        file_outputs = session_for(folder / f"{giver.name}.onnx").run(list(giver.outputs), inputs)
+        for outputs, given in ((file_outputs, by_files), (torch_outputs(model, giver, inputs), by_torch)):
+            known = {**inputs, **dict(zip(giver.outputs, outputs, strict=True))}
+            links = (link for link in part.spec.links if link.part == giver.name)
+            given.update({link.input: known[link.output] for link in links})
+    return by_files, by_torch
 
 
-def _turns(spec: PlannedSpec) -> tuple[tuple[str, ...], ...]:
-    """The ways that are gone in one batch: a step costs two texts hardly more than one. Each alone in a fixed batch."""
-    return tuple((way,) for way in TOKEN_CHOICES) if _fixed(spec) else (tuple(TOKEN_CHOICES),)
+def _repeated_for_groups(inputs: Mapping[str, Array], part: Part, groups: int) -> dict[str, Array]:
+    """The inputs for a batch of several groups, of which each gets the same."""
+    batch_axes = {
+        name: [axis for axis, symbol in part.inputs[name].items() if symbol == "batch_size"] for name in inputs
+    }
+    return {
+        name: np.concatenate([array] * groups, axis=batch_axes[name][0]) if batch_axes[name] else array
+        for name, array in inputs.items()
+    }
 
 
-def _choose_by_group(choices: Sequence[Callable[[Array, Array], Array]]) -> Callable[[Array, Array], Array]:
-    """The first texts of a batch choose in the first way, the next in the next."""
+# Choice of tokens
 
-    def choose(logits: Array, written: Array) -> Array:
-        shares = zip(choices, _shared(logits, len(choices)), _shared(written, len(choices)), strict=True)
-        return np.concatenate([way(said, texts) for way, said, texts in shares])
+
+def _choose_by_group(choices: Sequence[ChooseTokens]) -> ChooseTokens:
+    """Chooses the tokens of the first group of a batch in the first way, those of the next group in the next way."""
+
+    def choose(logits: Array, texts: Array) -> Array:
+        groups = zip(choices, _groups(logits, len(choices)), _groups(texts, len(choices)), strict=True)
+        return np.concatenate([choice(group_logits, group_texts) for choice, group_logits, group_texts in groups])
 
     return choose
 
 
-def _shared(rows: Array, ways: int) -> list[Array]:
-    return np.array_split(rows, ways)
+def _groups(batch: Array, count: int) -> list[Array]:
+    return np.array_split(batch, count)
 
 
-def _alike(mask: Array, ways: int) -> Array:
-    """A mask in which the texts of each way are padded as those of the first, which has one without padding."""
-    return np.tile(mask[: len(mask) // ways], (ways, 1))
+# Comparison with PyTorch
 
 
-def _judged(
-    spec: PlannedSpec, case: str, texts: Array, logits: Array, choose: Callable[[Array, Array], Array]
-) -> Comparison:
-    """A text agrees when PyTorch's choices are no better than its tokens by more than the tolerance.
-
-    Then both would write the same, or are of two minds.
-    """
-    steps = range(PROMPT, texts.shape[1])
-    chosen = np.stack([choose(logits[:, step - 1], texts[:, :step]) for step in steps], axis=1)
-    said = logits[:, PROMPT - 1 : -1]
-    best, here = (np.take_along_axis(said, one[..., None], axis=-1)[..., 0] for one in (chosen, texts[:, PROMPT:]))
-    scale = scale_of(said[np.abs(said) < LARGEST_ORDINARY])
-    absolute, relative = ROUNDING[spec.target.float_dtype or "float32"]
-    slack = 2 * ((spec.check.atol or 0.0) * absolute * scale + (spec.check.rtol or 0.0) * relative * np.abs(best))
-    worst = float((best - here).max())
-    agree = bool((best - here <= slack).all())
-    return Comparison("greedy tokens", case, texts.shape, worst, worst / scale, float(slack.min()), agree)
-
-
-def _batch(spec: PlannedSpec) -> dict[str, int]:
-    """How many texts are written at once: as many as the graph takes, where that is fixed."""
-    return {"batch_size": _fixed(spec) or TEXTS * len(TOKEN_CHOICES)}
-
-
-def _fixed(spec: PlannedSpec) -> int | None:
-    return fixed_sizes(spec).get("batch_size")
-
-
-def _writes(part: Part, made: Plan) -> bool:
-    """Whether a part goes from tokens to tokens, begins with an empty past, and what it is handed is in the plan."""
-    spec = part.spec
-    given = {one.input for one in spec.feedback}
-    tokens = {"input_ids", *(link.input for link in spec.links if link.part == EMBEDDING_FILE)} & {*part.inputs}
-    begins = all(one.name in given for one in spec.inputs if one.generator == "past_states")
-    lengths = past_lengths(spec)
-    begins = begins and not fixed_sizes(spec).keys() & {*lengths, *lengths.values()}
-    here = set(_givers(part)) <= {one.name for one in made.parts}
-    return bool(tokens) and "logits" in part.outputs and bool(given) and begins and here
-
-
-def _of_tokens(part: Part, made: Plan) -> PlannedSpec:
-    """The spec of a part that takes tokens where it takes what the table gives of them."""
-    table = next((one.spec for one in made.parts if one.name == EMBEDDING_FILE), PlannedSpec())
-    return by_tokens(evolve(part.spec, dummies=group(part.spec.dummies, Dummies(generators=table.dummies.generators))))
-
-
-def _givers(part: Part) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(link.part for link in part.spec.links))
-
-
-def _before(part: Part) -> set[str]:
-    """The parts whose answers stay the same while a text is written: all that give but the table of embeddings."""
-    return {*_givers(part)} - {EMBEDDING_FILE}
-
-
-def _handed(
-    model: Any, part: Part, made: Plan, folder: Path, opens: SessionOpener
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What the parts before this one hand to it: by their files, and by PyTorch."""
-    by_files: dict[str, Array] = {}
-    by_pytorch: dict[str, Array] = {}
-    for giver in (one for one in made.parts if one.name in _before(part)):
-        read = dummies(with_dummies(giver.spec, padded("right")), {"batch_size": _fixed(giver.spec) or TEXTS})
-        answers = opens(folder / f"{giver.name}.onnx").run(list(giver.outputs), read)
-        truth = torch_outputs(model, giver, read)
-        for answered, told in ((answers, by_files), (truth, by_pytorch)):
-            known = {**read, **dict(zip(giver.outputs, answered, strict=True))}
-            told.update({link.input: known[link.output] for link in part.spec.links if link.part == giver.name})
-    return by_files, by_pytorch
-
-
-def _for_each(handed: Mapping[str, Array], part: Part, ways: int) -> dict[str, Array]:
-    """What is handed to the texts of one way, once for each: they are written of the same, which is read once."""
-    along = {name: [axis for axis, size in part.inputs[name].items() if size == "batch_size"] for name in handed}
-    return {
-        name: np.concatenate([array] * ways, axis=along[name][0]) if along[name] else array
-        for name, array in handed.items()
+def _logits_without_cache(model: Any, part: Part, texts: Array, prompts: Prompts, known: Mapping[str, Array]) -> Array:
+    """PyTorch's logits of whole texts, `[batch, length, vocabulary]`, with an empty past."""
+    prompt_mask = prompts.attention_mask
+    mask = np.concatenate([prompt_mask, np.ones_like(texts[:, prompt_mask.shape[1] :])], axis=1)
+    positions = np.maximum(mask.cumsum(axis=1) - 1, 0)
+    text_inputs = {"input_ids": texts, "attention_mask": mask, "position_ids": positions}
+    inputs = dummies(part.spec, _text_sizes(part.spec, texts.shape[1]))
+    fed = {
+        name: array.astype(inputs[name].dtype)
+        for name, array in {**known, **prompts.constant_inputs, **text_inputs}.items()
+        if name in inputs
     }
+    outputs = torch_outputs(model, part, inputs | _empty_past(part, inputs) | fed)
+    return outputs[list(part.outputs).index("logits")]
 
 
-def _whole(
-    model: Any, part: Part, texts: Array, mask: Array, read: Mapping[str, Array], sizes: Mapping[str, int]
-) -> Array:
-    """PyTorch's logits of whole texts, with nothing kept from before."""
-    seen = np.concatenate([mask, np.ones_like(texts[:, mask.shape[1] :])], axis=1)
-    places = np.maximum(seen.cumsum(axis=1) - 1, 0)
-    known = {**read, "input_ids": texts, "attention_mask": seen, "position_ids": places}
-    arrays = dummies(part.spec, sizes)
-    told = {name: array.astype(arrays[name].dtype) for name, array in known.items() if name in arrays}
-    fed = arrays | _nothing(part, arrays) | told
-    return torch_outputs(model, part, fed)[list(part.outputs).index("logits")]
-
-
-def _nothing(part: Part, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """A past before anything was said: of length 0 along all that moves but the batch, zero where nothing does."""
-    moving = part.inputs
+def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
+    symbols = part.inputs
     return {
-        one.input: np.zeros(
+        feedback.input: np.zeros(
             [
-                0 if moving[one.input].get(axis, "batch_size") != "batch_size" else size
-                for axis, size in enumerate(arrays[one.input].shape)
+                0 if symbols[feedback.input].get(axis, "batch_size") != "batch_size" else size
+                for axis, size in enumerate(inputs[feedback.input].shape)
             ],
-            arrays[one.input].dtype,
+            inputs[feedback.input].dtype,
         )
-        for one in part.spec.feedback
+        for feedback in part.spec.feedback
     }
+
+
+def _text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array) -> Comparison:
+    """Compares the tokens of a group of texts with those that PyTorch's logits would choose.
+
+    A text agrees if, at each step, the logit of its token is less than that of PyTorch's choice by at most twice the
+    tolerance: then rounding may have decided between the two tokens.
+    """
+    case = f"{choice} ({NEW_TOKENS} tokens after {len(texts)} left-padded prompts)"
+    values = logits.astype(np.float64)
+    step_logits = values[:, PROMPT_LENGTH - 1 : -1]
+    choices = np.stack(
+        [TOKEN_CHOICES[choice](values[:, step - 1], texts[:, :step]) for step in range(PROMPT_LENGTH, texts.shape[1])],
+        axis=1,
+    )
+    best, actual = (
+        np.take_along_axis(step_logits, tokens[..., None], axis=-1)[..., 0]
+        for tokens in (choices, texts[:, PROMPT_LENGTH:])
+    )
+    scale = scale_of(step_logits[np.abs(step_logits) < LARGEST_ORDINARY])
+    absolute, relative = ROUNDING[spec.target.float_dtype or "float32"]
+    tolerance = 2 * ((spec.check.atol or 0.0) * absolute * scale + (spec.check.rtol or 0.0) * relative * np.abs(best))
+    largest = float((best - actual).max())
+    agrees = bool((best - actual <= tolerance).all())
+    return Comparison("greedy tokens", case, texts.shape, largest, largest / scale, float(tolerance.min()), agrees)

@@ -1,4 +1,4 @@
-"""Greedy decoding with ONNX Runtime, by the names of the files alone: they are the interface."""
+"""Greedy decoding with ONNX Runtime. All it needs is in the names of the files, their inputs and their outputs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from attrs import evolve, frozen
 
 from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import Array
@@ -18,18 +19,33 @@ from onnxfn.specs.reports import Exported
 from onnxfn.weights.layouts import onnx_folder
 
 PAST = "past_"
-"""How the names of inputs begin that hold what earlier calls gave."""
+"""The prefix of inputs that hold the cache."""
 
-"""What a graph takes in place of tokens, and the file that gives it."""
-
-CROSS = ".encoder."
-"""In the names of what is kept of the cross-attention: it is the same at every step."""
+CROSS_ATTENTION = ".encoder."
+"""Part of the names of the cross-attention's keys and values. They are the same at each step."""
 
 ENCODER = "encoder_model"
 DECODERS = (("decoder_model_merged",), ("decoder_model", "decoder_with_past_model"))
-"""The files that write what an encoder has read: one, or one for the first token and one for the others."""
+"""The decoder files of an encoder-decoder: one file, or one for the first token and one for the others."""
 
-NOTHING: Mapping[str, Array] = MappingProxyType({})
+NO_FEEDS: Mapping[str, Array] = MappingProxyType({})
+
+ChooseTokens = Callable[[Array, Array], Array]
+"""From the logits of the next token, `[batch, vocabulary]`, and the texts so far, `[batch, length]`, to `[batch]`."""
+
+
+@frozen
+class Decoder:
+    """The ONNX Runtime sessions of a decoder.
+
+    `first` runs the prompt and `later` the other tokens; they may be the same session. `embeddings` computes the
+    embeddings of tokens, if the decoder takes these. `constant_feeds` are inputs that are the same at each step.
+    """
+
+    first: Any
+    later: Any
+    embeddings: Any = None
+    constant_feeds: Mapping[str, Array] = NO_FEEDS
 
 
 def generate(
@@ -41,167 +57,211 @@ def generate(
     stop: Iterable[int] = (),
     start: int | None = None,
 ) -> Array:
-    """Write greedily: a decoder completes `[batch, prompt]` token ids to `[batch, prompt + new]`.
+    """Decodes texts greedily with ONNX Runtime.
 
-    `exported` is what `export` gave for a decoder with past, its ONNX file, or a folder. Prompts of different lengths
-    are padded at the left, with zeros in `attention_mask`. A text that has come to a token of `stop` repeats it until
-    all have. In a folder that has an encoder, `input_ids` are what that reads (token ids, or the features of sound or
-    image), and `[batch, 1 + new]` comes back: the text begins with `start`, or else with the `decoder_start_token_id`
-    of the folder's configuration. ModelNotFound when there is no such file, InvalidSpec when nobody says the start.
+    Args:
+        exported: A decoder with past or an encoder-decoder: the result of `export`, the folder of an export, or the
+            ONNX file of a decoder.
+        input_ids: Token ids, `[batch, length]`: the prompts of a decoder, or the texts that an encoder reads. For an
+            encoder of sound or images, its features.
+        attention_mask: `[batch, length]`, 0 for padding and 1 for tokens. Prompts of different lengths are padded on
+            the left. The default has no padding.
+        max_new_tokens: The largest number of tokens that are decoded.
+        stop: Token ids that end a text. An ended text is filled with its last token until all texts have ended.
+        start: The first token that the decoder of an encoder-decoder gets. The default is `decoder_start_token_id` of
+            the configuration in the folder.
+
+    Returns:
+        Token ids, int64: `[batch, length + new]` for a decoder, its prompts included; `[batch, 1 + new]` for an
+        encoder-decoder, `start` included.
+
+    Raises:
+        ModelNotFound: There is no such file, or no decoder with past in the folder.
+        InvalidSpec: The decoder has an input that `generate` has no value for, or `start` is neither given nor
+            configured.
+        CheckFailed: ONNX Runtime cannot load a file.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from onnx import parser, save
+        >>> counter = parser.parse_model('''<ir_version: 8, opset_import: ["": 17]>
+        ...     counter (int64[batch_size, length] input_ids) => (float[batch_size, length, 10] logits)
+        ...     <int64 one = {1}, int64 ten = {10}, float[2] off_and_on = {0.0, 1.0}>
+        ...     { next = Add (input_ids, one)  logits = OneHot (next, ten, off_and_on) }''')
+        >>> with TemporaryDirectory() as folder:
+        ...     save(counter, f"{folder}/model.onnx")
+        ...     generate(folder, np.array([[3, 4], [0, 1]]), max_new_tokens=3).tolist()
+        [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
-    place = Path(exported.path if isinstance(exported, Exported) else exported)
-    told: dict[str, Any] = {"steps": max_new_tokens, "stop": tuple(stop)}
-    graphs = onnx_folder(place)
-    if (graphs / f"{ENCODER}.onnx").is_file():
-        first, later = _decoders(graphs)
-        read = encoder_feeds(open_session(graphs / f"{ENCODER}.onnx"), np.asarray(input_ids), attention_mask)
-        begun = np.full((len(input_ids), 1), _start(place) if start is None else start, dtype=np.int64)
-        return greedy(first, begun, np.ones_like(begun), later=later, beside=read, **told)
-    files = (Path(file) for file in exported.files) if isinstance(exported, Exported) else (graphs / "model.onnx",)
-    written = (file for file in files if file.stem != EMBEDDING_FILE)
-    file = place if place.suffix == ".onnx" else next(written)
-    session = open_session(file)
-    beside = open_session(file.parent / f"{EMBEDDING_FILE}.onnx") if EMBEDS in _names(session) else None
-    given = np.asarray(input_ids, dtype=np.int64)
-    mask = np.ones_like(given) if attention_mask is None else np.asarray(attention_mask, dtype=np.int64)
-    return greedy(session, given, mask, table=beside, **told)
+    path = Path(exported.path if isinstance(exported, Exported) else exported)
+    folder = onnx_folder(path)
+    if (folder / f"{ENCODER}.onnx").is_file():
+        decoder = _seq2seq_decoder(folder)
+        encoder = open_session(folder / f"{ENCODER}.onnx")
+        decoder = evolve(decoder, constant_feeds=encoder_feeds(encoder, np.asarray(input_ids), attention_mask))
+        ids = np.full((len(input_ids), 1), _start_token(path) if start is None else start, dtype=np.int64)
+        mask = np.ones_like(ids)
+    else:
+        decoder = _decoder(_decoder_file(exported, path, folder))
+        ids = np.asarray(input_ids, dtype=np.int64)
+        mask = np.ones_like(ids) if attention_mask is None else np.asarray(attention_mask, dtype=np.int64)
+    return greedy(decoder, ids, mask, steps=max_new_tokens, stop=tuple(stop))
 
 
 def most_likely_token(logits: Array, _: Array) -> Array:
-    """The token that a model holds likeliest: `[batch, vocabulary]` -> `[batch]`."""
-    best: Array = logits.argmax(axis=-1)
-    return best
+    """The token with the largest logit."""
+    tokens: Array = logits.argmax(axis=-1)
+    return tokens
 
 
-def most_likely_unused_token(logits: Array, written: Array) -> Array:
-    """The likeliest of the tokens that a text has not yet: it never repeats itself, so each step depends on all."""
-    fresh = logits.copy()
-    np.put_along_axis(fresh, written, -np.inf, axis=-1)
-    return most_likely_token(fresh, written)
+def most_likely_unused_token(logits: Array, texts: Array) -> Array:
+    """The token with the largest logit among those that a text does not have yet.
+
+    Such a text never repeats itself, so each step depends on all steps before it.
+    """
+    unused = logits.copy()
+    np.put_along_axis(unused, texts, -np.inf, axis=-1)
+    return most_likely_token(unused, texts)
 
 
 def greedy(
-    session: Any,
+    decoder: Decoder,
     input_ids: Array,
     attention_mask: Array,
     *,
     steps: int,
     stop: tuple[int, ...] = (),
-    later: Any = None,
-    beside: Mapping[str, Array] = NOTHING,
-    choose: Callable[[Array, Array], Array] = most_likely_token,
-    table: Any = None,
+    choose: ChooseTokens = most_likely_token,
 ) -> Array:
-    """`generate` on open sessions: `later` writes all tokens but the first, `beside` is fed at every step.
-
-    `table` gives the embeddings of new tokens, where they are taken in place of these.
-    """
-    written, mask = input_ids, attention_mask
-    later = session if later is None else later
-    new, past, kept = written, _nothing(session, len(written)), _pasts(later)
+    """The texts `[batch, length + new]` that a decoder continues: see `generate`. `choose` chooses the next tokens."""
+    texts, mask, new, session = input_ids, attention_mask, input_ids, decoder.first
+    past, past_names = _empty_past(session, len(texts)), _past_names(decoder.later)
     for _ in range(steps):
-        embedded = {} if table is None else _answers(table, {"input_ids": new})
-        answer = _answers(session, {**beside, **_text(session, new, mask), **embedded, **past})
-        new = choose(answer["logits"][:, -1], written)[:, None]
+        embeddings = {} if decoder.embeddings is None else _outputs(decoder.embeddings, {"input_ids": new})
+        outputs = _outputs(session, {**decoder.constant_feeds, **_text_feeds(session, new, mask), **embeddings, **past})
+        new = choose(outputs["logits"][:, -1], texts)[:, None]
         if stop:
-            ended = np.isin(written[:, -1:], stop) & (written.shape[1] > input_ids.shape[1])
-            new = np.where(ended, written[:, -1:], new)
-        written = np.concatenate([written, new], axis=1)
+            has_ended = np.isin(texts[:, -1:], stop) & (texts.shape[1] > input_ids.shape[1])
+            new = np.where(has_ended, texts[:, -1:], new)
+        texts = np.concatenate([texts, new], axis=1)
         mask = np.concatenate([mask, np.ones_like(new)], axis=1)
-        past = {name: past[name] if _settled(past, name) else answer[present_name(name)] for name in kept}
-        session = later
+        past = {name: past[name] if _is_constant(past, name) else outputs[present_name(name)] for name in past_names}
+        session = decoder.later
         if stop and np.isin(new, stop).all():
             break
-    return written
+    return texts
 
 
-def encoder_feeds(session: Any, read: Array, mask: Array | None = None) -> dict[str, Array]:
-    """What a decoder takes of an encoder: its states, and the mask of what it has read where it has one."""
-    wanted = [one.name for one in session.get_inputs()]
-    seen = np.ones(read.shape[:2], dtype=np.int64) if mask is None else np.asarray(mask, dtype=np.int64)
-    feeds = {wanted[0]: read, **({"attention_mask": seen} if "attention_mask" in wanted else {})}
-    states = _answers(session, feeds)["last_hidden_state"]
-    return {"encoder_hidden_states": states, "encoder_attention_mask": seen}
+def encoder_feeds(session: Any, inputs: Array, mask: Array | None = None) -> dict[str, Array]:
+    """Runs an encoder; returns the inputs that a decoder takes from it: the encoder's states and its mask."""
+    names = _input_names(session)
+    encoder_mask = np.ones(inputs.shape[:2], dtype=np.int64) if mask is None else np.asarray(mask, dtype=np.int64)
+    feeds = {names[0]: inputs, **({"attention_mask": encoder_mask} if "attention_mask" in names else {})}
+    states = _outputs(session, feeds)["last_hidden_state"]
+    return {"encoder_hidden_states": states, "encoder_attention_mask": encoder_mask}
 
 
-def present_name(taken: str) -> str:
-    """What an input of the past is called when it is given.
+def present_name(name: str) -> str:
+    """The name of the output that a past input is fed back from.
 
-    >>> given_name("past_key_values.0.key"), given_name("past_conv.3")
+    >>> present_name("past_key_values.0.key"), present_name("past_conv.3")
     ('present.0.key', 'present_conv.3')
     """
-    if taken.startswith("past_key_values."):
-        return taken.replace("past_key_values.", "present.", 1)
-    return taken.replace(PAST, "present_", 1)
+    if name.startswith("past_key_values."):
+        return name.replace("past_key_values.", "present.", 1)
+    return name.replace(PAST, "present_", 1)
 
 
-def _settled(past: Mapping[str, Array], name: str) -> bool:
-    """Whether what is kept under a name will never change: keys and values of what the encoder read."""
-    return CROSS in name and name in past and past[name].size > 0
+def _is_constant(past: Mapping[str, Array], name: str) -> bool:
+    """Whether a past input stays the same from now on: computed keys and values of the cross-attention."""
+    return CROSS_ATTENTION in name and name in past and past[name].size > 0
 
 
-def _text(session: Any, new: Array, mask: Array) -> dict[str, Array]:
-    """The new tokens, their places, and the mask: of the whole text, or of the new where a graph keeps no tokens."""
-    places = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -new.shape[1] :]
-    lengths = {one.name: one.shape[1] for one in session.get_inputs() if len(one.shape) > 1}
+def _text_feeds(session: Any, new: Array, mask: Array) -> dict[str, Array]:
+    """The token ids, position ids and attention mask of the new tokens.
+
+    The attention mask is that of the whole text. Of a graph whose cache has no length it is that of the new tokens: its
+    second axis has the same symbol as the tokens'.
+    """
+    positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -new.shape[1] :]
+    lengths = {input_.name: input_.shape[1] for input_ in session.get_inputs() if len(input_.shape) > 1}
     length = lengths.get("input_ids", lengths.get(EMBEDS))
-    seen = mask[:, -new.shape[1] :] if lengths.get("attention_mask") == length else mask
-    return {"input_ids": new, "attention_mask": seen, "position_ids": places}
+    is_of_new_tokens = lengths.get("attention_mask") == length
+    mask_feed = mask[:, -new.shape[1] :] if is_of_new_tokens else mask
+    return {"input_ids": new, "attention_mask": mask_feed, "position_ids": positions}
 
 
-def _answers(session: Any, known: Mapping[str, Array]) -> dict[str, Array]:
-    """What a session answers to those of the known arrays that it takes, by name."""
-    wanted = {one.name: one.type for one in session.get_inputs()}
-    if missing := [name for name in wanted if name not in known]:
-        raise InvalidSpec(f"nothing to feed {listed(missing)} with; generate knows {listed(known)}")
-    feeds = {name: known[name].astype(_dtype(kind)) for name, kind in wanted.items()}
-    return dict(zip((one.name for one in session.get_outputs()), session.run(None, feeds), strict=True))
+def _outputs(session: Any, known: Mapping[str, Array]) -> dict[str, Array]:
+    """Runs a session on those of the known arrays that it takes; returns its outputs by name."""
+    dtypes = {input_.name: _numpy_dtype(input_.type) for input_ in session.get_inputs()}
+    if missing := [name for name in dtypes if name not in known]:
+        raise InvalidSpec(f"generate has no value for the inputs {listed(missing)}; it knows {listed(known)}")
+    feeds = {name: known[name].astype(dtype) for name, dtype in dtypes.items()}
+    return dict(zip((output.name for output in session.get_outputs()), session.run(None, feeds), strict=True))
 
 
-def _names(session: Any) -> list[str]:
-    return [one.name for one in session.get_inputs()]
+def _input_names(session: Any) -> list[str]:
+    return [input_.name for input_ in session.get_inputs()]
 
 
-def _pasts(session: Any) -> list[str]:
-    return [one.name for one in session.get_inputs() if one.name.startswith(PAST)]
+def _past_names(session: Any) -> list[str]:
+    return [name for name in _input_names(session) if name.startswith(PAST)]
 
 
-def _nothing(session: Any, batch: int) -> dict[str, Array]:
-    """The past before anything was said: of length 0, and zero where it has no length."""
+def _empty_past(session: Any, batch: int) -> dict[str, Array]:
+    """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
     return {
-        one.name: np.zeros([_length(size, batch) for size in one.shape], dtype=_dtype(one.type))
-        for one in session.get_inputs()
-        if one.name.startswith(PAST)
+        input_.name: np.zeros([_empty_size(size, batch) for size in input_.shape], dtype=_numpy_dtype(input_.type))
+        for input_ in session.get_inputs()
+        if input_.name.startswith(PAST)
     }
 
 
-def _length(size: int | str, batch: int) -> int:
+def _empty_size(size: int | str, batch: int) -> int:
     if isinstance(size, int):
         return size
     return batch if size == "batch_size" else 0
 
 
-def _dtype(kind: str) -> np.dtype[Any]:
-    """The numpy type of ONNX Runtime's `tensor(float16)`."""
-    name = kind.removeprefix("tensor(").removesuffix(")")
+def _numpy_dtype(runtime_type: str) -> np.dtype[Any]:
+    """The numpy dtype of a type as ONNX Runtime prints it.
+
+    >>> _numpy_dtype("tensor(float)"), _numpy_dtype("tensor(int64)")
+    (dtype('float32'), dtype('int64'))
+    """
+    name = runtime_type.removeprefix("tensor(").removesuffix(")")
     return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
 
 
-def _start(folder: Path) -> int:
-    """The token that a text begins with, as the configuration in a folder says."""
+def _start_token(folder: Path) -> int:
+    """`decoder_start_token_id` of the configuration in a folder."""
     for name in ("generation_config.json", "config.json"):
-        told = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
-        for one in (told, told.get("decoder") or {}):
-            if one.get("decoder_start_token_id") is not None:
-                return int(one["decoder_start_token_id"])
-    raise InvalidSpec(f"no configuration in {folder} says decoder_start_token_id; say the first token: start=...")
+        config = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
+        for section in (config, config.get("decoder") or {}):
+            if section.get("decoder_start_token_id") is not None:
+                return int(section["decoder_start_token_id"])
+    raise InvalidSpec(f"no configuration in {folder} has decoder_start_token_id; pass the first token: start=...")
 
 
-def _decoders(folder: Path) -> tuple[Any, Any]:
+def _decoder_file(exported: Exported | str | Path, path: Path, folder: Path) -> Path:
+    """The ONNX file of a decoder: `path` if it is one, else the first of the export that is not the embedding table."""
+    if path.suffix == ".onnx":
+        return path
+    files = map(Path, exported.files) if isinstance(exported, Exported) else [folder / "model.onnx"]
+    return next(file for file in files if file.stem != EMBEDDING_FILE)
+
+
+def _decoder(file: Path) -> Decoder:
+    session = open_session(file)
+    takes_embeddings = EMBEDS in _input_names(session)
+    return Decoder(session, session, open_session(file.parent / f"{EMBEDDING_FILE}.onnx") if takes_embeddings else None)
+
+
+def _seq2seq_decoder(folder: Path) -> Decoder:
     for stems in DECODERS:
         files = [folder / f"{stem}.onnx" for stem in stems]
         if all(file.is_file() for file in files):
             sessions = [open_session(file) for file in files]
-            return sessions[0], sessions[-1]
+            return Decoder(sessions[0], sessions[-1])
     known = listed(" and ".join(stems) for stems in DECODERS)
-    raise ModelNotFound(f"no decoder that keeps a past in {folder}; generate knows: {known}")
+    raise ModelNotFound(f"no decoder with past in {folder}; generate knows: {known}")

@@ -12,7 +12,8 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.check.check import check as checked
-from onnxfn.check.check import check_error, references
+from onnxfn.check.check import check_error
+from onnxfn.check.references import references
 from onnxfn.check.sessions import open_check_session
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.lookup import with_model_task

@@ -34,7 +34,13 @@ class LayersDiffer(OnnxfnError, RuntimeError):
 
 
 class CheckFailed(OnnxfnError, RuntimeError):
-    """The ONNX files do not compute what PyTorch computes; `report` holds the figures."""
+    """The ONNX files do not compute what PyTorch computes, or they could not be compared.
+
+    Attributes:
+        report: The `Report` with the figures of each output, if all cases were compared and an output differs. None if
+            the comparison stopped: ONNX Runtime cannot load or run a file, or an output of PyTorch does not have the
+            axes that the plan gives it.
+    """
 
     report: object = None
 

@@ -212,7 +212,7 @@ def test_generate_needs_to_know_the_first_token_of_an_encoder_decoder(tmp_path):
     config = tmp_path / "out" / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "decoder_start_token_id": None}))
     told = refusal(InvalidSpec, onnxfn.generate, result, np.ones((1, 3), "int64"))
-    assert told.endswith("says decoder_start_token_id; say the first token: start=...")
+    assert told.endswith("has decoder_start_token_id; pass the first token: start=...")
     assert onnxfn.generate(result, np.ones((1, 3), "int64"), max_new_tokens=2, start=5)[0, 0] == 5
 
 

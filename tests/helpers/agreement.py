@@ -1,4 +1,4 @@
-"""What each sweep asks of an export: it agrees with PyTorch, and its file has the planned names and axes."""
+"""Assertions that hold for every export: it agrees with PyTorch, and its files have the planned names and axes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from onnxfn.specs.plan.check_cases import cases, in_case
 
 
 def assert_agreement(result, folder):
-    """The result, when its files do what the plan says and PyTorch computes."""
+    """Asserts that the files of an export agree with PyTorch and with the plan; returns the result."""
     assert result.report.passed
-    assert all(one.max_abs < 1e-4 for one in result.report.differences)
+    assert all(difference.max_abs < 1e-4 for difference in result.report.differences)
     for part in result.plan.parts:
         graph = onnx.load(folder / f"{part.name}.onnx").graph
-        assert list(in_file(graph.input).items()) == list(part.inputs.items())
-        assert list(in_file(graph.output).items()) == list(part.outputs.items())
+        assert list(dynamic_axes(graph.input).items()) == list(part.inputs.items())
+        assert list(dynamic_axes(graph.output).items()) == list(part.outputs.items())
     return result
 
 
-def in_file(values):
-    """`{name: {axis: symbol}}` of what an ONNX file says moves."""
+def dynamic_axes(values):
+    """`{name: {axis: symbol}}` of the dynamic axes of an ONNX graph's inputs or outputs."""
     return {
         value.name: {i: dim.dim_param for i, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
         for value in values
@@ -29,23 +29,29 @@ def in_file(values):
 
 
 def assert_axis_sizes(result):
-    """The result, when each moving axis of an output is as long in each case as its name says: `sequence_length // 2`.
+    """Asserts that each dynamic axis of an output has the size of its symbol (`sequence_length // 2`) in each case.
 
-    A name that no input has says nothing, as how long a speech will be.
+    Symbols with a name that no input has are not checked, such as the length of speech. Returns the result.
     """
     for part in result.plan.parts:
-        given = {one.output: one.shapes for one in result.report.differences if one.part == part.name}
-        for place, overlay in enumerate(cases(part.spec)):
-            sizes = sizes_in(part, dummies(in_case(part.spec, overlay), {}))
-            for one in part.spec.outputs:
-                for axis, symbol in symbols(one.axes).items():
+        shapes = {
+            difference.output: difference.shapes
+            for difference in result.report.differences
+            if difference.part == part.name
+        }
+        for index, case in enumerate(cases(part.spec)):
+            sizes = input_sizes(part, dummies(in_case(part.spec, case), {}))
+            for output in part.spec.outputs:
+                for axis, symbol in symbols(output.axes).items():
                     if sizes.keys() >= set(terms(symbol)):
-                        assert given[one.name][place][axis] == value(symbol, sizes), (one.name, overlay.name)
+                        assert shapes[output.name][index][axis] == value(symbol, sizes), (output.name, case.name)
     return result
 
 
-def sizes_in(part, arrays):
-    """`{symbol: size}` of the moving axes of what goes in."""
+def input_sizes(part, arrays):
+    """`{symbol: size}` of the dynamic axes of inputs."""
     return {
-        symbol: arrays[one.name].shape[axis] for one in part.spec.inputs for axis, symbol in symbols(one.axes).items()
+        symbol: arrays[input_.name].shape[axis]
+        for input_ in part.spec.inputs
+        for axis, symbol in symbols(input_.axes).items()
     }

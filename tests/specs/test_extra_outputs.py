@@ -220,4 +220,4 @@ def test_windows_that_are_rows_are_not_called_a_batch(tmp_path):
     every = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions")
     assert list(given_by(spec, tiny.config("donut-swin")))[-1] == "attentions.0"
     text = refusal(CheckFailed, onnxfn.export, every, tiny.model("donut-swin", every.call.loader), tmp_path / "out")
-    assert "its axes are planned as [batch_size, _, _, _]: say them with" in text
+    assert "its axes are planned as [batch_size, _, _, _]: give its axes with with_output(spec, " in text

@@ -1,4 +1,4 @@
-"""The cases that a planned spec is checked in: other sizes and other dummies than the traced ones."""
+"""The cases that a planned spec is checked in: other sizes and other dummy inputs than the traced ones."""
 
 from __future__ import annotations
 
@@ -13,28 +13,35 @@ from onnxfn.specs.spec import Dummies, ExportSpec
 
 
 def cases(spec: PlannedSpec) -> tuple[Case, ...]:
-    """The cases that a planned spec is checked in: its own, or one of batch 1 and one of batch 3, all else longer."""
+    """The cases of a planned spec: its own, else `one` with batch 1 and `several` with batch 3.
+
+    In these two, all other sizes are larger than in the trace, by 3 and by 5.
+    """
     if spec.cases:
         return spec.cases
-    used = dict.fromkeys(name for one in spec.inputs for name in names(one.axes))
+    used = dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes))
     traced = planned_sizes(spec, used)
-    single = {name: 1 if name == "batch_size" else size + 3 for name, size in traced.items()}
+    one = {name: 1 if name == "batch_size" else size + 3 for name, size in traced.items()}
     several = {name: 3 if name == "batch_size" else size + 5 for name, size in traced.items()}
     return tuple(
-        Case(name, Dummies(sizes=tuple(DummySize(*size) for size in sizes.items())))
-        for name, sizes in (("one", single), ("several", several))
+        Case(name, Dummies(sizes=tuple(DummySize(symbol, size) for symbol, size in sizes.items())))
+        for name, sizes in (("one", one), ("several", several))
     )
 
 
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:
-    """The size that a past has -> the size that it grows by: `past_sequence_length`, `sequence_length`."""
-    outputs = {one.name: one for one in spec.outputs}
-    inputs = {one.name: one for one in spec.inputs}
+    """From the symbol of each length of the past to the symbol that it grows by in one call.
+
+    For a decoder: `{"past_sequence_length": "sequence_length"}`. The output of a cache row has the axis
+    `past_sequence_length + sequence_length` where its input has `past_sequence_length`.
+    """
+    outputs = {output.name: output for output in spec.outputs}
+    inputs = {input_.name: input_ for input_ in spec.inputs}
     return {
-        symbol: next(name for name in terms(grown) if name != symbol)
+        symbol: next(name for name in terms(output_symbol) if name != symbol)
         for feedback in spec.feedback
         for axis, symbol in symbols(inputs[feedback.input].axes).items()
-        if (grown := symbols(outputs[feedback.output].axes)[axis]) != symbol
+        if (output_symbol := symbols(outputs[feedback.output].axes)[axis]) != symbol
     }
 
 

@@ -1,0 +1,176 @@
+"""The cases of a check: the inputs of each case, and PyTorch's outputs for them.
+
+How the past of a case is computed. A decoder with past takes its KV cache as inputs. Random numbers are no useful
+values for them: a trained model never has such a cache, and its logits for it depend on the order of summation.
+Therefore PyTorch computes the past of a case from a prompt of that length:
+
+1. `_shared_prompt_outputs` runs PyTorch once, on a prompt without padding. Its length is the longest past of all cases,
+   its batch the largest.
+2. `_past_from_shared_prompt` cuts the past of a case out of these outputs: the first rows of the batch, the first
+   tokens of the length.
+3. `_past_from_own_prompt` runs PyTorch on another prompt for a case that cannot use the shared one. The case may have
+   padding in its past, and a trained model never computes the shared past with hidden tokens. Or its shapes differ in
+   more than batch and length.
+
+There is no shared prompt if fewer than two cases have a past, or if another size than batch and length differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.specs.axes import names, symbols
+from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
+from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
+from onnxfn.specs.planned import Part, PlannedSpec
+
+OutputArrays = tuple[Array, ...]
+"""One array for each output of a part, in the order of the plan."""
+
+
+@frozen
+class CheckCase:
+    """A case of a check: the spec of its dummy inputs and their seed, or real inputs in their place."""
+
+    name: str
+    spec: PlannedSpec
+    seed: int = 0
+    real_inputs: Mapping[str, Array] | None = None
+
+
+@frozen
+class Reference:
+    """The inputs of a case, and PyTorch's outputs for them. `case` is the name of the case with its sizes."""
+
+    case: str
+    inputs: Mapping[str, Array]
+    outputs: OutputArrays
+
+
+def check_cases(part: Part, real_inputs: Mapping[str, Array] | None = None) -> tuple[CheckCase, ...]:
+    """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any."""
+    is_dynamic = any(part.inputs.values())
+    planned = tuple(
+        # Without dynamic axes all cases have the same sizes. Then each gets other values.
+        CheckCase(case.name, in_case(part.spec, case), seed=0 if is_dynamic else number)
+        for number, case in enumerate(cases(part.spec), start=1)
+    )
+    return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
+
+
+def references(model: Any, part: Part, real_inputs: Mapping[str, Array] | None = None) -> Iterator[Reference]:
+    """The reference of each case of a part, computed one by one."""
+    every_case = check_cases(part, real_inputs)
+    with_past = [case for case in every_case if case.real_inputs is None and _has_past(case.spec)]
+    shared = _shared_prompt_outputs(model, part, with_past)
+    yield from (case_reference(model, part, case, shared) for case in every_case)
+
+
+def case_reference(model: Any, part: Part, case: CheckCase, shared: OutputArrays | None = None) -> Reference:
+    """The reference of one case. `shared` are PyTorch's outputs for the shared prompt, if there is one."""
+    inputs = case.real_inputs
+    if inputs is None:
+        inputs = case_inputs(model, part, case.spec, seed=case.seed, shared=shared)
+    return Reference(_case_label(part.spec, case.name, inputs), inputs, torch_outputs(model, part, inputs))
+
+
+def case_inputs(
+    model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0, shared: OutputArrays | None = None
+) -> dict[str, Array]:
+    """The dummy inputs of a case; the past, if it is not empty, is computed by PyTorch."""
+    inputs = dummies(spec, {}, seed=seed)
+    if not _has_past(spec):
+        return inputs
+    past = None
+    if shared is not None and not _has_padding_in_past(spec, inputs):
+        past = _past_from_shared_prompt(spec, inputs, shared)
+    return inputs | (past or _past_from_own_prompt(model, part, spec, inputs, seed))
+
+
+def _has_past(spec: PlannedSpec) -> bool:
+    """Whether the past of a case is longer than 0."""
+    sizes = known_sizes(spec, {})
+    return any(sizes[past] for past in past_lengths(spec))
+
+
+def _has_padding_in_past(spec: PlannedSpec, inputs: Mapping[str, Array]) -> bool:
+    """Whether the padding mask of a case is 0 for a token of the past."""
+    masks = [input_ for input_ in spec.inputs if input_.name == spec.check.mask_input]
+    sizes = known_sizes(spec, {})
+    pasts = [(mask.name, sizes[past]) for mask in masks for past in past_lengths(spec) if past in names(mask.axes)]
+    return any(not inputs[mask][:, :length].all() for mask, length in pasts)
+
+
+def _shared_prompt_outputs(model: Any, part: Part, with_past: Sequence[CheckCase]) -> OutputArrays | None:
+    """PyTorch's outputs for the prompt that cases with a past share; None if they cannot share one.
+
+    The prompt has no padding: the state of a recurrent layer after padding is not the state of a text.
+    """
+    lengths = past_lengths(part.spec)
+    may_differ = {"batch_size", *lengths, *lengths.values()}
+    sizes = [known_sizes(case.spec, {}) for case in with_past]
+    others = [{name: size for name, size in own.items() if name not in may_differ} for own in sizes]
+    if len(with_past) < 2 or any(own != others[0] for own in others):  # noqa: PLR2004 - one case shares nothing
+        return None
+    largest = {name: max(own[name] for own in sizes) for name in sizes[0]}
+    prompt = dummies(with_dummies(with_past[0].spec, padded("none")), _prompt_sizes(largest, lengths))
+    return torch_outputs(model, part, prompt)
+
+
+def _past_from_shared_prompt(
+    spec: PlannedSpec, inputs: Mapping[str, Array], shared: OutputArrays
+) -> dict[str, Array] | None:
+    """The past inputs of a case, cut out of the outputs for the shared prompt; None if a shape does not fit."""
+    outputs = dict(zip((output.name for output in spec.outputs), shared, strict=True))
+    axes = {input_.name: input_.axes for input_ in spec.inputs}
+    may_be_cut = {"batch_size", *past_lengths(spec)}
+    past: dict[str, Array] = {}
+    for feedback in spec.feedback:
+        dummy = inputs[feedback.input]
+        cut_axes = [axis for axis, symbol in symbols(axes[feedback.input]).items() if symbol in may_be_cut]
+        beginning = _beginning(outputs[feedback.output], dummy.shape, cut_axes)
+        if beginning is None:
+            return None
+        past[feedback.input] = beginning.astype(dummy.dtype)
+    return past
+
+
+def _beginning(array: Array, shape: tuple[int, ...], axes: Container[int]) -> Array | None:
+    """The first elements of an array along these axes, so that it has this shape; None if that is not possible."""
+    if array.ndim != len(shape):
+        return None
+    surplus = [actual - wanted for actual, wanted in zip(array.shape, shape, strict=True)]
+    if any(more < 0 or (more and axis not in axes) for axis, more in enumerate(surplus)):
+        return None
+    return array[tuple(map(slice, shape))]
+
+
+def _past_from_own_prompt(
+    model: Any, part: Part, spec: PlannedSpec, inputs: Mapping[str, Array], seed: int
+) -> dict[str, Array]:
+    """The past inputs of a case, from PyTorch's outputs for a prompt that is as long as the past."""
+    prompt = dummies(spec, _prompt_sizes(known_sizes(spec, {}), past_lengths(spec)), seed=seed)
+    outputs = dict(zip((output.name for output in spec.outputs), torch_outputs(model, part, prompt), strict=True))
+    return {feedback.input: outputs[feedback.output].astype(inputs[feedback.input].dtype) for feedback in spec.feedback}
+
+
+def _prompt_sizes(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[str, int]:
+    """The sizes of a prompt that leaves a past of these sizes: its own past is empty.
+
+    >>> _prompt_sizes({"past_sequence_length": 9, "sequence_length": 1}, {"past_sequence_length": "sequence_length"})
+    {'past_sequence_length': 0, 'sequence_length': 9}
+    """
+    return {**sizes, **dict.fromkeys(lengths, 0), **{new: sizes[past] for past, new in lengths.items()}}
+
+
+def _case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str:
+    """The name of a case with the sizes of its dynamic axes: `one (batch_size=1, sequence_length=7)`."""
+    sizes: dict[str, int] = {}
+    for input_ in spec.inputs:
+        for axis, symbol in symbols(input_.axes).items():
+            sizes.setdefault(symbol, inputs[input_.name].shape[axis])
+    return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items())})"

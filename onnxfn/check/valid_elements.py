@@ -1,0 +1,50 @@
+"""Which elements of an output are compared: those of tokens, not those of padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from onnxfn.specs.axes import symbols, terms
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.planned import PlannedSpec
+from onnxfn.specs.records import OutputSpec
+
+Select = Callable[[Array], Array]
+"""From an array to those of its elements that are compared."""
+
+
+def all_elements(array: Array) -> Array:
+    """The array itself."""
+    return array
+
+
+def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, Array]) -> Select:
+    """Selects the elements of an output at tokens, by the padding mask among the inputs of a case.
+
+    The spec names the mask. Its last axis is a length, or a past plus a length. An output whose axis is the length
+    alone has the last tokens of the mask. If there is no mask, or the output has no such axis, all are selected.
+    """
+    mask_input = next((input_ for input_ in spec.inputs if input_.name == spec.check.mask_input), None)
+    if mask_input is None:
+        return all_elements
+    batch, *_, length = symbols(mask_input.axes).values()
+    output_symbols = symbols(output.axes)
+    token_axes = [axis for axis, symbol in output_symbols.items() if symbol in (length, terms(length)[-1])]
+    if not token_axes or output_symbols.get(0) != batch:
+        return all_elements
+    mask = inputs[mask_input.name].astype(bool)
+    return lambda array: array[_at_tokens(mask, array.shape, token_axes)]
+
+
+def _at_tokens(mask: Array, shape: tuple[int, ...], token_axes: Iterable[int]) -> Array:
+    """True where an element of this shape is at a token along each of these axes.
+
+    An axis that is shorter than the mask has the last tokens of the mask.
+    """
+    at_tokens = np.ones(shape, dtype=bool)
+    for axis in token_axes:
+        tokens = mask[:, mask.shape[1] - shape[axis] :]
+        at_tokens &= tokens.reshape([len(mask), *(shape[axis] if i == axis else 1 for i in range(1, len(shape)))])
+    return at_tokens
