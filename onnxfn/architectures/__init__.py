@@ -1,4 +1,4 @@
-"""The table of architectures: model type -> spec without a task; `ARCHITECTURES | {"mine": spec}` is a longer one."""
+"""The table of architectures: model type -> spec without a task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from onnxfn.specs.spec import ExportSpec
 
 ARCHITECTURES: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        name: evolve(row, name=name)
+        model_type: evolve(row, name=model_type)
         for table in (text, decoders, seq2seq, vision, detection, multimodal, audio, series, libraries)
-        for name, row in table.ROWS.items()
+        for model_type, row in table.ROWS.items()
     }
 )
+"""Every model type with a row, and its spec. To add one without a change here: `ARCHITECTURES | {"mine": spec}`."""

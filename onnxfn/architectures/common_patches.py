@@ -1,4 +1,4 @@
-"""Patches that several model types need: rows use them, and so do specs that are derived from a model."""
+"""Patches that several model types need. Rows use them, and so do specs that are derived from a model."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from onnxfn.specs.errors import unknown
 from onnxfn.specs.facts import patched
 from onnxfn.specs.spec import ExportSpec
 
-# A trace of the loop would hold the experts that the traced tokens chose, and no others.
+# A trace of the loop would contain only the experts that the traced tokens choose.
 batched_experts = patched(
     "transformers.integrations.moe:ExpertsInterface.get_interface",
     by="moe.batched_mm_forward",
     why="loops over the experts that the tokens choose",
 )
+"""The patch for mixtures of experts: every expert is in the graph."""
 
 _LINEAR_ATTENTION_LAYER = "transformers.cache_utils:LinearAttentionLayer"
 linear_attention_cache = compose(
@@ -28,6 +29,7 @@ linear_attention_cache = compose(
         why="writes into its input",
     ),
 )
+"""The patches for a cache with recurrent layers."""
 
 FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -40,7 +42,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the sequence"),
     }
 )
-"""Function that transformers repeats in the modules of several models -> the patch that replaces it, and why."""
+"""A function that transformers repeats in the modules of several models -> the patch that replaces it, and why."""
 
 
 def function_patch(module: str, function: str) -> ExportSpec:
@@ -53,3 +55,16 @@ def function_patch(module: str, function: str) -> ExportSpec:
         raise unknown("function", function, FUNCTION_PATCHES, of="FUNCTION_PATCHES")
     by, why = FUNCTION_PATCHES[function]
     return patched(f"{module}:{function}", by=by, why=why)
+
+
+def position_ids_patch(model: str) -> ExportSpec:
+    """The patch for a sinusoidal position embedding that computes position ids from token ids.
+
+    Args:
+        model: The module of the model and the prefix of its classes: `transformers.models.x.modeling_x:X`.
+    """
+    return patched(
+        f"{model}SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",
+        by="position_ids.position_ids_from_input_ids",
+        why="adds an int64 length to int32 positions",
+    )

@@ -1,15 +1,24 @@
-"""Decoders of text: rows. Where Optimum has one, inputs and tasks are those of its table (tests/contract)."""
+"""Decoders of text. Rows that Optimum also has take its inputs and tasks (tests/contract)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
-
-from attrs import evolve
 
 from onnxfn.architectures.common_patches import batched_experts, function_patch, linear_attention_cache
 from onnxfn.architectures.families import positions, text_decoder
+from onnxfn.architectures.families.recurrent import (
+    conv_state,
+    full_attention_cache,
+    full_attention_layers,
+    gated_delta_net_layers,
+    kimi_delta_layers,
+    linear_attention_layers,
+    mamba2_layers,
+    mamba_layers,
+    module_of,
+)
+from onnxfn.architectures.families.text import decoder_without_cache
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import kv_cache, state_row
 from onnxfn.specs.edits.tensors import only_tasks
@@ -28,39 +37,35 @@ from onnxfn.specs.getters import (
     product,
     quotient,
     reads,
-    total,
 )
-from onnxfn.specs.records import Edit, Source
-from onnxfn.specs.spec import Cache, ExportSpec
+from onnxfn.specs.records import Source
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
-GENERATION = (*FEATURES, "text-generation", "text-generation-with-past")
-SEQUENCES = "text-classification"
-TAGS = "token-classification"
-ANSWERS = "question-answering"
+GENERATION = ("text-generation", "text-generation-with-past")
+WITHOUT_PAST = ("feature-extraction", "text-generation")
+"""The tasks of models without a cache: OpenAI's GPT has none, and Recurrent Gemma has its state in its modules."""
+
+TEXT_CLASSIFICATION = "text-classification"
+TOKEN_CLASSIFICATION = "token-classification"  # noqa: S105 - a task, not a password
+QUESTION_ANSWERING = "question-answering"
 
 llama = compose(text_decoder, positions)
-
-# Their positions are counted by the model: slopes over the mask (ALiBi) need no more.
-bloom = text_decoder
-
 mixtral = compose(llama, batched_experts)
 
-# What keys and values are made of is kept as a key, and the rotated part that all heads share as a value
-# (modeling_deepseek_v3.DeepseekV3Attention.forward).
-latent = compose(
-    reads(num_latents=constant(1)), kv_cache(heads="num_latents", key="kv_lora_rank", value="qk_rope_head_dim")
-)
-deepseek_v3 = compose(mixtral, latent)
+# ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.
+bloom = text_decoder
 
-# Slopes need no positions, rotations do. In the newer architecture keys and values are kept once for each query
-# (modeling_falcon.FalconAttention.forward), else as they are made, for one head or for all.
+gpt_bigcode = compose(llama, reads(num_key_value_heads=if_else("multi_query", constant(1), "num_attention_heads")))
+
+# With ALiBi there are no `position_ids`. The new architecture caches keys and values per attention head; the old one
+# per KV head, of which multi-query attention has 1 (modeling_falcon.FalconAttention.forward).
 falcon = compose(
     text_decoder,
     *(
         tasked(task, spec=takes("position_ids", TOKENS, "token_positions", when=negated("alibi")))
-        for task in GENERATION
+        for task in (*FEATURES, *GENERATION)
     ),
     reads(
         num_key_value_heads=if_else(
@@ -69,12 +74,10 @@ falcon = compose(
             if_else("multi_query", constant(1), either("num_kv_heads", "num_attention_heads")),
         )
     ),
-    function_patch("transformers.models.falcon.modeling_falcon", "build_alibi_tensor"),
+    function_patch(module_of("falcon"), "build_alibi_tensor"),
 )
 
-gpt_bigcode = compose(llama, reads(num_key_value_heads=if_else("multi_query", constant(1), "num_attention_heads")))
-
-# A model of texts and images; its texts alone.
+# The decoder of a model of texts and images.
 gemma3 = compose(
     llama,
     reads(
@@ -85,235 +88,25 @@ gemma3 = compose(
     ),
 )
 
-
-# Layers that keep keys and values among layers that keep the end of what they convolve (modeling_lfm2.Lfm2ShortConv).
-lfm2 = compose(
-    mixtral,
-    linear_attention_cache,
-    kv_cache(layers=indices_where("layer_types", "full_attention")),
-    state_row(
-        "conv",
-        "batch_size hidden_size= conv_L_cache=",
-        attribute="conv_states.0",
-        layers=indices_where("layer_types", "conv"),
-    ),
-)
-
-
-def delta_net(name: str) -> ExportSpec:
-    """Layers with keys and values among layers of a gated delta rule; `name` is that of the model's module."""
-    linear = indices_where("layer_types", "linear_attention")
-    return compose(
-        mixtral,
-        linear_attention_cache,
-        function_patch(f"transformers.models.{name}.modeling_{name}", "torch_chunk_gated_delta_rule"),
-        reads(
-            conv_width=total(
-                product(constant(2), "linear_num_key_heads", "linear_key_head_dim"),
-                product("linear_num_value_heads", "linear_value_head_dim"),
-            )
-        ),
-        kv_cache(layers=indices_where("layer_types", "full_attention")),
-        state_row("conv", "batch_size conv_width= linear_conv_kernel_dim=", attribute="conv_states.0", layers=linear),
-        state_row(
-            "recurrent",
-            "batch_size linear_num_value_heads= linear_key_head_dim= linear_value_head_dim=",
-            attribute="recurrent_states.0",
-            layers=linear,
-        ),
-    )
-
-
-linear_attention = indices_where("layer_types", "linear_attention")
-
-
-def state_space(name: str, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
-    """Layers of a state space, as Mamba 2 has them; `name` is that of the model's module."""
-    return compose(
-        linear_attention_cache,
-        patched(
-            f"transformers.models.{name}.modeling_{name}:mamba2_chunk_scan",
-            by="recurrent.mamba2_scan",
-            why="fills up the text to whole chunks",
-        ),
-        reads(
-            ssm_heads=either("mamba_n_heads", "n_mamba_heads", "mamba_num_heads", "num_heads"),
-            ssm_size=either("mamba_d_head", "mamba_headdim", "mamba_head_dim", "head_dim"),
-            ssm_groups=either("mamba_n_groups", "mamba_ngroups", "n_groups"),
-            ssm_width=either("mamba_d_state", "ssm_state_size", "state_size"),
-            conv_size=either("mamba_d_conv", "conv_kernel"),
-            conv_width=total(product("ssm_heads", "ssm_size"), product(constant(2), "ssm_groups", "ssm_width")),
-        ),
-        state_row(
-            "conv", "batch_size conv_width= conv_size=", attribute="conv_states.0", layers=layers, argument=argument
-        ),
-        state_row(
-            "ssm",
-            "batch_size ssm_heads= ssm_size= ssm_width=",
-            attribute="recurrent_states.0",
-            layers=layers,
-            argument=argument,
-        ),
-    )
-
-
-stateless = evolve(text_decoder, cache=Cache(), call=evolve(text_decoder.call, builders=()))
-mamba2 = compose(stateless, state_space("mamba2", argument="cache_params"))
-falcon_h1 = compose(llama, state_space("falcon_h1"))
-granitemoehybrid = compose(
-    mixtral,
-    kv_cache(layers=indices_where("layer_types", "full_attention")),
-    state_space("granitemoehybrid", linear_attention),
-)
-bamba = compose(
-    mixtral,
-    kv_cache(layers="attn_layer_indices"),
-    state_space("bamba", complement("num_layers", "attn_layer_indices")),
-)
-
-
-def selective(mixer: str, by: str = "mixer", **placed: Any) -> ExportSpec:
-    """Layers of a selective scan, as the first Mamba has them; `mixer` is `name:Class` of the model's own.
-
-    PyTorch goes on from their states by single tokens alone, so by more than one at a time is checked in tests.
-    """
-    name, _, title = mixer.partition(":")
-    return compose(
-        linear_attention_cache,
-        patched(
-            f"transformers.models.{name}.modeling_{name}:{title}.forward",
-            by=f"mamba.{by}",
-            why="loops over the text, and forgets the state before a text of several tokens",
-        ),
-        reads(
-            ssm_entries=either(product("mamba_expand", "hidden_size"), "intermediate_size"),
-            ssm_width=either("mamba_d_state", "state_size"),
-            conv_size=either("mamba_d_conv", "conv_kernel"),
-        ),
-        state_row("conv", "batch_size ssm_entries= conv_size=", attribute="conv_states.0", **placed),
-        tasked("text-generation-with-past", Edit("with_single_steps")),
-    )
-
-
-def scanned(axes: str, **placed: Any) -> ExportSpec:
-    """The state of a selective scan."""
-    return state_row("ssm", axes, attribute="recurrent_states.0", **placed)
-
-
-mamba_axes = "batch_size ssm_entries= ssm_width="
-alone: Mapping[str, Any] = MappingProxyType({"layers": "num_layers", "argument": "cache_params"})
-attending = every_nth("num_layers", "attn_layer_period", "attn_layer_offset")
-beside: Mapping[str, Any] = MappingProxyType({"layers": complement("num_layers", attending)})
-mamba = compose(stateless, selective("mamba:MambaMixer", **alone), scanned(mamba_axes, **alone))
-falcon_mamba = compose(stateless, selective("falcon_mamba:FalconMambaMixer", **alone), scanned(mamba_axes, **alone))
-jamba = compose(
-    mixtral, kv_cache(layers=attending), selective("jamba:JambaMambaMixer", **beside), scanned(mamba_axes, **beside)
-)
-
-# In a hybrid layer there are both, one after the other.
-hybrid = kv_cache(layers=indices_where("layer_types", "hybrid"))
-zamba = compose(
-    llama,
-    hybrid,
-    selective("zamba:ZambaMambaMixer", by="multihead_mixer"),
-    reads(ssm_size=quotient("ssm_entries", "n_mamba_heads")),
-    scanned("batch_size n_mamba_heads= ssm_size= ssm_width="),
-)
-zamba2 = compose(mixtral, hybrid, state_space("zamba2"))
-attentive = kv_cache(layers=indices_where("layer_types", "full_attention"))
-nemotron_h = compose(mixtral, attentive, state_space("nemotron_h", linear_attention))
-
-
-def channelwise(name: str) -> ExportSpec:
-    """Layers of a delta rule, its decay of each channel, among layers that keep what keys and values are made of."""
-    return compose(
-        mixtral,
-        latent,
-        linear_attention_cache,
-        function_patch(f"transformers.models.{name}.modeling_{name}", "chunk_kimi_delta_attention"),
-        reads(
-            linear_heads=either("linear_num_heads", "num_attention_heads"),
-            linear_size=either("linear_head_dim", "head_dim"),
-            conv_size=either("linear_conv_kernel_dim", "short_conv_kernel_size"),
-            conv_width=product(constant(3), "linear_heads", "linear_size"),
-            value_size="linear_size",
-        ),
-        kv_cache(
-            heads="num_latents",
-            key="kv_lora_rank",
-            value="qk_rope_head_dim",
-            layers=indices_where("layer_types", "full_attention"),
-        ),
-        state_row("conv", "batch_size conv_width= conv_size=", attribute="conv_states.0", layers=linear_attention),
-        state_row(
-            "recurrent",
-            "batch_size linear_heads= linear_size= value_size=",
-            attribute="recurrent_states.0",
-            layers=linear_attention,
-        ),
-    )
-
-
-minimax = compose(
-    mixtral,
-    patched(
-        "transformers.models.minimax.modeling_minimax:MiniMaxLightningAttention.forward",
-        by="recurrent.lightning_attention",
-        why="loops over blocks of the text",
-    ),
-    reads(value_size="head_dim"),
-    kv_cache(layers=indices_where("layer_types", "full_attention")),
-    state_row(
-        "linear",
-        "batch_size num_attention_heads= head_dim= value_size=",
-        attribute="",
-        container=("linear_cache", "{layer}"),
-        layers=linear_attention,
-    ),
-    builds("past_key_values", "minimax_cache"),
-)
-
-recurrent_gemma = compose(
-    llama,
-    patched(
-        "transformers.models.recurrent_gemma.modeling_recurrent_gemma:RecurrentGemmaRglru._rnn_scan",
-        by="recurrent.rglru_scan",
-        why="loops over the text",
-    ),
-)
-
-lfm3 = compose(lfm2, kv_cache(layers=indices_where("layer_types", "full_attention", "sliding_attention")))
-
-# Layers with a window have twice the heads, and values have a size of their own (modeling_mimo_v2_flash).
-mimo_v2_flash = compose(
-    mixtral,
-    reads(more_heads=product(constant(2), "num_key_value_heads")),
-    kv_cache(value="v_head_dim", layers=indices_where("layer_types", "full_attention")),
-    kv_cache(
-        heads="more_heads", value="v_head_dim", layers=indices_where("layer_types", "sliding_attention"), kind="sliding"
-    ),
-)
-
-
-# The last layers look at what earlier ones keep, and keep nothing (modeling_gemma3n, modeling_gemma4).
-KEEPING = difference("num_layers", "num_kv_shared_layers")
+# The last layers use keys and values of earlier layers, and have no cache (modeling_gemma3n, modeling_gemma4).
+cached_layers = difference("num_layers", "num_kv_shared_layers")
 gemma3n = compose(
     llama,
-    kv_cache(layers=KEEPING),
+    kv_cache(layers=cached_layers),
     patched(
-        "transformers.models.gemma3n.modeling_gemma3n:Gemma3nTextMLP._gaussian_topk",
+        f"{module_of('gemma3n')}:Gemma3nTextMLP._gaussian_topk",
         by="gemma3n.gaussian_topk",
-        why="the inverse of the error function",
+        why="computes the inverse error function, which ONNX does not have",
     ),
 )
 gemma4 = compose(
     mixtral,
-    kv_cache(layers=less_than(indices_where("layer_types", "sliding_attention"), KEEPING)),
+    kv_cache(layers=less_than(indices_where("layer_types", "sliding_attention"), cached_layers)),
     kv_cache(
         heads="full_heads",
         key="full_size",
         value="full_size",
-        layers=less_than(indices_where("layer_types", "full_attention"), KEEPING),
+        layers=less_than(full_attention_layers, cached_layers),
         kind="full",
     ),
     reads(
@@ -322,87 +115,188 @@ gemma4 = compose(
     ),
 )
 
+# Layers with a sliding window have twice the KV heads. Values have another size than keys (modeling_mimo_v2_flash).
+mimo_v2_flash = compose(
+    mixtral,
+    reads(more_heads=product(constant(2), "num_key_value_heads")),
+    kv_cache(value="v_head_dim", layers=full_attention_layers),
+    kv_cache(
+        heads="more_heads", value="v_head_dim", layers=indices_where("layer_types", "sliding_attention"), kind="sliding"
+    ),
+)
 
-def turned(name: str, title: str, by: str) -> ExportSpec:
-    """A rotation of pairs that the model writes with complex numbers; `name` is that of the model's module."""
-    module, why = f"transformers.models.{name}.modeling_{name}", "complex numbers"
+
+def latent_attention(layers: Source = "num_layers") -> ExportSpec:
+    """A spec of the cache of multi-head latent attention (MLA).
+
+    The compressed keys and values are cached as the key, and the rotated part of the keys, which all heads share, as
+    the value (modeling_deepseek_v3.DeepseekV3Attention.forward).
+    """
     return compose(
-        patched(f"{module}:{title}RotaryEmbedding.forward", by="rotary_pairs.cos_sin", why=why),
-        patched(f"{module}:apply_rotary_emb", by=f"rotary_pairs.{by}", why=why),
+        reads(num_latents=constant(1)),
+        kv_cache(heads="num_latents", key="kv_lora_rank", value="qk_rope_head_dim", layers=layers),
     )
 
 
-deepseek_v2 = compose(deepseek_v3, turned("deepseek_v2", "DeepseekV2", "rotated_heads_first"))
-llama4 = compose(mixtral, turned("llama4", "Llama4Text", "rotated_length_first"))
+def complex_rotary(name: str, prefix: str, by: str) -> ExportSpec:
+    """A spec of rotary embeddings that the model computes with complex numbers.
+
+    Args:
+        name: The model's module in transformers: `llama4`.
+        prefix: How the name of the class of rotary embeddings begins: `Llama4Text`.
+        by: The function of patches/rotary_pairs.py that replaces `apply_rotary_emb`.
+    """
+    why = "uses complex numbers, which ONNX does not have"
+    return compose(
+        patched(f"{module_of(name)}:{prefix}RotaryEmbedding.forward", by="rotary_pairs.cos_sin", why=why),
+        patched(f"{module_of(name)}:apply_rotary_emb", by=f"rotary_pairs.{by}", why=why),
+    )
+
+
+deepseek_v3 = compose(mixtral, latent_attention())
+deepseek_v2 = compose(deepseek_v3, complex_rotary("deepseek_v2", "DeepseekV2", "rotated_heads_first"))
+llama4 = compose(mixtral, complex_rotary("llama4", "Llama4Text", "rotated_length_first"))
+
+# Layers with full attention among layers with a short convolution (modeling_lfm2.Lfm2ShortConv).
+lfm2 = compose(
+    mixtral,
+    linear_attention_cache,
+    full_attention_cache,
+    conv_state("batch_size hidden_size= conv_L_cache=", layers=indices_where("layer_types", "conv")),
+)
+lfm3 = compose(lfm2, kv_cache(layers=indices_where("layer_types", "full_attention", "sliding_attention")))
+
+# Layers with a state space only. There is no KV cache, and `forward` calls the cache `cache_params`.
+mamba = compose(decoder_without_cache, mamba_layers("mamba:MambaMixer", argument="cache_params"))
+falcon_mamba = compose(decoder_without_cache, mamba_layers("falcon_mamba:FalconMambaMixer", argument="cache_params"))
+mamba2 = compose(decoder_without_cache, mamba2_layers("mamba2", argument="cache_params"))
+
+# Each layer has attention and a state space.
+falcon_h1 = compose(llama, mamba2_layers("falcon_h1"))
+
+# Layers with attention among layers with a state space.
+bamba = compose(
+    mixtral,
+    kv_cache(layers="attn_layer_indices"),
+    mamba2_layers("bamba", layers=complement("num_layers", "attn_layer_indices")),
+)
+granitemoehybrid = compose(
+    mixtral, full_attention_cache, mamba2_layers("granitemoehybrid", layers=linear_attention_layers)
+)
+nemotron_h = compose(mixtral, full_attention_cache, mamba2_layers("nemotron_h", layers=linear_attention_layers))
+jamba_attention_layers = every_nth("num_layers", "attn_layer_period", "attn_layer_offset")
+jamba = compose(
+    mixtral,
+    kv_cache(layers=jamba_attention_layers),
+    mamba_layers("jamba:JambaMambaMixer", layers=complement("num_layers", jamba_attention_layers)),
+)
+
+# Every layer has a state space, and a hybrid layer also has attention.
+hybrid_cache = kv_cache(layers=indices_where("layer_types", "hybrid"))
+zamba = compose(
+    llama,
+    hybrid_cache,
+    mamba_layers("zamba:ZambaMambaMixer", by="multihead_mixer", state="batch_size n_mamba_heads= ssm_size= ssm_width="),
+    reads(ssm_size=quotient("ssm_entries", "n_mamba_heads")),
+)
+zamba2 = compose(mixtral, hybrid_cache, mamba2_layers("zamba2"))
+
+minimax = compose(
+    mixtral,
+    patched(
+        f"{module_of('minimax')}:MiniMaxLightningAttention.forward",
+        by="recurrent.lightning_attention",
+        why="loops over blocks of the text",
+    ),
+    reads(value_size="head_dim"),
+    full_attention_cache,
+    state_row(
+        "linear",
+        "batch_size num_attention_heads= head_dim= value_size=",
+        attribute="",
+        container=("linear_cache", "{layer}"),
+        layers=linear_attention_layers,
+    ),
+    builds("past_key_values", "minimax_cache"),
+)
+
+recurrent_gemma = compose(
+    llama,
+    patched(
+        f"{module_of('recurrent_gemma')}:RecurrentGemmaRglru._rnn_scan",
+        by="recurrent.rglru_scan",
+        why="loops over the text",
+    ),
+)
+
+
+def qwen3_next(name: str) -> ExportSpec:
+    """Full attention and gated delta nets, for the module `name` of transformers."""
+    return compose(mixtral, gated_delta_net_layers(name))
+
+
+def kimi_linear(name: str) -> ExportSpec:
+    """Latent attention and Kimi Delta Attention, for the module `name` of transformers."""
+    return compose(mixtral, latent_attention(full_attention_layers), kimi_delta_layers(name))
 
 
 def _row(spec: ExportSpec, *heads: str) -> ExportSpec:
-    return only_tasks(spec, *GENERATION, *heads)
-
-
-def _without_past(spec: ExportSpec, *heads: str) -> ExportSpec:
-    """OpenAI's GPT keeps nothing; Recurrent Gemma keeps its states in its modules, beside `forward`."""
-    return only_tasks(spec, "feature-extraction", "text-generation", *heads)
+    """The spec for features, for generation, and for the tasks of these heads."""
+    return only_tasks(spec, *FEATURES, *GENERATION, *heads)
 
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "afmoe": _row(mixtral),
-        "bailing_hybrid": _row(channelwise("bailing_hybrid")),
-        "beam": _row(mixtral),
-        "flint": _row(mixtral),
-        "gemma4_unified_text": _row(gemma4),
-        "hrm_text": _row(mixtral),
-        "kolibri1": _row(mixtral),
-        "lfm3": _row(lfm3),
-        "minimax": _row(minimax, SEQUENCES, TAGS, ANSWERS),
-        "minimax_m3_vl_text": _row(mixtral),
-        "recurrent_gemma": _without_past(recurrent_gemma),
-        "apertus": _row(llama, TAGS),
+        "apertus": _row(llama, TOKEN_CLASSIFICATION),
         "arcee": _row(llama),
         "aria_text": _row(mixtral),
-        "axk1": _row(deepseek_v3, SEQUENCES, TAGS),
+        "axk1": _row(deepseek_v3, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        "bailing_hybrid": _row(kimi_linear("bailing_hybrid")),
         "bamba": _row(bamba),
-        "biogpt": _row(llama, SEQUENCES, TAGS),
+        "beam": _row(mixtral),
+        "biogpt": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "bitnet": _row(llama),
-        "bloom": _row(bloom, SEQUENCES, TAGS),
+        "bloom": _row(bloom, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "codegen": _row(llama),
         "cohere": _row(llama),
         "cohere2": _row(llama),
         "cohere2_moe": _row(mixtral),
-        "ctrl": _row(llama, SEQUENCES),
+        "ctrl": _row(llama, TEXT_CLASSIFICATION),
         "cwm": _row(llama),
-        "deepseek_v2": _row(deepseek_v2, SEQUENCES),
+        "deepseek_v2": _row(deepseek_v2, TEXT_CLASSIFICATION),
         "deepseek_v3": _row(deepseek_v3),
-        "diffllama": _row(llama, SEQUENCES, TAGS, ANSWERS),
-        "doge": _row(llama, SEQUENCES),
+        "diffllama": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        "doge": _row(llama, TEXT_CLASSIFICATION),
         "dots1": _row(mixtral),
         "ernie4_5": _row(llama),
         "ernie4_5_moe": _row(mixtral),
-        "exaone4": _row(llama, SEQUENCES, TAGS, ANSWERS),
+        "exaone4": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
         "exaone_moe": _row(mixtral),
-        "falcon": _row(falcon, ANSWERS, TAGS),
+        "falcon": _row(falcon, QUESTION_ANSWERING, TOKEN_CLASSIFICATION),
         "falcon_h1": _row(falcon_h1),
         "falcon_mamba": _row(falcon_mamba),
         "flex_olmo": _row(mixtral),
-        "gemma": _row(llama, SEQUENCES),
-        "gemma2": _row(llama, SEQUENCES),
-        "gemma3": _row(gemma3, SEQUENCES),
+        "flint": _row(mixtral),
+        "gemma": _row(llama, TEXT_CLASSIFICATION),
+        "gemma2": _row(llama, TEXT_CLASSIFICATION),
+        "gemma3": _row(gemma3, TEXT_CLASSIFICATION),
         "gemma3_text": _row(llama),
         "gemma3n_text": _row(gemma3n),
         "gemma4_text": _row(gemma4),
+        "gemma4_unified_text": _row(gemma4),
         "glm": _row(llama),
-        "glm4": _row(llama, SEQUENCES, TAGS),
+        "glm4": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "glm4_moe": _row(mixtral),
         "glm4_moe_lite": _row(deepseek_v3),
-        "gpt-sw3": _row(llama, SEQUENCES, TAGS),
-        "gpt2": _row(llama, SEQUENCES, TAGS),
-        "gpt_bigcode": _row(gpt_bigcode, SEQUENCES, TAGS),
-        "gpt_neo": _row(llama, SEQUENCES),
-        "gpt_neox": _row(llama, SEQUENCES),
+        "gpt-sw3": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        "gpt2": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        "gpt_bigcode": _row(gpt_bigcode, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        "gpt_neo": _row(llama, TEXT_CLASSIFICATION),
+        "gpt_neox": _row(llama, TEXT_CLASSIFICATION),
         "gpt_neox_japanese": _row(llama),
         "gpt_oss": _row(mixtral),
-        "gptj": _row(llama, SEQUENCES, ANSWERS),
+        "gptj": _row(llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
         "granite": _row(llama),
         "granite_swa": _row(llama),
         "granitemoe": _row(mixtral),
@@ -410,63 +304,69 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "granitemoehybrid": _row(granitemoehybrid),
         "granitemoeshared": _row(mixtral),
         "helium": _row(llama),
-        "hunyuan_v1_dense": _row(llama, SEQUENCES),
-        "hunyuan_v1_moe": _row(mixtral, SEQUENCES),
+        "hrm_text": _row(mixtral),
+        "hunyuan_v1_dense": _row(llama, TEXT_CLASSIFICATION),
+        "hunyuan_v1_moe": _row(mixtral, TEXT_CLASSIFICATION),
         "hy_v3": _row(mixtral),
         "hyperclovax": _row(llama),
-        "internlm2": only_tasks(llama, *GENERATION[2:]),
+        "internlm2": only_tasks(llama, *GENERATION),
         "internlm3": _row(llama),
         "iquestcoder": _row(llama),
         "jais2": _row(llama),
-        "jamba": _row(jamba, SEQUENCES),
-        "kimi_linear": _row(channelwise("kimi_linear")),
+        "jamba": _row(jamba, TEXT_CLASSIFICATION),
+        "kimi_linear": _row(kimi_linear("kimi_linear")),
+        "kolibri1": _row(mixtral),
         "laguna": _row(mixtral),
         "lfm2": _row(lfm2),
         "lfm2_moe": _row(lfm2),
-        "llama": _row(llama, SEQUENCES),
+        "lfm3": _row(lfm3),
+        "llama": _row(llama, TEXT_CLASSIFICATION),
         "llama4_text": _row(llama4),
         "mamba": _row(mamba),
         "mamba2": _row(mamba2),
         "mellum": _row(mixtral),
         "mimo_v2_flash": _row(mimo_v2_flash),
-        "minicpm3": _row(deepseek_v3, SEQUENCES),
+        "minicpm3": _row(deepseek_v3, TEXT_CLASSIFICATION),
+        "minimax": _row(minimax, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
         "minimax_m2": _row(mixtral),
-        "ministral": _row(llama, SEQUENCES, TAGS, ANSWERS),
-        "ministral3": _row(llama, SEQUENCES, TAGS, ANSWERS),
-        "mistral": _row(llama, SEQUENCES),
-        "mixtral": _row(mixtral, SEQUENCES, TAGS, ANSWERS),
-        "modernbert-decoder": _row(llama, SEQUENCES),
-        "mpt": _row(bloom, SEQUENCES, TAGS),
+        "minimax_m3_vl_text": _row(mixtral),
+        "ministral": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        "ministral3": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        "mistral": _row(llama, TEXT_CLASSIFICATION),
+        "mixtral": _row(mixtral, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        "modernbert-decoder": _row(llama, TEXT_CLASSIFICATION),
+        "mpt": _row(bloom, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "nanochat": _row(llama),
         "nemotron": _row(llama),
         "nemotron_h": _row(nemotron_h),
         "olmo": _row(llama),
         "olmo2": _row(llama),
-        "olmo3": _row(llama, SEQUENCES),
-        "olmo_hybrid": _row(delta_net("olmo_hybrid")),
+        "olmo3": _row(llama, TEXT_CLASSIFICATION),
+        "olmo_hybrid": _row(qwen3_next("olmo_hybrid")),
         "olmoe": _row(mixtral),
-        "openai-gpt": _without_past(llama, SEQUENCES),
-        "opt": _row(llama, SEQUENCES, ANSWERS),
-        "persimmon": _row(llama, SEQUENCES, TAGS),
-        "phi": _row(llama, SEQUENCES),
-        "phi3": _row(llama, SEQUENCES),
-        "phimoe": _row(mixtral, SEQUENCES),
-        "qwen2": _row(llama, SEQUENCES, TAGS),
-        "qwen2_moe": _row(mixtral, SEQUENCES, TAGS, ANSWERS),
-        "qwen3": _row(llama, SEQUENCES),
-        "qwen3_5_moe_text": _row(delta_net("qwen3_5_moe")),
-        "qwen3_5_text": _row(delta_net("qwen3_5"), SEQUENCES),
-        "qwen3_moe": _row(mixtral, SEQUENCES, TAGS),
-        "qwen3_next": _row(delta_net("qwen3_next"), SEQUENCES, TAGS, ANSWERS),
-        "seed_oss": _row(llama, SEQUENCES, TAGS, ANSWERS),
-        "smollm3": _row(llama, SEQUENCES),
+        "openai-gpt": only_tasks(llama, *WITHOUT_PAST, TEXT_CLASSIFICATION),
+        "opt": _row(llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
+        "persimmon": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        "phi": _row(llama, TEXT_CLASSIFICATION),
+        "phi3": _row(llama, TEXT_CLASSIFICATION),
+        "phimoe": _row(mixtral, TEXT_CLASSIFICATION),
+        "qwen2": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        "qwen2_moe": _row(mixtral, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        "qwen3": _row(llama, TEXT_CLASSIFICATION),
+        "qwen3_5_moe_text": _row(qwen3_next("qwen3_5_moe")),
+        "qwen3_5_text": _row(qwen3_next("qwen3_5"), TEXT_CLASSIFICATION),
+        "qwen3_moe": _row(mixtral, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        "qwen3_next": _row(qwen3_next("qwen3_next"), TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        "recurrent_gemma": only_tasks(recurrent_gemma, *WITHOUT_PAST),
+        "seed_oss": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        "smollm3": _row(llama, TEXT_CLASSIFICATION),
         "solar_open": _row(mixtral),
         "stablelm": _row(llama),
-        "starcoder2": _row(llama, SEQUENCES, TAGS),
+        "starcoder2": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "vaultgemma": _row(llama),
         "xglm": _row(llama),
         "youtu": _row(deepseek_v3),
-        "zamba": _row(zamba, SEQUENCES),
-        "zamba2": _row(zamba2, SEQUENCES),
+        "zamba": _row(zamba, TEXT_CLASSIFICATION),
+        "zamba2": _row(zamba2, TEXT_CLASSIFICATION),
     }
 )

@@ -1,4 +1,4 @@
-"""Text encoders: rows. Where Optimum has one, inputs and tasks are those of its table, which tests/contract holds."""
+"""Text encoders. Rows that Optimum also has take its inputs and tasks (tests/contract)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families import bert_inputs, text_encoder, text_inputs
+from onnxfn.architectures.families.text import global_mask_dummies
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.facts import TOKENS, always, case, gives, patched, takes
+from onnxfn.specs.facts import TOKENS, always, gives, patched, takes
 from onnxfn.specs.getters import constant, count, either, from_config, negated, quotient, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-CLASSIFIERS = ("text-classification", "token-classification")
-SMALL = ("feature-extraction", "fill-mask", *CLASSIFIERS)
-HEADLESS = ("feature-extraction", *CLASSIFIERS, "question-answering")
+CLASSIFICATION = ("text-classification", "token-classification")
+BASIC_TASKS = ("feature-extraction", "fill-mask", *CLASSIFICATION)
+WITHOUT_FILL_MASK = ("feature-extraction", *CLASSIFICATION, "question-answering")
 
 bert = compose(text_encoder, bert_inputs)
 roberta = compose(text_encoder, text_inputs)
 
-# Segments are read only by models that were trained with them.
+# A model that was trained without segments has no `token_type_ids`.
 deberta_v2 = compose(roberta, takes("token_type_ids", TOKENS, "segment_ids", when="type_vocab_size"))
-deberta = only_tasks(deberta_v2, *SMALL, "question-answering")
+deberta = only_tasks(deberta_v2, *BASIC_TASKS, "question-answering")
 
-# XLM's and Flaubert's `token_type_ids` are rows of the token table, not of a table of segments.
+# XLM and Flaubert look up `token_type_ids` in the embedding of tokens. They have no embedding of segments.
 xlm = compose(
     bert,
     generates("segment_ids", "integers", high=from_config("vocab_size")),
@@ -35,12 +36,8 @@ xlm = compose(
 LONGFORMER = "transformers.models.longformer.modeling_longformer:Longformer"
 longformer = compose(
     bert,
-    generates("global_mask", "first_one"),
     takes("global_attention_mask", TOKENS, "global_mask"),
-    # Traced with one global token a row; tried with none, and with another number in each row.
-    case("one", generates("global_mask", "constant", value=0)),
-    case("right-padded", generates("global_mask", "integers", high=2)),
-    case("left-padded", generates("global_mask", "integers", high=2)),
+    global_mask_dummies,
     patched(f"{LONGFORMER}Model._pad_to_window_size", by="longformer.unpadded_inputs", why="branches on the length"),
     patched(
         f"{LONGFORMER}SelfAttention.forward",
@@ -49,7 +46,7 @@ longformer = compose(
     ),
 )
 
-# The model reads exactly `max_depth` steps of each path (modeling_markuplm.XPathEmbeddings.forward).
+# Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
 XPATH = f"{TOKENS} max_depth="
 markuplm = only_tasks(
     compose(
@@ -59,23 +56,23 @@ markuplm = only_tasks(
         generates("xpath_subs", "integers", high=from_config("max_xpath_subs_unit_embeddings")),
         generates("xpath_tags", "integers", high=from_config("max_xpath_tag_unit_embeddings")),
     ),
-    *HEADLESS,
+    *WITHOUT_FILL_MASK,
 )
 
-# Where the configuration has one kind of segment, or none, there is nothing to tell.
-segmented = compose(
+# Models with one segment type or none have no `token_type_ids`.
+with_segments = compose(
     roberta, takes("token_type_ids", TOKENS, "segment_ids", when=quotient("type_vocab_size", constant(2)))
 )
 
-# Four numbers a token: left, top, right, bottom.
-boxed = compose(
+# A box per token: left, top, right, bottom.
+with_boxes = compose(
     text_encoder,
     takes("input_ids", TOKENS, "token_ids"),
     takes("bbox", f"{TOKENS} 4", "boxes"),
     generates("boxes", "boxes", high=from_config("max_2d_position_embeddings")),
 )
-layoutlm = only_tasks(compose(boxed, bert_inputs), *SMALL)
-lilt = only_tasks(compose(boxed, text_inputs), *HEADLESS)
+layoutlm = only_tasks(compose(with_boxes, bert_inputs), *BASIC_TASKS)
+lilt = only_tasks(compose(with_boxes, text_inputs), *WITHOUT_FILL_MASK)
 bros = only_tasks(
     compose(
         bert,
@@ -90,16 +87,20 @@ CANINE = "transformers.models.canine.modeling_canine:Canine"
 canine = only_tasks(
     compose(
         bert,
-        reads(vocab_size=constant(0x110000)),  # its tokens are characters of Unicode
-        patched(f"{CANINE}Attention.forward", by="canine.attention", why="loops over the length"),
+        reads(vocab_size=constant(0x110000)),  # token ids are code points of Unicode
+        patched(f"{CANINE}Attention.forward", by="canine.attention", why="loops over chunks of the text"),
         patched(f"{CANINE}Model._downsample_attention_mask", by="canine.downsampled_mask", why="fixes the length"),
-        patched(f"{CANINE}Model._repeat_molecules", by="canine.repeated_molecules", why="repeats by the length"),
+        patched(
+            f"{CANINE}Model._repeat_molecules",
+            by="canine.repeated_molecules",
+            why="repeats by the length",
+        ),
     ),
-    *HEADLESS,
+    *WITHOUT_FILL_MASK,
     "multiple-choice",
 )
 
-# AutoModel loads the encoder of questions; that of contexts is alike. Both give the pooled output alone.
+# AutoModel loads the encoder of questions. The encoder of contexts is the same. Both return a pooled vector only.
 dpr = without(
     only_tasks(
         compose(bert, tasked("feature-extraction", spec=gives("pooler_output", "batch_size _"))), "feature-extraction"
@@ -107,7 +108,7 @@ dpr = without(
     "last_hidden_state",
 )
 
-# ErnieForMultipleChoice gives its choices to the model one row each, but not their `task_type_ids`.
+# ErnieForMultipleChoice reshapes its inputs to one row per choice, except `task_type_ids`.
 ernie = compose(
     bert,
     takes("task_type_ids", TOKENS, "task_ids", when="use_task_id"),
@@ -115,24 +116,24 @@ ernie = compose(
     tasked("multiple-choice", spec=takes("task_type_ids", TOKENS, "task_ids", when=constant(0))),
 )
 
-# FNet mixes tokens by a Fourier transform, which knows no mask.
+# FNet mixes tokens by a Fourier transform, which has no mask.
 fnet = compose(
     without(bert, "attention_mask"),
     patched(
         "transformers.models.fnet.modeling_fnet:FNetBasicFourierTransform.forward",
         by="fnet.fourier_transform",
-        why="the DFT of ONNX Runtime is inexact",
+        why="uses a Fourier transform, which is inexact in ONNX Runtime",
     ),
 )
 
-# The third kind of segment is that of the first token (modeling_funnel.FunnelAttentionStructure).
+# The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).
 funnel = compose(
     bert,
     reads(type_vocab_size=constant(3)),
     patched(
         "transformers.models.funnel.modeling_funnel:FunnelAttentionStructure.get_position_embeds",
         by="funnel.position_embeds",
-        why="lists every position",
+        why="lists all positions in Python",
     ),
 )
 
@@ -144,7 +145,8 @@ roc_bert = compose(
     generates("pronunciation_ids", "integers", high=from_config("pronunciation_vocab_size")),
 )
 
-# A token's place in a table, as seven numbers; the least of them has two values (modeling_tapas.TapasEmbeddings).
+# `token_type_ids` has seven numbers per token, such as its row and column in a table. The smallest of the embeddings
+# has two entries, so that dummies are 0 or 1 (modeling_tapas.TapasEmbeddings).
 tapas = only_tasks(
     compose(
         bert,
@@ -157,11 +159,11 @@ tapas = only_tasks(
     "text-classification",
 )
 
-# Memories of earlier texts are neither taken nor given, and to keep them would limit the length.
-xlnet = only_tasks(compose(bert, always(use_mems=False)), *HEADLESS, "multiple-choice")
+# The graph has no memories of earlier texts (`mems`): to return them would limit the length.
+xlnet = only_tasks(compose(bert, always(use_mems=False)), *WITHOUT_FILL_MASK, "multiple-choice")
 
-# A model that has a language of its own, `set_default_language`, needs not be told one. XmodForMultipleChoice repeats
-# what it is told by the number of all choices, so takes one language for them all.
+# A model with a default language (`set_default_language`) has no input for it. XmodForMultipleChoice repeats `lang_ids`
+# once per choice of the batch, so it takes one language for all of them.
 xmod = compose(
     roberta,
     takes("lang_ids", "batch_size", "language_ids", when=negated("default_language")),
@@ -174,7 +176,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "albert": bert,
         "bert": bert,
         "bert-generation": only_tasks(roberta, "feature-extraction"),
-        "big_bird": roberta,  # full attention, as the model itself computes up to the length that its limit says
+        "big_bird": roberta,  # the graph has full attention, which the model itself uses for short texts
         "bros": bros,
         "camembert": roberta,
         "canine": canine,
@@ -186,15 +188,15 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "dpr": dpr,
         "electra": bert,
         "ernie": ernie,
-        "esm": only_tasks(roberta, *SMALL),
-        "esmc": only_tasks(roberta, *SMALL),
-        "eurobert": only_tasks(roberta, *SMALL),
+        "esm": only_tasks(roberta, *BASIC_TASKS),
+        "esmc": only_tasks(roberta, *BASIC_TASKS),
+        "eurobert": only_tasks(roberta, *BASIC_TASKS),
         "flaubert": xlm,
         "fnet": fnet,
         "funnel": funnel,
-        "gte": only_tasks(segmented, *SMALL),
+        "gte": only_tasks(with_segments, *BASIC_TASKS),
         "ibert": roberta,
-        "jina_embeddings_v3": only_tasks(segmented, *SMALL, "question-answering"),
+        "jina_embeddings_v3": only_tasks(with_segments, *BASIC_TASKS, "question-answering"),
         "layoutlm": layoutlm,
         "lilt": lilt,
         "longformer": longformer,
@@ -202,9 +204,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "markuplm": markuplm,
         "megatron-bert": bert,
         "mobilebert": bert,
-        "modernbert": only_tasks(roberta, *SMALL),
+        "modernbert": only_tasks(roberta, *BASIC_TASKS),
         "mpnet": roberta,
-        "nomic_bert": only_tasks(bert, *SMALL),
+        "nomic_bert": only_tasks(bert, *BASIC_TASKS),
         "nystromformer": bert,
         "rembert": bert,
         "roberta": roberta,
@@ -214,12 +216,12 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "splinter": only_tasks(bert, "feature-extraction", "question-answering"),
         "squeezebert": bert,
         "tapas": tapas,
-        "ultrabert": only_tasks(roberta, *SMALL, "question-answering"),
+        "ultrabert": only_tasks(roberta, *BASIC_TASKS, "question-answering"),
         "xlm": xlm,
         "xlm-roberta": roberta,
         "xlm-roberta-xl": roberta,
         "xlnet": xlnet,
         "xmod": xmod,
-        "yoso": segmented,
+        "yoso": with_segments,
     }
 )

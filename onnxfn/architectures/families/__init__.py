@@ -1,4 +1,4 @@
-"""Families: what architectures of one kind share. An architecture says only how it differs."""
+"""Families: what models of one kind share. A row of a table composes families with what differs."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from onnxfn.architectures.families.detection import points_in_images as points_i
 from onnxfn.architectures.families.detection import queried as queried
 from onnxfn.architectures.families.detection import segmented as segmented
 from onnxfn.architectures.families.multimodal import text_and_vision as text_and_vision
+from onnxfn.architectures.families.seq2seq import decoder_ids as decoder_ids
+from onnxfn.architectures.families.seq2seq import encoder_decoder_cache as encoder_decoder_cache
+from onnxfn.architectures.families.seq2seq import encoder_inputs as encoder_inputs
+from onnxfn.architectures.families.seq2seq import encoder_mask as encoder_mask
+from onnxfn.architectures.families.seq2seq import encoder_states as encoder_states
+from onnxfn.architectures.families.seq2seq import next_ids as next_ids
+from onnxfn.architectures.families.seq2seq import seq2seq as seq2seq
+from onnxfn.architectures.families.seq2seq import speech_seq2seq as speech_seq2seq
+from onnxfn.architectures.families.seq2seq import standalone_decoder as standalone_decoder
+from onnxfn.architectures.families.seq2seq import text_seq2seq as text_seq2seq
 from onnxfn.architectures.families.series import time_series as time_series
 from onnxfn.architectures.families.text import bert_inputs as bert_inputs
-from onnxfn.architectures.families.text import decoder_ids as decoder_ids
-from onnxfn.architectures.families.text import encoder_decoder_cache as encoder_decoder_cache
-from onnxfn.architectures.families.text import encoder_inputs as encoder_inputs
-from onnxfn.architectures.families.text import encoder_mask as encoder_mask
-from onnxfn.architectures.families.text import encoder_states as encoder_states
-from onnxfn.architectures.families.text import next_ids as next_ids
 from onnxfn.architectures.families.text import positions as positions
-from onnxfn.architectures.families.text import seq2seq as seq2seq
-from onnxfn.architectures.families.text import speech_seq2seq as speech_seq2seq
-from onnxfn.architectures.families.text import standalone_decoder as standalone_decoder
 from onnxfn.architectures.families.text import text_decoder as text_decoder
 from onnxfn.architectures.families.text import text_encoder as text_encoder
 from onnxfn.architectures.families.text import text_inputs as text_inputs
-from onnxfn.architectures.families.text import text_seq2seq as text_seq2seq
 from onnxfn.architectures.families.vision import any_images as any_images
 from onnxfn.architectures.families.vision import backbone as backbone
 from onnxfn.architectures.families.vision import images as images
@@ -52,4 +52,3 @@ from onnxfn.architectures.families.vision import sees as sees
 from onnxfn.architectures.families.vision import video as video
 from onnxfn.architectures.families.vision import vision as vision
 from onnxfn.architectures.families.vision import vision_of_any_size as vision_of_any_size
-from onnxfn.specs.defaults import DEFAULTS as DEFAULTS

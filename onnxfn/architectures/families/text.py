@@ -1,27 +1,21 @@
-"""Models that read and write texts, and those that hear speech and write what was said."""
+"""Families of models for text: encoders and decoders."""
 
 from __future__ import annotations
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, one_file
-from onnxfn.specs.edits.caches import cross_cache, kv_cache
-from onnxfn.specs.facts import SOURCE, TARGET, TOKENS, always, builds, case, checks, gives, links, runs, takes
+from onnxfn.specs.edits.caches import kv_cache
+from onnxfn.specs.facts import TOKENS, always, case, checks, takes
 from onnxfn.specs.getters import constant, either, from_config, quotient, reads
 from onnxfn.specs.records import Edit, NestedDummy
-from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-choice_axis = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
-"""Every text input gets one row a choice: `[batch_size, num_choices, sequence_length]`."""
-
-
-# Traced at batch 2 and length 16, so neither is tried again.
 text_cases = compose(
     case("one", sized(batch_size=1, sequence_length=7), padded("none")),
     case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
     case("left-padded", sized(batch_size=3, sequence_length=24), padded("left")),
 )
+"""The cases of the check for texts. No size is that of the trace, which has batch size 2 and length 16."""
 
 text_dummies = compose(
     sized(batch_size=2, sequence_length=16),
@@ -29,6 +23,7 @@ text_dummies = compose(
     generates("segment_ids", "integers", high=from_config("type_vocab_size")),
     padded("right"),
 )
+"""The dummy inputs of texts: token ids, segment ids and a padding mask."""
 
 text_reads = reads(
     vocab_size="vocab_size",
@@ -37,6 +32,7 @@ text_reads = reads(
     num_layers="num_hidden_layers",
     num_attention_heads="num_attention_heads",
 )
+"""Where the configuration of a text model has its sizes."""
 
 choice_sizes = compose(
     sized(num_choices=4),
@@ -44,6 +40,10 @@ choice_sizes = compose(
     case("right-padded", sized(num_choices=3)),
     case("left-padded", sized(num_choices=5)),
 )
+"""The number of choices in the trace and in each case of the check."""
+
+choice_axis = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
+"""The edit for multiple-choice: every text input is `[batch_size, num_choices, sequence_length]`."""
 
 text_tasks = compose(
     tasked("feature-extraction"),
@@ -53,17 +53,33 @@ text_tasks = compose(
     tasked("text-classification"),
     tasked("token-classification"),
 )
+"""The tasks of text encoders."""
 
 text_encoder = compose(text_tasks, text_dummies, text_reads, text_cases, always(return_dict=True))
-"""Models that read a whole text at once: BERT and those like it."""
+"""Models that read a text as a whole: BERT, RoBERTa, DeBERTa.
+
+Inputs: none. Compose it with `text_inputs` or `bert_inputs`.
+Tasks: feature-extraction, fill-mask, multiple-choice, question-answering, text-classification, token-classification.
+"""
 
 text_inputs = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
-"""Tokens and the mask that says which are padding."""
+"""The inputs of models for text: `input_ids` and `attention_mask`, `[batch_size, sequence_length]` each."""
 
 bert_inputs = compose(text_inputs, takes("token_type_ids", TOKENS, "segment_ids"))
-"""Tokens, mask, and which segment each token belongs to."""
+"""The inputs of BERT: those of `text_inputs` and `token_type_ids`, the segment of each token."""
 
-text_decoder = compose(
+global_mask_dummies = compose(
+    generates("global_mask", "first_one"),
+    case("one", generates("global_mask", "constant", value=0)),
+    case("right-padded", generates("global_mask", "integers", high=2)),
+    case("left-padded", generates("global_mask", "integers", high=2)),
+)
+"""The dummy inputs of a mask of tokens with global attention (Longformer, LED).
+
+The trace has one global token per row. The cases of the check have none, and a different number in each row.
+"""
+
+decoder_without_cache = compose(
     text_dummies,
     padded("left"),
     generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
@@ -73,11 +89,10 @@ text_decoder = compose(
         head_dim=either("head_dim", quotient("hidden_size", "num_attention_heads")),
     ),
     text_cases,
-    kv_cache(),
     text_inputs,
     always(return_dict=True, use_cache=False),
-    # Thirty layers of SmolLM2, logits of root mean square 12: PyTorch's float32 is 5e-4 from its float64, ONNX Runtime
-    # 8e-4; at padding, which means nothing, 2e-3 and 5e-3.
+    # SmolLM2 (30 layers, logits with a root mean square of 12): float32 differs from PyTorch's float64 by 5e-4 in
+    # PyTorch and by 8e-4 in ONNX Runtime. At padding, which is not compared, by 2e-3 and 5e-3.
     checks(mask_input="attention_mask", atol=1e-4, rtol=1e-3),
     tasked("feature-extraction"),
     tasked("feature-extraction-with-past", Edit("with_past", {"direction": "outputs"})),
@@ -87,112 +102,26 @@ text_decoder = compose(
     tasked("token-classification"),
     tasked("question-answering"),
 )
-"""Models that write a text token by token: GPT and those like it. Positions are an ingredient of their own."""
+"""`text_decoder` without a KV cache, for models whose layers all have a recurrent state: Mamba."""
 
-_numbered = takes("position_ids", TOKENS, "token_positions")
+text_decoder = compose(decoder_without_cache, kv_cache())
+"""Models that generate a text token by token: GPT-2, Llama, Mixtral.
+
+Inputs: `input_ids`, `attention_mask`, and the KV cache in text-generation-with-past. `position_ids` come with
+`positions`.
+Tasks: feature-extraction and text-generation, each also `-with-past`; text-classification, token-classification,
+question-answering. A row chooses among them with `only_tasks`.
+"""
+
+_position_ids = takes("position_ids", TOKENS, "token_positions")
 
 positions = compose(
-    tasked("feature-extraction", spec=_numbered),
-    tasked("feature-extraction-with-past", spec=_numbered),
-    tasked("text-generation", spec=_numbered),
-    tasked("text-generation-with-past", spec=_numbered),
+    tasked("feature-extraction", spec=_position_ids),
+    tasked("feature-extraction-with-past", spec=_position_ids),
+    tasked("text-generation", spec=_position_ids),
+    tasked("text-generation-with-past", spec=_position_ids),
 )
-"""The place of each token among those that are not padding; heads of classification do without, as in Optimum."""
+"""The input `position_ids` of a text decoder: the position of each token, padding not counted.
 
-# Traced at batch 2 and length 16 of all; the words of an encoder-decoder's lengths are its own.
-seq2seq_dummies = compose(
-    sized(batch_size=2, encoder_sequence_length=16, decoder_sequence_length=16, past_decoder_sequence_length=16),
-    case("one", sized(encoder_sequence_length=7, decoder_sequence_length=3, past_decoder_sequence_length=21)),
-    case("right-padded", sized(encoder_sequence_length=11, decoder_sequence_length=1, past_decoder_sequence_length=9)),
-    case("left-padded", sized(encoder_sequence_length=24, decoder_sequence_length=5, past_decoder_sequence_length=4)),
-    generates("hidden_states", "normal"),
-)
-
-seq2seq_reads = reads(
-    hidden_size="d_model",
-    decoder_num_layers="decoder_layers",
-    decoder_num_attention_heads="decoder_attention_heads",
-    decoder_head_dim=quotient("hidden_size", "decoder_num_attention_heads"),
-)
-
-
-def encoder_decoder_cache(after: str) -> ExportSpec:
-    """The cache of an encoder-decoder, its tensors standing after this input."""
-    size = "decoder_head_dim"
-    return cross_cache(heads="decoder_num_attention_heads", key=size, value=size, after=after)
-
-
-decoder_ids = takes("decoder_input_ids", TARGET, "token_ids")
-"""The tokens that a decoder has written so far, or the new ones where it takes a past."""
-
-# ONNX calls the tensors of a decoder by the names that they have inside it.
-encoder_states = compose(
-    takes(
-        "encoder_hidden_states",
-        f"{SOURCE} hidden_size=",
-        "hidden_states",
-        kind="float",
-        path=("encoder_outputs", "last_hidden_state"),
-    ),
-    builds("encoder_outputs", "encoder_output"),
-    links("encoder_hidden_states", part=STEMS["encoder"], output="last_hidden_state"),
-    links("encoder_attention_mask", part=STEMS["encoder"], output="attention_mask"),
-)
-encoder_mask = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
-next_ids = compose(
-    takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), encoder_decoder_cache("input_ids")
-)
-
-seq2seq = compose(
-    text_dummies,
-    seq2seq_dummies,
-    text_reads,
-    seq2seq_reads,
-    text_cases,
-    always(return_dict=True, use_cache=False),
-)
-
-seq2seq_features = gives("last_hidden_state", f"{TARGET} _")
-
-seq2seq_tasks = compose(
-    tasked("feature-extraction", spec=compose(seq2seq_features, one_file())),
-    tasked("feature-extraction-with-past", spec=compose(seq2seq_features, encoder_and_merged_decoder())),
-)
-
-encoder_inputs = compose(takes("input_ids", SOURCE, "token_ids"), takes("attention_mask", SOURCE, "padding_mask"))
-
-text_seq2seq = compose(
-    seq2seq,
-    behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
-    behaves("decoder", encoder_states, encoder_mask, next_ids),
-    behaves("encoder", encoder_inputs, runs("encoder"), gives("last_hidden_state", f"{SOURCE} _")),
-    seq2seq_tasks,
-    tasked("text2text-generation", spec=encoder_and_decoder()),
-    tasked("text2text-generation-with-past", spec=encoder_and_merged_decoder()),
-)
-"""Models that read a text and write another: T5, BART, Marian and those like them."""
-
-_alone = compose(
-    text_inputs,
-    kv_cache(
-        heads="decoder_num_attention_heads",
-        key="decoder_head_dim",
-        value="decoder_head_dim",
-        layers="decoder_num_layers",
-    ),
-    builds("past_key_values", "dynamic_cache_without_config"),
-)
-
-standalone_decoder = compose(
-    tasked("text-generation", spec=_alone),
-    tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), spec=_alone),
-)
-"""The decoder of an encoder-decoder as a model of its own, as BartForCausalLM is."""
-
-speech_seq2seq = compose(
-    seq2seq,
-    seq2seq_tasks,
-    tasked("automatic-speech-recognition", spec=encoder_and_decoder()),
-    tasked("automatic-speech-recognition-with-past", spec=encoder_and_merged_decoder()),
-)
-"""Models that hear speech and write a text: Whisper and those like it. What they hear is the row's to say."""
+Tasks: feature-extraction and text-generation, each also `-with-past`. As in Optimum, classification has no such input.
+"""

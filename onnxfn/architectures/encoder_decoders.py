@@ -1,0 +1,171 @@
+"""Models that are made of an encoder and a decoder with configurations of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.architectures.families import (
+    FRAMES,
+    convolved_waves,
+    decoder_ids,
+    encoder_decoder_cache,
+    encoder_mask,
+    encoder_states,
+    next_ids,
+    pixels,
+    seq2seq,
+)
+from onnxfn.architectures.families.seq2seq import encodes, generation_tasks
+from onnxfn.architectures.families.speech import audio_mask, mask_lengths, waveform_inputs
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates
+from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
+from onnxfn.specs.edits.caches import cross_cache, self_cache
+from onnxfn.specs.facts import SOURCE, TARGET, gives, takes
+from onnxfn.specs.getters import constant, either, from_config, if_else, item, quotient, reads, total
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
+
+# The decoder is a model type of its own. If it is the decoder of an encoder-decoder, the cache also has the keys and
+# values of the cross-attention: four tensors per layer. If not (GPT-2), the cross-attention is computed in each call,
+# and the cache has two tensors per layer, with the names of a decoder.
+DECODER_LAYERS = "decoder.decoder_layers"
+num_layers = either(DECODER_LAYERS, "decoder.num_hidden_layers")
+composite_reads = reads(
+    vocab_size="decoder.vocab_size",
+    hidden_size="encoder.hidden_size",
+    decoder_num_attention_heads=either("decoder.decoder_attention_heads", "decoder.num_attention_heads"),
+    decoder_head_dim=quotient("decoder.hidden_size", "decoder_num_attention_heads"),
+)
+
+
+def composite_cache(after: str) -> ExportSpec:
+    """A spec of the decoder's cache, after the input `after`: four or two tensors per layer."""
+    heads, size = "decoder_num_attention_heads", "decoder_head_dim"
+    four, two = if_else(DECODER_LAYERS, num_layers, constant(0)), if_else(DECODER_LAYERS, constant(0), num_layers)
+    return compose(
+        cross_cache(heads=heads, key=size, value=size, layers=four, after=after),
+        self_cache(heads=heads, key=size, value=size, layers=two, after=after),
+    )
+
+
+def composite_monolith(inputs: ExportSpec) -> ExportSpec:
+    """A spec of the model in one file, with these inputs of the encoder."""
+    return behaves("monolith", inputs, decoder_ids, composite_cache("decoder_input_ids"))
+
+
+composite_next_ids = compose(
+    takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), composite_cache("input_ids")
+)
+
+text_inputs = compose(
+    takes("input_ids", SOURCE, "read_ids"),
+    takes("attention_mask", SOURCE, "padding_mask"),
+    generates("read_ids", "integers", high=from_config("encoder.vocab_size")),
+)
+encoder_decoder = compose(
+    seq2seq,
+    composite_reads,
+    composite_monolith(text_inputs),
+    encodes(text_inputs),
+    behaves("decoder", encoder_states, encoder_mask, composite_next_ids),
+    generation_tasks("text2text-generation"),
+)
+
+vision_encoder_decoder = compose(
+    seq2seq,
+    composite_reads,
+    reads(
+        num_channels="encoder.num_channels",
+        image_height=either(item("encoder.image_size", 0), "encoder.image_size"),
+        image_width=either(item("encoder.image_size", 1), "encoder.image_size"),
+    ),
+    composite_monolith(pixels),
+    encodes(pixels, "batch_size _ _"),
+    behaves("decoder", encoder_states, composite_next_ids),
+    generation_tasks("image-to-text"),
+)
+
+# The encoder reads waveforms, as wav2vec2 does.
+speech_encoder_decoder = compose(
+    seq2seq,
+    composite_reads,
+    convolved_waves("encoder.", "encoder_sequence_length"),
+    reads(hidden_size=if_else("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
+    generates("waveform", "normal"),
+    composite_monolith(waveform_inputs),
+    encodes(waveform_inputs, FRAMES),
+    # These mask lengths give exactly as many states as the cases have: the model indexes the last state of the mask.
+    behaves(
+        "decoder", encoder_states, audio_mask, composite_next_ids, mask_lengths(5300, 2400, 3610, 7950, 2960, 6805)
+    ),
+    generation_tasks("automatic-speech-recognition"),
+)
+
+# The first two numbers of a patch are its row and its column. The processor chooses the number of patches of an image.
+patch_inputs = compose(
+    takes("flattened_patches", f"{SOURCE} patch_size=", "patches", kind="float"),
+    takes("attention_mask", SOURCE, "padding_mask"),
+    generates("patches", "whole_floats", high=4),
+)
+pix2struct = compose(
+    seq2seq,
+    reads(
+        vocab_size="text_config.vocab_size",
+        hidden_size="vision_config.hidden_size",
+        decoder_num_layers="text_config.num_layers",
+        decoder_num_attention_heads="text_config.num_heads",
+        decoder_head_dim="text_config.d_kv",
+        patch_size=total("vision_config.patch_embed_hidden_size", constant(2)),
+    ),
+    behaves(
+        "monolith",
+        patch_inputs,
+        decoder_ids,
+        takes("decoder_attention_mask", TARGET, "padding_mask"),
+        encoder_decoder_cache("decoder_attention_mask"),
+    ),
+    encodes(patch_inputs),
+    behaves(
+        "decoder",
+        encoder_states,
+        encoder_mask,
+        next_ids,
+        takes("attention_mask", TARGET, "padding_mask", path=("decoder_attention_mask",)),
+    ),
+    generation_tasks("image-to-text"),
+)
+
+# The decoder alone, TrOCRForCausalLM. It attends to the output of an encoder of images, which is another model.
+trocr = compose(
+    seq2seq,
+    reads(
+        hidden_size=either("cross_attention_hidden_size", "d_model"),
+        decoder_head_dim=quotient("d_model", "decoder_num_attention_heads"),
+    ),
+    behaves(
+        "decoder",
+        takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+        takes("encoder_attention_mask", SOURCE, "padding_mask"),
+        takes("input_ids", TARGET, "token_ids"),
+        encoder_decoder_cache("input_ids"),
+    ),
+    *(
+        tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
+        for task, files in (
+            ("text-generation", extra_file("decoder_model", "decoder")),
+            ("text-generation-with-past", decoder_with_past()),
+        )
+    ),
+)
+
+ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+    {
+        "encoder-decoder": encoder_decoder,
+        "pix2struct": pix2struct,
+        "speech-encoder-decoder": speech_encoder_decoder,
+        "trocr": trocr,
+        "vision-encoder-decoder": vision_encoder_decoder,
+    }
+)

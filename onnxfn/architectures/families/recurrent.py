@@ -1,0 +1,155 @@
+"""Layers with a recurrent state (state spaces, linear attention): the rows of their cache and their patches.
+
+Compose them with a family of decoders. A layer keeps the last inputs of its convolution, `past_conv.0`, and the state
+of its recurrence.
+"""
+
+from __future__ import annotations
+
+from onnxfn.architectures.common_patches import function_patch, linear_attention_cache
+from onnxfn.specs.compose import compose
+from onnxfn.specs.edits.caches import kv_cache, state_row
+from onnxfn.specs.facts import patched
+from onnxfn.specs.getters import constant, either, indices_where, product, reads, total
+from onnxfn.specs.records import Edit, Source
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
+
+full_attention_layers = indices_where("layer_types", "full_attention")
+linear_attention_layers = indices_where("layer_types", "linear_attention")
+
+full_attention_cache = kv_cache(layers=full_attention_layers)
+"""The KV cache of a model in which only layers with full attention have one."""
+
+SELECTIVE_STATE = "batch_size ssm_entries= ssm_width="
+"""The axes of the state of a selective scan."""
+
+
+def module_of(name: str) -> str:
+    """The module of a model in transformers.
+
+    >>> module_of("mamba")
+    'transformers.models.mamba.modeling_mamba'
+    """
+    return f"transformers.models.{name}.modeling_{name}"
+
+
+def conv_state(axes: str, *, layers: Source, argument: str = "past_key_values") -> ExportSpec:
+    """A spec of the last inputs of a convolution: `past_conv.0` -> `present_conv.0`."""
+    return state_row("conv", axes, attribute="conv_states.0", layers=layers, argument=argument)
+
+
+def recurrent_state(name: str, axes: str, *, layers: Source, argument: str = "past_key_values") -> ExportSpec:
+    """A spec of the state of a recurrence: `past_{name}.0` -> `present_{name}.0`."""
+    return state_row(name, axes, attribute="recurrent_states.0", layers=layers, argument=argument)
+
+
+def gated_delta_net_layers(name: str) -> ExportSpec:
+    """A spec of layers with a gated delta rule, among layers with full attention: Qwen3-Next, OLMo Hybrid.
+
+    Args:
+        name: The model's module in transformers: `qwen3_next`.
+    """
+    return compose(
+        linear_attention_cache,
+        function_patch(module_of(name), "torch_chunk_gated_delta_rule"),
+        reads(
+            conv_width=total(
+                product(constant(2), "linear_num_key_heads", "linear_key_head_dim"),
+                product("linear_num_value_heads", "linear_value_head_dim"),
+            )
+        ),
+        full_attention_cache,
+        conv_state("batch_size conv_width= linear_conv_kernel_dim=", layers=linear_attention_layers),
+        recurrent_state(
+            "recurrent",
+            "batch_size linear_num_value_heads= linear_key_head_dim= linear_value_head_dim=",
+            layers=linear_attention_layers,
+        ),
+    )
+
+
+def kimi_delta_layers(name: str) -> ExportSpec:
+    """A spec of layers with Kimi Delta Attention, a delta rule with one decay per channel: Kimi Linear.
+
+    Args:
+        name: The model's module in transformers: `kimi_linear`.
+    """
+    return compose(
+        linear_attention_cache,
+        function_patch(module_of(name), "chunk_kimi_delta_attention"),
+        reads(
+            linear_heads=either("linear_num_heads", "num_attention_heads"),
+            linear_size=either("linear_head_dim", "head_dim"),
+            conv_size=either("linear_conv_kernel_dim", "short_conv_kernel_size"),
+            conv_width=product(constant(3), "linear_heads", "linear_size"),
+            value_size="linear_size",
+        ),
+        conv_state("batch_size conv_width= conv_size=", layers=linear_attention_layers),
+        recurrent_state(
+            "recurrent", "batch_size linear_heads= linear_size= value_size=", layers=linear_attention_layers
+        ),
+    )
+
+
+def mamba_layers(
+    mixer: str,
+    *,
+    by: str = "mixer",
+    state: str = SELECTIVE_STATE,
+    layers: Source = "num_layers",
+    argument: str = "past_key_values",
+) -> ExportSpec:
+    """A spec of layers with the selective scan of the first Mamba: Mamba, Jamba, Zamba.
+
+    PyTorch continues from a state by single tokens only, so the check does too. Steps of several tokens are compared
+    in tests.
+
+    Args:
+        mixer: Module and class of the mixer: `mamba:MambaMixer`.
+        by: The function of patches/mamba.py that replaces the mixer's `forward`.
+        state: The axes of the state of the scan.
+        layers: How many layers have such a mixer, or which.
+        argument: The argument of `forward` that is the cache.
+    """
+    name, _, mixer_class = mixer.partition(":")
+    return compose(
+        linear_attention_cache,
+        patched(
+            f"{module_of(name)}:{mixer_class}.forward",
+            by=f"mamba.{by}",
+            why="loops over the tokens, and ignores the past state if there are several new tokens",
+        ),
+        reads(
+            ssm_entries=either(product("mamba_expand", "hidden_size"), "intermediate_size"),
+            ssm_width=either("mamba_d_state", "state_size"),
+            conv_size=either("mamba_d_conv", "conv_kernel"),
+        ),
+        conv_state("batch_size ssm_entries= conv_size=", layers=layers, argument=argument),
+        tasked("text-generation-with-past", Edit("with_single_steps")),
+        recurrent_state("ssm", state, layers=layers, argument=argument),
+    )
+
+
+def mamba2_layers(name: str, *, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
+    """A spec of layers with the state space of Mamba 2: Mamba 2, Bamba, Nemotron-H.
+
+    Args:
+        name: The model's module in transformers: `mamba2`.
+        layers: How many layers have a state, or which.
+        argument: The argument of `forward` that is the cache.
+    """
+    return compose(
+        linear_attention_cache,
+        patched(f"{module_of(name)}:mamba2_chunk_scan", by="recurrent.mamba2_scan", why="pads the text to full chunks"),
+        reads(
+            ssm_heads=either("mamba_n_heads", "n_mamba_heads", "mamba_num_heads", "num_heads"),
+            ssm_size=either("mamba_d_head", "mamba_headdim", "mamba_head_dim", "head_dim"),
+            ssm_groups=either("mamba_n_groups", "mamba_ngroups", "n_groups"),
+            ssm_width=either("mamba_d_state", "ssm_state_size", "state_size"),
+            conv_size=either("mamba_d_conv", "conv_kernel"),
+            conv_width=total(product("ssm_heads", "ssm_size"), product(constant(2), "ssm_groups", "ssm_width")),
+        ),
+        conv_state("batch_size conv_width= conv_size=", layers=layers, argument=argument),
+        recurrent_state("ssm", "batch_size ssm_heads= ssm_size= ssm_width=", layers=layers, argument=argument),
+    )

@@ -1,0 +1,153 @@
+"""Families of encoder-decoders, for text and for speech."""
+
+from __future__ import annotations
+
+from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs, text_reads
+from onnxfn.specs.compose import EMPTY, compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, one_file
+from onnxfn.specs.edits.caches import cross_cache, kv_cache
+from onnxfn.specs.facts import SOURCE, TARGET, always, builds, case, gives, links, runs, takes
+from onnxfn.specs.getters import quotient, reads
+from onnxfn.specs.records import Edit
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import WITH_PAST, tasked
+
+STATES = f"{SOURCE} _"
+"""The axes of an encoder's output that is as long as its input."""
+
+seq2seq_dummies = compose(
+    sized(batch_size=2, encoder_sequence_length=16, decoder_sequence_length=16, past_decoder_sequence_length=16),
+    case("one", sized(encoder_sequence_length=7, decoder_sequence_length=3, past_decoder_sequence_length=21)),
+    case("right-padded", sized(encoder_sequence_length=11, decoder_sequence_length=1, past_decoder_sequence_length=9)),
+    case("left-padded", sized(encoder_sequence_length=24, decoder_sequence_length=5, past_decoder_sequence_length=4)),
+    generates("hidden_states", "normal"),
+)
+"""The lengths of encoder and decoder in the trace and in each case of the check."""
+
+seq2seq_reads = reads(
+    hidden_size="d_model",
+    decoder_num_layers="decoder_layers",
+    decoder_num_attention_heads="decoder_attention_heads",
+    decoder_head_dim=quotient("hidden_size", "decoder_num_attention_heads"),
+)
+"""Where the configuration of BART and similar models has the sizes of the decoder."""
+
+t5_reads = reads(
+    decoder_num_layers="num_decoder_layers",
+    decoder_num_attention_heads="num_heads",
+    decoder_head_dim="d_kv",
+)
+"""Where the configuration of T5 has the sizes of the decoder."""
+
+seq2seq = compose(
+    text_dummies,
+    seq2seq_dummies,
+    text_reads,
+    seq2seq_reads,
+    text_cases,
+    always(return_dict=True, use_cache=False),
+)
+"""What all encoder-decoders share: dummy inputs, cases of the check, constants. It has no inputs and no tasks."""
+
+
+def encoder_decoder_cache(after: str) -> ExportSpec:
+    """A spec of the cache of an encoder-decoder: four tensors per layer, after the input `after`."""
+    size = "decoder_head_dim"
+    return cross_cache(heads="decoder_num_attention_heads", key=size, value=size, after=after)
+
+
+encoder_inputs = compose(takes("input_ids", SOURCE, "token_ids"), takes("attention_mask", SOURCE, "padding_mask"))
+"""The text that the encoder reads: `input_ids` and `attention_mask`."""
+
+decoder_ids = takes("decoder_input_ids", TARGET, "token_ids")
+"""The tokens of the decoder, in a graph that also has the encoder."""
+
+encoder_states = compose(
+    takes(
+        "encoder_hidden_states",
+        f"{SOURCE} hidden_size=",
+        "hidden_states",
+        kind="float",
+        path=("encoder_outputs", "last_hidden_state"),
+    ),
+    builds("encoder_outputs", "encoder_output"),
+    links("encoder_hidden_states", part=STEMS["encoder"], output="last_hidden_state"),
+    links("encoder_attention_mask", part=STEMS["encoder"], output="attention_mask"),
+)
+"""The output of the encoder as an input of the decoder. ONNX names of a decoder are those inside the decoder."""
+
+encoder_mask = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
+"""The padding mask of the encoder's text as an input of the decoder."""
+
+next_ids = compose(
+    takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), encoder_decoder_cache("input_ids")
+)
+"""The new tokens of the decoder, and its cache."""
+
+
+def encodes(inputs: ExportSpec, states: str = STATES) -> ExportSpec:
+    """A spec of the encoder: from these inputs to `last_hidden_state` with the axes `states`."""
+    return behaves("encoder", inputs, runs("encoder"), gives("last_hidden_state", states))
+
+
+def generation_tasks(task: str, *specs: ExportSpec, extra_files: ExportSpec = EMPTY) -> ExportSpec:
+    """A spec of a task of an encoder-decoder, without and with past.
+
+    Args:
+        task: The task without past: `text2text-generation`.
+        specs: What both tasks also need.
+        extra_files: Files that are written after encoder and decoder.
+    """
+    return compose(
+        tasked(task, spec=compose(*specs, encoder_and_decoder(), extra_files)),
+        tasked(f"{task}{WITH_PAST}", spec=compose(*specs, encoder_and_merged_decoder(), extra_files)),
+    )
+
+
+_features = gives("last_hidden_state", f"{TARGET} _")
+
+seq2seq_tasks = compose(
+    tasked("feature-extraction", spec=compose(_features, one_file())),
+    tasked("feature-extraction-with-past", spec=compose(_features, encoder_and_merged_decoder())),
+)
+"""The tasks that all encoder-decoders have: feature-extraction, also with past."""
+
+text_seq2seq = compose(
+    seq2seq,
+    behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
+    behaves("decoder", encoder_states, encoder_mask, next_ids),
+    encodes(encoder_inputs),
+    seq2seq_tasks,
+    generation_tasks("text2text-generation"),
+)
+"""Models that read a text and generate another: T5, BART, Marian.
+
+Inputs: `input_ids`, `attention_mask`, `decoder_input_ids` of the model in one file; those of encoder and decoder where
+a task is written as several files.
+Tasks: feature-extraction and text2text-generation, each also `-with-past`.
+"""
+
+_causal_lm = compose(
+    text_inputs,
+    kv_cache(
+        heads="decoder_num_attention_heads",
+        key="decoder_head_dim",
+        value="decoder_head_dim",
+        layers="decoder_num_layers",
+    ),
+    builds("past_key_values", "dynamic_cache_without_config"),
+)
+
+standalone_decoder = compose(
+    tasked("text-generation", spec=_causal_lm),
+    tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), spec=_causal_lm),
+)
+"""The decoder of an encoder-decoder as a model of its own (BartForCausalLM): text-generation, also with past."""
+
+speech_seq2seq = compose(seq2seq, seq2seq_tasks, generation_tasks("automatic-speech-recognition"))
+"""Models that read audio and generate a text: Whisper, Moonshine.
+
+Inputs: none. The row adds the audio inputs of its encoder and the inputs of its decoder.
+Tasks: feature-extraction and automatic-speech-recognition, each also `-with-past`.
+"""

@@ -1,0 +1,226 @@
+"""Encoder-decoders that read audio and generate a text or notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.architectures.common_patches import position_ids_patch
+from onnxfn.architectures.families import (
+    FRAMES,
+    decoder_ids,
+    encoder_decoder_cache,
+    encoder_inputs,
+    encoder_mask,
+    encoder_states,
+    next_ids,
+    parakeet_frames,
+    seq2seq,
+    speech_seq2seq,
+)
+from onnxfn.architectures.families.seq2seq import encodes, generation_tasks, t5_reads
+from onnxfn.architectures.families.speech import (
+    audio_decoder,
+    audio_encoder,
+    audio_mask,
+    input_lengths,
+    mask_lengths,
+    mel_inputs,
+    waveform_inputs,
+)
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
+from onnxfn.specs.facts import SOURCE, case, gives, patched, runs, takes
+from onnxfn.specs.getters import (
+    constant,
+    convolved,
+    difference,
+    either,
+    from_config,
+    if_else,
+    nearest,
+    power,
+    product,
+    quotient,
+    reads,
+    repeated,
+)
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
+
+# The encoder has as many positions as a spectrogram of 30 seconds has (modeling_whisper.WhisperEncoder.forward).
+WHISPER_STATES = "batch_size _ _"
+whisper_inputs = takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float")
+whisper = compose(
+    speech_seq2seq,
+    reads(num_mel_bins="num_mel_bins", num_frames=product("max_source_positions", constant(2))),
+    generates("mel", "normal"),
+    audio_encoder(whisper_inputs, WHISPER_STATES),
+    behaves("decoder", encoder_states, next_ids),
+    tasked("audio-classification", spec=whisper_inputs),
+)
+
+# Each convolution halves the number of frames (modeling_speech_to_text.Conv1dSubsampler).
+speech_to_text = compose(
+    speech_seq2seq,
+    reads(
+        num_features=product("input_feat_per_channel", "input_channels"),
+        shortening=power(constant(2), "num_conv_layers"),
+    ),
+    generates("mel", "normal"),
+    audio_encoder(mel_inputs, "batch_size (encoder_sequence_length+shortening-1)//shortening _"),
+    behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(64, 28, 41, 95, 34, 82)),
+    position_ids_patch("transformers.models.speech_to_text.modeling_speech_to_text:Speech2Text"),
+)
+
+moonshine = compose(
+    speech_seq2seq,
+    reads(
+        decoder_num_layers="decoder_num_hidden_layers",
+        decoder_num_attention_heads="decoder_num_key_value_heads",
+        decoder_head_dim=quotient("hidden_size", "decoder_num_attention_heads"),
+        hidden_size="hidden_size",
+    ),
+    generates("waveform", "normal"),
+    audio_encoder(waveform_inputs, "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"),
+    audio_decoder("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
+    patched(
+        "transformers.models.moonshine.modeling_moonshine:MoonshinePreTrainedModel._get_feat_extract_output_lengths",
+        by="moonshine.feature_lengths",
+        why="divides lengths as floats",
+    ),
+)
+
+# The model accepts whole frames of a few milliseconds only; its processor pads the last one. Each of two convolutions
+# halves their number. The mask is required: without it the model ignores the windows of the encoder's attention.
+framed_waveform_inputs = compose(
+    takes("input_values", "batch_size frame_length*num_frames", "waveform", kind="float"),
+    takes("attention_mask", "batch_size frame_length*num_frames", "padding_mask"),
+    sized(num_frames=50),
+    case("one", sized(num_frames=29)),
+    case("right-padded", sized(num_frames=44)),
+    case("left-padded", sized(num_frames=83)),
+)
+# The decoder adds positions to the encoder's states in place, so the model in one file does not return them.
+moonshine_streaming = compose(
+    speech_seq2seq,
+    reads(
+        frame_length=nearest(product("encoder_config.sample_rate", "encoder_config.frame_ms"), constant(1000)),
+        hidden_size="encoder_config.hidden_size",
+        decoder_num_layers="num_hidden_layers",
+        decoder_num_attention_heads=either("num_key_value_heads", "num_attention_heads"),
+        decoder_head_dim=either("head_dim", quotient("hidden_size", "num_attention_heads")),
+    ),
+    generates("waveform", "normal"),
+    audio_encoder(framed_waveform_inputs, "batch_size (num_frames+3)//4 _", monolith_states=False),
+    audio_decoder("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
+)
+
+parakeet_inputs = compose(mel_inputs, input_lengths(64, one=37, right_padded=51, left_padded=90))
+
+
+def parakeet_seq2seq(decoder: str) -> ExportSpec:
+    """A spec of Parakeet's encoder with a decoder.
+
+    Args:
+        decoder: The prefix of the decoder's fields in the configuration: `decoder_config.`, or an empty text.
+    """
+    return compose(
+        speech_seq2seq,
+        parakeet_frames("encoder_config.", "encoder_sequence_length"),
+        reads(
+            num_features="encoder_config.num_mel_bins",
+            hidden_size="encoder_config.hidden_size",
+            decoder_num_layers=f"{decoder}num_hidden_layers",
+            decoder_num_attention_heads=f"{decoder}num_key_value_heads",
+            decoder_head_dim=f"{decoder}head_dim",
+        ),
+        generates("mel", "normal"),
+        audio_encoder(parakeet_inputs, FRAMES),
+        audio_decoder("parakeet_encoder_output", 120, 53, 70, 150, 60, 140),
+    )
+
+
+num_adapters = if_else("add_adapter", "num_adapter_layers", constant(0))
+seamless_inputs = compose(mel_inputs, input_lengths(101, one=59, right_padded=77, left_padded=126))
+
+
+def seamless(model: str) -> ExportSpec:
+    """A spec of a model with an encoder for speech, an encoder for text, and one decoder. The task chooses the encoder.
+
+    Args:
+        model: The module of the model and the prefix of its classes.
+    """
+    speech = compose(
+        audio_encoder(seamless_inputs, FRAMES, monolith_states=False),
+        behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(120, 53, 70, 150, 60, 140)),
+    )
+    text = compose(
+        behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
+        encodes(encoder_inputs),
+        behaves("decoder", encoder_states, encoder_mask, next_ids),
+    )
+    return compose(
+        seq2seq,
+        reads(
+            hidden_size="hidden_size",
+            num_features="feature_projection_input_dim",
+            adapter_kernel=difference(
+                "adaptor_kernel_size", product(constant(2), quotient("adaptor_stride", constant(2)))
+            ),
+            frames=convolved(
+                "encoder_sequence_length",
+                repeated("adapter_kernel", num_adapters),
+                repeated("adaptor_stride", num_adapters),
+            ),
+        ),
+        generates("mel", "normal"),
+        generation_tasks("automatic-speech-recognition", speech),
+        generation_tasks("text2text-generation", text),
+        position_ids_patch(model),
+    )
+
+
+# T5 whose encoder reads mel spectrograms with `hidden_size` features per frame. `generate` of transformers first adds
+# the composer to them: this step is a file of its own, `mel_conditioner`.
+pop2piano_inputs = compose(
+    takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float"),
+    takes("attention_mask", SOURCE, "padding_mask"),
+)
+pop2piano = compose(
+    seq2seq,
+    t5_reads,
+    generates("mel", "normal"),
+    generates("composers", "integers", high=from_config("composer_vocab_size")),
+    encodes(
+        compose(
+            pop2piano_inputs,
+            takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float", path=("inputs_embeds",)),
+        )
+    ),
+    behaves("decoder", encoder_states, encoder_mask, next_ids),
+    model_part(
+        "mel_conditioner",
+        pop2piano_inputs,
+        takes("composer", "batch_size", "composers"),
+        runs("pop2piano.mel_conditioner"),
+        gives("conditioned_features", "batch_size encoder_sequence_length+1 _"),
+        gives("conditioned_attention_mask", "batch_size encoder_sequence_length+1"),
+    ),
+    generation_tasks("automatic-speech-recognition", extra_files=extra_file("mel_conditioner", "mel_conditioner")),
+)
+
+ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+    {
+        "canary": parakeet_seq2seq("decoder_config."),
+        "cohere_asr": parakeet_seq2seq(""),
+        "moonshine": moonshine,
+        "moonshine_streaming": moonshine_streaming,
+        "pop2piano": pop2piano,
+        "seamless_m4t": seamless("transformers.models.seamless_m4t.modeling_seamless_m4t:SeamlessM4T"),
+        "seamless_m4t_v2": seamless("transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2:SeamlessM4Tv2"),
+        "speech_to_text": speech_to_text,
+        "whisper": whisper,
+    }
+)
