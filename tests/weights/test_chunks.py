@@ -1,4 +1,4 @@
-"""A tensor's bytes in chunks: the laws, and that memory does not grow with what is streamed."""
+"""The bytes of a tensor in chunks: their laws, and that memory does not grow with the size of the tensor."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def weight(raw):
 
 
 def filled(shape, dtype):
-    """A tensor of these sizes whose bytes are all sorts, as far as its type allows them."""
+    """A tensor whose bytes take many values, as far as its dtype allows."""
     count = int(np.prod(shape, dtype=int))
-    made = torch.arange(count * dtype.itemsize, dtype=torch.int64).mul(37).remainder(251)
-    return (made[:count] % 2 == 0 if dtype is torch.bool else made.to(torch.uint8).view(dtype)).reshape(shape)
+    content = torch.arange(count * dtype.itemsize, dtype=torch.int64).mul(37).remainder(251)
+    return (content[:count] % 2 == 0 if dtype is torch.bool else content.to(torch.uint8).view(dtype)).reshape(shape)
 
 
-def joined(tensor, *most):
-    return b"".join(bytes(chunk) for chunk in chunks(tensor, *most))
+def joined(tensor, *size):
+    return b"".join(bytes(chunk) for chunk in chunks(tensor, *size))
 
 
 @st.composite
@@ -66,13 +66,13 @@ def views(draw):
 
 
 @given(views(), st.integers(1, 64))
-def test_the_chunks_are_the_bytes_of_the_tensor(raw, most):
-    whole = raw.clone(memory_format=torch.contiguous_format)
-    assert joined(weight(raw), most) == whole.reshape(-1).view(torch.uint8).numpy().tobytes()
+def test_the_chunks_are_the_bytes_of_the_tensor(raw, size):
+    contiguous = raw.clone(memory_format=torch.contiguous_format)
+    assert joined(weight(raw), size) == contiguous.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 @given(views())
-def test_the_chunks_are_the_bytes_that_onnx_ir_would_write(raw):
+def test_the_chunks_are_the_bytes_that_onnx_ir_writes(raw):
     assert joined(weight(raw)) == weight(raw).tobytes()
 
 
@@ -80,14 +80,14 @@ def test_the_chunks_are_the_bytes_that_onnx_ir_would_write(raw):
     st.lists(st.tuples(st.integers(1, 3 * TILE_SIZE), st.booleans()), min_size=1, max_size=4),
     st.integers(1, 2 * TILE_SIZE + 1),
 )
-def test_the_chunks_of_matrices_beside_each_other_are_their_rows(columns, rows):
+def test_the_chunks_of_concatenated_matrices_are_their_rows(columns, rows):
     raws = [
-        filled((many, rows), torch.int16).t() if turned else filled((rows, many), torch.int16)
-        for many, turned in columns
+        filled((width, rows), torch.int16).t() if transposed else filled((rows, width), torch.int16)
+        for width, transposed in columns
     ]
-    whole = concatenated_columns([weight(raw) for raw in raws])
-    assert tuple(whole.shape) == (rows, sum(many for many, _ in columns))
-    assert joined(whole) == np.concatenate([raw.numpy() for raw in raws], axis=-1).tobytes() == whole.tobytes()
+    tensor = concatenated_columns([weight(raw) for raw in raws])
+    assert tuple(tensor.shape) == (rows, sum(width for width, _ in columns))
+    assert joined(tensor) == np.concatenate([raw.numpy() for raw in raws], axis=-1).tobytes() == tensor.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -101,34 +101,34 @@ def test_the_chunks_of_matrices_beside_each_other_are_their_rows(columns, rows):
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
-def test_a_large_transposed_matrix_is_turned_tile_by_tile(shape, dtype):
+def test_a_large_transposed_matrix_is_copied_by_tiles(shape, dtype):
     raw = filled(shape, dtype).t()
     assert joined(weight(raw), 1000) == weight(raw).tobytes()
 
 
-def test_matrices_that_are_transposed_inside_a_stack_are_turned_one_by_one():
+def test_transposed_matrices_in_a_batch_are_copied_one_by_one():
     raw = filled((3, 300, 200), torch.float32).transpose(1, 2)
     assert joined(weight(raw), 1000) == weight(raw).tobytes()
 
 
-def test_a_conjugated_view_is_written_as_what_it_stands_for():
+def test_a_conjugated_view_is_written_with_its_values():
     raw = torch.view_as_complex(filled((4, 5, 2), torch.float32).nan_to_num()).conj()
     assert joined(weight(raw)) == raw.resolve_conj().numpy().tobytes()
 
 
 @given(views().filter(lambda raw: raw.dtype in (torch.float32, torch.int8, torch.bool)), st.integers(1, 64))
-def test_an_array_comes_as_a_tensor_of_torch_does(raw, most):
-    assert joined(ir.Tensor(raw.numpy()), most) == joined(weight(raw), most)
+def test_a_numpy_array_has_the_same_chunks_as_a_torch_tensor(raw, size):
+    assert joined(ir.Tensor(raw.numpy()), size) == joined(weight(raw), size)
 
 
 @pytest.mark.parametrize("shape", [(TILE_SIZE * 3 + 1, TILE_SIZE * 2 - 1), (700, 999)])
-def test_a_large_transposed_array_is_turned_tile_by_tile(shape):
+def test_a_large_transposed_array_is_copied_by_tiles(shape):
     raw = filled(shape, torch.float32).t()
     assert joined(ir.Tensor(raw.numpy()), 1000) == weight(raw).tobytes()
 
 
 @pytest.mark.parametrize(
-    "made",
+    "tensor",
     [
         ir.tensor([-1], dtype=ir.DataType.INT4),
         ir.tensor(np.arange(6, dtype=np.float32).reshape(2, 3).T),
@@ -137,23 +137,23 @@ def test_a_large_transposed_array_is_turned_tile_by_tile(shape):
     ],
     ids=str,
 )
-def test_what_is_no_torch_tensor_comes_as_onnx_ir_writes_it(made):
-    assert joined(made) == made.tobytes()
+def test_other_tensors_have_the_bytes_that_onnx_ir_writes(tensor):
+    assert joined(tensor) == tensor.tobytes()
 
 
-def test_a_tensor_that_lies_in_order_is_not_copied():
+def test_a_contiguous_tensor_is_not_copied():
     raw = torch.zeros(3 * CHUNK_BYTES, dtype=torch.uint8)
-    places = [chunk.ctypes.data for chunk in chunks(weight(raw))]
-    assert places == [raw.data_ptr(), raw.data_ptr() + CHUNK_BYTES, raw.data_ptr() + 2 * CHUNK_BYTES]
+    addresses = [chunk.ctypes.data for chunk in chunks(weight(raw))]
+    assert addresses == [raw.data_ptr(), raw.data_ptr() + CHUNK_BYTES, raw.data_ptr() + 2 * CHUNK_BYTES]
 
 
-def test_no_chunk_is_larger_than_is_said():
+def test_no_chunk_is_larger_than_the_limit():
     for raw in (torch.zeros(1 << 20, 16).t(), torch.zeros(300, 300, 30).permute(2, 0, 1), torch.zeros(1 << 20, 3)):
         assert max(len(chunk) for chunk in chunks(weight(raw))) <= MAX_CHUNK_BYTES
     assert max(len(chunk) for chunk in chunks(weight(torch.zeros(1 << 20, 3)))) <= CHUNK_BYTES
 
 
-def test_two_tensors_are_one_when_they_look_at_the_same_bytes():
+def test_memory_keys_are_equal_for_views_of_the_same_bytes():
     raw = torch.arange(12.0)
     assert memory_key(weight(raw)) == memory_key(weight(raw.view(3, 4)))
     assert memory_key(weight(raw)) != memory_key(weight(raw.clone()))
@@ -167,47 +167,49 @@ def test_two_tensors_are_one_when_they_look_at_the_same_bytes():
     assert memory_key(ir.tensor([1, -2, 3], dtype=ir.DataType.INT4)) is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells anonymous memory from a file's pages")
-@pytest.mark.parametrize("turned", [False, True])
-def test_memory_does_not_grow_with_what_is_streamed(tmp_path, turned):
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports anonymous memory")
+@pytest.mark.parametrize("transposed", [False, True])
+def test_memory_does_not_grow_with_the_size_of_the_tensor(tmp_path, transposed):
     file = tmp_path / "weights"
-    with file.open("wb") as opened:
-        opened.truncate(1 << 28)
+    with file.open("wb") as stream:
+        stream.truncate(1 << 28)
     raw = torch.from_file(str(file), shared=False, size=1 << 26).view(1 << 13, 1 << 13)
-    before = anonymous()
-    grown = [anonymous() - before + 0 * int(chunk[0]) for chunk in chunks(weight(raw.t() if turned else raw))]
-    assert len(grown) >= (1 << 13) // TILE_SIZE
-    assert max(grown) < raw.nbytes // 3
+    before = anonymous_memory()
+    growth = [
+        anonymous_memory() - before + 0 * int(chunk[0]) for chunk in chunks(weight(raw.t() if transposed else raw))
+    ]
+    assert len(growth) >= (1 << 13) // TILE_SIZE
+    assert max(growth) < raw.nbytes // 3
 
 
-def anonymous():
-    """Bytes of memory of this process that are no file's."""
+def anonymous_memory():
+    """Bytes of memory of this process that are not pages of a file."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) << 10
 
 
-def test_what_is_made_ahead_comes_in_order_and_no_more_than_is_said():
+def test_prefetched_results_come_in_order_and_are_limited_in_number():
     begun = []
-    with prefetched(lambda one: begun.append(one) or one * one, range(9), 3) as made:
-        assert next(made) == 0
+    with prefetched(lambda number: begun.append(number) or number * number, range(9), 3) as results:
+        assert next(results) == 0
         assert max(begun) <= 3
-        assert list(made) == [1, 4, 9, 16, 25, 36, 49, 64]
-    with prefetched(str, [], 3) as made:
-        assert list(made) == []
+        assert list(results) == [1, 4, 9, 16, 25, 36, 49, 64]
+    with prefetched(str, [], 3) as results:
+        assert list(results) == []
 
 
-def test_what_goes_wrong_ahead_is_told_where_it_is_asked_for():
-    with prefetched(lambda one: 1 / one, [1, 0], 2) as made:
-        assert next(made) == 1
+def test_a_prefetched_error_is_raised_where_its_result_is_taken():
+    with prefetched(lambda number: 1 / number, [1, 0], 2) as results:
+        assert next(results) == 1
         with pytest.raises(ZeroDivisionError):
-            next(made)
+            next(results)
 
 
-def test_on_leaving_nothing_more_is_made():
+def test_no_call_begins_after_the_context_of_prefetched():
     begun = []
-    with pytest.raises(KeyError), prefetched(lambda one: begun.append(one) or time.sleep(0.05), range(50), 50):
+    with pytest.raises(KeyError), prefetched(lambda number: begun.append(number) or time.sleep(0.05), range(50), 50):
         raise KeyError
-    made = len(begun)
-    assert made < 50
+    count = len(begun)
+    assert count < 50
     time.sleep(0.2)
-    assert len(begun) == made
+    assert len(begun) == count

@@ -1,4 +1,4 @@
-"""What lies where in safetensors files, as safetensors itself reads it."""
+"""The tensors in safetensors files, against the safetensors library."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TENSORS = {
 }
 
 
-def test_every_tensor_lies_where_it_is_said_to(tmp_path):
+def test_every_entry_has_the_bytes_of_its_tensor(tmp_path):
     save_file(TENSORS, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    found = {one.name: one for one in entries(tmp_path)}
-    assert set(found) == set(TENSORS)
+    by_name = {entry.name: entry for entry in entries(tmp_path)}
+    assert set(by_name) == set(TENSORS)
     content = (tmp_path / "model.safetensors").read_bytes()
-    for name, one in found.items():
-        assert content[one.offset : one.offset + one.length] == TENSORS[name].view(torch.uint8).numpy().tobytes()
-    assert {name: one.dtype for name, one in found.items()} == {
+    for name, entry in by_name.items():
+        assert content[entry.offset : entry.offset + entry.length] == TENSORS[name].view(torch.uint8).numpy().tobytes()
+    assert {name: entry.dtype for name, entry in by_name.items()} == {
         "model.a": "FLOAT",
         "model.b": "INT8",
         "c": "BFLOAT16",
@@ -36,22 +36,22 @@ def test_every_tensor_lies_where_it_is_said_to(tmp_path):
     }
 
 
-def test_every_type_is_one_of_onnx():
+def test_every_dtype_is_one_of_onnx():
     import onnx_ir
 
     assert {name for name in ONNX_DTYPES.values() if name not in onnx_ir.DataType.__members__} == set()
 
 
-def test_the_models_own_files_come_first_and_shards_are_read_all(tmp_path):
+def test_files_of_the_model_come_first_and_all_shards_are_read(tmp_path):
     for number, file in enumerate(("adapter", "model-00002-of-00002", "model-00001-of-00002")):
         save_file({f"t{number}": torch.ones(2)}, tmp_path / f"{file}.safetensors")
-    assert [one.name for one in entries(tmp_path)] == ["t2", "t1", "t0"]
+    assert [entry.name for entry in entries(tmp_path)] == ["t2", "t1", "t0"]
 
 
-def test_a_folder_without_safetensors_says_what_is_there(tmp_path):
+def test_the_error_for_a_folder_without_safetensors_lists_its_files(tmp_path):
     (tmp_path / "pytorch_model.bin").write_text("")
-    told = refusal(ModelNotFound, entries, tmp_path)
-    assert told == (
+    message = refusal(ModelNotFound, entries, tmp_path)
+    assert message == (
         f"weights='link' needs *.safetensors files; {tmp_path} has none; it has: pytorch_model.bin; use weights='copy'"
     )
     assert "it has: no such folder" in refusal(ModelNotFound, entries, tmp_path / "nowhere")
@@ -60,7 +60,9 @@ def test_a_folder_without_safetensors_says_what_is_there(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"\xff" * 32, np.uint64(3).tobytes() + b"abc", np.uint64(3).tobytes() + b"[1]"]
 )
-def test_a_file_that_is_no_safetensors_file_is_refused(tmp_path, content):
+def test_a_file_without_a_header_is_refused(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
-    told = refusal(ModelNotFound, entries, tmp_path)
-    assert told == f"{tmp_path / 'model.safetensors'} is not a safetensors file: it does not begin with a JSON header"
+    message = refusal(ModelNotFound, entries, tmp_path)
+    assert (
+        message == f"{tmp_path / 'model.safetensors'} is not a safetensors file: it does not begin with a JSON header"
+    )
