@@ -61,7 +61,8 @@ def entries(folder: Path) -> tuple[TensorEntry, ...]:
     if not files:
         known = listed(sorted(file.name for file in folder.iterdir())) if folder.is_dir() else "no such folder"
         raise ModelNotFound(
-            f"weights='link' needs *.safetensors files; {folder} has none; it has: {known}; use weights='copy'"
+            f"weight storage 'link' needs *.safetensors files; {folder} has none; it has: {known}; "
+            "use 'copy' or 'share'"
         )
     return tuple(entry for file in files for entry in _file_entries(file))
 

@@ -111,13 +111,15 @@ def with_checkpoint_entries(
     if options.weight_storage != "link":
         return options
     if checkpoint is None:
-        raise InvalidSpec("weights='link' is into a checkpoint's safetensors files; say where: checkpoint=<its folder>")
+        raise InvalidSpec(
+            "weight storage 'link' needs a checkpoint with safetensors files; pass its folder: checkpoint=..."
+        )
     found = entries(checkpoint)
     for file in {entry.file for entry in found}:
         target = folder / file.name
         if target.exists() and not target.samefile(file) and not overwrite:
             raise OutputExists(
-                f"{target} is another file than {file}, to be linked there; "
+                f"{target} exists and is not {file}, which would be linked there; "
                 "choose another path, or pass overwrite=True (--overwrite)"
             )
     return evolve(options, entries=found)

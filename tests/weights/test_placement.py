@@ -254,7 +254,7 @@ def test_a_link_does_not_replace_another_file(bert, checkpoint, tmp_path):
         OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx", checkpoint=checkpoint, weights="link"
     )
     taken, source = tmp_path / "model.safetensors", checkpoint / "model.safetensors"
-    reason = f"{taken} is another file than {source}, to be linked there"
+    reason = f"{taken} exists and is not {source}, which would be linked there"
     assert message == f"{reason}; choose another path, or pass overwrite=True (--overwrite)"
     assert (tmp_path / "model.safetensors").read_text() == "mine"
 
@@ -289,8 +289,8 @@ def test_external_data_never_replaces_a_file_of_the_checkpoint(checkpoint):
 
 def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
     message = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link")
-    assert message == "weights='link' is into a checkpoint's safetensors files; say where: checkpoint=<its folder>"
-    assert "weights='link' needs *.safetensors files" in refusal(
+    assert message == "weight storage 'link' needs a checkpoint with safetensors files; pass its folder: checkpoint=..."
+    assert "weight storage 'link' needs *.safetensors files" in refusal(
         ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", checkpoint=tmp_path
     )
     message = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", weights="lnk")

@@ -52,7 +52,8 @@ def test_the_error_for_a_folder_without_safetensors_lists_its_files(tmp_path):
     (tmp_path / "pytorch_model.bin").write_text("")
     message = refusal(ModelNotFound, entries, tmp_path)
     assert message == (
-        f"weights='link' needs *.safetensors files; {tmp_path} has none; it has: pytorch_model.bin; use weights='copy'"
+        f"weight storage 'link' needs *.safetensors files; {tmp_path} has none; it has: pytorch_model.bin; "
+        "use 'copy' or 'share'"
     )
     assert "it has: no such folder" in refusal(ModelNotFound, entries, tmp_path / "nowhere")
 
