@@ -17,11 +17,12 @@ from onnxfn.graphs.capture.quiet import LOCK, quiet
 from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fuse_operators, fusions
+from onnxfn.graphs.passes.layer_periods import layer_ports
 from onnxfn.graphs.passes.merging import insert_filler
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
 from onnxfn.graphs.passes.opsets import convert_opset
 from onnxfn.graphs.passes.packing import pack_matmuls
-from onnxfn.graphs.passes.repeat_layers import layer_ports, repeat_layers
+from onnxfn.graphs.passes.repeat_layers import repeat_layers
 from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots

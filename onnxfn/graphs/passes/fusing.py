@@ -1,4 +1,4 @@
-"""Passes that say in one operator what a graph says in many, where the opset has one."""
+"""Fuses the operators of a graph, and counts the fused operators."""
 
 from __future__ import annotations
 
@@ -8,19 +8,27 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
-from onnxfn.graphs.passes.attention import attended
-from onnxfn.graphs.passes.gelu import activated
-from onnxfn.graphs.passes.masks import plain_masks
-from onnxfn.graphs.passes.nodes import dims, number
-from onnxfn.graphs.passes.norms import divided, normalized
-from onnxfn.graphs.passes.onnxruntime_operators import DOMAIN, biased, skipped, unread
+from onnxfn.graphs.passes.attention import fuse_attention
+from onnxfn.graphs.passes.constants import scalar
+from onnxfn.graphs.passes.gelu import fuse_gelu
+from onnxfn.graphs.passes.masks import simplify_masks
+from onnxfn.graphs.passes.norms import fold_reciprocal, fuse_norms
+from onnxfn.graphs.passes.onnxruntime_operators import (
+    drop_unused_outputs,
+    fuse_bias_gelu,
+    fuse_skip_norm,
+    import_domain,
+)
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET, SINCE
-from onnxfn.graphs.passes.rotary import rotated
+from onnxfn.graphs.passes.rotary import fuse_rotary
+from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, unknown
 from onnxfn.specs.reports import Fusion
 
 STANDARD, ONNXRUNTIME = "standard", "onnxruntime"
-STANDS_FOR: Mapping[str, str] = MappingProxyType(
+"""The values of `fuse`: operators of the ONNX standard alone, or also those that only ONNX Runtime has."""
+
+STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType(
     {
         "SkipSimplifiedLayerNormalization": "RMSNormalization",
         "SkipLayerNormalization": "LayerNormalization",
@@ -28,93 +36,107 @@ STANDS_FOR: Mapping[str, str] = MappingProxyType(
         "FastGelu": "Gelu",
     }
 )
-"""An operator of ONNX Runtime's own -> the standard one that it does the work of."""
+"""An operator of ONNX Runtime -> the standard operator that is a part of it."""
 
-IDLE: Mapping[str, float | None] = MappingProxyType({"Reshape": None, "Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})
-"""An operator -> the number by which it changes nothing, or None when that is for its shape to say."""
+NEUTRAL: Mapping[str, float | None] = MappingProxyType(
+    {"Reshape": None, "Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
+)
+"""An operator -> the operand that changes nothing; None if any second input may change nothing."""
 
 
 def fuse_operators(model: Any, fuse: str = STANDARD) -> Any:
-    """Before: a simplified graph, converted to its opset. After: the same function in the largest operators it has.
+    """Fuses the nodes of a graph into the largest operators that its opset has.
 
-    With `fuse="onnxruntime"` that includes operators which nothing else understands; it needs opset 23, InvalidSpec
-    below. No value of a weight is read.
+    Before: a simplified graph, converted to its opset.
+    After: the same function in fewer nodes. No weight is read.
+
+    Args:
+        model: the graph, which is changed.
+        fuse: `"standard"`, or `"onnxruntime"` for operators that only ONNX Runtime has; these need opset 23.
+
+    Raises:
+        UnknownName: `fuse` is another word.
+        InvalidSpec: `fuse` is `"onnxruntime"` and the opset is below 23.
     """
     from onnx_ir.passes import common
 
     opset = model.opset_imports.get("", 0)
     check_fuse_option(opset, fuse)
-    unused = common.RemoveUnusedNodesPass()
-    for one in (without_idle, *_passes(opset, fuse)):
-        unused(one(model))  # what nobody reads any more would still count as a reader of what it reads
+    remove_unused = common.RemoveUnusedNodesPass()
+    for fuse_pass in (drop_neutral_nodes, *_passes(opset, fuse)):
+        remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
-    return unread(common.NameFixPass()(model).model)
+    return drop_unused_outputs(common.NameFixPass()(model).model)
 
 
 def check_fuse_option(opset: int, fuse: str) -> None:
-    """Raise UnknownName for a way to fuse that there is not, InvalidSpec for one that the opset does not have."""
+    """Raises UnknownName if `fuse` is not a known word, and InvalidSpec if the opset is too low for it."""
     if fuse not in (STANDARD, ONNXRUNTIME):
         raise unknown("way to fuse", fuse, (STANDARD, ONNXRUNTIME))
     if fuse == ONNXRUNTIME and opset < ATTENTION_OPSET:
         raise InvalidSpec(
-            f"fuse={fuse!r} builds on opset {ATTENTION_OPSET} and the spec says {opset}; "
+            f"fuse={fuse!r} needs opset {ATTENTION_OPSET}, and the spec has opset {opset}; "
             f"use with_opset(spec, {ATTENTION_OPSET})"
         )
 
 
 def _passes(opset: int, fuse: str) -> tuple[Callable[[Any], Any], ...]:
-    modern = (rotated, attended, plain_masks) if opset >= ATTENTION_OPSET else ()
-    gelus = (activated,) if opset >= SINCE["Gelu"] else ()
-    return (normalized, divided, *modern, *gelus, *((skipped, biased, _imported) if fuse == ONNXRUNTIME else ()))
+    """The passes for an opset, in their order."""
+    attention = (fuse_rotary, fuse_attention, simplify_masks) if opset >= ATTENTION_OPSET else ()
+    gelu = (fuse_gelu,) if opset >= SINCE["Gelu"] else ()
+    onnxruntime = (fuse_skip_norm, fuse_bias_gelu, import_domain) if fuse == ONNXRUNTIME else ()
+    return (fuse_norms, fold_reciprocal, *attention, *gelu, *onnxruntime)
 
 
-def _imported(model: Any) -> Any:
-    """After: the graph says that it has operators of ONNX Runtime's own, if it has."""
-    if any(node.domain == DOMAIN for node in model.graph):
-        model.opset_imports[DOMAIN] = 1
-    return model
+def drop_neutral_nodes(model: Any) -> Any:
+    """Removes nodes that output their input unchanged.
 
-
-def without_idle(model: Any) -> Any:
-    """After: no node gives a tensor the shape that it has, adds nothing to it, or multiplies it by exactly one."""
+    Before: a simplified graph.
+    After: no node reshapes a tensor to the shape that it has, adds zero to it, subtracts zero from it, or multiplies or
+    divides it by exactly one, unless the result is an output of the graph.
+    """
     for node in list(model.graph):
-        taken = _unchanged(node)
-        if taken is not None and taken.dtype == node.outputs[0].dtype and not node.outputs[0].is_graph_output():
-            sizes = dims(taken)
-            if sizes and None not in sizes and sizes == dims(node.outputs[0]):
-                node.outputs[0].replace_all_uses_with(taken)
+        source, output = _unchanged_input(node), node.outputs[0]
+        if source is not None and source.dtype == output.dtype and not output.is_graph_output():
+            sizes = shape_of(source)
+            if sizes and None not in sizes and sizes == shape_of(output):
+                output.replace_all_uses_with(source)
     return model
 
 
-def _unchanged(node: Any) -> Any:
-    """What a node passes through, its shape aside."""
-    if node.op_type not in IDLE or node.domain:
+def _unchanged_input(node: Any) -> Any:
+    """The input that a node outputs unchanged, except for its shape and dtype; None if it changes all inputs."""
+    if node.op_type not in NEUTRAL or node.domain:
         return None
-    neutral = IDLE[node.op_type]
-    if neutral is None or number(node.inputs[1]) == neutral:
+    neutral = NEUTRAL[node.op_type]
+    if neutral is None or scalar(node.inputs[1]) == neutral:
         return node.inputs[0]
-    return node.inputs[1] if node.op_type in ("Add", "Mul") and number(node.inputs[0]) == neutral else None
+    return node.inputs[1] if node.op_type in ("Add", "Mul") and scalar(node.inputs[0]) == neutral else None
 
 
 def operator_counts(model: Any) -> Mapping[str, int]:
-    """How often each operator that stands for many is in a graph, in what it holds too."""
-    kinds = (STANDS_FOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
-    return Counter(kind for kind in kinds if kind in SINCE)
+    """How often each fused operator is in a graph and its subgraphs, under its standard name."""
+    operators = (STANDARD_OPERATOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
+    return Counter(operator for operator in operators if operator in SINCE)
 
 
 def fusions(model: Any) -> tuple[Fusion, ...]:
-    """What was expected of a graph and what is found in it, for each operator that its opset has.
+    """The expected and the actual number of each fused operator that the opset of a graph has.
 
-    CaptureFailed when there is none of one that was expected.
+    Raises:
+        CaptureFailed: an operator is expected and is not in the graph at all.
     """
-    found, opset = operator_counts(model), model.opset_imports.get("", 0)
-    told = Counter(kind for kind, _ in model.meta.get(EXPECTED_OPERATORS, ()))
-    made = tuple(
-        Fusion(kind, told.get(kind, 0), found.get(kind, 0))
-        for kind, since in SINCE.items()
-        if opset >= since and (told.get(kind) or found.get(kind))
+    counts, opset = operator_counts(model), model.opset_imports.get("", 0)
+    expected = Counter(operator for operator, _ in model.meta.get(EXPECTED_OPERATORS, ()))
+    rows = tuple(
+        Fusion(operator, expected.get(operator, 0), counts.get(operator, 0))
+        for operator, since in SINCE.items()
+        if opset >= since and (expected.get(operator) or counts.get(operator))
     )
-    missing = [f"{one.operator} ({one.expected} expected)" for one in made if one.expected and not one.actual]
+    missing = [f"{row.operator} ({row.expected} expected)" for row in rows if row.expected and not row.actual]
     if missing:
-        raise CaptureFailed(f"found none of: {', '.join(missing)}; choose an opset that lacks it, such as 18")
-    return made
+        raise CaptureFailed(
+            f"the graph has no {', no '.join(missing)}; use an opset without this operator, such as 18: "
+            "with_opset(spec, 18)"
+        )
+    return rows

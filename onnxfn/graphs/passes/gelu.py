@@ -1,4 +1,4 @@
-"""The pass that finds Gelu, which is said in some five nodes below opset 20."""
+"""The pass that fuses GELU: below opset 20 it is about five nodes."""
 
 from __future__ import annotations
 
@@ -7,92 +7,114 @@ from math import isclose, pi, sqrt
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.passes.nodes import beside, instead, made, maker, number, reader
+from onnxfn.graphs.passes.constants import scalar, unscaled
+from onnxfn.graphs.passes.nodes import (
+    insert_node,
+    is_operator,
+    other_operand,
+    producer,
+    replace_value,
+    sole_consumer,
+)
 
-CLOSE: Mapping[str, float] = MappingProxyType({"FLOAT": 1e-6, "FLOAT16": 1e-3, "BFLOAT16": 8e-3})
-"""How near a constant of a type is to the one it stands for, of its size."""
+TOLERANCE: Mapping[str, float] = MappingProxyType({"FLOAT": 1e-6, "FLOAT16": 1e-3, "BFLOAT16": 8e-3})
+"""The name of a dtype -> the largest relative difference between a constant of this dtype and its exact value."""
+
+CUBIC = 0.044715
+"""The coefficient of x ** 3 in the approximation of GELU by tanh (torch.nn.GELU, approximate="tanh")."""
 
 
-def activated(model: Any) -> Any:
-    """Before: a graph of opset 20 or later. After: `x / 2 * (1 + erf(x / sqrt(2)))`, and its tanh, are one Gelu."""
+def fuse_gelu(model: Any) -> Any:
+    """Fuses each GELU into one operator.
+
+    Before: a graph of opset 20 or later computes `x / 2 * (1 + erf(x / sqrt(2)))`, or the approximation
+    `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))`, in several nodes.
+    After: this is one Gelu.
+    """
     for node in list(model.graph):
-        if node.op_type in ("Erf", "Tanh"):
-            taken = _of_erf(node) if node.op_type == "Erf" else _of_tanh(node)
-            given = _halved(node.outputs[0], taken) if taken is not None else None
-            if given is not None:
-                _replace(node, taken, given)
+        if is_operator(node, "Erf", "Tanh"):
+            x = _x_of_erf(node) if node.op_type == "Erf" else _x_of_tanh(node)
+            output = None if x is None else _half_x_times_one_plus(node.outputs[0], x)
+            if output is not None:
+                _replace(node, x, output)
     return model
 
 
-def _of_erf(node: Any) -> Any:
-    """x, where the node is `erf(x / sqrt(2))`."""
-    taken, factor = _times(node.inputs[0])
-    return taken if _near(factor, sqrt(0.5), taken) else None
+def _x_of_erf(erf: Any) -> Any:
+    """x, if the node is `erf(x / sqrt(2))`; else None."""
+    x, factor = unscaled(erf.inputs[0])
+    return x if _is_close(factor, sqrt(0.5), x) else None
 
 
-def _of_tanh(node: Any) -> Any:
-    """x, where the node is `tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))`."""
-    inner, factor = _times(node.inputs[0])
-    total = maker(inner, "Add") if _near(factor, sqrt(2 / pi), inner) else None
+def _x_of_tanh(tanh: Any) -> Any:
+    """x, if the node is `tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))`; else None."""
+    inner, factor = unscaled(tanh.inputs[0])
+    total = producer(inner, "Add") if _is_close(factor, sqrt(2 / pi), inner) else None
     if total is None:
         return None
-    for taken in total.inputs:
-        cube, share = _times(beside(total, taken))
-        if _near(share, 0.044715, taken) and _cube(cube, taken):
-            return taken
+    for x in total.inputs:
+        cube, coefficient = unscaled(other_operand(total, x))
+        if _is_close(coefficient, CUBIC, x) and _is_cube(cube, x):
+            return x
     return None
 
 
-def _near(told: float, wanted: float, like: Any) -> bool:
-    """Whether a constant is another, as near as the type of a value can say it."""
-    return isclose(told, wanted, rel_tol=CLOSE.get(like.dtype.name, 1e-9))
+def _is_close(number: float, exact: float, like: Any) -> bool:
+    """Whether a constant is an exact number, rounded to the dtype of a value."""
+    return like.dtype is not None and isclose(number, exact, rel_tol=TOLERANCE.get(like.dtype.name, 1e-9))
 
 
-def _cube(value: Any, taken: Any) -> bool:
-    node = maker(value, "Pow", "Mul")
-    if node is not None and node.op_type == "Pow":
-        return node.inputs[0] is taken and number(node.inputs[1]) == 3.0  # noqa: PLR2004
-    square = None if node is None else maker(beside(node, taken), "Mul", "Pow")
-    if square is None or not any(one is taken for one in node.inputs):
+def _is_cube(value: Any, x: Any) -> bool:
+    """Whether a value is `x ** 3`, `x * x ** 2` or `x * (x * x)`."""
+    node = producer(value, "Pow", "Mul")
+    if node is None:
         return False
-    twice = square.inputs[1] is taken or number(square.inputs[1]) == 2.0  # noqa: PLR2004
-    return square.inputs[0] is taken and twice
+    if node.op_type == "Pow":
+        return node.inputs[0] is x and scalar(node.inputs[1]) == 3.0  # noqa: PLR2004
+    return any(factor is x for factor in node.inputs) and _is_square(other_operand(node, x), x)
 
 
-def _halved(value: Any, taken: Any) -> Any:
-    """What is made of one more than a value, times half of x, in whatever order; None when it is not made."""
-    node = reader(value, "Add")
-    if node is None or number(beside(node, value)) != 1.0:
+def _is_square(value: Any, x: Any) -> bool:
+    """Whether a value is `x ** 2` or `x * x`."""
+    node = producer(value, "Mul", "Pow")
+    if node is None or node.inputs[0] is not x:
+        return False
+    return node.inputs[1] is x or scalar(node.inputs[1]) == 2.0  # noqa: PLR2004
+
+
+def _half_x_times_one_plus(value: Any, x: Any) -> Any:
+    """The product of `1 + value`, x and 0.5, in whatever order they are multiplied; None if there is none.
+
+    Follows the products from `1 + value` on. A factor is a number, x, or x times a number.
+    """
+    node = sole_consumer(value, "Add")
+    if node is None or scalar(other_operand(node, value)) != 1.0:
         return None
-    share, done = 1.0, False
-    while not (done and _near(share, 0.5, taken)):
-        value = node.outputs[0]
-        node = reader(value, "Mul")
+    total, share, has_x = node.outputs[0], 1.0, False
+    while not (has_x and _is_close(share, 0.5, x)):
+        node = sole_consumer(total, "Mul")
         if node is None:
             return None
-        factor, times = _times(beside(node, value))
-        told = number(beside(node, value))
-        if told is not None:
-            share *= told
-        elif not done and any(one is taken for one in (factor, beside(node, value))):
-            share, done = share * (times if factor is taken else 1.0), True
-        else:
+        factor = other_operand(node, total)
+        number = scalar(factor)
+        if number is None:
+            number = None if has_x else _share_of_x(factor, x)
+            has_x = True
+        if number is None:
             return None
-    return node.outputs[0]
+        total, share = node.outputs[0], share * number
+    return total
 
 
-def _times(value: Any) -> tuple[Any, float]:
-    """A value as another one times a number, in one node."""
-    node = maker(value, "Mul", "Div")
-    if node is None:
-        return value, 1.0
-    left, right = number(node.inputs[0]), number(node.inputs[1])
-    if right is not None:
-        return node.inputs[0], right if node.op_type == "Mul" else 1 / right
-    return (node.inputs[1], left) if left is not None and node.op_type == "Mul" else (value, 1.0)
+def _share_of_x(value: Any, x: Any) -> float | None:
+    """The number by which a value is a multiple of x: 1.0 for x itself; None if it is not a multiple."""
+    if value is x:
+        return 1.0
+    source, factor = unscaled(value)
+    return factor if source is x else None
 
 
-def _replace(node: Any, taken: Any, given: Any) -> None:
-    kind = "none" if node.op_type == "Erf" else "tanh"
-    new = made(given.producer(), "Gelu", [taken], [(given, given.shape)], approximate=kind)
-    instead(given, new.outputs[0])
+def _replace(node: Any, x: Any, output: Any) -> None:
+    approximate = "none" if node.op_type == "Erf" else "tanh"
+    gelu = insert_node(output.producer(), "Gelu", [x], [(output, output.shape)], approximate=approximate)
+    replace_value(output, gelu.outputs[0])

@@ -1,55 +1,78 @@
-"""Passes that put one graph inside another."""
+"""The pass that inserts a graph into another one, as a branch of an If."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from onnxfn.specs.errors import CaptureFailed
+
 PREFIX = "filler."
-"""What the names of a filler's values start with inside the graph that holds it."""
+"""The prefix of the names that values and nodes of the filler have in the graph."""
 
 
 def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
-    """A graph that computes those of its inputs that come empty.
+    """Inserts a graph that computes inputs of another graph when they are empty.
 
-    Before: both graphs are named; `fills` says which output of the filler is which input of the model, and all other
-    inputs that the filler reads are inputs of the model too. After: one `If` stands first. Where the first of these
-    inputs holds no element it runs the filler, else it passes the inputs through; all else in the graph reads what it
-    gives. Inputs and outputs are as they were. All weights are initializers of the main graph, and those that are there
-    twice are for `merged_slots` to find. The filler is used up.
+    Before: inputs and outputs of both graphs have the names of the plan. Each output of the filler stands for an input
+    of the model (`fills`), and each input of the filler is also an input of the model.
+    After: the graph begins with an If. If the first of the filled inputs has no elements, it runs the filler; else it
+    passes these inputs on. The other nodes read the outputs of the If. Inputs and outputs are unchanged. The weights of
+    the filler are initializers of the graph; those that were in both are there twice, until `merge_slots` merges them.
+    The filler cannot be used again.
+
+    Args:
+        model: the graph, which is changed.
+        filler: the graph that computes the inputs; its nodes are moved.
+        fills: `{output of the filler: input of the model}`.
+
+    Raises:
+        CaptureFailed: an output of the filler stands for no input of the model, or an input is not one of the model.
     """
     inputs = {value.name: value for value in model.graph.inputs}
-    kept = [inputs[fills[value.name]] for value in filler.graph.outputs]
+    _check_names("outputs", [fills.get(value.name, value.name) for value in filler.graph.outputs], inputs)
+    _check_names("inputs", [value.name for value in filler.graph.inputs], inputs)
+    filled = [inputs[fills.get(value.name, value.name)] for value in filler.graph.outputs]
     for value in filler.graph.inputs:
         value.replace_all_uses_with(inputs[value.name])
-    _weights_moved(model.graph, filler.graph)
-    chosen = [_stand_in(value) for value in kept]
-    for value, stand_in in zip(kept, chosen, strict=True):
-        value.replace_all_uses_with(stand_in)
-    branches = {"then_branch": _computed(filler.graph), "else_branch": _passed(kept)}
-    _prepended(model.graph, _branched(kept[0], branches, chosen))
+    _move_weights(model.graph, filler.graph)
+    chosen = [_if_output(value) for value in filled]
+    for value, output in zip(filled, chosen, strict=True):
+        value.replace_all_uses_with(output)
+    branches = {"then_branch": _filler_branch(filler.graph), "else_branch": _identity_branch(filled)}
+    _prepend(model.graph, _if_empty(filled[0], branches, chosen))
     model.opset_imports.update({**filler.opset_imports, **model.opset_imports})
     model.functions.update(filler.functions)
     return model
 
 
-def _weights_moved(graph: Any, filler: Any) -> None:
-    """The weights of the filler become the graph's, under names that nothing there has."""
-    known = {*graph.initializers, *(value.name for node in graph.all_nodes() for value in node.outputs)}
+def _check_names(side: str, names: Iterable[str], inputs: Mapping[str, Any]) -> None:
+    unknown = [name for name in names if name not in inputs]
+    if unknown:
+        raise CaptureFailed(
+            f"the {side} of the filler must be inputs of the graph; unknown: {', '.join(unknown)}; "
+            f"known: {', '.join(inputs)}"
+        )
+
+
+def _move_weights(graph: Any, filler: Any) -> None:
+    """Moves the initializers of the filler to the graph, under names that nothing in the graph has."""
+    names = {*graph.initializers, *(value.name for node in graph.all_nodes() for value in node.outputs)}
     for name, value in list(filler.initializers.items()):
         del filler.initializers[name]
-        value.name = f"{PREFIX}{name}" if name in known else name
+        value.name = f"{PREFIX}{name}" if name in names else name
         graph.initializers.add(value)
 
 
-def _stand_in(value: Any) -> Any:
+def _if_output(value: Any) -> Any:
+    """The output of the If that replaces an input."""
     import onnx_ir
 
     return onnx_ir.Value(name=f"{value.name}__filled", shape=value.shape, type=value.type)
 
 
-def _computed(filler: Any) -> Any:
-    """The nodes of the filler as a branch; its values keep clear of the names outside."""
+def _filler_branch(filler: Any) -> Any:
+    """The nodes of the filler as a branch; its values get names that no value of the outer graph has."""
     import onnx_ir
 
     nodes, outputs = list(filler), list(filler.outputs)
@@ -62,21 +85,22 @@ def _computed(filler: Any) -> Any:
     return onnx_ir.Graph([], outputs, nodes=nodes, name="computed")
 
 
-def _passed(kept: list[Any]) -> Any:
+def _identity_branch(values: Sequence[Any]) -> Any:
+    """A branch that outputs these values."""
     import onnx_ir
 
-    nodes = [onnx_ir.node("Identity", [value]) for value in kept]
-    for value, node in zip(kept, nodes, strict=True):
-        made = node.outputs[0]
-        made.name, made.shape, made.type = f"{value.name}__passed", value.shape, value.type
-    return onnx_ir.Graph([], [node.outputs[0] for node in nodes], nodes=nodes, name="passed")
+    nodes = [onnx_ir.node("Identity", [value]) for value in values]
+    outputs = [node.outputs[0] for node in nodes]
+    for value, output in zip(values, outputs, strict=True):
+        output.name, output.shape, output.type = f"{value.name}__passed", value.shape, value.type
+    return onnx_ir.Graph([], outputs, nodes=nodes, name="passed")
 
 
-def _branched(value: Any, branches: Mapping[str, Any], outputs: list[Any]) -> list[Any]:
-    """The nodes that run the first branch where a tensor holds no element, and the second where it holds any.
+def _if_empty(value: Any, branches: Mapping[str, Any], outputs: Sequence[Any]) -> list[Any]:
+    """The nodes that run the `then_branch` if a tensor has no elements, else the `else_branch`.
 
-    `Size` would say it in one node, but ONNX Runtime has none for float16 on a CPU: it casts the tensor, and then takes
-    that empty buffer for another tensor of the same symbolic shape.
+    One Size node instead of Shape and ReduceProd would do. But ONNX Runtime has no Size for float16 on a CPU: it casts
+    the tensor, and then uses that empty buffer for another tensor of the same symbolic shape.
     """
     import onnx_ir
 
@@ -84,13 +108,13 @@ def _branched(value: Any, branches: Mapping[str, Any], outputs: list[Any]) -> li
     size = onnx_ir.node("ReduceProd", [shape.outputs[0]], attributes={"keepdims": 0})
     zero = onnx_ir.node("Constant", [], attributes={"value": onnx_ir.tensor(0, dtype=onnx_ir.DataType.INT64)})
     empty = onnx_ir.node("Equal", [size.outputs[0], zero.outputs[0]])
-    branch = onnx_ir.node("If", [empty.outputs[0]], attributes=branches, outputs=outputs)
+    branch = onnx_ir.node("If", [empty.outputs[0]], attributes=branches, outputs=list(outputs))
     for name, node in (("shape", shape), ("size", size), ("zero", zero), ("empty", empty)):
         node.outputs[0].name = f"{PREFIX}{name}"
     return [shape, size, zero, empty, branch]
 
 
-def _prepended(graph: Any, nodes: list[Any]) -> None:
+def _prepend(graph: Any, nodes: Sequence[Any]) -> None:
     first = next(iter(graph), None)
     if first is None:
         graph.extend(nodes)

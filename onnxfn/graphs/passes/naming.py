@@ -1,9 +1,9 @@
-"""Passes that give a graph the names that the plan says, and prove that its axes are the planned ones."""
+"""Passes that name inputs, outputs and axes as the plan does, and passes for the metadata of a graph."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnxfn.specs.axes import Axis, AxisMap
@@ -12,41 +12,62 @@ from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.planned import Part
 from onnxfn.specs.version import VERSION
 
-# What torch calls its symbols: s44 for a size of an input, u3 for one that depends on data.
 _SYMBOL = re.compile(r"\b[su]\d+\b")
+"""A symbol of torch: s44 for a size of an input, u3 for a size that depends on data."""
 
 
 def name_ports(model: Any, part: Part) -> Any:
-    """Before: inputs and outputs stand in the order of the plan. After: they have its names and its axes.
+    """Names the inputs and outputs of a graph, and their axes.
 
-    Raises CaptureFailed when the graph has other inputs or outputs than the plan, when an axis that the plan lets move
-    is a number in the graph, or when one moves that the plan does not name.
+    Before: inputs and outputs are in the order of the plan, and have the names and symbols of torch.
+    After: they have the names and symbols of the plan. The shapes of all other values use these symbols, too.
+
+    Raises:
+        CaptureFailed: the graph has other inputs or outputs than the plan, or an axis is fixed in one of them and
+            dynamic in the other.
     """
     graph = model.graph
-    _counted(part, "inputs", graph.inputs, part.spec.inputs)
-    _counted(part, "outputs", graph.outputs, part.spec.outputs)
-    _outputs_apart(graph)
-    symbols = _symbols(graph.inputs, part)
-    _evade(graph, {*part.inputs, *part.outputs})
-    for value, taken in zip(graph.inputs, part.spec.inputs, strict=True):
-        _axes(part, value, taken.name, graph_axes(part.spec, taken))
-    for value, given in zip(graph.outputs, part.spec.outputs, strict=True):
-        _axes(part, value, given.name, graph_axes(part.spec, given))
-    _inner(graph, symbols)
+    _check_count(part, "inputs", graph.inputs, part.spec.inputs)
+    _check_count(part, "outputs", graph.outputs, part.spec.outputs)
+    _separate_outputs(graph)
+    symbols = _plan_symbols(graph.inputs, part)
+    _free_names(graph, {*part.inputs, *part.outputs})
+    for value, input_ in zip(graph.inputs, part.spec.inputs, strict=True):
+        _name_port(part, value, input_.name, graph_axes(part.spec, input_))
+    for value, output in zip(graph.outputs, part.spec.outputs, strict=True):
+        _name_port(part, value, output.name, graph_axes(part.spec, output))
+    _rename_inner_symbols(graph, symbols)
     return model
 
 
 def order_ports(model: Any, part: Part) -> Any:
-    """Before: inputs and outputs have the names of the plan. After: they stand in its order."""
-    for values, planned in ((model.graph.inputs, part.inputs), (model.graph.outputs, part.outputs)):
-        known = {value.name: value for value in values}
+    """Sorts the inputs and outputs of a graph.
+
+    Before: inputs and outputs have the names of the plan. After: they are in its order.
+
+    Raises:
+        CaptureFailed: an input or an output of the plan is not in the graph.
+    """
+    for side, values, planned in (
+        ("input", model.graph.inputs, part.inputs),
+        ("output", model.graph.outputs, part.outputs),
+    ):
+        by_name = {value.name: value for value in values}
+        missing = [name for name in planned if name not in by_name]
+        if missing:
+            raise CaptureFailed(
+                f"{part.name}: the graph has no {side} {', '.join(missing)}; it has {', '.join(by_name)}"
+            )
         values.clear()
-        values.extend(known[name] for name in planned)
+        values.extend(by_name[name] for name in planned)
     return model
 
 
 def strip_metadata(model: Any) -> Any:
-    """Before: nodes carry torch's notes, stack traces with paths of this machine among them. After: no notes."""
+    """Removes the metadata of nodes and values.
+
+    Before: nodes have torch's metadata, such as stack traces with paths of this machine. After: they have none.
+    """
     from onnx_ir.passes import common
 
     common.ClearMetadataAndDocStringPass()(model)
@@ -55,106 +76,112 @@ def strip_metadata(model: Any) -> Any:
 
 
 def add_metadata(model: Any, facts: Mapping[str, str]) -> Any:
-    """After: the model says what made it, for what, and of what."""
+    """Adds metadata to a graph.
+
+    Before: any graph. After: it names onnxfn and its version as producer, and has each fact as `onnxfn.<name>`.
+    """
     model.producer_name = "onnxfn"
     model.producer_version = VERSION
     model.metadata_props.update({f"onnxfn.{name}": fact for name, fact in facts.items()})
     return model
 
 
-def _counted(part: Part, what: str, there: Any, planned: Any) -> None:
-    if len(there) != len(planned):
-        names = [value.name for value in there]
+def _check_count(part: Part, side: str, values: Sequence[Any], planned: Sequence[Any]) -> None:
+    if len(values) != len(planned):
+        names, planned_names = (", ".join(str(port.name) for port in ports) for ports in (values, planned))
         raise CaptureFailed(
-            f"{part.name}: the graph has {len(there)} {what} ({', '.join(names)}) where the plan has {len(planned)} "
-            f"({', '.join(one.name for one in planned)})"
+            f"{part.name}: the graph has {len(values)} {side} ({names}), "
+            f"but the plan has {len(planned)} ({planned_names})"
         )
 
 
-def _outputs_apart(graph: Any) -> None:
-    """An output that is an input, an initializer or another output goes through an Identity, so that it has a name."""
+def _separate_outputs(graph: Any) -> None:
+    """Inserts an Identity before each output that is an input, an initializer or another output.
+
+    Each input and output then has a name of its own.
+    """
     import onnx_ir
 
-    seen: set[int] = set()
+    earlier: set[int] = set()
     for index, value in enumerate(list(graph.outputs)):
-        if value.producer() is None or id(value) in seen:
+        if value.producer() is None or id(value) in earlier:
             node = onnx_ir.node("Identity", [value])
             node.outputs[0].shape, node.outputs[0].type = value.shape, value.type
             graph.append(node)
             graph.outputs[index] = node.outputs[0]
-        seen.add(id(value))
+        earlier.add(id(value))
 
 
-def _evade(graph: Any, taken: set[str]) -> None:
-    """Values inside the graph leave the names that inputs and outputs are going to have."""
-    ends = {id(value) for value in (*graph.inputs, *graph.outputs)}
+def _free_names(graph: Any, names: set[str]) -> None:
+    """Renames all other values that have a name which an input or an output will have."""
+    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
     values = [value for node in graph.all_nodes() for value in node.outputs]
     for value in values:
-        if value.name in taken and id(value) not in ends:
+        if value.name in names and id(value) not in ports:
             value.name = f"{value.name}__inner"
     for value in list(graph.initializers.values()):
-        if value.name in taken:
+        if value.name in names:
             value.name = f"{value.name}__weight"
 
 
-def _axes(part: Part, value: Any, name: str, axes: AxisMap) -> None:
+def _name_port(part: Part, value: Any, name: str, axes: AxisMap) -> None:
+    """Gives an input or an output its name and the shape of the plan."""
     import onnx_ir
 
-    shape = list(value.shape) if value.shape is not None else [None] * len(axes.axes)
-    if len(shape) != len(axes.axes):
-        raise CaptureFailed(f"{part.name}: {name!r} has {len(shape)} axes ({value.shape}) where the plan says {axes}")
+    sizes = list(value.shape) if value.shape is not None else [None] * len(axes.axes)
+    if len(sizes) != len(axes.axes):
+        raise CaptureFailed(
+            f"{part.name}: {name!r} has {len(sizes)} axes ({value.shape}) in the graph, but the plan has {axes}"
+        )
     value.name = name
-    value.shape = onnx_ir.Shape(
-        [
-            _axis(part, name, index, planned, there)
-            for index, (planned, there) in enumerate(zip(axes.axes, shape, strict=True))
-        ]
-    )
+    pairs = enumerate(zip(axes.axes, sizes, strict=True))
+    value.shape = onnx_ir.Shape([_planned_size(part, name, index, axis, size) for index, (axis, size) in pairs])
 
 
-def _axis(part: Part, name: str, index: int, planned: Axis, there: Any) -> int | str:
-    if planned.kind == "dynamic":
-        if isinstance(there, int):
-            raise CaptureFailed(
-                f"{part.name}: axis {index} of {name!r} should move as {planned.symbol!r}; the model fixes it: {there}"
-            )
-        return planned.symbol
-    if not isinstance(there, int):
-        raise CaptureFailed(f"{part.name}: axis {index} of {name!r} moves ({there}), but the plan gives it no name")
-    if planned.kind == "literal" and there != int(planned.symbol):
-        raise CaptureFailed(f"{part.name}: axis {index} of {name!r} is {there} where the plan says {planned.symbol}")
-    return there
+def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> int | str:
+    """The size of an axis of the plan, an integer or a symbol, if the size in the graph agrees with it."""
+    where = f"{part.name}: axis {index} of {name!r}"
+    if axis.kind == "dynamic":
+        if isinstance(size, int):
+            raise CaptureFailed(f"{where} is dynamic in the plan ({axis.symbol}), but the model fixes it to {size}")
+        return axis.symbol
+    if not isinstance(size, int):
+        raise CaptureFailed(f"{where} is dynamic in the graph ({size}), but the plan has no symbol for it")
+    if axis.kind == "literal" and size != int(axis.symbol):
+        raise CaptureFailed(f"{where} is {size} in the graph, but {axis.symbol} in the plan")
+    return size
 
 
-def _symbols(values: Any, part: Part) -> dict[str, str]:
-    """What torch calls each size -> what the plan calls it."""
-    return {
-        str(value.shape[index]): symbol
-        for value, axes in zip(values, part.inputs.values(), strict=True)
+def _plan_symbols(inputs: Sequence[Any], part: Part) -> dict[str, str]:
+    """`{symbol of torch: symbol of the plan}`, from the axes of the inputs."""
+    pairs = (
+        (str(value.shape[index]), symbol)
+        for value, axes in zip(inputs, part.inputs.values(), strict=True)
         for index, symbol in axes.items()
-        if value.shape is not None and _SYMBOL.fullmatch(str(value.shape[index]))
-    }
+        if value.shape is not None and index < len(value.shape)
+    )
+    return {size: symbol for size, symbol in pairs if _SYMBOL.fullmatch(size)}
 
 
-def _inner(graph: Any, symbols: dict[str, str]) -> None:
-    """Shapes inside the graph speak of the plan's sizes; one that speaks of another size says nothing of that axis."""
-    ends = {id(value) for value in (*graph.inputs, *graph.outputs)}
+def _rename_inner_symbols(graph: Any, symbols: Mapping[str, str]) -> None:
+    """Replaces the symbols of torch in the shapes of all values but inputs and outputs."""
+    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
     for node in graph.all_nodes():
         for value in node.outputs:
-            if value.shape is not None and id(value) not in ends:
-                value.shape = _reworded(value.shape, symbols)
+            if value.shape is not None and id(value) not in ports:
+                value.shape = _renamed(value.shape, symbols)
 
 
-def _reworded(shape: Any, symbols: dict[str, str]) -> Any:
+def _renamed(shape: Any, symbols: Mapping[str, str]) -> Any:
+    """A shape with the symbols of the plan; the size of an axis with any other symbol becomes unknown."""
     import onnx_ir
 
-    def word(there: Any) -> int | str | None:
-        if isinstance(there, int):
-            return there
-        text = str(there.value if hasattr(there, "value") else there)
-        found = _SYMBOL.findall(text)
-        if text == "None" or any(symbol not in symbols for symbol in found):
+    def renamed_size(size: Any) -> int | str | None:
+        if isinstance(size, int):
+            return size
+        text = str(size.value if hasattr(size, "value") else size)
+        if text == "None" or any(symbol not in symbols for symbol in _SYMBOL.findall(text)):
             return None
         return _SYMBOL.sub(lambda match: symbols[match[0]], text)
 
-    return onnx_ir.Shape([word(there) for there in shape])
+    return onnx_ir.Shape([renamed_size(size) for size in shape])

@@ -1,4 +1,4 @@
-"""The passes that find norms, by the root of the mean square, and that say a root as ONNX Runtime finds it."""
+"""The passes that fuse norms: RMSNormalization, LayerNormalization, and a division that ONNX Runtime can fuse."""
 
 from __future__ import annotations
 
@@ -6,138 +6,150 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.graphs.passes.constants import filled_constant, integers, scalar
 from onnxfn.graphs.passes.nodes import (
     attribute,
-    beside,
-    dims,
-    filled_with,
-    instead,
-    made,
-    maker,
-    number,
-    numbers,
-    reader,
+    first_output,
+    insert_node,
+    is_operator,
+    other_operand,
+    producer,
+    replace_value,
+    sole_consumer,
 )
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
+from onnxfn.graphs.passes.shapes import is_last_axis, last_size, shape_of
 
 SQUARE = 2
-"""The power of a square; its root is the power of one part in so many."""
+"""The exponent of a square."""
 
 
 @frozen(eq=False)
 class Norm:
-    """A norm that was found: of what, times what, and the value that it makes."""
+    """A norm in a graph: `x / sqrt(mean(x * x) + epsilon) * scale`; the scale is None if there is none."""
 
-    taken: Any
+    x: Any
     scale: Any
     epsilon: float
-    given: Any
+    output: Any
 
 
-def normalized(model: Any) -> Any:
-    """Before: a converted graph. After: a norm is one operator, where the opset has it.
+def fuse_norms(model: Any) -> Any:
+    """Fuses each norm into one operator.
 
-    `x / sqrt(mean(x * x) + epsilon) * w` is an RMSNormalization, from opset 23 on; where `x` is `y - mean(y)` it is a
-    LayerNormalization of `y`. The weight stays the tensor it was; where it is computed of the model's own (`1 + w`), so
-    is it still. A norm in another type than float32 is left as it is when nothing casts what it takes to float32
-    first, as its sum would be of another type.
+    Before: a graph, converted to its opset, computes `x / sqrt(mean(x * x) + epsilon) * weight` in several nodes.
+    After: this is one RMSNormalization from opset 23 on. If x is `y - mean(y)`, it is one LayerNormalization of y. The
+    weight is not read: if the graph computes it (`1 + weight`), the nodes for it stay.
+
+    A norm is fused only if it is computed in float32, with or without a Cast to float32 before it: the operators sum in
+    float32.
     """
-    modern = model.opset_imports.get("", 0) >= ATTENTION_OPSET
+    has_rms_norm = model.opset_imports.get("", 0) >= ATTENTION_OPSET
     for node in list(model.graph):
-        found = _norm(node) if node.op_type == "ReduceMean" else None
-        centred = _centred(found.taken) if found is not None else None
-        if found is not None and (modern or centred is not None):
-            _replace(found, centred)
+        norm = _norm(node) if is_operator(node, "ReduceMean") else None
+        centered = None if norm is None else _centered(norm.x)
+        if norm is not None and (has_rms_norm or centered is not None):
+            _replace(norm, centered)
     return model
 
 
-def divided(model: Any) -> Any:
-    """Before: any graph. After: `x * (1 / r)` is `x / r`, one rounding less.
+def fold_reciprocal(model: Any) -> Any:
+    """Replaces the product with a reciprocal by a division.
 
-    ONNX Runtime then knows a norm by its root, also where the opset has no operator for it (SimplifiedLayerNormFusion).
+    Before: any graph.
+    After: `x * (1 / r)` is `x / r`, with one rounding less. ONNX Runtime then fuses a norm also where the opset has no
+    operator for it (SimplifiedLayerNormFusion).
     """
     for node in list(model.graph):
-        times = reader(node.outputs[0], "Mul") if node.op_type == "Reciprocal" and not node.domain else None
-        if times is not None:
-            given = times.outputs[0]
-            taken = [beside(times, node.outputs[0]), node.inputs[0]]
-            instead(given, made(times, "Div", taken, [(given, given.shape)]).outputs[0])
+        product = sole_consumer(node.outputs[0], "Mul") if is_operator(node, "Reciprocal") else None
+        if product is not None:
+            output = product.outputs[0]
+            operands = [other_operand(product, node.outputs[0]), node.inputs[0]]
+            quotient = insert_node(product, "Div", operands, [(output, output.shape)])
+            replace_value(output, quotient.outputs[0])
     return model
-
-
-def _centred(taken: Any) -> Any:
-    """y, of `y - mean(y)`."""
-    node = maker(taken, "Sub")
-    mean = maker(node.inputs[1], "ReduceMean") if node is not None else None
-    return mean.inputs[0] if mean is not None and mean.inputs[0] is node.inputs[0] and _over_last(mean) else None
 
 
 def _norm(mean: Any) -> Norm | None:
-    squared = _squared(mean.inputs[0])
-    if squared is None or not _over_last(mean):
+    """The norm that computes its mean square with this ReduceMean, without its scale if that is not a plain one."""
+    x = _squared(mean.inputs[0])
+    if x is None or not _is_over_last_axis(mean):
         return None
-    root = _root(mean.outputs[0])
-    if root is None or not any(one is squared for one in root[1].inputs):
+    epsilon, quotient = _quotient(mean.outputs[0]) or (0.0, None)
+    if quotient is None or not any(value is x for value in quotient.inputs):
         return None
-    return _weighted(squared, root[0], root[1].outputs[0])
+    return _scaled_norm(x, epsilon, quotient.outputs[0])
 
 
 def _squared(value: Any) -> Any:
-    node = maker(value, "Pow", "Mul")
+    """x, if a node computes `x ** 2` or `x * x`; else None."""
+    node = producer(value, "Pow", "Mul")
     if node is None:
         return None
     if node.op_type == "Pow":
-        return node.inputs[0] if number(node.inputs[1]) == SQUARE else None
+        return node.inputs[0] if scalar(node.inputs[1]) == SQUARE else None
     return node.inputs[0] if node.inputs[0] is node.inputs[1] else None
 
 
-def _over_last(mean: Any) -> bool:
-    rank = len(dims(mean.inputs[0]))
-    axes = numbers(mean.inputs[1]) if len(mean.inputs) > 1 else None
-    return axes in ((-1,), (rank - 1,)) and bool(attribute(mean, "keepdims", 1))
+def _centered(value: Any) -> Any:
+    """y, if nodes compute `y - mean(y)`; else None."""
+    node = producer(value, "Sub")
+    mean = None if node is None else producer(node.inputs[1], "ReduceMean")
+    y = None if mean is None else mean.inputs[0]
+    return y if mean is not None and y is node.inputs[0] and _is_over_last_axis(mean) else None
 
 
-def _root(mean: Any) -> tuple[float, Any] | None:
-    """The epsilon, and the node that divides by the root of what is the mean and it."""
-    added: Any = reader(mean, "Add")
-    epsilon = 0.0 if added is None else number(beside(added, mean))
-    root = reader(mean if added is None else added.outputs[0], "Sqrt", "Pow")
+def _is_over_last_axis(mean: Any) -> bool:
+    """Whether a ReduceMean reduces the last axis alone, and keeps it with size 1."""
+    axes = integers(mean.inputs[1]) if len(mean.inputs) > 1 else None
+    if axes is None or len(axes) != 1 or not attribute(mean, "keepdims", 1):
+        return False
+    return is_last_axis(axes[0], len(shape_of(mean.inputs[0])))
+
+
+def _quotient(mean: Any) -> tuple[float, Any] | None:
+    """The epsilon that is added to a mean square, and the node that divides by the root of the sum."""
+    added = sole_consumer(mean, "Add")
+    epsilon = 0.0 if added is None else scalar(other_operand(added, mean))
+    root = sole_consumer(mean if added is None else added.outputs[0], "Sqrt", "Pow")
     if root is None or epsilon is None:
         return None
-    rooted = root.outputs[0]
+    node = _division_by(root)
+    return None if node is None else (epsilon, node)
+
+
+def _division_by(root: Any) -> Any:
+    """The Div by `sqrt(v)`, or the Mul with `1 / sqrt(v)` or with `v ** -0.5`; None for other uses of the root."""
+    output = root.outputs[0]
     if root.op_type == "Pow":
-        scaled = reader(rooted, "Mul") if number(root.inputs[1]) == -1 / SQUARE else None
-    else:
-        scaled = reader(rooted, "Div") or _inverse(reader(rooted, "Reciprocal"))
-    divides = scaled is not None and (scaled.op_type != "Div" or scaled.inputs[1] is rooted)
-    return (epsilon, scaled) if divides else None
+        return sole_consumer(output, "Mul") if scalar(root.inputs[1]) == -1 / SQUARE else None
+    quotient = sole_consumer(output, "Div")
+    if quotient is not None:
+        return quotient if quotient.inputs[1] is output else None
+    return sole_consumer(first_output(sole_consumer(output, "Reciprocal")), "Mul")
 
 
-def _inverse(node: Any) -> Any:
-    return None if node is None else reader(node.outputs[0], "Mul")
-
-
-def _weighted(taken: Any, epsilon: float, given: Any) -> Norm | None:
-    """The norm with its weight, and in the type that it came in, where it is cast to and from float32."""
+def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
+    """The norm with its weight, in the dtype before a Cast to float32 if a Cast back to that dtype follows."""
     import onnx_ir
 
-    if taken.dtype != onnx_ir.DataType.FLOAT:
+    if x.dtype != onnx_ir.DataType.FLOAT:
         return None
-    widened, narrowed = maker(taken, "Cast"), reader(given, "Cast")
+    widened, narrowed = producer(x, "Cast"), sole_consumer(output, "Cast")
     if widened is not None and narrowed is not None and narrowed.outputs[0].dtype == widened.inputs[0].dtype:
-        taken, given = widened.inputs[0], narrowed.outputs[0]
-    size = dims(taken)[-1]
-    weighted = reader(given, "Mul")
-    weight: Any = beside(weighted, given) if weighted is not None else None
-    if weighted is not None and dims(weight) == (size,) and weight.dtype == taken.dtype:
-        return Norm(taken, weight, epsilon, weighted.outputs[0])
-    return Norm(taken, None, epsilon, given) if isinstance(size, int) else None
+        x, output = widened.inputs[0], narrowed.outputs[0]
+    sizes = shape_of(x)[-1:]
+    product = sole_consumer(output, "Mul")
+    weight = other_operand(product, output)
+    if weight is not None and sizes and shape_of(weight) == sizes and weight.dtype == x.dtype:
+        return Norm(x, weight, epsilon, product.outputs[0])
+    return None if last_size(x) is None else Norm(x, None, epsilon, output)
 
 
-def _replace(found: Norm, centred: Any) -> None:
-    last = found.given.producer()
-    size = dims(found.taken)[-1]
-    scale = filled_with(last.graph, 1.0, [size], found.taken.dtype) if found.scale is None else found.scale
-    kind, taken = ("RMSNormalization", found.taken) if centred is None else ("LayerNormalization", centred)
-    node = made(last, kind, [taken, scale], [(found.given, found.given.shape)], axis=-1, epsilon=found.epsilon)
-    instead(found.given, node.outputs[0])
+def _replace(norm: Norm, centered: Any) -> None:
+    last, size = norm.output.producer(), shape_of(norm.x)[-1]
+    scale = filled_constant(last.graph, 1.0, [size], norm.x.dtype) if norm.scale is None else norm.scale
+    operator, x = ("RMSNormalization", norm.x) if centered is None else ("LayerNormalization", centered)
+    outputs = [(norm.output, norm.output.shape)]
+    node = insert_node(last, operator, [x, scale], outputs, axis=-1, epsilon=norm.epsilon)
+    replace_value(norm.output, node.outputs[0])

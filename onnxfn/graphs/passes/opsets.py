@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.graphs.passes.pass_errors import pass_errors
+
 ATTENTION_OPSET = 23
 """The opset that brings Attention, RMSNormalization and RotaryEmbedding."""
 
@@ -22,9 +24,17 @@ SINCE: Mapping[str, int] = MappingProxyType(
 
 
 def convert_opset(model: Any, opset: int) -> Any:
-    """Before: a graph in the opset of the translation. After: the same function in the asked opset."""
+    """Converts a graph to an opset.
+
+    Before: the graph has the opset of torch's translation.
+    After: it computes the same with operators of `opset`.
+
+    Raises:
+        CaptureFailed: the graph cannot be converted.
+    """
     from onnxscript.version_converter import convert_version
 
     if model.opset_imports.get("") != opset:
-        convert_version(model, opset, fallback=True)
+        with pass_errors(f"the conversion to opset {opset}"):
+            convert_version(model, opset, fallback=True)
     return model

@@ -1,4 +1,4 @@
-"""The pass that makes one product of those of one value with several matrices of a module."""
+"""The pass that multiplies a tensor by several matrices of one module in one product."""
 
 from __future__ import annotations
 
@@ -7,71 +7,83 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.passes.nodes import dims, instead, made, whole
+from onnxfn.graphs.passes.constants import int_constant
+from onnxfn.graphs.passes.nodes import insert_node, is_operator, replace_value
+from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.graphs.passes.slots import SLOT, slot_of
+
+MATRIX_RANK = 2
 
 
 def pack_matmuls(model: Any) -> Any:
-    """Before: a finished graph, its parameters slots. After: what a module multiplies by several matrices is split.
+    """Packs the matrices of one module that multiply the same tensor into one.
 
-    Query, key and value are one product, and gate and up: their matrices, which nothing else reads, stand beside each
-    other in one. For a token the work is to read them, and one product is shared out among threads once, not thrice.
+    Before: a finished graph, whose parameters are slots, multiplies a tensor by several matrices of one module, such as
+    those of query, key and value, or of gate and up.
+    After: it multiplies the tensor by one matrix, their columns side by side, and splits the product. A matrix that
+    another node reads, too, is not packed. To decode a token is mostly to read the matrices, and ONNX Runtime shares
+    one product among its threads once instead of three times.
     """
     groups: dict[Any, list[Any]] = {}
     for node in model.graph:
-        module = _module(node)
-        if module is not None:
-            groups.setdefault((node.inputs[0], *module), []).append(node)
+        key = _group(node)
+        if key is not None:
+            groups.setdefault((node.inputs[0], *key), []).append(node)
     for nodes in groups.values():
         if len(nodes) > 1:
             _pack(nodes)
     return model
 
 
-def _module(node: Any) -> Any:
-    """Of which module a node's matrix is, and all that it must share with those beside it; None for other nodes."""
-    if node.op_type != "MatMul" or node.domain:
+def _group(node: Any) -> tuple[Any, ...] | None:
+    """What matrices that are packed together share: module, axis order, rows and dtype; None for any other node."""
+    if not is_operator(node, "MatMul"):
         return None
     matrix = node.inputs[1]
-    known, plain = slot_of(matrix), len(dims(matrix)) == 2  # noqa: PLR2004 - a matrix
-    if known is None or known.packed_with or not plain or len(matrix.uses()) != 1 or matrix.is_graph_output():
+    slot = slot_of(matrix)
+    if slot is None or slot.packed_with or len(matrix.uses()) != 1 or matrix.is_graph_output():
         return None
-    module = known.parameter.rpartition(".")[0].rpartition(".")[0]
-    return module, known.perm, dims(matrix)[0], matrix.dtype
+    if len(shape_of(matrix)) != MATRIX_RANK:
+        return None
+    module = slot.parameter.rpartition(".")[0].rpartition(".")[0]
+    return module, slot.perm, shape_of(matrix)[0], matrix.dtype
 
 
 def _pack(nodes: Sequence[Any]) -> None:
     first, graph = nodes[0], nodes[0].graph
-    matrices, given = [node.inputs[1] for node in nodes], [node.outputs[0] for node in nodes]
-    matrix = _beside(graph, matrices)
-    width = dims(matrix)[1]
-    product = made(first, "MatMul", [first.inputs[0], matrix], [(given[0], (*given[0].shape[:-1], width))])
-    sizes = whole(graph, *(dims(one)[1] for one in matrices))
-    split = made(first, "Split", [product.outputs[0], sizes], [(one, one.shape) for one in given], axis=-1)
-    _name(product, f"{first.name}.packed", [f"{given[0].name}.packed"])
-    _name(split, f"{first.name}.split", [f"{one.name}.split" for one in given])
-    for old, new in zip(given, split.outputs, strict=True):
-        instead(old, new)
+    matrices, outputs = [node.inputs[1] for node in nodes], [node.outputs[0] for node in nodes]
+    matrix = _packed_matrix(graph, matrices)
+    shape = None if outputs[0].shape is None else (*outputs[0].shape[:-1], shape_of(matrix)[1])
+    product = insert_node(first, "MatMul", [first.inputs[0], matrix], [(outputs[0], shape)])
+    widths = int_constant(graph, *(shape_of(matrix)[1] for matrix in matrices))
+    shapes = [(output, output.shape) for output in outputs]
+    split = insert_node(first, "Split", [product.outputs[0], widths], shapes, axis=-1)
+    _name(product, f"{first.name}.packed", [f"{outputs[0].name}.packed"])
+    _name(split, f"{first.name}.split", [f"{output.name}.split" for output in outputs])
+    for old, new in zip(outputs, split.outputs, strict=True):
+        replace_value(old, new)
     graph.remove(list(nodes), safe=True)
-    for one in matrices:
-        del graph.initializers[one.name]
+    for matrix in matrices:
+        del graph.initializers[matrix.name]
 
 
-def _beside(graph: Any, matrices: Sequence[Any]) -> Any:
-    """A slot of all columns of several."""
+def _packed_matrix(graph: Any, matrices: Sequence[Any]) -> Any:
+    """A new slot with the columns of all matrices."""
     import onnx_ir
 
-    known, *others = (one.meta[SLOT] for one in matrices)
-    rows, width = dims(matrices[0])[0], sum(dims(one)[1] for one in matrices)
+    slot, *others = (matrix.meta[SLOT] for matrix in matrices)
+    rows, width = shape_of(matrices[0])[0], sum(shape_of(matrix)[1] for matrix in matrices)
     value = onnx_ir.Value(
-        name="+".join(one.name for one in matrices), shape=onnx_ir.Shape([rows, width]), type=matrices[0].type
+        name="+".join(matrix.name for matrix in matrices),
+        shape=onnx_ir.Shape([rows, width]),
+        type=matrices[0].type,
     )
-    value.meta[SLOT] = evolve(known, packed_with=tuple(one.parameter for one in others))
+    value.meta[SLOT] = evolve(slot, packed_with=tuple(other.parameter for other in others))
     graph.initializers.add(value)
     return value
 
 
-def _name(node: Any, name: str, given: Sequence[str]) -> None:
+def _name(node: Any, name: str, output_names: Sequence[str]) -> None:
     node.name = name
-    for value, called in zip(node.outputs, given, strict=True):
-        value.name = called
+    for value, output_name in zip(node.outputs, output_names, strict=True):
+        value.name = output_name

@@ -1,4 +1,4 @@
-"""Passes that make a graph smaller without changing what it computes."""
+"""The pass that simplifies a graph with the passes of onnx_ir and onnxscript."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.graphs.passes.pass_errors import pass_errors
+
 INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
-"""Elements up to which constants are folded."""
+"""The most elements of the inputs and of the output of a node that is folded to a constant."""
 
 
 def simplify(model: Any) -> Any:
-    """Before: a translated graph. After: the same function with constants folded and equal subexpressions shared.
+    """Simplifies a graph.
 
-    A `Resize` of constants stays, as onnxscript folds it with onnx's reference evaluator in minutes.
+    Before: a graph as torch translates it.
+    After: the same function; constants are folded, equal nodes are merged,
+    functions are inlined, unused nodes are removed, and all values have different names.
+
+    A Resize of constants is not folded: the reference evaluator of onnx takes minutes for it.
+
+    Raises:
+        CaptureFailed: one of the passes fails.
     """
     from onnx_ir.passes import PassManager, Sequential, common
     from onnxscript.optimizer._constant_folding import FoldConstantsPass
@@ -39,20 +48,20 @@ def simplify(model: Any) -> Any:
         common.OutputFixPass(),
         common.NameFixPass(),
     )
-    with np.errstate(all="ignore"):  # a constant that is not finite is the model's own business
+    with pass_errors("the simplification"), np.errstate(all="ignore"):  # a model may have constants that are not finite
         passes(model)
     return model
 
 
 def _rules() -> list[Any]:
-    """The rules of onnxscript but two kinds.
+    """The default rules of onnxscript without two kinds.
 
-    Those with several outputs, for which it tries each pair of nodes of the graph; and those that drop `+ 0` and `* 1`,
-    for which it takes `+ 1e-8` too: the epsilon of a norm (helium).
+    Rules with several outputs are slow: onnxscript tries each pair of nodes. Rules that remove `+ 0` and `* 1` also
+    remove `+ 1e-8`, which is the epsilon of a norm (helium).
     """
     from onnxscript import rewriter
     from onnxscript.rewriter.rules.common import _no_op
 
-    near = {id(rule) for rule in _no_op.rules}
+    no_op = {id(rule) for rule in _no_op.rules}
     single = (rule for rule in rewriter._DEFAULT_REWRITE_RULES if rule._target_pattern.has_single_output_node)
-    return [rule for rule in single if id(rule) not in near]
+    return [rule for rule in single if id(rule) not in no_op]

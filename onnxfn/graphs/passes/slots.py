@@ -1,4 +1,4 @@
-"""Passes between a graph and the parameters that it reads: slots, which know a parameter's name and not its values."""
+"""Slots: parameters of a graph that have a name and no values, and the passes that make, merge and fill them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.weights.chunks import concatenated_columns
 
 SLOT = "onnxfn.slot"
-"""Where an initializer's `meta` keeps its slot."""
+"""The key of the slot in the `meta` of an initializer."""
 
 
 @frozen
 class Slot:
-    """A parameter by the name that it has in the model, and the order of its axes where a graph turns it.
+    """A parameter of the model that an initializer of a graph holds.
 
-    Those that stand `beside` it, turned as it is, follow it along the last axis.
+    Attributes:
+        parameter: the name of the parameter in the model.
+        perm: the order of its axes in the graph; () if it is that of the model.
+        packed_with: more parameters, which follow along the last axis, with their axes in the same order.
     """
 
     parameter: str
@@ -28,110 +31,139 @@ class Slot:
 
 
 def slot_of(value: Any) -> Slot | None:
-    """The slot that a value is, if it is one."""
-    found: Slot | None = value.meta.get(SLOT)
-    return found
+    """The slot of a value; None if the value is not a slot."""
+    slot: Slot | None = value.meta.get(SLOT)
+    return slot
 
 
-def slot_parameters(known: Slot) -> tuple[str, ...]:
-    """All parameters that a slot is made of."""
-    return known.parameter, *known.packed_with
+def slot_parameters(slot: Slot) -> tuple[str, ...]:
+    """The names of all parameters of a slot, in their order in the tensor.
+
+    >>> slot_parameters(Slot("q.weight", packed_with=("k.weight", "v.weight")))
+    ('q.weight', 'k.weight', 'v.weight')
+    """
+    return slot.parameter, *slot.packed_with
 
 
-def to_slots(model: Any, names: Callable[[Any], str | None]) -> Any:
-    """Before: initializers hold a model's tensors. After: parameters are slots, each there once, and have no values.
+def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
+    """Replaces the parameters of the model by slots.
 
-    `names` tells the parameter that a tensor is, if it is one: the same for tensors that look at the same memory in the
-    same way. No later pass can then read a parameter, so the graph is right for other values too. What is no parameter
-    (a table that the model computes for itself) is a constant of the graph.
+    Before: the initializers of the graph hold tensors of the model.
+    After: each parameter is one initializer, a slot without values. Other tensors, such as a table that the model
+    computes, are constants of the graph. No later pass can read a parameter, so the graph fits every checkpoint.
+
+    Args:
+        model: the graph, which is changed.
+        parameter_name: returns the name of the parameter that a tensor is, None if it is not a parameter. It returns
+            the same name for tensors that view the same memory in the same way.
     """
     first: dict[str, Any] = {}
     for initializer, value in list(model.graph.initializers.items()):
         raw = getattr(value.const_value, "raw", None)
-        name = names(raw) if raw is not None else None
+        name = parameter_name(raw) if raw is not None else None
         if name is None:
             continue
-        kept = first.setdefault(name, value)
-        if kept is value:
+        if name in first:
+            value.replace_all_uses_with(first[name])
+            del model.graph.initializers[initializer]
+        else:
+            first[name] = value
             value.shape, value.dtype = value.const_value.shape, value.const_value.dtype
             value.const_value, value.meta[SLOT] = None, Slot(name)
-        else:
-            value.replace_all_uses_with(kept)
-            del model.graph.initializers[initializer]
     return model
 
 
 def pretranspose(model: Any) -> Any:
-    """Before: `Transpose` nodes turn slots. After: the slots that nothing reads as they are stand turned already.
+    """Moves the transposition of parameters from the graph into their slots.
 
-    One that is also read as it stands (a tied embedding) keeps its node, since it would be stored twice.
+    Before: Transpose nodes read slots.
+    After: a slot that only equal Transpose nodes read has its axes in their order, and the nodes are gone. If another
+    node reads the slot, too (a tied embedding), nothing changes: the parameter would be stored twice.
     """
     for value in list(model.graph.initializers.values()):
-        users = [node for node, _ in value.uses()]
-        orders = [_order(node) for node in users]
-        order = orders[0] if orders and orders.count(orders[0]) == len(orders) else None
-        if slot_of(value) is None or value.is_graph_output() or order is None:
+        if slot_of(value) is None or value.is_graph_output():
             continue
-        _turn(value, order)
-        for node in users:
+        consumers = [node for node, _ in value.uses()]
+        perms = [_perm(node) for node in consumers]
+        if not perms or perms[0] is None or perms.count(perms[0]) < len(perms):
+            continue
+        _transpose_slot(value, perms[0])
+        for node in consumers:
             node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
             node.graph.remove(node, safe=True)
     return model
 
 
 def merge_slots(model: Any) -> Any:
-    """After: slots of one parameter that are turned alike are one initializer."""
+    """Merges equal slots.
+
+    Before: several initializers may be slots of one parameter.
+    After: slots of one parameter, with the same order of its axes, are one initializer.
+    """
     first: dict[Slot, Any] = {}
     for name, value in list(model.graph.initializers.items()):
-        known = slot_of(value)
-        kept = first.setdefault(known, value) if known else value
-        if kept is not value:
-            value.replace_all_uses_with(kept)
+        slot = slot_of(value)
+        if slot is None:
+            continue
+        if slot in first:
+            value.replace_all_uses_with(first[slot])
             del model.graph.initializers[name]
+        else:
+            first[slot] = value
     return model
 
 
 def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
-    """Before: parameters are slots. After: each looks at the tensor of its parameter, turned and not copied.
+    """Binds the slots of a graph to tensors.
 
-    The tensors are torch's, or arrays of numpy. CaptureFailed when one has not the shape or the type that the graph
-    reads.
+    Before: parameters are slots without values.
+    After: the initializer of a slot is a view of the tensor of its parameter, with its axes in the order of the slot.
+    Nothing is copied.
+
+    Args:
+        model: the graph, which is changed.
+        tensors: returns the tensor of a parameter, of torch or of numpy.
+
+    Raises:
+        CaptureFailed: a tensor has another shape or dtype than the graph reads.
     """
     for value in model.graph.initializers.values():
-        known = slot_of(value)
-        if known is not None:
-            pieces = [_seen(tensors(one), known.perm, value.name) for one in slot_parameters(known)]
-            value.const_value = _fitting(value, known, concatenated_columns(pieces) if known.packed_with else pieces[0])
+        slot = slot_of(value)
+        if slot is not None:
+            pieces = [_view(tensors(name), slot.perm, value.name) for name in slot_parameters(slot)]
+            value.const_value = _checked(value, slot, concatenated_columns(pieces) if slot.packed_with else pieces[0])
     return model
 
 
-def _seen(tensor: Any, turned: tuple[int, ...], name: str) -> Any:
+def _view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:
+    """The view of a tensor with its axes in the order of `perm`."""
     import onnx_ir
 
     if isinstance(tensor, np.ndarray):
-        return onnx_ir.Tensor(tensor.transpose(turned) if turned else tensor, name=name)
-    return onnx_ir.tensor_adapters.TorchTensor(tensor.permute(turned) if turned else tensor, name=name)
+        return onnx_ir.Tensor(tensor.transpose(perm) if perm else tensor, name=name)
+    return onnx_ir.tensor_adapters.TorchTensor(tensor.permute(perm) if perm else tensor, name=name)
 
 
-def _fitting(value: Any, known: Slot, seen: Any) -> Any:
-    if tuple(seen.shape) != tuple(value.shape) or seen.dtype != value.dtype:
+def _checked(value: Any, slot: Slot, view: Any) -> Any:
+    """The view, if it has the shape and the dtype of the value."""
+    if tuple(view.shape) != tuple(value.shape) or view.dtype != value.dtype:
         raise CaptureFailed(
-            f"{' + '.join(slot_parameters(known))} is {seen.dtype.name}{list(seen.shape)} where the graph reads "
-            f"{value.dtype.name}{list(value.shape)}"
+            f"parameter {' + '.join(slot_parameters(slot))} is {view.dtype.name}{list(view.shape)}, "
+            f"but the graph reads {value.dtype.name}{list(value.shape)}"
         )
-    return seen
+    return view
 
 
-def _order(node: Any) -> tuple[int, ...] | None:
-    """The order in which a node puts the axes of what it reads, if that is all that it does."""
+def _perm(node: Any) -> tuple[int, ...] | None:
+    """The order in which a Transpose puts the axes of its input; None for other nodes and for outputs of the graph."""
     if node.op_type != "Transpose" or node.domain or node.outputs[0].is_graph_output():
         return None
-    said = node.attributes.get("perm")
-    return tuple(said.as_ints()) if said is not None else tuple(reversed(range(len(node.inputs[0].shape))))
+    perm = node.attributes.get("perm")
+    return tuple(perm.as_ints()) if perm is not None else tuple(reversed(range(len(node.inputs[0].shape))))
 
 
-def _turn(value: Any, order: tuple[int, ...]) -> None:
+def _transpose_slot(value: Any, perm: tuple[int, ...]) -> None:
     import onnx_ir
 
-    value.meta[SLOT] = evolve(value.meta[SLOT], perm=order)
-    value.shape = onnx_ir.Shape([value.shape[axis] for axis in order])
+    value.meta[SLOT] = evolve(value.meta[SLOT], perm=perm)
+    value.shape = onnx_ir.Shape([value.shape[axis] for axis in perm])
