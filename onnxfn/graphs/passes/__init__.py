@@ -1,1 +1,1 @@
-"""Passes: graph -> graph, each with a docstring that says what holds before and after."""
+"""Passes: functions from graph to graph."""

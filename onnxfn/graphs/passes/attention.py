@@ -114,7 +114,7 @@ def _match(softmax: Any, product: Any) -> Match | None:
     value, output = product.inputs[1], product.outputs[0]
     if scores is None or not all(_has_heads(tensor) for tensor in (scores.query, scores.key, value, output)):
         return None
-    if not fits_kernel(scores.masks):
+    if shape_of(scores.key)[1] != shape_of(value)[1] or not fits_kernel(scores.masks):
         return None
     mask, zeroed_output = zeroed_rows(scores.masks, output) or (None, None)
     if mask is not None and _has_heads(zeroed_output):
@@ -191,6 +191,8 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     scores, last = match.scores, match.output.producer()
     heads = shape_of(scores.query)[1]
     (key, key_start), (value, value_start) = _ungrouped(scores.key, heads), _ungrouped(match.value, heads)
+    if shape_of(key)[1] != shape_of(value)[1]:  # the operator has one number of heads for both
+        (key, key_start), (value, value_start) = (scores.key, None), (match.value, None)
     cache = _cache(key, value, position, {last, scores.transpose, key_start, value_start})
     mask = attention_mask(last, scores.query, match.boolean_mask, scores.masks, masks)
     tensors = (scores.query, cache.new_key if cache else key, cache.new_value if cache else value, match.output)

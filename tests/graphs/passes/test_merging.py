@@ -1,79 +1,95 @@
-"""A graph inside another that computes what comes empty."""
+"""A graph is inserted into another one, and computes inputs that are empty."""
+
+from __future__ import annotations
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
+from refusals import refusal
 
 from onnxfn.graphs.passes.merging import insert_filler
 from onnxfn.graphs.passes.slots import merge_slots
+from onnxfn.specs.errors import CaptureFailed
+
+X = np.array([[1, 1], [2, 2]], dtype="float32")
 
 
-def value(name, *shape, type=ir.DataType.FLOAT):  # noqa: A002
-    return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(type))
+def value(name, *shape):
+    return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))
 
 
 def weight(name, array):
     return ir.Value(name=name, const_value=ir.tensor(array, name=name))
 
 
-def graph(inputs, outputs, nodes, weights):
-    for one in outputs:
-        one.shape, one.type = ir.Shape(["n", 2]), ir.TensorType(ir.DataType.FLOAT)
-    made = ir.Graph(inputs, outputs, nodes=nodes, initializers=weights, opset_imports={"": 18}, name="main")
-    return ir.Model(made, ir_version=10)
+def model_of(inputs, outputs, nodes, weights):
+    for output in outputs:
+        output.shape, output.type = ir.Shape(["n", 2]), ir.TensorType(ir.DataType.FLOAT)
+    graph = ir.Graph(inputs, outputs, nodes=nodes, initializers=weights, opset_imports={"": 18}, name="main")
+    return ir.Model(graph, ir_version=10)
 
 
-def main():
-    """kept + x, kept: `kept` is the input that may come empty."""
-    x, kept = value("x", "n", 2), value("past.kept", "n", 2)
-    total, given = ir.node("Add", [kept, x]), ir.node("Identity", [kept])
-    total.outputs[0].name, given.outputs[0].name = "total", "present.kept"
-    return graph([x, kept], [total.outputs[0], given.outputs[0]], [total, given], [])
+def main_model():
+    """Outputs `past + x` and the past. The past is the input that may be empty."""
+    x, past = value("x", "n", 2), value("past.state", "n", 2)
+    total, passed = ir.node("Add", [past, x]), ir.node("Identity", [past])
+    total.outputs[0].name, passed.outputs[0].name = "total", "present.state"
+    return model_of([x, past], [total.outputs[0], passed.outputs[0]], [total, passed], [])
 
 
 def filler():
-    """x * w, which is what `kept` is made of; one name is also one of the graph that it goes into."""
+    """Computes the past as `x * w`. One of its names, total, is also in the main graph."""
     x, factor = value("x", "n", 2), weight("w", np.array([2.0, 3.0], dtype="float32"))
     scaled = ir.node("Mul", [x, factor])
     passed = ir.node("Identity", [scaled.outputs[0]])
-    scaled.outputs[0].name, passed.outputs[0].name = "total", "present.kept"
-    return graph([x], [passed.outputs[0]], [scaled, passed], [factor])
+    scaled.outputs[0].name, passed.outputs[0].name = "total", "present.state"
+    return model_of([x], [passed.outputs[0]], [scaled, passed], [factor])
 
 
-def made():
-    return merge_slots(insert_filler(main(), filler(), {"present.kept": "past.kept"}))
+def merged():
+    return merge_slots(insert_filler(main_model(), filler(), {"present.state": "past.state"}))
 
 
 def run(feeds):
-    session = onnxruntime.InferenceSession(ir.to_proto(made()).SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(["total", "present.kept"], feeds)
+    content = ir.to_proto(merged()).SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return session.run(["total", "present.state"], feeds)
 
 
-X = np.array([[1, 1], [2, 2]], dtype="float32")
-
-
-def test_an_input_that_comes_empty_is_computed():
-    total, kept = run({"x": X, "past.kept": np.zeros((0, 2), dtype="float32")})
-    assert kept.tolist() == [[2, 3], [4, 6]]
+def test_an_empty_input_is_computed():
+    total, state = run({"x": X, "past.state": np.zeros((0, 2), dtype="float32")})
+    assert state.tolist() == [[2, 3], [4, 6]]
     assert total.tolist() == [[3, 4], [6, 8]]
 
 
-def test_an_input_that_comes_full_is_passed_on():
-    total, kept = run({"x": X, "past.kept": 10 * X})
-    assert kept.tolist() == (10 * X).tolist()
+def test_an_input_with_elements_is_used_as_it_is():
+    total, state = run({"x": X, "past.state": 10 * X})
+    assert state.tolist() == (10 * X).tolist()
     assert total.tolist() == (11 * X).tolist()
 
 
-def test_inputs_and_outputs_are_as_they_were():
-    found = made().graph
-    assert [one.name for one in found.inputs] == ["x", "past.kept"]
-    assert [one.name for one in found.outputs] == ["total", "present.kept"]
+def test_inputs_and_outputs_are_unchanged():
+    graph = merged().graph
+    assert [value.name for value in graph.inputs] == ["x", "past.state"]
+    assert [value.name for value in graph.outputs] == ["total", "present.state"]
 
 
-def test_weights_stand_in_the_main_graph():
-    assert list(made().graph.initializers) == ["w"]
+def test_weights_are_initializers_of_the_main_graph():
+    assert list(merged().graph.initializers) == ["w"]
 
 
 def test_the_graph_is_valid_onnx():
-    onnx.checker.check_model(ir.to_proto(made()), full_check=True)
+    onnx.checker.check_model(ir.to_proto(merged()), full_check=True)
+
+
+def test_an_output_that_stands_for_no_input_is_refused():
+    message = refusal(CaptureFailed, insert_filler, main_model(), filler(), {"present.state": "past"})
+    assert message == "the outputs of the filler must be inputs of the graph; unknown: past; known: x, past.state"
+
+
+def test_an_input_that_the_main_graph_does_not_have_is_refused():
+    other = filler()
+    other.graph.inputs[0].name = "ids"
+    message = refusal(CaptureFailed, insert_filler, main_model(), other, {"present.state": "past.state"})
+    assert message == "the inputs of the filler must be inputs of the graph; unknown: ids; known: x, past.state"

@@ -1,4 +1,4 @@
-"""A graph made of a few layers is the graph of all that a whole trace gives, or the whole is traced and says why."""
+"""A graph with repeated layers equals the graph of a trace of all layers; if the layers differ, all are traced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 import tiny
 import torch
-from sameness import unlike
+from graph_equality import first_difference
 from torch import nn
 from transformers import AutoConfig, AutoModel
 
@@ -23,7 +23,7 @@ COUNTS = (
     *("encoder_num_hidden_layers", "decoder_num_hidden_layers", "n_layer", "n_layers"),
 )
 
-# One of each kind of layer, cache and stack: see SWEPT for all.
+# One model for each kind of layer, cache and stack; SWEPT has more.
 SAMPLE = [
     ("bert", "feature-extraction"),
     ("gpt2", "text-generation-with-past"),
@@ -45,49 +45,49 @@ def timed(*_):
     return nullcontext()
 
 
-def deep(model_type, loader):
-    """A tiny model of nine layers, whose configuration says as much of each as it does of the two."""
-    known = tiny.config(model_type)
-    counts = {name: LAYERS for name in COUNTS if isinstance(getattr(known, name, None), int)}
-    kinds = vars(known).get("layer_types")
-    told = {"layer_types": [kinds[index % len(kinds)] for index in range(LAYERS)]} if kinds else {}
-    return tiny.model(model_type, loader, **counts, **told)
+def deep_model(model_type, loader):
+    """A tiny model of nine layers; lists with an entry for each layer get as many entries."""
+    config = tiny.config(model_type)
+    counts = {name: LAYERS for name in COUNTS if isinstance(getattr(config, name, None), int)}
+    types = vars(config).get("layer_types")
+    options = {"layer_types": [types[index % len(types)] for index in range(LAYERS)]} if types else {}
+    return tiny.model(model_type, loader, **counts, **options)
 
 
-def agrees(model_type, task):
-    spec = onnxfn.spec_for(model_type, task)
-    model = deep(model_type, spec.call.loader)
-    assert repeated_layers(model)
-    for part in plan(spec, model.config, decoders="separate").parts:
-        graph, whole = (
-            graph_with_slots(model, part, timed, BuildOptions(find_repeats=repeats))
-            for repeats in (repeated_layers, trace_all_layers)
-        )
-        assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of ")
-        assert unlike(graph, whole) is None
-
-
-@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
-def test_a_graph_of_a_few_layers_is_that_of_all(model_type, task):
-    agrees(model_type, task)
-
-
-@pytest.mark.parametrize("windows", [[[4, 2]] * LAYERS, [[4, 2], [3, 0]] * 4 + [[4, 2]]], ids=["one", "two"])
-def test_layers_that_see_through_windows_are_told_by_those_with_the_same(windows):
-    spec = onnxfn.spec_for("moonshine_streaming", "automatic-speech-recognition")
-    sides = tiny.SPECIAL["moonshine_streaming"]["encoder_config"]
-    heard = {**sides, "num_hidden_layers": LAYERS, "sliding_windows": windows}
-    model = tiny.model("moonshine_streaming", spec.call.loader, encoder_config=heard)
-    (part, _) = plan(spec, model.config).parts
-    graph, whole = (
+def assert_repeated(model, part, stack=""):
+    """Asserts that the graph with repeated layers equals that of a trace of all layers."""
+    repeated, traced = (
         graph_with_slots(model, part, timed, BuildOptions(find_repeats=repeats))
         for repeats in (repeated_layers, trace_all_layers)
     )
-    assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of model.encoder.layers")
-    assert unlike(graph, whole) is None
+    assert repeated.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of {stack}")
+    assert first_difference(repeated, traced) is None
 
 
-SIGHT = onnxfn.compose(
+def assert_repeated_in_all_parts(model_type, task):
+    spec = onnxfn.spec_for(model_type, task)
+    model = deep_model(model_type, spec.call.loader)
+    assert repeated_layers(model)
+    for part in plan(spec, model.config, decoders="separate").parts:
+        assert_repeated(model, part)
+
+
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+def test_a_graph_of_repeated_layers_is_that_of_all_layers(model_type, task):
+    assert_repeated_in_all_parts(model_type, task)
+
+
+@pytest.mark.parametrize("windows", [[[4, 2]] * LAYERS, [[4, 2], [3, 0]] * 4 + [[4, 2]]], ids=["one", "two"])
+def test_layers_with_the_same_attention_window_are_repeated(windows):
+    spec = onnxfn.spec_for("moonshine_streaming", "automatic-speech-recognition")
+    small = tiny.SPECIAL["moonshine_streaming"]["encoder_config"]
+    encoder = {**small, "num_hidden_layers": LAYERS, "sliding_windows": windows}
+    model = tiny.model("moonshine_streaming", spec.call.loader, encoder_config=encoder)
+    (part, _) = plan(spec, model.config).parts
+    assert_repeated(model, part, "model.encoder.layers")
+
+
+VISION = onnxfn.compose(
     onnxfn.takes("pixel_values", "batch_size 3 24 24", "pixels", kind="float"),
     onnxfn.generates("pixels", "normal"),
     onnxfn.gives("last_hidden_state", "batch_size _ _"),
@@ -96,38 +96,33 @@ SIGHT = onnxfn.compose(
 
 
 @pytest.mark.parametrize("model_type", ["vit", "dinov2"])
-def test_layers_that_see_are_told_by_a_few(model_type):
+def test_layers_of_a_vision_model_are_repeated(model_type):
     small = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 24, "patch_size": 8}
     config = AutoConfig.for_model(model_type, num_hidden_layers=LAYERS, **small)
     model = AutoModel.from_config(config).eval()
-    (part,) = plan(SIGHT, config).parts
-    graph, whole = (
-        graph_with_slots(model, part, timed, BuildOptions(find_repeats=repeats))
-        for repeats in (repeated_layers, trace_all_layers)
-    )
-    assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of ")
-    assert unlike(graph, whole) is None
+    (part,) = plan(VISION, config).parts
+    assert_repeated(model, part)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), SWEPT)
-def test_every_kind_of_layer_is_told_by_a_few(model_type, task):
-    agrees(model_type, task)
+def test_every_kind_of_layer_is_repeated(model_type, task):
+    assert_repeated_in_all_parts(model_type, task)
 
 
-def test_what_is_exported_of_a_few_layers_passes_its_check(tmp_path):
+def test_an_export_with_repeated_layers_passes_its_check(tmp_path):
     spec = onnxfn.spec_for("llama", "text-generation-with-past")
-    result = onnxfn.export(spec, deep("llama", spec.call.loader), tmp_path / "out")
+    result = onnxfn.export(spec, deep_model("llama", spec.call.loader), tmp_path / "out")
     assert result.report.passed
     assert len([name for name in result.inputs if name.startswith("past_")]) == 2 * LAYERS
     assert result.repeats == ("9 layers of model.layers from 4",)
 
 
-# Where layers are alike and what they are given is not, the proof fails and all are traced
+# Modules that are equal, but called in different ways: the proof fails, and all layers are traced
 
 
 class Skipping(nn.Module):
-    """A stack whose end looks at what came out of its second layer."""
+    """A stack whose output depends on the output of its second layer."""
 
     def __init__(self):
         super().__init__()
@@ -141,7 +136,7 @@ class Skipping(nn.Module):
 
 
 class Scaled(nn.Module):
-    """A stack that scales by how many layers there are yet."""
+    """A stack that scales by the number of each layer."""
 
     def __init__(self):
         super().__init__()
@@ -154,7 +149,7 @@ class Scaled(nn.Module):
 
 
 class Dipping(nn.Module):
-    """A stack that does otherwise in its seventh layer, by no word of the layer or the configuration."""
+    """A stack that differs in its seventh layer; neither the layer nor the configuration shows it."""
 
     def __init__(self):
         super().__init__()
@@ -175,20 +170,19 @@ SPEC = onnxfn.compose(
 )
 
 
-def test_layers_that_are_given_other_numbers_are_all_traced(tmp_path):
+def test_layers_that_are_called_with_different_numbers_are_all_traced(tmp_path):
     result = onnxfn.export(SPEC, Scaled(), tmp_path / "out")
-    (told,) = result.repeats
-    assert told.startswith("every layer traced: layers: Mul (")
+    assert result.repeats[0].startswith("every layer traced: layers: Mul (")
     assert result.report.passed
 
 
-def test_an_end_that_looks_far_back_is_traced_with_all_layers(tmp_path):
+def test_layers_are_all_traced_if_the_output_reads_an_early_layer(tmp_path):
     result = onnxfn.export(SPEC, Skipping(), tmp_path / "out")
     assert result.repeats[0].startswith("every layer traced: layers: ")
     assert result.report.passed
 
 
-def test_what_no_proof_can_see_is_convicted_by_the_check_and_traced_whole(tmp_path):
+def test_layers_are_all_traced_if_the_check_of_the_repeated_layers_fails(tmp_path):
     result = onnxfn.export(SPEC, Dipping(), tmp_path / "out")
     assert result.repeats == (RETRACED,)
     assert result.report.passed

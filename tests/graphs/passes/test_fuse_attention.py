@@ -1,0 +1,198 @@
+"""Attention is fused, in graphs written by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir
+import pytest
+from small_graphs import fused_graph, graph_from_text, noise, operators, run_unoptimized
+
+from onnxfn.graphs.passes.fusing import fuse_operators, operator_counts
+
+LOWEST = "-3.4028234663852886e38"
+# A boolean mask as torch uses it: the output of a query that sees no key is set to zero.
+BOOLEAN_MASK = f"""
+attention (float[b,6,s,8] q, float[b,6,t,8] k, float[b,6,t,8] v, bool[b,1,s,t] m) => (float[b,6,s,8] y)
+<float scale = {{0.25}}, float zero = {{0.0}}, float lowest = {{{LOWEST}}}, int64[1] last = {{-1}}> {{
+    scaled = Mul (q, scale)
+    transposed = Transpose <perm = [0, 1, 3, 2]> (k)
+    scores = MatMul (scaled, transposed)
+    bias = Where (m, zero, lowest)
+    masked = Add (scores, bias)
+    weights = Softmax <axis = -1> (masked)
+    sum = MatMul (weights, v)
+    number = Cast <to = 1> (m)
+    sees = ReduceMax <keepdims = 1> (number, last)
+    y = Mul (sum, sees)
+}}"""
+# Two masks that are added, and a softcap.
+ADDED_MASKS = f"""
+attention (float[b,6,s,8] q, float[b,6,t,8] k, float[b,6,t,8] v, bool[b,1,1,t] m, float[1,6,s,t] p)
+    => (float[b,6,s,8] y)
+<float scale = {{0.25}}, float zero = {{0.0}}, float lowest = {{{LOWEST}}}, float cap = {{3.0}}> {{
+    transposed = Transpose <perm = [0, 1, 3, 2]> (k)
+    scores = MatMul (q, transposed)
+    scaled = Mul (scores, scale)
+    less = Div (scaled, cap)
+    bent = Tanh (less)
+    capped = Mul (bent, cap)
+    bias = Where (m, zero, lowest)
+    with_positions = Add (capped, p)
+    masked = Add (with_positions, bias)
+    weights = Softmax <axis = -1> (masked)
+    y = MatMul (weights, v)
+}}"""
+# Three query heads share a key head, and a past comes before the new keys.
+GROUPED = """
+attention (float[b,s,48] q, float[b,s,16] k, float[b,s,16] v, float[b,2,p,8] pk, float[b,2,p,8] pv)
+    => (float[b,s,48] y, float[b,2,t,8] nk, float[b,2,t,8] nv)
+<int64[4] split = {0, 0, -1, 8}, int64[1] two = {2}, int64[5] times = {1, 1, 3, 1, 1}, int64[4] joined = {0, 6, -1, 8},
+ int64[3] flat = {0, 0, 48}> {
+    q4 = Reshape (q, split)
+    qh = Transpose <perm = [0, 2, 1, 3]> (q4)
+    k4 = Reshape (k, split)
+    kh = Transpose <perm = [0, 2, 1, 3]> (k4)
+    v4 = Reshape (v, split)
+    vh = Transpose <perm = [0, 2, 1, 3]> (v4)
+    nk = Concat <axis = 2> (pk, kh)
+    nv = Concat <axis = 2> (pv, vh)
+    k5 = Unsqueeze (nk, two)
+    ke = Expand (k5, times)
+    kr = Reshape (ke, joined)
+    v5 = Unsqueeze (nv, two)
+    ve = Expand (v5, times)
+    vr = Reshape (ve, joined)
+    transposed = Transpose <perm = [0, 1, 3, 2]> (kr)
+    scores = MatMul (qh, transposed)
+    weights = Softmax <axis = -1> (scores)
+    sum = MatMul (weights, vr)
+    back = Transpose <perm = [0, 2, 1, 3]> (sum)
+    y = Reshape (back, flat)
+}"""
+# One mask for all queries.
+KEY_MASK = """
+attention (float[b,6,t,8] k, float[b,6,t,8] v, float[b,6,s,8] q, float[1,t] m) => (float[b,6,s,8] y) {
+    transposed = Transpose <perm = [0, 1, 3, 2]> (k)
+    scores = MatMul (q, transposed)
+    masked = Add (scores, m)
+    weights = Softmax <axis = -1> (masked)
+    y = MatMul (weights, v)
+}"""
+
+
+def tensors(batch=2, queries=4, keys=5):
+    """Queries, keys and values of six heads."""
+    return {
+        "q": noise(batch, 6, queries, 8),
+        "k": noise(batch, 6, keys, 8, seed=1),
+        "v": noise(batch, 6, keys, 8, seed=2),
+    }
+
+
+def grouped_tensors(batch, past):
+    new = {"q": noise(batch, 4, 48), "k": noise(batch, 4, 16, seed=1), "v": noise(batch, 4, 16, seed=2)}
+    return {**new, "pk": noise(batch, 2, past, 8, seed=3), "pv": noise(batch, 2, past, 8, seed=4)}
+
+
+def boolean_mask():
+    """A mask `[3, 1, 4, 5]` that hides all keys from one query."""
+    mask = np.random.default_rng(0).random((3, 1, 4, 5)) < 0.6
+    mask[1, 0, 2] = False
+    return mask
+
+
+def test_a_query_that_sees_no_key_gives_zero_with_a_boolean_mask():
+    feeds = {**tensors(batch=3), "m": boolean_mask()}
+    model = fused_graph(BOOLEAN_MASK, **feeds)
+    assert operators(model) == ["Attention"]
+    assert not run_unoptimized(model, **feeds)[0][1, :, 2].any()
+
+
+def test_a_query_that_sees_no_key_gives_the_mean_of_the_values_with_an_added_mask():
+    mask = np.ones((2, 1, 1, 5), bool)
+    mask[1] = False
+    feeds = {**tensors(), "m": mask, "p": noise(1, 6, 4, 5)}
+    model = fused_graph(ADDED_MASKS, **feeds)
+    assert operator_counts(model) == {"Attention": 1}
+    mean = feeds["v"][1].mean(axis=1)
+    np.testing.assert_allclose(run_unoptimized(model, **feeds)[0][1, :, 0], mean, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("past", [0, 5])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_grouped_heads_read_their_keys_and_the_past_comes_first(past, batch):
+    model = fused_graph(GROUPED, **grouped_tensors(batch, past))
+    (node,) = model.graph
+    assert [value.name for value in node.inputs if value is not None] == ["q", "k", "v", "pk", "pv"]
+    assert [value.name for value in model.graph.outputs] == ["y", "nk", "nv"]
+
+
+def test_a_mask_of_two_axes_for_all_queries_is_expanded():
+    model = fused_graph(KEY_MASK, **tensors(), m=noise(1, 5, seed=3))
+    assert operator_counts(model) == {"Attention": 1}
+
+
+def test_a_length_of_unknown_size_is_read_from_the_queries():
+    feeds = {**tensors(), "m": noise(1, 5, seed=3)}
+    model = graph_from_text(KEY_MASK)
+    sizes = {"q": ["b", 6, None, 8], "k": ["b", 6, None, 8], "y": ["b", 6, None, 8], "transposed": ["b", 6, 8, None]}
+    for value in (*model.graph.inputs, *(output for node in model.graph for output in node.outputs)):
+        value.shape = onnx_ir.Shape(sizes[value.name]) if value.name in sizes else value.shape
+    expected = run_unoptimized(model, **feeds)[0]
+    fused = fuse_operators(model)
+    assert operator_counts(fused) == {"Attention": 1}
+    np.testing.assert_allclose(run_unoptimized(fused, **feeds)[0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_transpose_that_reverses_all_axes_is_no_transpose_of_keys():
+    text = """
+    attention (float[5,6,4,8] q, float[5,8,6,5] k, float[5,6,5,8] v) => (float[5,6,4,8] y) {
+        transposed = Transpose (k)
+        scores = MatMul (q, transposed)
+        weights = Softmax <axis = -1> (scores)
+        y = MatMul (weights, v)
+    }"""
+    feeds = {"q": noise(5, 6, 4, 8), "k": noise(5, 8, 6, 5, seed=1), "v": noise(5, 6, 5, 8, seed=2)}
+    assert operator_counts(fused_graph(text, **feeds)) == {}
+
+
+def test_keys_that_all_heads_share_and_values_of_each_head_are_not_fused():
+    text = """
+    attention (float[b,6,s,8] q, float[b,1,t,8] k, float[b,6,t,8] v) => (float[b,6,s,8] y) {
+        transposed = Transpose <perm = [0, 1, 3, 2]> (k)
+        scores = MatMul (q, transposed)
+        weights = Softmax <axis = -1> (scores)
+        y = MatMul (weights, v)
+    }"""
+    feeds = {**tensors(), "k": noise(2, 1, 5, 8, seed=1)}
+    assert operator_counts(fused_graph(text, **feeds)) == {}
+
+
+def test_a_division_by_zero_is_no_scale():
+    text = """
+    attention (float[b,6,s,8] q, float[b,6,t,8] k, float[b,6,t,8] v) => (float[b,6,s,8] y)
+    <float zero = {0.0}, float half = {0.5}> {
+        transposed = Transpose <perm = [0, 1, 3, 2]> (k)
+        product = MatMul (q, transposed)
+        infinite = Div (product, zero)
+        scores = Mul (infinite, half)
+        weights = Softmax <axis = -1> (scores)
+        y = MatMul (weights, v)
+    }"""
+    assert operator_counts(fuse_operators(graph_from_text(text))) == {}
+
+
+@pytest.mark.parametrize("unknown_shapes", [("pk", "pv"), ("kh", "vh"), ("pk",)])
+def test_a_past_of_unknown_shape_is_joined_before_the_attention(unknown_shapes):
+    model = fused_graph(GROUPED, unknown_shapes=unknown_shapes, **grouped_tensors(2, 5))
+    assert "Concat" in operators(model)
+
+
+@pytest.mark.parametrize("name", ["q", "transposed", "bias", "sum", "y", "m"])
+def test_an_attention_with_one_unknown_shape_computes_the_same(name):
+    fused_graph(BOOLEAN_MASK, unknown_shapes=(name,), **tensors(batch=3), m=boolean_mask())
+
+
+@pytest.mark.parametrize("name", ["qh", "q4", "kh", "k4", "nk", "k5", "ke", "kr", "transposed", "sum", "back", "y"])
+def test_a_grouped_attention_with_one_unknown_shape_computes_the_same(name):
+    fused_graph(GROUPED, unknown_shapes=(name,), **grouped_tensors(2, 5))

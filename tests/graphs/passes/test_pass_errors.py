@@ -1,0 +1,17 @@
+"""Errors of the passes of onnx_ir and onnxscript become CaptureFailed."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxfn.graphs.passes.pass_errors import pass_errors
+from onnxfn.specs.errors import CaptureFailed
+
+
+def test_an_error_names_the_step_and_its_first_line():
+    with (
+        pytest.raises(CaptureFailed, match=r"^the simplification failed: KeyError: 'no such value'$") as caught,
+        pass_errors("the simplification"),
+    ):
+        raise KeyError("no such value")
+    assert type(caught.value.__cause__) is KeyError
