@@ -1,4 +1,7 @@
-"""What goes wrong, said in one line: what was asked, where, what is known, the closest, what to do."""
+"""The exceptions of onnxfn, and the texts that their messages share.
+
+A message is one line. It says what was asked, where, what is known, the closest known name, and what to do.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +13,56 @@ if TYPE_CHECKING:
 
 
 class OnnxfnError(Exception):
-    """The root of everything onnxfn refuses; its text is one line that can be shown to a user as it is."""
+    """The base of all errors that onnxfn raises on purpose. The message is one line that can be shown to a user.
+
+    >>> from onnxfn.specs.axes import axis_map
+    >>> try:
+    ...     axis_map("width/2")
+    ... except OnnxfnError as error:
+    ...     print(error)
+    axis 'width/2' has an operator other than + - * //
+    """
 
 
 class UnknownName(OnnxfnError, LookupError):
-    """A name that is not there: a task, a model type, an input, a size."""
+    """A name does not exist: of a task, a model type, an input, a size, a getter, a function.
+
+    >>> from onnxfn.specs.axes import axis_map, shape
+    >>> shape(axis_map("seq_len"), {"sequence_length": 8})
+    Traceback (most recent call last):
+    onnxfn.specs.errors.UnknownName: no size for 'seq_len' in axis 'seq_len'; known: sequence_length; did you mean \
+'sequence_length'?
+    """
 
 
 class MissingValue(OnnxfnError, LookupError):
-    """A configuration does not hold what a spec reads from it."""
+    """The configuration does not have a value that the spec reads.
+
+    >>> from onnxfn.specs.config_values import read_config
+    >>> from onnxfn.specs.records import Normalizer
+    >>> read_config(Normalizer(), {"hidden_size": 64}, "hiden_size")
+    Traceback (most recent call last):
+    onnxfn.specs.errors.MissingValue: the configuration has no 'hiden_size'; it has: hidden_size; did you mean \
+'hidden_size'?
+    """
 
 
 class InvalidSpec(OnnxfnError, ValueError):
-    """A spec, or a request made of one, contradicts itself or the model."""
+    """A spec, or the arguments of a function that takes one, contradict themselves or the model.
+
+    >>> from onnxfn.specs.axes import axis_map
+    >>> axis_map("batch_size width/2")
+    Traceback (most recent call last):
+    onnxfn.specs.errors.InvalidSpec: axis 'width/2' has an operator other than + - * //
+    """
 
 
 class CaptureFailed(OnnxfnError, RuntimeError):
-    """The model could not be turned into a graph with the planned inputs, outputs and axes."""
+    """The model could not be traced, or its graph does not have the planned inputs, outputs and axes."""
 
 
 class LayersDiffer(OnnxfnError, RuntimeError):
-    """Layers that were to be the same are not; says where they differ."""
+    """Layers that should be equal differ, so one trace cannot stand for them. The message says where they differ."""
 
 
 class CheckFailed(OnnxfnError, RuntimeError):
@@ -46,11 +78,11 @@ class CheckFailed(OnnxfnError, RuntimeError):
 
 
 class OutputExists(OnnxfnError, FileExistsError):
-    """The place to write to is taken."""
+    """The file or folder to write already exists. `overwrite=True` replaces it."""
 
 
 class ModelNotFound(OnnxfnError, FileNotFoundError):
-    """There is no model where one was looked for."""
+    """No model, checkpoint or ONNX file was found under the given name or path."""
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -71,33 +103,39 @@ def first_line(error: BaseException) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing when no known name is near.
+    """`; did you mean 'x'?` for the known name that is most similar; an empty text when none is similar.
 
     >>> closest("seq_length", ["batch_size", "sequence_length"])
     "; did you mean 'sequence_length'?"
     """
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def listed(names: Iterable[str], *, most: int = 24) -> str:
-    """Names in one line, cut after `most`.
+    """The names, separated by commas; a longer list than `most` is cut.
 
     >>> listed(["a", "b", "c"], most=2)
     'a, b, ... (3 in all)'
     """
-    every = list(names)
-    if len(every) <= most:
-        return ", ".join(every) or "none"
-    return f"{', '.join(every[:most])}, ... ({len(every)} in all)"
+    all_names = list(names)
+    if len(all_names) <= most:
+        return ", ".join(all_names) or "none"
+    return f"{', '.join(all_names[:most])}, ... ({len(all_names)} in all)"
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, of: str = "") -> UnknownName:
-    """The error for a name that is not among the known ones.
+    """The error for a name that does not exist.
+
+    Args:
+        kind: What the name stands for, such as `task`.
+        name: The name that was asked for.
+        known: The names that exist.
+        of: The spec or the model that they belong to, if any.
 
     >>> str(unknown("task", "fil-mask", ["fill-mask", "feature-extraction"], of="bert"))
     "no task 'fil-mask' for bert; known: fill-mask, feature-extraction; did you mean 'fill-mask'?"
     """
-    every = list(known)
+    known_names = list(known)
     owner = f" for {of}" if of else ""
-    return UnknownName(f"no {kind} {name!r}{owner}; known: {listed(every)}{closest(name, every)}")
+    return UnknownName(f"no {kind} {name!r}{owner}; known: {listed(known_names)}{closest(name, known_names)}")

@@ -1,4 +1,4 @@
-"""Where a tensor sits in the arguments or the results of `forward`: flat names <-> nested values."""
+"""Where a tensor sits in the arguments or the result of `forward`: a path such as `("past_key_values", 0, 1)`."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ Path = tuple[str | int, ...]
 
 
 def nested(leaves: Iterable[tuple[Path, Any]]) -> Any:
-    """The tree that holds each value at its path: names make a dict, numbers a tuple.
+    """The tree that has each value at its path. Names become the keys of a dict, numbers the positions of a tuple.
+
+    Raises:
+        InvalidSpec: Two values have the same path, one path goes through another, or the positions have a gap.
 
     >>> nested([(("input_ids",), 1), (("past", 0, 0), 2), (("past", 0, 1), 3)])
     {'input_ids': 1, 'past': ((2, 3),)}
     """
-    every = [(path, leaf) for path, leaf in leaves]
-    if len(every) == 1 and every[0][0] == ():
-        return every[0][1]
+    items = list(leaves)
+    if len(items) == 1 and items[0][0] == ():
+        return items[0][1]
     branches: dict[str | int, list[tuple[Path, Any]]] = {}
-    for path, leaf in every:
+    for path, leaf in items:
         if not path:
-            raise InvalidSpec("two values share one path, or one path runs through another")
+            raise InvalidSpec("two values have the same path, or the path of one goes through another")
         branches.setdefault(path[0], []).append((path[1:], leaf))
-    grown = {step: nested(branch) for step, branch in branches.items()}
-    if any(isinstance(step, str) for step in grown):
-        return grown
-    if sorted(grown, key=int) != list(range(len(grown))):
-        raise InvalidSpec(f"positions {sorted(grown, key=int)} of a path do not run from 0 without a gap")
-    return tuple(grown[position] for position in range(len(grown)))
+    trees = {step: nested(branch) for step, branch in branches.items()}
+    if any(isinstance(step, str) for step in trees):
+        return trees
+    positions = sorted(map(int, trees))
+    if positions != list(range(len(trees))):
+        raise InvalidSpec(f"the positions of a path are {positions}; they must be 0, 1, 2, ... without a gap")
+    return tuple(trees[position] for position in positions)
 
 
 def flat(paths: Iterable[Path], tree: Any) -> tuple[Any, ...]:
@@ -38,18 +42,18 @@ def flat(paths: Iterable[Path], tree: Any) -> tuple[Any, ...]:
 
 
 def at(path: Path, tree: Any) -> Any:
-    """The value at a path of nested mappings, sequences and objects with attributes.
+    """The value at a path in nested mappings, sequences and objects with attributes; UnknownName if there is none.
 
     >>> at(("past", 0, 1), {"past": ((2, 3),)})
     3
     """
-    found = tree
+    value = tree
     for index, step in enumerate(path):
-        found = _step(found, step, path[: index + 1])
-    return found
+        value = _child(value, step, path[: index + 1])
+    return value
 
 
-def _step(tree: Any, step: str | int, path: Path) -> Any:
+def _child(tree: Any, step: str | int, path: Path) -> Any:
     if isinstance(tree, Mapping):
         if step in tree:
             return tree[step]
@@ -57,6 +61,6 @@ def _step(tree: Any, step: str | int, path: Path) -> Any:
         return tree[step]
     elif isinstance(step, str) and hasattr(tree, step):
         return getattr(tree, step)
-    there = [str(key) for key in tree] if isinstance(tree, Mapping) else [type(tree).__name__]
-    where = ".".join(map(str, path))
-    raise UnknownName(f"nothing at {where!r}; there is: {listed(there)}{closest(str(step), there)}")
+    known = [str(key) for key in tree] if isinstance(tree, Mapping) else [type(tree).__name__]
+    dotted = ".".join(map(str, path))
+    raise UnknownName(f"nothing at {dotted!r}; there is: {listed(known)}{closest(str(step), known)}")

@@ -1,4 +1,4 @@
-"""What goes wrong is said in one line."""
+"""Exceptions and the texts of their messages."""
 
 import pickle
 
@@ -7,7 +7,7 @@ import pytest
 from onnxfn.specs import errors
 from onnxfn.specs.errors import CheckFailed, OnnxfnError, UnknownName, closest, first_line, listed, unknown
 
-KIN = {
+BASES = {
     "UnknownName": LookupError,
     "MissingValue": LookupError,
     "InvalidSpec": ValueError,
@@ -19,34 +19,34 @@ KIN = {
 }
 
 ERRORS = {
-    name: one
-    for name, one in vars(errors).items()
-    if isinstance(one, type) and issubclass(one, OnnxfnError) and one is not OnnxfnError
+    name: error
+    for name, error in vars(errors).items()
+    if isinstance(error, type) and issubclass(error, OnnxfnError) and error is not OnnxfnError
 }
 
 
-def test_each_error_has_its_kin_among_pythons_own():
-    assert set(KIN) == set(ERRORS)
+def test_each_error_is_in_the_table():
+    assert set(BASES) == set(ERRORS)
 
 
-@pytest.mark.parametrize(("name", "kin"), KIN.items())
-def test_an_error_is_caught_as_onnxfns_and_as_pythons(name, kin):
+@pytest.mark.parametrize(("name", "base"), BASES.items())
+def test_an_error_is_caught_as_an_error_of_onnxfn_and_of_python(name, base):
     assert issubclass(ERRORS[name], OnnxfnError)
-    assert issubclass(ERRORS[name], kin)
+    assert issubclass(ERRORS[name], base)
 
 
-@pytest.mark.parametrize("name", KIN)
-def test_an_error_prints_as_its_one_line(name):
+@pytest.mark.parametrize("name", BASES)
+def test_an_error_prints_as_its_message(name):
     assert str(ERRORS[name]("no such thing")) == "no such thing"
 
 
-@pytest.mark.parametrize("name", KIN)
-def test_an_error_keeps_its_text_between_processes(name):
+@pytest.mark.parametrize("name", BASES)
+def test_an_error_is_pickled_with_its_message(name):
     back = pickle.loads(pickle.dumps(ERRORS[name]("no such thing")))
     assert (type(back), str(back)) == (ERRORS[name], "no such thing")
 
 
-def test_a_failed_check_has_no_report_until_it_is_given_one():
+def test_a_failed_check_without_a_report_has_none():
     assert CheckFailed("far").report is None
 
 
@@ -59,11 +59,11 @@ def test_the_first_line_of_an_error_without_a_message_is_the_name_of_its_type(me
     assert first_line(KeyboardInterrupt(message)) == "KeyboardInterrupt"
 
 
-def test_the_closest_name_is_asked_for():
+def test_the_closest_name_is_suggested():
     assert closest("hiden_size", ["vocab_size", "hidden_size"]) == "; did you mean 'hidden_size'?"
 
 
-def test_nothing_is_asked_when_no_name_is_near():
+def test_nothing_is_suggested_when_no_name_is_similar():
     assert closest("x", ["vocab_size", "hidden_size"]) == ""
     assert closest("x", []) == ""
 
@@ -76,7 +76,7 @@ def test_no_names_are_listed_as_none():
     assert listed([]) == "none"
 
 
-def test_a_list_of_just_the_most_is_not_cut():
+def test_a_list_of_the_greatest_length_is_not_cut():
     assert listed(["a", "b"], most=2) == "a, b"
 
 
@@ -84,13 +84,13 @@ def test_a_long_list_is_cut_and_counted():
     assert listed(map(str, range(30)), most=3) == "0, 1, 2, ... (30 in all)"
 
 
-def test_an_unknown_name_is_said_with_its_owner_the_known_and_the_closest():
-    told = unknown("size", "seq_length", iter(["batch_size", "sequence_length"]), of="bert")
-    assert type(told) is UnknownName
-    assert str(told) == (
+def test_the_message_for_an_unknown_name_has_its_owner_the_known_names_and_the_closest():
+    error = unknown("size", "seq_length", iter(["batch_size", "sequence_length"]), of="bert")
+    assert type(error) is UnknownName
+    assert str(error) == (
         "no size 'seq_length' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
     )
 
 
-def test_an_unknown_name_among_none_is_said_so():
+def test_the_message_for_an_unknown_name_when_none_is_known():
     assert str(unknown("task", "fill-mask", [])) == "no task 'fill-mask'; known: none"

@@ -1,4 +1,4 @@
-"""Where a tensor sits in the arguments or the results of `forward`."""
+"""Paths of tensors in the arguments and the result of `forward`."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from onnxfn.specs.tensor_paths import at, flat, nested
 CACHE = {"input_ids": 1, "past_key_values": ((2, 3), (4, 5))}
 
 
-def test_names_make_a_dict_and_numbers_a_tuple():
+def test_names_become_keys_and_numbers_positions():
     leaves = [
         (("past_key_values", 1, 0), 4),
         (("input_ids",), 1),
@@ -22,12 +22,12 @@ def test_names_make_a_dict_and_numbers_a_tuple():
     assert nested(leaves) == CACHE
 
 
-def test_a_value_without_a_path_is_the_tree():
+def test_a_value_with_the_empty_path_is_the_tree():
     assert nested([((), 7)]) == 7
     assert at((), 7) == 7
 
 
-def test_values_come_in_the_order_of_the_paths():
+def test_values_have_the_order_of_the_paths():
     assert flat([("past_key_values", 1, 1), ("input_ids",)], CACHE) == (5, 1)
 
 
@@ -36,19 +36,19 @@ def test_values_come_in_the_order_of_the_paths():
     [[("a",), ("a",)], [("a",), ("a", 0)], [(), ("a",)]],
     ids=["one path twice", "one through another", "one through the root"],
 )
-def test_two_values_in_one_place_are_refused(paths):
+def test_two_values_at_one_path_are_an_error(paths):
     assert refusal(InvalidSpec, nested, [(path, 1) for path in paths]) == (
-        "two values share one path, or one path runs through another"
+        "two values have the same path, or the path of one goes through another"
     )
 
 
-def test_positions_with_a_gap_are_refused():
+def test_positions_with_a_gap_are_an_error():
     assert refusal(InvalidSpec, nested, [(("past", 0), 1), (("past", 2), 1)]) == (
-        "positions [0, 2] of a path do not run from 0 without a gap"
+        "the positions of a path are [0, 2]; they must be 0, 1, 2, ... without a gap"
     )
 
 
-def test_a_step_reads_an_attribute_where_there_are_no_keys():
+def test_a_step_into_an_object_reads_its_attribute():
     assert at(("cache", "layers", 0), SimpleNamespace(cache=SimpleNamespace(layers=[8]))) == 8
 
 
@@ -56,22 +56,22 @@ def test_a_negative_position_counts_from_the_end():
     assert at(("past_key_values", -1, 0), CACHE) == 4
 
 
-def test_what_has_keys_is_read_by_its_keys_alone():
+def test_a_mapping_is_read_by_its_keys_alone():
     assert refusal(UnknownName, at, ("keys",), {"input_ids": 1}) == "nothing at 'keys'; there is: input_ids"
 
 
-def test_a_missing_key_is_said_with_what_is_there_and_the_closest():
+def test_a_missing_key_is_an_error_that_names_the_closest():
     assert refusal(UnknownName, at, ("past_key_value", 0), CACHE) == (
         "nothing at 'past_key_value'; there is: input_ids, past_key_values; did you mean 'past_key_values'?"
     )
 
 
 @pytest.mark.parametrize("step", [2, -3])
-def test_a_missing_position_is_said_with_the_whole_path_to_it(step):
+def test_a_missing_position_is_an_error_with_the_path_to_it(step):
     assert refusal(UnknownName, at, ("past_key_values", step, 0), CACHE) == (
         f"nothing at 'past_key_values.{step}'; there is: tuple"
     )
 
 
-def test_a_missing_attribute_is_said_with_the_type_that_lacks_it():
+def test_a_missing_attribute_is_an_error_with_the_type_of_the_object():
     assert refusal(UnknownName, at, ("logits",), 7) == "nothing at 'logits'; there is: int"
