@@ -1,4 +1,4 @@
-"""Dummy tensors, on numpy: each depends on the seed, its name and its shape, and on nothing else."""
+"""Dummy tensors, as numpy arrays. Each depends on the seed, its name and its shape, and on nothing else."""
 
 from __future__ import annotations
 
@@ -22,122 +22,185 @@ from onnxfn.specs.spec import Dummies, ExportSpec
 
 Array = NDArray[Any]
 Fill = Callable[..., Array]
+"""From a random generator, a shape and keyword arguments to an array of this shape."""
 
 
 def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
-    """A spec that says how a kind of dummy is made: `generates("ids", "integers", high=from_config("vocab_size"))`."""
+    """A spec with one generator: a named way to make dummy tensors.
+
+    Args:
+        name: The name that inputs refer to, the third argument of `takes`.
+        function: A key of `FILLS`, such as `integers`, `normal` or `mask`, or `package.module:function` for any other
+            function. It is called with a `numpy.random.Generator`, a shape and `arguments`, and returns an array of
+            this shape.
+        arguments: Keyword arguments of the function. A getter is read from the configuration; a NestedDummy is
+            generated first.
+
+    Returns:
+        An ExportSpec with this generator and nothing else. An unknown function is an error when a dummy is made.
+
+    >>> from onnxfn.specs.compose import compose
+    >>> from onnxfn.specs.facts import takes
+    >>> spec = compose(takes("input_ids", "batch_size 3", "ids"), generates("ids", "constant", value=7))
+    >>> dummies(spec, {"batch_size": 2})["input_ids"].tolist()
+    [[7, 7, 7], [7, 7, 7]]
+    """
     return ExportSpec(dummies=Dummies(generators=(Generator(name, function, arguments),)))
 
 
 def sized(**sizes: int | Getter) -> ExportSpec:
-    """A spec that says the sizes of dummies: `sized(batch_size=2, height=from_config("sample_size"))`."""
-    return ExportSpec(dummies=Dummies(sizes=tuple(DummySize(name, value) for name, value in sizes.items())))
+    """A spec with the sizes of dynamic axes in dummy tensors.
+
+    Args:
+        sizes: For each axis symbol, a number or a getter.
+
+    Returns:
+        An ExportSpec with these sizes and nothing else. The axes stay dynamic in the graph; `with_shapes` fixes axes.
+
+    >>> spec = sized(batch_size=2, sequence_length=16)
+    >>> [(size.name, size.value) for size in spec.dummies.sizes]
+    [('batch_size', 2), ('sequence_length', 16)]
+    """
+    return ExportSpec(dummies=Dummies(sizes=tuple(DummySize(name, size) for name, size in sizes.items())))
 
 
 def padded(side: str) -> ExportSpec:
-    """A spec whose masks are padded at this side: `right`, `left` or `none`."""
+    """A spec whose attention masks have padding on one side, for a case of the check.
+
+    Args:
+        side: `right`, `left` or `none`. Another side is an UnknownName when a dummy is made.
+
+    Returns:
+        An ExportSpec with the generator `padding_mask` and nothing else.
+
+    >>> print(padded("left").dummies.generators[0])
+    mask(padding=left)
+    """
     return generates("padding_mask", "mask", padding=side)
 
 
 def dummies(spec: AnySpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
-    """One array an input of a planned spec; `sizes` override the spec's own, an unknown size is UnknownName."""
-    every = known_sizes(spec, sizes)
-    return {one.name: dummy(spec, one, every, seed=seed) for one in spec.inputs}
+    """The dummy of each input of a planned spec, in order.
+
+    Args:
+        spec: A planned spec, or one whose sizes and generators do not read the configuration.
+        sizes: Sizes of dynamic axes, which replace those of the spec.
+        seed: The seed of all random numbers.
+
+    Returns:
+        `{input name: array}`.
+
+    Raises:
+        UnknownName: A size that no input has, an axis without a size, or an unknown generator or function.
+        InvalidSpec: A generator cannot make the array.
+    """
+    all_sizes = known_sizes(spec, sizes)
+    return {input_.name: dummy(spec, input_, all_sizes, seed=seed) for input_ in spec.inputs}
 
 
-def dummy(spec: AnySpec, one: InputSpec, sizes: Mapping[str, int], *, seed: int = 0) -> Array:
-    """The array of one input; the same for the same seed, name and shape, whatever else the spec holds."""
-    generator = next((made for made in spec.dummies.generators if made.name == one.generator), None)
-    if generator is None:
-        known = [made.name for made in spec.dummies.generators]
-        raise unknown("generator", one.generator, known, of=f"input {one.name!r} of {spec.name or 'this spec'}")
-    random = np.random.default_rng([seed, crc32(one.name.encode())])
-    shape = _shaped(spec, one, sizes)
+def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: int = 0) -> Array:
+    """The dummy of one input. It is the same for the same seed, name and shape, whatever other inputs the spec has."""
+    generators = {generator.name: generator for generator in spec.dummies.generators}
+    if input_.generator not in generators:
+        owner = f"input {input_.name!r} of {spec.name or 'this spec'}"
+        raise unknown("generator", input_.generator, generators, of=owner)
+    generator = generators[input_.generator]
+    fill: Fill = resolve(generator.function, FILLS, kind="dummy function")
+    random = np.random.default_rng([seed, crc32(input_.name.encode())])
+    shape = _shape(spec, input_, sizes)
+    arguments = _arguments(spec, input_, generator, sizes, seed)
     try:
-        fill: Fill = resolve(generator.function, FILLS, kind="dummy function")
-        made = fill(random, shape, **_arguments(spec, one, generator, sizes, seed))
+        array = fill(random, shape, **arguments)
     except (TypeError, ValueError) as problem:
-        raise InvalidSpec(f"no {generator} can be made for {one.name!r} of {list(shape)}: {problem}") from None
-    return made.astype(dtype_of(spec, one))
+        message = f"{generator} cannot make a dummy for {input_.name!r} with the shape {list(shape)}: {problem}"
+        raise InvalidSpec(message) from problem
+    return array.astype(dtype_of(spec, input_))
 
 
 def known_sizes(spec: AnySpec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that the inputs of a spec are made of: its own, those that its shapes fix, then the given ones."""
-    used = tuple(dict.fromkeys(name for one in spec.inputs for name in names(one.axes)))
+    """The sizes of all axis symbols of the inputs: the given ones, then those of fixed axes, then those of the spec."""
+    axis_names = tuple(dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes)))
     for name, size in sizes.items():
-        if name not in used:
-            raise unknown("size", name, used, of=spec.name or "this spec")
+        if name not in axis_names:
+            raise unknown("size", name, axis_names, of=spec.name or "this spec")
         if size < 0:
             raise InvalidSpec(f"size {name!r} is {size}; a size is 0 or more")
-    return planned_sizes(spec, used) | dict(sizes)
+    return planned_sizes(spec, axis_names) | dict(sizes)
 
 
-def planned_sizes(spec: AnySpec, used: Iterable[str]) -> dict[str, int]:
-    """The sizes among these that a planned spec says; an axis that does not move has the size at which it is fixed."""
-    told = {one.name: one.value for one in spec.dummies.sizes if isinstance(one.value, int)}
-    told |= fixed_sizes(spec)
-    return {name: size for name, size in told.items() if name in used}
+def planned_sizes(spec: AnySpec, axis_names: Iterable[str]) -> dict[str, int]:
+    """The sizes that a planned spec has for these axis symbols. The size of a fixed axis wins."""
+    sizes = {size.name: size.value for size in spec.dummies.sizes if isinstance(size.value, int)}
+    sizes |= fixed_sizes(spec)
+    return {name: size for name, size in sizes.items() if name in axis_names}
+
+
+def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
+    """The numpy dtype of an input's dummies. numpy has no bfloat16, so these dummies are float32."""
+    dtypes = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32", "bool": "bool"}
+    dtype = dtypes[input_.kind]
+    return np.dtype("float32" if dtype == "bfloat16" else dtype)
 
 
 def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:
-    """Whole numbers from `low` up to, not including, `high`."""
+    """Whole numbers from `low` up to and without `high`."""
     return random.integers(low, high, shape)
 
 
 def ids_with_end(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
-    """Whole numbers below `high`, the last of each row being `end` and no other."""
-    made = random.integers(0, high - 1, shape)
-    made += made >= end
-    made[..., -1:] = end
-    return made
+    """Whole numbers below `high`; the last of each row is `end`, and no other is."""
+    ids = random.integers(0, high - 1, shape)
+    ids += ids >= end
+    ids[..., -1:] = end
+    return ids
 
 
 def ids_with_image(random: Random, shape: tuple[int, ...], *, high: int, image: int, count: int) -> Array:
-    """Whole numbers below `high`, of which the first `count` of each row, and no others, are the mark of an image."""
+    """Whole numbers below `high`; the first `count` of each row are the token `image`, and no others are."""
     if shape[-1] < count:
-        raise ValueError(f"an image stands for {count} tokens")
-    made = integers(random, shape, high=high - 1)
-    made += made >= image
-    made[..., :count] = image
-    return made
+        raise ValueError(f"an image is {count} tokens long")
+    ids = integers(random, shape, high=high - 1)
+    ids += ids >= image
+    ids[..., :count] = image
+    return ids
 
 
 def whole_floats(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
-    """Real numbers that are whole, from 0 up to, not including, `high`."""
+    """Whole numbers from 0 up to and without `high`, as floats."""
     return random.integers(0, high, shape).astype(np.float64)
 
 
 def uniform(random: Random, shape: tuple[int, ...], *, low: float = -1.0, high: float = 1.0) -> Array:
-    """Real numbers between `low` and `high`."""
+    """Uniformly distributed numbers between `low` and `high`."""
     return random.uniform(low, high, shape)
 
 
 def normal(random: Random, shape: tuple[int, ...], *, deviation: float = 1.0) -> Array:
-    """Real numbers around 0."""
+    """Normally distributed numbers with mean 0."""
     return random.normal(0.0, deviation, shape)
 
 
 def constant(_: Random, shape: tuple[int, ...], *, value: float = 0) -> Array:
-    """One value everywhere."""
+    """The same value everywhere."""
     return np.full(shape, value)
 
 
 def positions(_: Random, shape: tuple[int, ...], *, mask: Array | None = None) -> Array:
-    """0, 1, 2, ... along the last axis, or the place of each of the last tokens among those that a mask keeps.
+    """Position ids along the last axis: 0, 1, 2, ...; with a mask, those of its last tokens, padding not counted.
 
     >>> positions(np.random.default_rng(0), (1, 3), mask=np.array([[0, 0, 1, 1, 1]])).tolist()
     [[0, 1, 2]]
     """
     if mask is None:
         return np.broadcast_to(np.arange(shape[-1]), shape).copy()
-    places: Array = np.maximum(mask.cumsum(axis=-1) - 1, 0)
-    return places[..., places.shape[-1] - shape[-1] :]
+    position_ids: Array = np.maximum(mask.cumsum(axis=-1) - 1, 0)
+    return position_ids[..., position_ids.shape[-1] - shape[-1] :]
 
 
 def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
-    """1 for a token and 0 for padding, which stands at the `right`, the `left`, or nowhere (`none`).
+    """1 for a token and 0 for padding, which is at the `right`, at the `left`, or nowhere (`none`).
 
-    The last axis is the sequence. Of several rows the first has no padding, the others more and more, at most half.
+    The last axis is the sequence. The first of several rows has no padding, each further row has more, at most half.
 
     >>> mask(np.random.default_rng(0), (2, 4), padding="left").tolist()
     [[1, 1, 1, 1], [0, 1, 1, 1]]
@@ -149,43 +212,43 @@ def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
         return np.ones(shape, dtype=np.int64)
     rows = int(np.prod(shape[:-1]))
     order = np.arange(rows) + (rows == 1)
-    padding_of = np.maximum((order * length) // (2 * rows), order > 0)
-    kept = (length - padding_of).reshape(shape[:-1])
-    steps = np.arange(length)
-    tokens = steps < kept[..., None] if padding == "right" else steps >= length - kept[..., None]
+    pad_counts = np.maximum((order * length) // (2 * rows), order > 0)
+    token_counts = (length - pad_counts).reshape(shape[:-1])[..., None]
+    indices = np.arange(length)
+    tokens = indices < token_counts if padding == "right" else indices >= length - token_counts
     return tokens.astype(np.int64)
 
 
 def first_one(_: Random, shape: tuple[int, ...]) -> Array:
     """1 at the start of the last axis and 0 elsewhere."""
-    made = np.zeros(shape, dtype=np.int64)
-    made[..., :1] = 1
-    return made
+    array = np.zeros(shape, dtype=np.int64)
+    array[..., :1] = 1
+    return array
 
 
 def grids(_: Random, shape: tuple[int, ...], *, mask: Array) -> Array:
-    """Rows and columns of grids, each of as many places as a row of the mask keeps; the last axis is of size 2.
+    """Height and width of a grid with as many cells as each row of a mask has ones. The last axis has size 2.
 
     >>> grids(np.random.default_rng(0), (2, 2), mask=np.array([[1] * 12, [1] * 10 + [0] * 2])).tolist()
     [[3, 4], [2, 5]]
     """
-    made = np.ones(shape, dtype=np.int64)
-    for row, places in enumerate(mask.sum(axis=-1).tolist()):
-        height = max(one for one in range(1, int(places**0.5) + 1) if places % one == 0)
-        made[row] = height, places // height
-    return made
+    sides = np.ones(shape, dtype=np.int64)
+    for row, cells in enumerate(mask.sum(axis=-1).tolist()):
+        height = max(divisor for divisor in range(1, int(cells**0.5) + 1) if cells % divisor == 0)
+        sides[row] = height, cells // height
+    return sides
 
 
 def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
-    """Left, top, right and bottom of boxes, whole numbers below `high`; the last axis is of size 4."""
+    """Left, top, right and bottom of boxes, whole numbers below `high`. The last axis has size 4."""
     corners = random.integers(0, high, (*shape[:-1], 2, 2))
     return np.sort(corners, axis=-2).reshape(shape)
 
 
 FILLS: Mapping[str, Fill] = MappingProxyType(
     {
-        made.__name__: made
-        for made in (
+        fill.__name__: fill
+        for fill in (
             integers,
             ids_with_end,
             ids_with_image,
@@ -201,31 +264,25 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
         )
     }
 )
+"""The functions that generators name."""
 
 
-def _shaped(spec: AnySpec, one: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _shape(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
     try:
-        return shape(one.axes, sizes)
+        return shape(input_.axes, sizes)
     except UnknownName as problem:
-        raise UnknownName(f"input {one.name!r} of {spec.name or 'this spec'}: {problem}") from None
+        raise UnknownName(f"input {input_.name!r} of {spec.name or 'this spec'}: {problem}") from problem
 
 
 def _arguments(
-    spec: AnySpec, one: InputSpec, generator: Generator, sizes: Mapping[str, int], seed: int
+    spec: AnySpec, input_: InputSpec, generator: Generator, sizes: Mapping[str, int], seed: int
 ) -> dict[str, Any]:
-    """The arguments of a generator, those that are dummies made."""
+    """The arguments of a generator, with an array for each nested dummy."""
 
-    def made(given: Any) -> Any:
-        if not isinstance(given, NestedDummy):
-            return given
-        return dummy(spec, evolve(one, axes=given.axes, generator=given.generator), sizes, seed=seed)
+    def value(argument: Any) -> Any:
+        if not isinstance(argument, NestedDummy):
+            return argument
+        nested = evolve(input_, axes=argument.axes, generator=argument.generator)
+        return dummy(spec, nested, sizes, seed=seed)
 
-    return {name: made(given) for name, given in generator.arguments}
-
-
-def dtype_of(spec: AnySpec, one: InputSpec) -> np.dtype[Any]:
-    """The numpy type of an input's dummies; bfloat16, which numpy lacks, is fed as float32."""
-    chosen = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32", "bool": "bool"}[
-        one.kind
-    ]
-    return np.dtype("float32" if chosen == "bfloat16" else chosen)
+    return {name: value(argument) for name, argument in generator.arguments}

@@ -1,20 +1,28 @@
-"""Rows as a table: text for a terminal, HTML for a notebook. Knows no record."""
+"""Specs, plans, reports and results as tables: text for a terminal, HTML for a notebook.
+
+`text` and `html` print any sections. The other functions take a record and return its sections or its title; they know
+the fields of the records, and import none of them, because the records import this module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
 
 Rows = Sequence[Sequence[str]]
 Sections = Sequence[tuple[str, Rows]]
 
+_STATUS: Mapping[bool, str] = MappingProxyType({True: "ok", False: "FAILED"})
+
 
 def text(title: str, sections: Sections) -> str:
-    """Sections under a title, the columns of each section aligned.
+    """Sections below a title; the columns of each section are aligned.
 
     >>> print(text("bert", [("inputs", [("input_ids", "int64"), ("mask", "int64")])]))
     bert
@@ -41,80 +49,73 @@ def html(title: str, sections: Sections) -> str:
 
 
 def spec_sections(spec: Any) -> Sections:
-    """A spec as the rows of a table."""
+    """The inputs, outputs, files and tasks of a spec; tensors of layers that are alike are one row."""
     inputs = [
-        (one.name, f"{_dtype(spec, one.kind)}{graph_axes(spec, one)}", _filled(spec, one), _where(one))
-        for one in spec.inputs
+        (tensor.name, f"{_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}", _dummy(spec, tensor), _details(tensor))
+        for tensor in spec.inputs
     ]
-    outputs = [(one.name, str(graph_axes(spec, one)), "", _where(one)) for one in spec.outputs]
+    outputs = [(tensor.name, str(graph_axes(spec, tensor)), "", _details(tensor)) for tensor in spec.outputs]
     sections: list[tuple[str, Rows]] = [("derived from", [(spec.derived,)])] if spec.derived else []
-    sections.append(("inputs", inputs))
+    sections.append(("inputs", grouped_rows(inputs)))
     if outputs:
-        sections.append(("outputs", outputs))
+        sections.append(("outputs", grouped_rows(outputs)))
     if not spec.inputs and (files := _files(spec)):
-        sections.append(("files", [(f"{one.name}.onnx", _made_by(one)) for one in files]))
+        sections.append(("files", [(f"{file.name}.onnx", _file_summary(file)) for file in files]))
     if spec.task is None and getattr(spec, "tasks", None):
         sections.append(("tasks", [(overlay.name,) for overlay in spec.tasks]))
     return sections
 
 
 def report_sections(report: Any) -> Sections:
-    """A report as the rows of a table."""
-    head = ("output", "max abs diff", "max rel diff", "atol", "verdict", "worst at")
+    """The figures of each output, and the cases; outputs of layers that are alike are one row, that of the worst."""
+    head = ("output", "max abs diff", "max rel diff", "atol", "status", "worst at")
+    names = [(_output_name(difference), _STATUS[difference.passed]) for difference in report.differences]
     rows = [
-        (
-            f"{one.part}: {one.output}",
-            f"{one.max_abs:.1e}",
-            f"{one.max_rel:.1e}",
-            f"{one.tolerance:.1e}",
-            "ok" if one.passed else "FAILED",
-            one.worst_case,
-        )
-        for one in report.differences
+        _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
+        for group in layer_groups(names)
     ]
-    return [("ONNX Runtime against PyTorch", [head, *rows]), ("tried", [(case,) for case in report.cases])]
+    return [("ONNX Runtime against PyTorch", [head, *rows]), ("cases", [(case,) for case in report.cases])]
 
 
 def exported_sections(exported: Any) -> Sections:
-    """The result of an export as the rows of a table."""
-    first = exported.plan.parts[0].spec
+    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export."""
     sections: list[tuple[str, Rows]] = [("files", [(name,) for name in exported.files])]
-    sections.extend(spec_sections(first))
+    sections.extend(spec_sections(exported.plan.parts[0].spec))
     if exported.limits:
-        sections.append(("limits of the model", [(str(limit),) for limit in exported.limits]))
+        sections.append(("limits of dynamic axes", [(str(limit),) for limit in exported.limits]))
     if exported.repeats:
-        sections.append(("layers", [(told,) for told in exported.repeats]))
+        sections.append(("repeated layers", [(repeat,) for repeat in exported.repeats]))
     if exported.fusions:
-        rows = [(f"{part}.onnx", str(one)) for part, fusions in exported.fusions for one in fusions]
-        sections.append(("operators that stand for many", rows))
-    sections.append(("seconds", [(stage, f"{spent:.2f}") for stage, spent in exported.seconds]))
+        rows = [(f"{part}.onnx", str(fusion)) for part, fusions in exported.fusions for fusion in fusions]
+        sections.append(("fused operators", rows))
+    sections.append(("seconds", [(stage, f"{seconds:.2f}") for stage, seconds in exported.seconds]))
     if exported.report is not None:
         sections.extend(report_sections(exported.report))
     return sections
 
 
 def title(spec: Any) -> str:
-    """What a spec is, in one line."""
-    said_of = [
+    """The name, the task, the opset and the tolerances of a spec, in one line."""
+    words = [
         spec.name,
         spec.task,
         None if spec.target.opset is None else f"opset {spec.target.opset}",
         None if spec.check.atol is None else f"atol {spec.check.atol:g}",
         None if spec.check.rtol is None else f"rtol {spec.check.rtol:g}",
     ]
-    return " · ".join(word for word in said_of if word) or "spec"
+    return " · ".join(word for word in words if word) or "spec"
 
 
 def check_status(report: Any) -> str:
-    """Whether a check passed."""
+    """Whether a check passed, as text."""
     return f"check {'passed' if report.passed else 'FAILED'}"
 
 
 def exported_title(exported: Any) -> str:
-    """What an export is, in one line."""
+    """The name, the task, the opset and the status of the check of an export, in one line."""
     spec = exported.plan.parts[0].spec
-    checked = "unchecked" if exported.report is None else check_status(exported.report)
-    return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", checked) if word)
+    status = "unchecked" if exported.report is None else check_status(exported.report)
+    return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", status) if word)
 
 
 def _files(spec: Any) -> Any:
@@ -123,25 +124,47 @@ def _files(spec: Any) -> Any:
     return () if parts is None else parts.files
 
 
-def _made_by(file: Any) -> str:
-    edits = (f"{one.function}({', '.join(f'{key}={value}' for key, value in one.arguments)})" for one in file.edits)
-    stands = f"stands for {', '.join(file.replaces)}" if file.replaces else ""
-    return " ".join(word for word in (*edits, stands) if word)
+def _file_summary(file: Any) -> str:
+    edits = (
+        f"{edit.function}({', '.join(f'{name}={value}' for name, value in edit.arguments)})" for edit in file.edits
+    )
+    replaces = f"replaces {', '.join(file.replaces)}" if file.replaces else ""
+    return " ".join(word for word in (*edits, replaces) if word)
 
 
 def _dtype(spec: Any, kind: str) -> str:
-    chosen = {"int": spec.target.int_dtype, "float": spec.target.float_dtype, "bool": "bool"}[kind]
-    return chosen or kind
+    dtype = {"int": spec.target.int_dtype, "float": spec.target.float_dtype, "bool": "bool"}[kind]
+    return dtype or kind
 
 
-def _filled(spec: Any, one: Any) -> str:
-    return next((str(made) for made in spec.dummies.generators if made.name == one.generator), one.generator)
+def _dummy(spec: Any, input_: Any) -> str:
+    """The generator of an input's dummies, with its arguments."""
+    generators = {generator.name: generator for generator in spec.dummies.generators}
+    return str(generators.get(input_.generator, input_.generator))
 
 
-def _where(one: Any) -> str:
-    moved = "" if one.path in ((), (one.name,)) else f"forward: {'.'.join(map(str, one.path))}"
-    each = "" if getattr(one, "layers", None) is None else f"for each of {one.layers}"
-    return " ".join(word for word in (moved, each, "" if one.when is None else f"when {one.when}") if word)
+def _details(tensor: Any) -> str:
+    """Where a tensor sits in the arguments or the result of `forward`, its layers, and its condition."""
+    path = "" if tensor.path in ((), (tensor.name,)) else f"forward: {'.'.join(map(str, tensor.path))}"
+    layers = "" if getattr(tensor, "layers", None) is None else f"for each of {tensor.layers}"
+    return " ".join(word for word in (path, layers, "" if tensor.when is None else f"when {tensor.when}") if word)
+
+
+def _output_name(difference: Any) -> str:
+    return f"{difference.part}: {difference.output}"
+
+
+def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
+    """The row of a group of outputs: its name, and the figures of the output with the largest relative difference."""
+    worst = max(differences, key=lambda difference: difference.max_rel)
+    return (
+        name,
+        f"{worst.max_abs:.1e}",
+        f"{worst.max_rel:.1e}",
+        f"{worst.tolerance:.1e}",
+        _STATUS[worst.passed],
+        worst.worst_case if len(differences) == 1 else f"{worst.output}, {worst.worst_case}",
+    )
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -125,6 +125,9 @@ class NestedDummy:
     generator: str
     axes: AxisMap = field(converter=axis_map)
 
+    def __str__(self) -> str:
+        return f"{self.generator}{self.axes}"
+
 
 @frozen
 class InputSpec:

@@ -1,4 +1,4 @@
-"""The records of what was done: events, what a model allows, the report of a check, the result of an export."""
+"""The records of results: events, what limits a model, the report of a check, the result of an export."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from onnxfn.specs.planned import Plan
 from onnxfn.specs.records import as_tuple
 
 SMALLEST_DYNAMIC_SIZE = 2
-"""Where torch's own account of a size begins: it takes 0 and 1 apart, and says nothing of them."""
+"""The smallest size that torch.export reports for a dynamic axis: it handles 0 and 1 as special cases."""
 
 
 @frozen
 class Event:
-    """A step of an export, told to the function that the caller gave: seconds are None when it begins."""
+    """A stage of an export begins or ends. `export` calls `on_event` with it.
+
+    Attributes:
+        stage: `plan`, `capture`, `passes`, `write`, `check` or another stage.
+        part: The stem of the ONNX file; empty for a stage of the whole export.
+        seconds: How long the stage took; None when it begins.
+    """
 
     stage: str
     part: str
@@ -26,7 +32,16 @@ class Event:
 
 @frozen
 class Limit:
-    """The sizes that a moving axis may have, both ends included, where the model's own branches allow no others."""
+    """The sizes for which a graph is valid along one axis, where the branches of the model's code allow no others.
+
+    Attributes:
+        name: The symbol of the axis.
+        low: The smallest size.
+        high: The largest size; None when there is no upper limit.
+
+    >>> print(Limit("sequence_length", 4, 512))
+    sequence_length from 4 up to 512
+    """
 
     name: str
     low: int
@@ -42,9 +57,16 @@ class Limit:
 
 @frozen
 class Fusion:
-    """An operator that stands for many: how often it is in the graph, and how often it is expected there.
+    """How often a fused operator is in a graph.
 
-    Expected are calls of torch's own functions and modules of a kind; a table of angles counts once, whoever reads it.
+    Attributes:
+        operator: The operator, such as `Attention`.
+        expected: The least number, from the calls of torch's functions and modules that it replaces. A table of angles
+            counts once, however many layers read it.
+        actual: The number in the graph.
+
+    >>> print(Fusion("Attention", expected=30, actual=30))
+    Attention: 30, at least 30 expected
     """
 
     operator: str
@@ -57,7 +79,19 @@ class Fusion:
 
 @frozen
 class Difference:
-    """How far one output is from PyTorch's, over every case tried; `worst` names the case, with its sizes."""
+    """How far one output of ONNX Runtime is from PyTorch's, over all cases of the check.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        output: The name of the output.
+        shapes: The shape of the output in each case.
+        max_abs: The largest absolute difference.
+        max_rel: The largest absolute difference relative to the scale of the output, which is the root mean square of
+            PyTorch's values, at least 1.
+        tolerance: The absolute tolerance in the worst case: `atol` times the scale of the output.
+        worst_case: The name of the case with the largest difference, and its sizes.
+        passed: Whether every element agrees within the tolerances in every case.
+    """
 
     part: str
     output: str
@@ -71,15 +105,29 @@ class Difference:
 
 @frozen
 class Report:
-    """The verdict on an export: one difference an output."""
+    """The result of a check: one difference for each output.
+
+    Attributes:
+        differences: The figures of each output.
+        cases: The cases that were run, each with its sizes.
+
+    >>> difference = Difference("model", "logits", ((2, 8),), 2e-7, 2e-7, 1e-5, "one (batch_size=2)", passed=True)
+    >>> print(Report([difference], ["one (batch_size=2)"]))
+    check passed
+      ONNX Runtime against PyTorch
+        output         max abs diff  max rel diff  atol     status  worst at
+        model: logits  2.0e-07       2.0e-07       1.0e-05  ok      one (batch_size=2)
+      cases
+        one (batch_size=2)
+    """
 
     differences: tuple[Difference, ...] = field(converter=as_tuple)
     cases: tuple[str, ...] = field(default=(), converter=as_tuple)
 
     @property
     def passed(self) -> bool:
-        """Whether every output agrees; a report on nothing has not passed."""
-        return bool(self.differences) and all(one.passed for one in self.differences)
+        """Whether every output agrees. A report without outputs has not passed."""
+        return bool(self.differences) and all(difference.passed for difference in self.differences)
 
     def __str__(self) -> str:
         return printing.text(printing.check_status(self), printing.report_sections(self))
@@ -90,10 +138,24 @@ class Report:
 
 @frozen
 class Exported:
-    """What an export left behind: paths of every file, the plan, the report of the check, seconds per stage.
+    """The result of an export. It prints as a table.
 
-    `depths` tells which layers were traced for which, or why all were.
-    `fusions` says of each part which operators stand for many, how many were expected and how many are there.
+    Attributes:
+        path: The folder, or the ONNX file, that was asked for.
+        files: The paths of all files that were written.
+        plan: The plan.
+        opset: The opset of the graphs.
+        seconds: The time of each stage.
+        report: The report of the check; None when there was no check.
+        limits: The axes for which the graphs are not valid at every size.
+        repeats: Which layers were traced and repeated for the others, or why all layers were traced.
+        fusions: For each part, the fused operators of its graph.
+
+    >>> from onnxfn.specs.planned import Part, PlannedSpec
+    >>> plan = Plan([Part("model", PlannedSpec(name="bert"))])
+    >>> result = Exported("out", ["out/model.onnx"], plan, 18, [("plan", 0.1)])
+    >>> result.files, result.report
+    (('out/model.onnx',), None)
     """
 
     path: str
@@ -108,12 +170,12 @@ class Exported:
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
-        """`{name: {axis: symbol}}` of what the first file takes."""
+        """`{name: {axis: symbol}}` of the inputs of the first file."""
         return self.plan.parts[0].inputs
 
     @property
     def outputs(self) -> dict[str, dict[int, str]]:
-        """`{name: {axis: symbol}}` of what the first file gives."""
+        """`{name: {axis: symbol}}` of the outputs of the first file."""
         return self.plan.parts[0].outputs
 
     def __str__(self) -> str:
@@ -124,4 +186,4 @@ class Exported:
 
 
 StageTimer = Callable[[str, str], AbstractContextManager[None]]
-"""What is told of a stage, and the part that it is of, while it lasts."""
+"""From the name of a stage and of a part to the context in which the stage runs and is timed."""

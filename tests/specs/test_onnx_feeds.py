@@ -1,4 +1,4 @@
-"""Nested arguments and results of `forward`, by the names of ONNX."""
+"""From the nested arguments and results of `forward` to the flat names of ONNX."""
 
 import pytest
 from refusals import refusal
@@ -29,7 +29,7 @@ RESUMED = {
 # Results
 
 
-def test_a_cache_of_four_entries_is_flattened():
+def test_a_cache_with_cross_attention_is_flattened():
     assert flatten_outputs("past_key_values", (("k", "v", "K", "V"),)) == FOUR
 
 
@@ -41,19 +41,19 @@ def test_a_cache_of_transformers_is_flattened():
     tensors = [torch.full((1, 1, 1, 1), float(number)) for number in range(4)]
     own.update(*tensors[:2], 0)
     cross.update(*tensors[2:], 0)
-    made = flatten_outputs("past_key_values", EncoderDecoderCache(own, cross))
-    assert {name: one.item() for name, one in made.items()} == dict(zip(FOUR, range(4), strict=True))
+    flat = flatten_outputs("past_key_values", EncoderDecoderCache(own, cross))
+    assert {name: tensor.item() for name, tensor in flat.items()} == dict(zip(FOUR, range(4), strict=True))
     assert list(flatten_outputs("present", own)) == ["present.0.key", "present.0.value"]
 
 
-def test_no_cache_is_itself():
+def test_a_missing_cache_stays_none():
     assert flatten_outputs("past_key_values", None) == {"past_key_values": None}
 
 
 # Arguments
 
 
-def test_names_are_those_of_onnx():
+def test_inputs_have_the_names_of_onnx():
     spec = plan(with_behavior(BART, "decoder", past="both"), CONFIG).parts[0].spec
     assert ort_inputs(spec, RESUMED) == {
         "input_ids": "ids",
@@ -63,17 +63,17 @@ def test_names_are_those_of_onnx():
     }
 
 
-def test_a_spec_without_a_past_is_fed_none():
+def test_a_spec_without_a_past_has_no_cache_inputs():
     spec = plan(with_behavior(BART, "decoder"), CONFIG).parts[0].spec
     assert set(ort_inputs(spec, RESUMED)) == {"input_ids", "encoder_attention_mask", "encoder_hidden_states"}
 
 
-def test_a_spec_that_is_not_planned_yet_is_fed_the_whole_cache():
+def test_a_spec_before_planning_has_all_tensors_of_the_cache():
     spec = with_behavior(BART, "decoder", past="both")
     assert set(ort_inputs(spec, RESUMED)) >= set(FOUR)
 
 
-def test_an_input_that_is_not_there_is_an_error():
+def test_a_missing_argument_is_an_error():
     spec = plan(with_behavior(BART, "encoder"), CONFIG).parts[0].spec
     assert "nothing at 'input_ids'" in refusal(UnknownName, ort_inputs, spec, {"attention_mask": 1})
 
@@ -82,17 +82,17 @@ def test_an_input_that_is_not_there_is_an_error():
 
 
 @pytest.mark.parametrize("spec", [BART, ARCHITECTURES["bart"]])
-def test_the_cache_of_an_encoder_decoder_is_its_decoders(spec):
+def test_the_cache_of_an_encoder_decoder_is_that_of_its_decoder(spec):
     own = {0: "batch_size", 2: "past_decoder_sequence_length"}
     cross = {0: "batch_size", 2: "encoder_sequence_length"}
     assert past_key_values(spec, CONFIG, direction="inputs") == dict(zip(FOUR, (own, own, cross, cross), strict=True))
-    given = past_key_values(spec, CONFIG, direction="outputs")
-    grown = {0: "batch_size", 2: "past_decoder_sequence_length + decoder_sequence_length"}
+    outputs = past_key_values(spec, CONFIG, direction="outputs")
+    longer = {0: "batch_size", 2: "past_decoder_sequence_length + decoder_sequence_length"}
     names = [name.replace("past_key_values", "present") for name in FOUR]
-    assert given == dict(zip(names, (grown, grown, cross, cross), strict=True))
+    assert outputs == dict(zip(names, (longer, longer, cross, cross), strict=True))
 
 
-def test_a_decoder_that_takes_a_past_gives_its_own_alone():
+def test_a_decoder_with_past_returns_the_self_attention_cache_alone():
     spec = with_behavior(BART, "decoder", past="both")
     assert list(past_key_values(spec, CONFIG, direction="outputs")) == [
         "present.0.decoder.key",
@@ -100,13 +100,13 @@ def test_a_decoder_that_takes_a_past_gives_its_own_alone():
     ]
 
 
-def test_what_keeps_nothing_has_no_past():
+def test_a_model_without_a_cache_has_no_past():
     assert refusal(InvalidSpec, past_key_values, ARCHITECTURES["bert"], CONFIG, direction="inputs") == (
         "bert has no cache, so it has no past"
     )
 
 
-def test_an_unknown_direction_is_refused():
+def test_an_unknown_direction_is_an_error_that_names_the_closest():
     assert refusal(UnknownName, past_key_values, BART, CONFIG, direction="input") == (
         "no direction 'input'; known: inputs, outputs; did you mean 'inputs'?"
     )

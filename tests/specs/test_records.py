@@ -144,18 +144,18 @@ def test_a_plan_prints_every_file():
     assert "decoder.onnx · spec" in lines
 
 
-def test_a_report_prints_its_verdict_its_figures_and_what_was_tried():
+def test_a_report_prints_its_status_its_figures_and_its_cases():
     assert str(Report([BAD], ["left-padded"])).splitlines() == [
         "check FAILED",
         "  ONNX Runtime against PyTorch",
-        "    output           max abs diff  max rel diff  atol     verdict  worst at",
-        "    encoder: logits  1.0e-02       2.0e-01       1.0e-05  FAILED   left-padded",
-        "  tried",
+        "    output           max abs diff  max rel diff  atol     status  worst at",
+        "    encoder: logits  1.0e-02       2.0e-01       1.0e-05  FAILED  left-padded",
+        "  cases",
         "    left-padded",
     ]
 
 
-def test_an_export_prints_its_verdict_or_that_there_is_none():
+def test_an_export_prints_the_status_of_its_check():
     exported = Exported("out", ["out/encoder.onnx"], PLAN, 18, [("capture", 1.5)])
     checked = Exported("out", ["out/encoder.onnx"], PLAN, 18, [("capture", 1.5)], Report([GOOD]))
     assert str(exported).splitlines()[0] == "bert · opset 18 · unchecked"

@@ -1,4 +1,4 @@
-"""Records as what JSON and a file can hold."""
+"""Records to JSON and back."""
 
 import json
 
@@ -21,22 +21,22 @@ PLAN = Plan([Part("model", takes("input_ids", "batch_size 4", "token_ids"))])
 
 
 def test_every_record_is_known():
-    assert {name for name, one in vars(records).items() if isinstance(one, type) and has(one)} <= set(RECORDS)
+    assert {name for name, value in vars(records).items() if isinstance(value, type) and has(value)} <= set(RECORDS)
 
 
-def test_axes_are_told_as_their_pattern():
-    (told,) = to_plain(takes("input_ids", "batch_size heads= 4", "token_ids"))["inputs"]
-    assert told["axes"] == {"record": "AxisMap", "pattern": "batch_size heads= 4"}
+def test_axes_are_written_as_their_pattern():
+    (input_,) = to_plain(takes("input_ids", "batch_size heads= 4", "token_ids"))["inputs"]
+    assert input_["axes"] == {"record": "AxisMap", "pattern": "batch_size heads= 4"}
 
 
-def test_what_a_record_does_not_say_is_left_out():
+def test_fields_with_their_neutral_value_are_left_out():
     assert to_plain(ExportSpec(target=Target(opset=18))) == {
         "record": "ExportSpec",
         "target": {"record": "Target", "opset": 18},
     }
 
 
-def test_a_constant_that_is_none_is_said():
+def test_a_constant_that_is_none_is_written():
     spec = always(past_key_values=None)
     assert to_plain(spec.call.constants[0]) == {"record": "Constant", "name": "past_key_values", "value": None}
     assert from_json(to_json(spec)) == spec
@@ -57,13 +57,13 @@ def test_a_constant_that_is_none_is_said():
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_what_an_export_tells_goes_to_json_and_back(record):
-    back = from_json(to_json(record))
-    assert back == record
-    assert hash(back) == hash(record)
+def test_a_result_goes_to_json_and_back(record):
+    restored = from_json(to_json(record))
+    assert restored == record
+    assert hash(restored) == hash(record)
 
 
-def test_json_is_indented_as_asked():
+def test_the_indent_changes_the_text_alone():
     assert (
         to_json(DummySize("batch_size", 2), indent=None) == '{"record": "DummySize", "name": "batch_size", "value": 2}'
     )
@@ -77,13 +77,18 @@ def test_several_records_go_to_json_as_a_list():
     assert from_json(to_json(sizes)) == sizes
 
 
-def test_an_unknown_record_is_refused_with_the_closest():
-    told = refusal(UnknownName, from_plain, {"record": "DummySise", "name": "batch_size", "value": 2})
-    assert told.startswith("no record 'DummySise'; known: Axis, AxisMap, ")
-    assert told.endswith("; did you mean 'DummySize'?")
+def test_an_unknown_record_is_an_error_that_names_the_closest():
+    message = refusal(UnknownName, from_plain, {"record": "DummySise", "name": "batch_size", "value": 2})
+    assert message.startswith("no record 'DummySise'; known: Axis, AxisMap, ")
+    assert message.endswith("; did you mean 'DummySize'?")
 
 
-def test_text_that_is_no_json_is_refused():
+def test_text_that_is_not_json_is_an_error():
     assert refusal(InvalidSpec, from_json, "{") == (
         "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
     )
+
+
+def test_a_record_with_an_unknown_field_is_an_error_that_lists_the_fields():
+    message = refusal(InvalidSpec, from_plain, {"record": "DummySize", "name": "batch_size", "size": 2})
+    assert message.startswith("DummySize cannot be built from the fields ['name', 'size']: ")

@@ -1,4 +1,4 @@
-"""Dummy tensors through a real preprocessor: a text, a pair of texts, an image, a tone of 220 Hz."""
+"""Inputs that a real preprocessor computes from texts, images of noise, and a tone of 220 Hz."""
 
 from __future__ import annotations
 
@@ -18,152 +18,189 @@ from onnxfn.specs.records import InputSpec
 WORDS = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "two", "small", "cats", "sleep")
 HERTZ, SECONDS = 220.0, 1.0
 PIXELS = 64
-"""Height and width of an image before the preprocessor makes it the model's."""
+"""Height and width of an image before the preprocessor resizes it."""
 
-PARTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
-"""What a processor of transformers is made of."""
+COMPONENTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
+"""The attributes of a processor of transformers that are preprocessors themselves."""
 
 
 def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
-    """One array an input of a planned spec, by a tokenizer, an image processor, a feature extractor, or all of them.
+    """The inputs of a planned spec, as a preprocessor computes them.
 
-    What the spec does not take is dropped; what it takes and the preprocessor does not make is a dummy of the same
-    sizes. InvalidSpec for a preprocessor that makes none of the inputs, or one of another shape than is planned.
+    Inputs that the preprocessor does not compute are dummies of the same sizes. Outputs of the preprocessor that are no
+    inputs are dropped.
+
+    Args:
+        spec: The planned spec of a part.
+        preprocessor: A tokenizer, an image processor, a feature extractor, or a processor that has several of them.
+        sizes: Sizes of dynamic axes, which replace those of the spec.
+        seed: The seed of the noise and of the dummies.
+
+    Returns:
+        `{input name: array}`, in the order of the inputs.
+
+    Raises:
+        InvalidSpec: The preprocessor computes none of the inputs, one with another shape than the plan's, or is none of
+            these.
     """
-    known = known_sizes(spec, sizes)
-    made = _made(spec, preprocessor, known, seed)
-    taken = {one.name: np.asarray(made[str(one.place[0])]) for one in spec.inputs if _from(one, made)}
-    if not taken:
+    dummy_sizes = known_sizes(spec, sizes)
+    features = _features(spec, preprocessor, dummy_sizes, seed)
+    computed = {
+        input_.name: np.asarray(features[str(input_.place[0])])
+        for input_ in spec.inputs
+        if _is_computed(input_, features)
+    }
+    if not computed:
         raise InvalidSpec(
-            f"{type(preprocessor).__name__} makes {', '.join(made) or 'nothing'}, and {spec.name or 'this spec'} takes "
-            f"{', '.join(one.name for one in spec.inputs)}"
+            f"{type(preprocessor).__name__} computes {', '.join(features) or 'nothing'}, but the inputs of "
+            f"{spec.name or 'this spec'} are {', '.join(input_.name for input_ in spec.inputs)}"
         )
-    told = {**known, **_sizes(spec, taken)}
-    real = {one.name: _fitting(one, taken[one.name], told) for one in spec.inputs if one.name in taken}
-    mask = real.get("attention_mask")
-    others = dummies(spec, told, seed=seed)
-    random = np.random.default_rng(seed)
-    placed = {one.name: positions(random, others[one.name].shape, mask=mask) for one in _numbered(spec)}
-    every = others | (placed if mask is not None else {}) | real
-    return {one.name: every[one.name].astype(dtype_of(spec, one)) for one in spec.inputs}
+    all_sizes = {**dummy_sizes, **_sizes(spec, computed)}
+    real = {
+        input_.name: _with_planned_shape(input_, computed[input_.name], all_sizes)
+        for input_ in spec.inputs
+        if input_.name in computed
+    }
+    arrays = dummies(spec, all_sizes, seed=seed)
+    arrays = arrays | _position_ids(spec, arrays, real.get("attention_mask")) | real
+    return {input_.name: arrays[input_.name].astype(dtype_of(spec, input_)) for input_ in spec.inputs}
 
 
-def real_inputs_by_part(made: Plan, preprocessor: Any) -> dict[str, dict[str, Array]]:
-    """What a preprocessor makes for each part of a plan that takes it, with nothing before; none for none.
+def real_inputs_by_part(plan: Plan, preprocessor: Any) -> dict[str, dict[str, Array]]:
+    """`{part name: inputs}` for each part of a plan that has inputs of a preprocessor; the past has length 0.
 
-    InvalidSpec when no part takes what it makes.
+    Raises:
+        InvalidSpec: The preprocessor computes no input of any part.
     """
     if preprocessor is None:
         return {}
-    fed = {one.name: _beginning(one.spec, preprocessor) for one in made.parts}
-    if not any(fed.values()):
-        real_inputs(made.parts[0].spec, preprocessor, {})  # says what it makes, and what is taken
-    return {name: arrays for name, arrays in fed.items() if arrays}
+    inputs = {part.name: _prompt_inputs(part.spec, preprocessor) for part in plan.parts}
+    if not any(inputs.values()):
+        real_inputs(plan.parts[0].spec, preprocessor, {})  # raises the error that names the features and the inputs
+    return {name: arrays for name, arrays in inputs.items() if arrays}
 
 
-def _beginning(spec: PlannedSpec, preprocessor: Any) -> dict[str, Array]:
-    """What the part of a plan is fed first of a real input; nothing when it takes none of that."""
-    made = _made(spec, preprocessor, known_sizes(spec, {}), 0)
-    if not any(_from(one, made) for one in spec.inputs):
+def _prompt_inputs(spec: PlannedSpec, preprocessor: Any) -> dict[str, Array]:
+    """The real inputs of a part without a past; none when the preprocessor computes none of them."""
+    features = _features(spec, preprocessor, known_sizes(spec, {}), 0)
+    if not any(_is_computed(input_, features) for input_ in spec.inputs):
         return {}
-    past = {name for one in spec.inputs if one.generator == "past_states" for name in names(one.axes)}
-    fixed = {"batch_size", *fixed_sizes(spec)}
-    return real_inputs(spec, preprocessor, dict.fromkeys(past - fixed, 0))
+    past = {name for input_ in spec.inputs if input_.generator == "past_states" for name in names(input_.axes)}
+    not_past = {"batch_size", *fixed_sizes(spec)}
+    return real_inputs(spec, preprocessor, dict.fromkeys(past - not_past, 0))
 
 
-def _from(one: InputSpec, made: Mapping[str, Any]) -> bool:
-    return len(one.place) == 1 and one.place[0] in made
+def _is_computed(input_: InputSpec, features: Mapping[str, Any]) -> bool:
+    return len(input_.place) == 1 and input_.place[0] in features
 
 
-def _numbered(spec: PlannedSpec) -> tuple[InputSpec, ...]:
-    """The inputs that say the places of tokens among those that a mask keeps."""
-    counting = {made.name for made in spec.dummies.generators if made.function == "positions" and made.arguments}
-    return tuple(one for one in spec.inputs if one.generator in counting)
+def _position_ids(spec: PlannedSpec, arrays: Mapping[str, Array], mask: Array | None) -> dict[str, Array]:
+    """The inputs with position ids that depend on a mask, for this mask."""
+    if mask is None:
+        return {}
+    generators = {
+        generator.name
+        for generator in spec.dummies.generators
+        if generator.function == "positions" and generator.arguments
+    }
+    random = np.random.default_rng(0)  # `positions` draws no number
+    return {
+        input_.name: positions(random, arrays[input_.name].shape, mask=mask)
+        for input_ in spec.inputs
+        if input_.generator in generators
+    }
 
 
-def _made(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """What a preprocessor makes, by the names that `forward` knows; each part of a processor by itself."""
-    parts = [getattr(preprocessor, name) for name in PARTS if getattr(preprocessor, name, None) is not None]
-    made: dict[str, Any] = {}
-    for one in parts or [preprocessor]:
-        kind = next((kind for kind, is_so in KINDS.items() if is_so(one)), None)
+def _features(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+    """The outputs of a preprocessor, or of each component of a processor, by the names of arguments of `forward`."""
+    components = [component for name in COMPONENTS if (component := getattr(preprocessor, name, None)) is not None]
+    features: dict[str, Any] = {}
+    for component in components or [preprocessor]:
+        kind = next((kind for kind, matches in KINDS.items() if matches(component)), None)
         if kind is None:
             raise InvalidSpec(
-                f"{type(one).__name__} is no tokenizer, image processor or feature extractor of transformers: "
+                f"{type(component).__name__} is no tokenizer, image processor or feature extractor of transformers: "
                 "it has no pad_token_id, image_mean or sampling_rate"
             )
-        made.update(MAKERS[kind](spec, one, sizes, seed))
-    return made
+        features.update(FEATURES[kind](spec, component, sizes, seed))
+    return features
 
 
-def _texts(spec: PlannedSpec, tokenizer: Any, sizes: Mapping[str, int], _: int) -> dict[str, Any]:
-    """Texts as long as is asked for, each shorter than the one before where padding is; pairs where segments are."""
-    one = next((one for one in spec.inputs if one.place == ("input_ids",)), None)
-    if one is None:
+def _text_features(spec: PlannedSpec, tokenizer: Any, sizes: Mapping[str, int], _: int) -> dict[str, Any]:
+    """Token ids of texts with the planned shape; pairs of texts if the model has `token_type_ids`.
+
+    If the tokenizer pads, each text is shorter than the one before, so that all but the first have padding.
+    """
+    input_ids = next((input_ for input_ in spec.inputs if input_.place == ("input_ids",)), None)
+    if input_ids is None:
         return {}
-    *rows, length = shape(one.axes, sizes)
+    *rows, length = shape(input_ids.axes, sizes)
     count, pads = int(np.prod(rows)), tokenizer.pad_token_id is not None
     shorter = [max(1, length * (count - row) // (2 * count)) for row in range(1, count)]
-    lengths = [2 * length, *(shorter if pads else [2 * length] * (count - 1))]
-    texts = [_text(row, words) for row, words in enumerate(lengths)]
-    pairs = [_text(row + 1, words) for row, words in enumerate(lengths)]
-    paired = (pairs,) if any(one.place == ("token_type_ids",) for one in spec.inputs) else ()
-    told = tokenizer(texts, *paired, truncation=True, max_length=length, padding="max_length" if pads else False)
-    return {name: np.reshape(np.asarray(ids), (*rows, -1)) for name, ids in told.items()}
+    word_counts = [2 * length, *(shorter if pads else [2 * length] * (count - 1))]
+    texts = [_text(row, words) for row, words in enumerate(word_counts)]
+    second_texts = [_text(row + 1, words) for row, words in enumerate(word_counts)]
+    has_pairs = any(input_.place == ("token_type_ids",) for input_ in spec.inputs)
+    arguments = (texts, second_texts) if has_pairs else (texts,)
+    tokens = tokenizer(*arguments, truncation=True, max_length=length, padding="max_length" if pads else False)
+    return {name: np.reshape(np.asarray(ids), (*rows, -1)) for name, ids in tokens.items()}
 
 
 def _text(start: int, count: int) -> str:
-    return " ".join(WORDS[(start + place) % len(WORDS)] for place in range(count))
+    return " ".join(WORDS[(start + index) % len(WORDS)] for index in range(count))
 
 
-def _images(_: PlannedSpec, processor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """Images of noise, as many as is asked for."""
+def _image_features(_: PlannedSpec, processor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+    """The outputs of an image processor for a batch of images of noise."""
     random = np.random.default_rng(seed)
     images = [random.integers(0, 256, (PIXELS, PIXELS, 3), dtype=np.uint8) for _ in range(sizes.get("batch_size", 1))]
     return dict(processor(images, return_tensors="np"))
 
 
-def _tones(_: PlannedSpec, extractor: Any, sizes: Mapping[str, int], __: int) -> dict[str, Any]:
-    """A tone, each time a little softer; as it is heard by what takes so many samples a second."""
+def _sound_features(_: PlannedSpec, extractor: Any, sizes: Mapping[str, int], __: int) -> dict[str, Any]:
+    """The outputs of a feature extractor for a batch of tones at its sampling rate, each softer than the one before."""
     rate = extractor.sampling_rate
     tone = np.sin(2 * np.pi * HERTZ * np.arange(int(SECONDS * rate)) / rate).astype(np.float32)
     tones = [tone / (2 + row) for row in range(sizes.get("batch_size", 1))]
     return dict(extractor(tones, sampling_rate=rate, return_tensors="np"))
 
 
-def _sizes(spec: PlannedSpec, taken: Mapping[str, Array]) -> dict[str, int]:
-    """The sizes that the real tensors have."""
+def _sizes(spec: PlannedSpec, computed: Mapping[str, Array]) -> dict[str, int]:
+    """The sizes of dynamic axes in the tensors that a preprocessor computed."""
     fixed = fixed_sizes(spec).keys()
     return {
-        name: told
-        for one in spec.inputs
-        if one.name in taken and len(one.axes.axes) == taken[one.name].ndim
-        for axis, size in zip(one.axes.axes, taken[one.name].shape, strict=True)
+        name: name_size
+        for input_ in spec.inputs
+        if input_.name in computed and len(input_.axes.axes) == computed[input_.name].ndim
+        for axis, size in zip(input_.axes.axes, computed[input_.name].shape, strict=True)
         if axis.kind == "dynamic"
-        for name, told in solve_for_name(axis.symbol, size).items()
+        for name, name_size in solve_for_name(axis.symbol, size).items()
         if name not in fixed
     }
 
 
-def _fitting(one: InputSpec, real: Array, sizes: Mapping[str, int]) -> Array:
-    """The real tensor, a mask with all that is kept before it; InvalidSpec when the plan has another shape."""
-    planned = shape(one.axes, sizes)
-    if one.generator == "padding_mask" and real.shape[:-1] == planned[:-1] and real.shape[-1] < planned[-1]:
-        before = np.ones((*planned[:-1], planned[-1] - real.shape[-1]), real.dtype)
-        return np.concatenate([before, real], axis=-1)
-    if real.shape != planned:
-        told = f"of {list(real.shape)} where the plan has {list(planned)}"
-        raise InvalidSpec(f"the preprocessor makes {one.name!r} {told}; is it the one of this model?")
-    return real
+def _with_planned_shape(input_: InputSpec, array: Array, sizes: Mapping[str, int]) -> Array:
+    """The array, a mask with ones for the past in front; InvalidSpec when the plan has another shape."""
+    planned = shape(input_.axes, sizes)
+    if input_.generator == "padding_mask" and array.shape[:-1] == planned[:-1] and array.shape[-1] < planned[-1]:
+        past = np.ones((*planned[:-1], planned[-1] - array.shape[-1]), array.dtype)
+        return np.concatenate([past, array], axis=-1)
+    if array.shape != planned:
+        raise InvalidSpec(
+            f"the preprocessor computes {input_.name!r} with the shape {list(array.shape)}, but the plan has "
+            f"{list(planned)}; is it the preprocessor of this model?"
+        )
+    return array
 
 
 KINDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
     {
-        "text": lambda one: hasattr(one, "pad_token_id"),
-        "sound": lambda one: hasattr(one, "sampling_rate"),
-        "image": lambda one: hasattr(one, "image_mean"),
+        "text": lambda preprocessor: hasattr(preprocessor, "pad_token_id"),
+        "sound": lambda preprocessor: hasattr(preprocessor, "sampling_rate"),
+        "image": lambda preprocessor: hasattr(preprocessor, "image_mean"),
     }
 )
-MAKERS: Mapping[str, Callable[..., dict[str, Any]]] = MappingProxyType(
-    {"text": _texts, "sound": _tones, "image": _images}
+FEATURES: Mapping[str, Callable[..., dict[str, Any]]] = MappingProxyType(
+    {"text": _text_features, "sound": _sound_features, "image": _image_features}
 )
+"""For each kind of preprocessor, the function that runs it."""
