@@ -62,6 +62,9 @@ def position_ids_patch(model: str) -> ExportSpec:
 
     Args:
         model: The module of the model and the prefix of its classes: `transformers.models.x.modeling_x:X`.
+
+    >>> position_ids_patch("transformers.models.m2m_100.modeling_m2m_100:M2M100").call.patches[0].by
+    'position_ids.position_ids_from_input_ids'
     """
     return patched(
         f"{model}SinusoidalPositionalEmbedding.create_position_ids_from_input_ids",

@@ -60,19 +60,19 @@ markuplm = only_tasks(
 )
 
 # Models with one segment type or none have no `token_type_ids`.
-with_segments = compose(
+roberta_with_segments = compose(
     roberta, takes("token_type_ids", TOKENS, "segment_ids", when=quotient("type_vocab_size", constant(2)))
 )
 
 # A box per token: left, top, right, bottom.
-with_boxes = compose(
+text_with_boxes = compose(
     text_encoder,
     takes("input_ids", TOKENS, "token_ids"),
     takes("bbox", f"{TOKENS} 4", "boxes"),
     generates("boxes", "boxes", high=from_config("max_2d_position_embeddings")),
 )
-layoutlm = only_tasks(compose(with_boxes, bert_inputs), *BASIC_TASKS)
-lilt = only_tasks(compose(with_boxes, text_inputs), *WITHOUT_FILL_MASK)
+layoutlm = only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_TASKS)
+lilt = only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK)
 bros = only_tasks(
     compose(
         bert,
@@ -93,7 +93,7 @@ canine = only_tasks(
         patched(
             f"{CANINE}Model._repeat_molecules",
             by="canine.repeated_molecules",
-            why="repeats by the length",
+            why="repeats tokens by a number that depends on the length",
         ),
     ),
     *WITHOUT_FILL_MASK,
@@ -194,9 +194,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "flaubert": xlm,
         "fnet": fnet,
         "funnel": funnel,
-        "gte": only_tasks(with_segments, *BASIC_TASKS),
+        "gte": only_tasks(roberta_with_segments, *BASIC_TASKS),
         "ibert": roberta,
-        "jina_embeddings_v3": only_tasks(with_segments, *BASIC_TASKS, "question-answering"),
+        "jina_embeddings_v3": only_tasks(roberta_with_segments, *BASIC_TASKS, "question-answering"),
         "layoutlm": layoutlm,
         "lilt": lilt,
         "longformer": longformer,
@@ -222,6 +222,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "xlm-roberta-xl": roberta,
         "xlnet": xlnet,
         "xmod": xmod,
-        "yoso": with_segments,
+        "yoso": roberta_with_segments,
     }
 )

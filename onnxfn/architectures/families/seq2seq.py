@@ -98,6 +98,9 @@ def generation_tasks(task: str, *specs: ExportSpec, extra_files: ExportSpec = EM
         task: The task without past: `text2text-generation`.
         specs: What both tasks also need.
         extra_files: Files that are written after encoder and decoder.
+
+    >>> [overlay.name for overlay in generation_tasks("image-to-text").tasks]
+    ['image-to-text', 'image-to-text-with-past']
     """
     return compose(
         tasked(task, spec=compose(*specs, encoder_and_decoder(), extra_files)),
