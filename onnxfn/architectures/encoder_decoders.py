@@ -31,7 +31,7 @@ from onnxfn.specs.tasks import tasked
 # values of the cross-attention: four tensors per layer. If not (GPT-2), the cross-attention is computed in each call,
 # and the cache has two tensors per layer, with the names of a decoder.
 DECODER_LAYERS = "decoder.decoder_layers"
-decoder_layers = either(DECODER_LAYERS, "decoder.num_hidden_layers")
+num_decoder_layers = either(DECODER_LAYERS, "decoder.num_hidden_layers")
 composite_reads = reads(
     vocab_size="decoder.vocab_size",
     hidden_size="encoder.hidden_size",
@@ -44,8 +44,8 @@ def composite_cache(after: str) -> ExportSpec:
     """A spec of the decoder's cache, after the input `after`: four or two tensors per layer."""
     heads, size = "decoder_num_attention_heads", "decoder_head_dim"
     four, two = (
-        if_else(DECODER_LAYERS, decoder_layers, constant(0)),
-        if_else(DECODER_LAYERS, constant(0), decoder_layers),
+        if_else(DECODER_LAYERS, num_decoder_layers, constant(0)),
+        if_else(DECODER_LAYERS, constant(0), num_decoder_layers),
     )
     return compose(
         cross_cache(heads=heads, key=size, value=size, layers=four, after=after),
