@@ -55,14 +55,14 @@ def decoded_text_comparisons(
 ) -> list[Comparison]:
     """One comparison for each of `TOKEN_CHOICES`; none if the part does not decode texts.
 
-    Inputs that other parts give, such as encoder states, come from the files of these parts for ONNX Runtime and from
-    PyTorch for PyTorch. Other inputs are the same dummies for both.
+    Inputs that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and
+    from PyTorch for PyTorch. Other inputs are the same dummies for both.
     """
     if not _can_decode(part, plan):
         return []
     token_part = evolve(part, spec=_token_spec(part, plan))
     batches = _choice_batches(token_part.spec)
-    embeddings = session_for(folder / f"{EMBEDDING_FILE}.onnx") if EMBEDDING_FILE in _giving_parts(part) else None
+    embeddings = session_for(folder / f"{EMBEDDING_FILE}.onnx") if EMBEDDING_FILE in _linked_parts(part) else None
     by_files, by_torch = (
         _repeated_for_groups(inputs, part, len(batches[0]))
         for inputs in _inputs_from_parts(model, part, plan, folder, session_for)
@@ -84,7 +84,7 @@ def _can_decode(part: Part, plan: Plan) -> bool:
     """Whether texts can be decoded with a part.
 
     It takes tokens (or their embeddings) and a past that may be empty, and gives logits. The plan has the parts that
-    give its other inputs.
+    compute its other inputs.
     """
     spec = part.spec
     past_inputs = {feedback.input for feedback in spec.feedback}
@@ -93,9 +93,9 @@ def _can_decode(part: Part, plan: Plan) -> bool:
     past_is_fed_back = all(input_.name in past_inputs for input_ in spec.inputs if input_.generator == "past_states")
     lengths = past_lengths(spec)
     has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
-    has_givers = set(_giving_parts(part)) <= {other.name for other in plan.parts}
+    has_linked_parts = set(_linked_parts(part)) <= {other.name for other in plan.parts}
     decodes = takes_tokens and "logits" in part.outputs and bool(past_inputs)
-    return decodes and past_is_fed_back and not has_fixed_length and has_givers
+    return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts
 
 
 def _token_spec(part: Part, plan: Plan) -> PlannedSpec:
@@ -121,7 +121,7 @@ def _choice_batches(spec: PlannedSpec) -> tuple[tuple[str, ...], ...]:
 
 
 def _prompts(spec: PlannedSpec, groups: int, known: set[str]) -> Prompts:
-    """Left-padded prompts. `known` are the inputs that other parts give."""
+    """Left-padded prompts. `known` are the inputs that other parts compute."""
     inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
     mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))
     varying = {*TEXT_INPUTS, *known, *(feedback.input for feedback in spec.feedback)}
@@ -137,32 +137,32 @@ def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
     return {"batch_size": batch_size, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
 
 
-# Inputs that other parts give
+# Inputs that other parts compute
 
 
-def _giving_parts(part: Part) -> tuple[str, ...]:
-    """The names of the parts that give inputs of a part."""
+def _linked_parts(part: Part) -> tuple[str, ...]:
+    """The names of the parts that compute inputs of a part."""
     return tuple(dict.fromkeys(link.part for link in part.spec.links))
 
 
 def _inputs_from_parts(
     model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The inputs that other parts give for a group of texts: computed by their files, and by PyTorch.
+    """The inputs of a group of texts that other parts compute: by their files, and by PyTorch.
 
     Token embeddings are left out, because they change at each step.
     """
     by_files: dict[str, Array] = {}
     by_torch: dict[str, Array] = {}
-    for giver in (other for other in plan.parts if other.name in {*_giving_parts(part)} - {EMBEDDING_FILE}):
+    for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {EMBEDDING_FILE}):
         inputs = dummies(
-            with_dummies(giver.spec, padded("right")), {"batch_size": _fixed_batch(giver.spec) or GROUP_SIZE}
+            with_dummies(linked.spec, padded("right")), {"batch_size": _fixed_batch(linked.spec) or GROUP_SIZE}
         )
-        file_outputs = session_for(folder / f"{giver.name}.onnx").run(list(giver.outputs), inputs)
-        for outputs, given in ((file_outputs, by_files), (torch_outputs(model, giver, inputs), by_torch)):
-            known = {**inputs, **dict(zip(giver.outputs, outputs, strict=True))}
-            links = (link for link in part.spec.links if link.part == giver.name)
-            given.update({link.input: known[link.output] for link in links})
+        file_outputs = session_for(folder / f"{linked.name}.onnx").run(list(linked.outputs), inputs)
+        for outputs, linked_inputs in ((file_outputs, by_files), (torch_outputs(model, linked, inputs), by_torch)):
+            known = {**inputs, **dict(zip(linked.outputs, outputs, strict=True))}
+            links = (link for link in part.spec.links if link.part == linked.name)
+            linked_inputs.update({link.input: known[link.output] for link in links})
     return by_files, by_torch
 
 

@@ -8,9 +8,9 @@ Therefore PyTorch computes the past of a case from a prompt of that length:
    its batch the largest.
 2. `_past_from_shared_prompt` cuts the past of a case out of these outputs: the first rows of the batch, the first
    tokens of the length.
-3. `_past_from_own_prompt` runs PyTorch on another prompt for a case that cannot use the shared one. The case may have
-   padding in its past, and a trained model never computes the shared past with hidden tokens. Or its shapes differ in
-   more than batch and length.
+3. `_past_from_own_prompt` runs PyTorch on a prompt of its own for a case that cannot use the shared one. Its past may
+   contain padding: the tokens of the shared prompt attended to each other, so its cache does not fit a mask that hides
+   some of them. Or its shapes differ in more than batch and length.
 
 There is no shared prompt if fewer than two cases have a past, or if another size than batch and length differs.
 """

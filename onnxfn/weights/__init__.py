@@ -1,1 +1,1 @@
-"""Weights: where they lie, how they are converted and streamed, where they go."""
+"""Weights: where they are stored, how they are converted, how they are written."""

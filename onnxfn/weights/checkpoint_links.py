@@ -47,9 +47,7 @@ def entries_by_name(
         key: [entry for entry, loaded in entries.items() if any(_names_match(loaded, name) for name in own)]
         for key, own in names.items()
     }
-    matches = {
-        key: found[0] for key, found in candidates.items() if len(found) == 1 and _is_stored_in(tensors[key], found[0])
-    }
+    matches = {key: own[0] for key, own in candidates.items() if len(own) == 1 and _is_stored_in(tensors[key], own[0])}
     counts = Counter(matches.values())
     return {key: entry for key, entry in matches.items() if counts[entry] == 1}
 

@@ -67,7 +67,7 @@ def staging_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def placements(
+def weight_placements(
     model: Any,
     stem: str,
     *,
@@ -98,7 +98,9 @@ def placements(
     own = {name: tensor for name, tensor in large.items() if name not in elsewhere}
     if weight_bytes(model) <= min(threshold, PROTOBUF_LIMIT):
         return elsewhere | {name: Placement(None, 0, tensor.nbytes) for name, tensor in own.items()}
-    end = max((place.offset + place.length for place in shared.values() if place.file == own_file), default=0)
+    end = max(
+        (placement.offset + placement.length for placement in shared.values() if placement.file == own_file), default=0
+    )
     return elsewhere | _external_placements(own, own_file, end)
 
 
@@ -119,25 +121,33 @@ def shared_placements(models: Sequence[Any], data_files: Sequence[str]) -> Share
     return shared
 
 
-def write_graph(model: Any, path: Path, places: Mapping[str, Placement]) -> Path:
+def write_graph(model: Any, path: Path, placements: Mapping[str, Placement]) -> Path:
     """Writes an ONNX file: the graph, the weights placed in it, and references to external data; returns its path.
 
     CaptureFailed if `onnx.checker` refuses the graph.
     """
-    proto = _proto_with_external_data(model, places)
+    proto = _proto_with_external_data(model, placements)
     _check_graph(proto, path)
     large = _large_weights(model)
-    inside = {name: (place.length, chunks(large[name])) for name, place in places.items() if place.file is None}
+    inside = {
+        name: (placement.length, chunks(large[name]))
+        for name, placement in placements.items()
+        if placement.file is None
+    }
     path.unlink(missing_ok=True)
     with path.open("wb") as file:
         write_model(proto, file, inside)
     return path
 
 
-def write_external_data(model: Any, path: Path, places: Mapping[str, Placement]) -> tuple[Path, ...]:
+def write_external_data(model: Any, path: Path, placements: Mapping[str, Placement]) -> tuple[Path, ...]:
     """Writes the external data file at `path`; returns its path, or nothing if no weight is placed in it."""
     large = _large_weights(model)
-    offsets = {place.offset: name for name, place in places.items() if place.file == path.name and place.source is None}
+    offsets = {
+        placement.offset: name
+        for name, placement in placements.items()
+        if placement.file == path.name and placement.source is None
+    }
     if not offsets:
         return ()
     path.unlink(missing_ok=True)  # it may be a hard link to a file of a checkpoint
@@ -178,7 +188,7 @@ def _large_weights(model: Any) -> dict[str, Any]:
 def _external_placements(tensors: Mapping[Any, Any], file: str, end: int = 0) -> dict[Any, Placement]:
     """Placements in an external data file, one after the other from `end`; the same memory is placed once."""
     by_memory: dict[Any, Placement] = {}
-    places: dict[Any, Placement] = {}
+    placements: dict[Any, Placement] = {}
     for name, tensor in tensors.items():
         key = memory_key(tensor) or name
         if key not in by_memory:
@@ -186,23 +196,28 @@ def _external_placements(tensors: Mapping[Any, Any], file: str, end: int = 0) ->
             offset = -(-end // alignment) * alignment
             by_memory[key] = Placement(file, offset, tensor.nbytes)
             end = offset + tensor.nbytes
-        places[name] = by_memory[key]
-    return places
+        placements[name] = by_memory[key]
+    return placements
 
 
-def _proto_with_external_data(model: Any, places: Mapping[str, Placement]) -> Any:
-    """The ModelProto of a graph, with references to external data for the weights in `places`.
+def _proto_with_external_data(model: Any, placements: Mapping[str, Placement]) -> Any:
+    """The ModelProto of a graph, with references to external data for the weights in `placements`.
 
     The graph itself is unchanged afterwards.
     """
     import onnx_ir
 
-    values = {name: model.graph.initializers[name] for name in places}
+    values = {name: model.graph.initializers[name] for name in placements}
     tensors = {name: value.const_value for name, value in values.items()}
     try:
-        for name, place in places.items():
+        for name, placement in placements.items():
             values[name].const_value = onnx_ir.ExternalTensor(
-                place.file or "", place.offset, place.length, tensors[name].dtype, shape=tensors[name].shape, name=name
+                placement.file or "",
+                placement.offset,
+                placement.length,
+                tensors[name].dtype,
+                shape=tensors[name].shape,
+                name=name,
             )
         return onnx_ir.to_proto(model)
     finally:

@@ -17,8 +17,8 @@ from onnxfn.weights.placement import (
     NO_SHARED_PLACEMENTS,
     PROTOBUF_LIMIT,
     Placement,
-    placements,
     shared_placements,
+    weight_placements,
     write_external_data,
     write_graph,
 )
@@ -57,12 +57,13 @@ class WriteOptions:
     Raises:
         UnknownName: `layout` or `weight_storage` is not a known value.
 
-    >>> WriteOptions(layout="transformers.js", external_data_threshold=0).weight_storage is None
-    True
-    >>> WriteOptions(weight_storage="shared")
-    Traceback (most recent call last):
-    ...
-    onnxfn.specs.errors.UnknownName: no weight storage 'shared'; known: copy, share, link, none; did you mean 'share'?
+    Example:
+        >>> WriteOptions(layout="transformers.js", external_data_threshold=0).weight_storage is None
+        True
+        >>> WriteOptions(layout="optimun")
+        Traceback (most recent call last):
+        ...
+        onnxfn.specs.errors.UnknownName: no layout 'optimun'; known: optimum, transformers.js; did you mean 'optimum'?
     """
 
     layout: str = field(default=OPTIMUM, validator=_check_layout)
@@ -114,15 +115,15 @@ def with_checkpoint_entries(
         raise InvalidSpec(
             "weight storage 'link' needs a checkpoint with safetensors files; pass its folder: checkpoint=..."
         )
-    found = entries(checkpoint)
-    for file in {entry.file for entry in found}:
+    checkpoint_entries = entries(checkpoint)
+    for file in {entry.file for entry in checkpoint_entries}:
         target = folder / file.name
         if target.exists() and not target.samefile(file) and not overwrite:
             raise OutputExists(
                 f"{target} exists and is not {file}, which would be linked there; "
                 "choose another path, or pass overwrite=True (--overwrite)"
             )
-    return evolve(options, entries=found)
+    return evolve(options, entries=checkpoint_entries)
 
 
 def write_graphs(
@@ -139,7 +140,7 @@ def write_graphs(
     files: list[Path] = []
     for part, graph, data_file in zip(plan.parts, graphs, data_files, strict=True):
         with timed("write", part.name):
-            places = placements(
+            placements = weight_placements(
                 graph,
                 part.name,
                 threshold=threshold,
@@ -147,17 +148,17 @@ def write_graphs(
                 entries=options.entries,
                 shared=shared,
             )
-            files.append(write_graph(graph, folder / f"{part.name}.onnx", places))
-            written = write_external_data(graph, folder / data_file, places) if check or storage != "none" else ()
+            files.append(write_graph(graph, folder / f"{part.name}.onnx", placements))
+            written = write_external_data(graph, folder / data_file, placements) if check or storage != "none" else ()
         files.extend(written if storage != "none" else ())
-        files.extend(_link_files(places.values(), folder, timed))
+        files.extend(_link_files(placements.values(), folder, timed))
     return tuple(files)
 
 
-def _link_files(places: Iterable[Placement], folder: Path, timed: StageTimer) -> list[Path]:
+def _link_files(placements: Iterable[Placement], folder: Path, timed: StageTimer) -> list[Path]:
     """Hard-links the files of a checkpoint into a folder, or copies them if the file systems differ."""
     links = []
-    for source in dict.fromkeys(place.source for place in places if place.source is not None):
+    for source in dict.fromkeys(placement.source for placement in placements if placement.source is not None):
         link = folder / source.name
         links.append(link)
         if not link.exists():

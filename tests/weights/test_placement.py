@@ -26,8 +26,8 @@ from onnxfn.weights.placement import (
     MIN_EXTERNAL_BYTES,
     MIN_PAGE_ALIGNED_BYTES,
     PAGE_BYTES,
-    placements,
     weight_bytes,
+    weight_placements,
     write_external_data,
     write_graph,
 )
@@ -55,7 +55,7 @@ def weights(raws):
 
 
 def write_files(model, folder, **options):
-    places = placements(model, "model", **options)
+    places = weight_placements(model, "model", **options)
     data_file = folder / f"model{options.get('suffix', EXTERNAL_DATA_SUFFIX)}"
     return (write_graph(model, folder / "model.onnx", places), *write_external_data(model, data_file, places))
 
@@ -111,7 +111,7 @@ def test_external_data_is_aligned(tmp_path):
         "line": torch.ones(300),
         "page": torch.ones(MIN_PAGE_ALIGNED_BYTES // 4),
     }
-    places = placements(graph(weights(raws)), "model", threshold=0)
+    places = weight_placements(graph(weights(raws)), "model", threshold=0)
     assert [(place.file, place.offset) for place in places.values()] == [
         ("model.onnx_data", 0),
         ("model.onnx_data", -(-1031 // CACHE_LINE_BYTES) * CACHE_LINE_BYTES),
@@ -132,15 +132,17 @@ def test_tied_weights_are_stored_once(tmp_path):
 def test_the_threshold_counts_all_weights_and_is_at_most_the_limit_of_protobuf():
     model = graph(weights({"a": torch.ones(300), "b": torch.ones(300)}))
     assert weight_bytes(model) == 2400
-    assert {place.file for place in placements(model, "m", threshold=2400).values()} == {None}
-    assert {place.file for place in placements(model, "m", threshold=2399, suffix=".data").values()} == {"m.data"}
+    assert {place.file for place in weight_placements(model, "m", threshold=2400).values()} == {None}
+    assert {place.file for place in weight_placements(model, "m", threshold=2399, suffix=".data").values()} == {
+        "m.data"
+    }
     huge = graph(weights({"a": torch.empty(1).expand(1 << 30)}))
-    assert {place.file for place in placements(huge, "m", threshold=1 << 40).values()} == {"m.onnx_data"}
+    assert {place.file for place in weight_placements(huge, "m", threshold=1 << 40).values()} == {"m.onnx_data"}
 
 
 def test_an_invalid_graph_is_refused(tmp_path):
     model = graph(weights({"a": torch.ones(300)}), op="NoSuchOperator")
-    message = refusal(CaptureFailed, write_graph, model, tmp_path / "model.onnx", placements(model, "model"))
+    message = refusal(CaptureFailed, write_graph, model, tmp_path / "model.onnx", weight_placements(model, "model"))
     assert message.startswith("model.onnx is not a valid ONNX file: No Op registered for NoSuchOperator")
     assert list(tmp_path.iterdir()) == []
 
@@ -280,7 +282,9 @@ def test_without_weights_and_check_no_weight_is_read(bert, tmp_path, monkeypatch
 
 
 def test_external_data_never_replaces_a_file_of_the_checkpoint(checkpoint):
-    message = refusal(InvalidSpec, placements, graph({}), "model", suffix=".safetensors", entries=entries(checkpoint))
+    message = refusal(
+        InvalidSpec, weight_placements, graph({}), "model", suffix=".safetensors", entries=entries(checkpoint)
+    )
     assert (
         message
         == "model.safetensors is a file of the checkpoint; choose another suffix of external data than '.safetensors'"
@@ -303,7 +307,7 @@ def test_a_weight_of_the_checkpoint_is_placed_in_its_file(tmp_path):
 
     raw = torch.randn(300, 400)
     save_file({"w": raw}, tmp_path / "model.safetensors")
-    places = placements(
+    places = weight_placements(
         graph(weights({"w": raw, "transposed": raw.t()})), "model", threshold=0, entries=entries(tmp_path)
     )
     assert places["w"].source == tmp_path / "model.safetensors"

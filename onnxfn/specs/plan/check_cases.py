@@ -13,7 +13,7 @@ from onnxfn.specs.spec import Dummies, ExportSpec
 
 
 def cases(spec: PlannedSpec) -> tuple[Case, ...]:
-    """The cases of a planned spec: its own, else `one` with batch 1 and `several` with batch 3.
+    """The cases of a planned spec: its own, else a case `one` with batch 1 and `several` with batch 3.
 
     In these two, all other sizes are larger than in the trace, by 3 and by 5.
     """
@@ -21,11 +21,11 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
         return spec.cases
     used = dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes))
     traced = planned_sizes(spec, used)
-    one = {name: 1 if name == "batch_size" else size + 3 for name, size in traced.items()}
+    single = {name: 1 if name == "batch_size" else size + 3 for name, size in traced.items()}
     several = {name: 3 if name == "batch_size" else size + 5 for name, size in traced.items()}
     return tuple(
         Case(name, Dummies(sizes=tuple(DummySize(symbol, size) for symbol, size in sizes.items())))
-        for name, sizes in (("one", one), ("several", several))
+        for name, sizes in (("one", single), ("several", several))
     )
 
 
