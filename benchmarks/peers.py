@@ -136,16 +136,16 @@ def _mobius(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]
 EXPORTERS = {
     one.name: one
     for one in (
-        Exporter("onnxfn", OURS, _onnxfn("--no-templates")),
-        Exporter("onnxfn unchecked", OURS, _onnxfn("--no-check", "--no-templates")),
+        Exporter("onnxfn", OURS, _onnxfn("--no-template-cache")),
+        Exporter("onnxfn unchecked", OURS, _onnxfn("--no-check", "--no-template-cache")),
         Exporter("onnxfn templates", OURS, _onnxfn("--no-check"), twice=True),
         Exporter(
             "onnxfn fused",
             OURS,
-            _onnxfn("--no-templates", "--opset", "23", "--fuse", "onnxruntime"),
+            _onnxfn("--no-template-cache", "--opset", "23", "--fuse", "onnxruntime"),
             kinds=("decoder",),
         ),
-        Exporter("onnxfn opset 23", OURS, _onnxfn("--no-templates", "--opset", "23"), kinds=("decoder",)),
+        Exporter("onnxfn opset 23", OURS, _onnxfn("--no-template-cache", "--opset", "23"), kinds=("decoder",)),
         Exporter("optimum", "optimum", _optimum, folder=older),
         Exporter("transformers.exporters", "exporters", _exporters),
         Exporter("genai builder", "genai", _genai, kinds=("decoder", "speech to text")),

@@ -1,32 +1,46 @@
-"""Pipelines of diffusers: each part an export of its own, in a folder of its own."""
+"""Exports of pipelines of diffusers: each part is an export of its own, in a folder of its own."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.export.destination import Destination, check_destination, publish, staging_folder
+from onnxfn.export.events import OnEvent, ignore
 from onnxfn.export.lookup.lookup import spec_for
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS
-from onnxfn.export.pipeline import export, target
+from onnxfn.export.pipeline import export
+from onnxfn.graphs.build import BuildOptions
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import UnknownName, listed
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
-from onnxfn.weights.placement import staging_folder
+from onnxfn.weights.write import WriteOptions
 
-LEFT = ("image_encoder", "safety_checker")
-"""Components with weights that Optimum, too, leaves out."""
+INDEX_FILE = "model_index.json"
+"""The file that lists the components of a saved pipeline."""
 
-PROJECTS = "CLIPTextModelWithProjection"
-"""What only pipelines have that read the states of a text before the last (Stable Diffusion XL and 3)."""
+NOT_EXPORTED = ("image_encoder", "safety_checker")
+"""Components with weights that are not exported; Optimum does not export them either."""
+
+TEXT_PROJECTION_CLASS = "CLIPTextModelWithProjection"
+"""A class of text encoders whose pipelines read hidden states before the last (Stable Diffusion XL and 3)."""
 
 
 @frozen
 class PipelinePart:
-    """One part of a pipeline: the folder it goes to, its spec, the model, what is known of its configuration."""
+    """One part of a pipeline.
+
+    Attributes:
+        name: The folder of the part, named after its component: `unet`, `vae_decoder`.
+        spec: The spec of the part.
+        model: The component, a `torch.nn.Module`.
+        config: The configuration that the spec reads: that of the component, and what the pipeline adds to it.
+    """
 
     name: str
     spec: ExportSpec
@@ -35,64 +49,147 @@ class PipelinePart:
 
 
 def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
-    """The parts of a pipeline in the order of its components; UnknownName for a component that no row is of.
+    """The parts of a pipeline of diffusers, in the order of its components.
 
-    An autoencoder is two parts. What the place in the pipeline says of a part is in the part's configuration.
+    An autoencoder is two parts, an encoder and a decoder. Components without weights are no parts.
+
+    Args:
+        pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
+
+    Returns:
+        The name, spec, model and configuration of each part.
+
+    Raises:
+        UnknownName: No spec is known for the class of a component.
+
+    >>> from types import SimpleNamespace
+    >>> CLIPTextModel = type("CLIPTextModel", (), {"forward": None, "state_dict": None, "config": {"vocab_size": 99}})
+    >>> pipeline = SimpleNamespace(components={"text_encoder": CLIPTextModel(), "tokenizer": object()}, config={})
+    >>> [part.name for part in pipeline_parts(pipeline)]
+    ['text_encoder']
     """
-    models = {name: one for name, one in pipeline.components.items() if _has_weights(one) and name not in LEFT}
-    strange = [
-        f"{name} ({type(one).__name__})" for name, one in models.items() if type(one).__name__ not in COMPONENT_ROWS
-    ]
-    if strange:
+    models = {
+        name: component
+        for name, component in pipeline.components.items()
+        if _has_weights(component) and name not in NOT_EXPORTED
+    }
+    unknown = [f"{name} ({_class(model)})" for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
+    if unknown:
         raise UnknownName(
-            f"no row is of {', '.join(strange)} of {type(pipeline).__name__}; known: {listed(COMPONENT_ROWS)}"
+            f"no spec for {', '.join(unknown)} of {type(pipeline).__name__}; known classes: {listed(COMPONENT_ROWS)}"
         )
-    placed = _placed(pipeline, models)
+    pipeline_facts = _pipeline_facts(pipeline, models)
     return tuple(
-        PipelinePart(f"{name}{ending}", spec_for(row), one, {**snapshot(one), **placed})
-        for name, one in models.items()
-        for ending, row in COMPONENT_ROWS[type(one).__name__]
+        PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **pipeline_facts})
+        for name, model in models.items()
+        for suffix, row in COMPONENT_ROWS[_class(model)]
     )
 
 
-def export_pipeline(pipeline: Any, path: str | Path, *, overwrite: bool = False, **told: Any) -> dict[str, Exported]:
-    """Write each part of a pipeline as `<part>/model.onnx` and prove it; what was written, by part.
+def export_pipeline(
+    pipeline: Any,
+    path: str | Path,
+    *,
+    check: bool = True,
+    overwrite: bool = False,
+    build: BuildOptions = BuildOptions(),
+    write: WriteOptions = WriteOptions(),
+    on_event: OnEvent = ignore,
+) -> dict[str, Exported]:
+    """Writes each part of a pipeline of diffusers as `<part>/model.onnx` and checks it against PyTorch.
 
-    `told` is what `export` is told of each. Schedulers, tokenizers and `model_index.json` go beside them, as the
-    pipeline saves them. Nothing appears unless all parts agree with PyTorch; raises what `export` raises.
+    Schedulers, tokenizers and `model_index.json` are written as the pipeline saves them. The files appear when all
+    parts have succeeded. If one fails, nothing appears and an earlier export stays as it was.
+
+    Args:
+        pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
+        path: The folder that gets a folder for each part.
+        check: Whether ONNX Runtime runs the files and its outputs are compared with PyTorch's.
+        overwrite: Whether `path` may exist. ONNX files that an earlier export of a pipeline wrote there, and their
+            external data, are deleted if this export does not replace them.
+        build: How graphs are built: repeated layers, template cache, fused operators.
+        write: How files are laid out and where weights are stored.
+        on_event: Called with an `Event` when a stage of a part starts and ends.
+
+    Returns:
+        The result of `export` for each part, by the name of the part.
+
+    Raises:
+        UnknownName: No spec is known for the class of a component.
+        OutputExists: `path` exists, and `overwrite` is False.
+        CaptureFailed: A part could not be traced with the planned inputs, outputs and axes.
+        CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
+
+    >>> import tempfile
+    >>> from types import SimpleNamespace
+    >>> from transformers import CLIPTextConfig, CLIPTextModel
+    >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> encoder = CLIPTextModel(CLIPTextConfig(vocab_size=99, bos_token_id=0, eos_token_id=98, **sizes))
+    >>> pipeline = SimpleNamespace(components={"text_encoder": encoder}, config={}, to_json_string=lambda: "{}")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export_pipeline(pipeline, folder)
+    >>> exported["text_encoder"].report.passed
+    True
     """
-    place = target(Path(path), overwrite=overwrite)
+    folder = Path(path)
+    check_destination(folder, overwrite=overwrite)
     parts = pipeline_parts(pipeline)
-    with staging_folder(place) as bench:
-        made = {one.name: export(one.spec, one.model, bench / one.name, config=one.config, **told) for one in parts}
-        _saved(pipeline, bench)
-        for file in [file for file in sorted(bench.rglob("*")) if file.is_file()]:
-            there = place / file.relative_to(bench)
-            there.parent.mkdir(parents=True, exist_ok=True)
-            file.replace(there)
-    return {name: _moved(one, bench, place) for name, one in made.items()}
+    with staging_folder(folder) as staging:
+        exported = {
+            part.name: export(
+                part.spec,
+                part.model,
+                staging / part.name,
+                config=part.config,
+                check=check,
+                build=build,
+                write=write,
+                on_event=on_event,
+            )
+            for part in parts
+        }
+        _save_components(pipeline, staging)
+        files = sorted(file for file in staging.rglob("*") if file.is_file())
+        names = {*exported, *_earlier_parts(folder)}
+        publish(files, staging, folder, [Destination(folder / name) for name in sorted(names)])
+    return {name: _moved(part, staging, folder) for name, part in exported.items()}
 
 
 def _has_weights(component: Any) -> bool:
     return hasattr(component, "forward") and hasattr(component, "state_dict")
 
 
-def _placed(pipeline: Any, models: Mapping[str, Any]) -> dict[str, Any]:
-    """What the place in a pipeline says of its parts, in the words of Optimum."""
-    widths = [one.config.projection_dim for one in models.values() if type(one).__name__ == PROJECTS]
-    asked = {"requires_aesthetics_score": bool(pipeline.config.get("requires_aesthetics_score"))}
-    return asked | ({"output_hidden_states": True, "text_encoder_projection_dim": widths[0]} if widths else {})
+def _class(model: Any) -> str:
+    return type(model).__name__
 
 
-def _saved(pipeline: Any, folder: Path) -> None:
-    """What of a pipeline has no weights, in folders beside the parts."""
-    (folder / "model_index.json").write_text(pipeline.to_json_string())
-    for name, one in pipeline.components.items():
-        if not _has_weights(one) and hasattr(one, "save_pretrained"):
-            one.save_pretrained(folder / name)
+def _pipeline_facts(pipeline: Any, models: Mapping[str, Any]) -> dict[str, Any]:
+    """What the pipeline adds to the configurations of its parts, under the names that Optimum gives it."""
+    widths = [model.config.projection_dim for model in models.values() if _class(model) == TEXT_PROJECTION_CLASS]
+    facts = {"requires_aesthetics_score": bool(pipeline.config.get("requires_aesthetics_score"))}
+    return facts | ({"output_hidden_states": True, "text_encoder_projection_dim": widths[0]} if widths else {})
 
 
-def _moved(made: Exported, old: Path, new: Path) -> Exported:
-    """What was written, where it is now."""
-    files = (str(new / Path(file).relative_to(old)) for file in made.files)
-    return evolve(made, path=str(new / Path(made.path).relative_to(old)), files=files)
+def _save_components(pipeline: Any, folder: Path) -> None:
+    """Saves the index of a pipeline, and its components without weights."""
+    (folder / INDEX_FILE).write_text(pipeline.to_json_string())
+    for name, component in pipeline.components.items():
+        if not _has_weights(component) and hasattr(component, "save_pretrained"):
+            component.save_pretrained(folder / name)
+
+
+def _earlier_parts(folder: Path) -> set[str]:
+    """The parts of the pipeline that was exported to a folder, as its index lists them; none if it has no index."""
+    try:
+        components = json.loads((folder / INDEX_FILE).read_text())
+    except (OSError, ValueError):
+        return set()
+    suffixes = {suffix for rows in COMPONENT_ROWS.values() for suffix, _ in rows}
+    names = {f"{name}{suffix}" for name in components for suffix in suffixes}
+    return {name for name in names if (folder / name).is_dir()}
+
+
+def _moved(exported: Exported, old: Path, new: Path) -> Exported:
+    """The result of an export whose files have moved from one folder to another."""
+    files = (str(new / Path(file).relative_to(old)) for file in exported.files)
+    return evolve(exported, path=str(new / Path(exported.path).relative_to(old)), files=files)

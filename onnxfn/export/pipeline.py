@@ -1,27 +1,27 @@
-"""The one pipeline: plan -> capture -> passes -> write -> check."""
+"""Export and validation of a model: plan, build the graphs, write files, check them, publish them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from onnxfn.check.check import check as checked
+from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.references import references
 from onnxfn.check.sessions import open_check_session
+from onnxfn.export.destination import Destination, check_destination, publish, staging_folder
+from onnxfn.export.events import OnEvent, ignore, stage_timer
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.lookup import with_model_task
-from onnxfn.export.recipes import Recipe, graphs_of
+from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
     BuildOptions,
-    FindRepeats,
     build_graph,
     drop_templates,
     trace_all_layers,
@@ -29,26 +29,23 @@ from onnxfn.graphs.build import (
 )
 from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.forward import in_dtype
-from onnxfn.graphs.capture.repeated_layers import repeated_layers
-from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
+from onnxfn.graphs.passes.fusing import check_fuse_option, fusions
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, OutputExists
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.planned import Plan
-from onnxfn.specs.reports import Event, Exported, Report, StageTimer
+from onnxfn.specs.reports import Exported, Report, StageTimer
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import (
-    OPTIMUM,
-    Layout,
     copy_side_files,
     declare_external_data,
+    layout_of,
     onnx_folder,
     write_configs,
     write_texts,
 )
-from onnxfn.weights.placement import PROTOBUF_LIMIT, publish, staging_folder
 from onnxfn.weights.write import (
     ResolvedWriteOptions,
     WriteOptions,
@@ -57,16 +54,10 @@ from onnxfn.weights.write import (
     write_graphs,
 )
 
-RETRACED = "every layer traced: the check convicted the graph that a few layers told, or that was kept"
-
-OnEvent = Callable[[Event], None]
+RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
 
 RealInputs = Mapping[str, Mapping[str, Array]]
 """From the name of a part to the inputs that a preprocessor computed for it."""
-
-
-def ignore(_: Event) -> None:
-    """Ignore an event."""
 
 
 def export(
@@ -74,128 +65,115 @@ def export(
     model: Any,
     path: str | Path,
     *,
-    check: bool = True,
-    overwrite: bool = False,
-    checkpoint: Path | None = None,
     config: Any = None,
+    checkpoint: str | Path | None = None,
     preprocessor: Any = None,
     decoders: str = "merged",
-    fuse: str = STANDARD,
-    layout: str = OPTIMUM,
-    sidecar: str | None = None,
-    threshold: int = PROTOBUF_LIMIT,
-    weights: str | None = None,
-    repeats: FindRepeats = repeated_layers,
-    templates: Path | None = None,
+    check: bool = True,
+    overwrite: bool = False,
+    build: BuildOptions = BuildOptions(),
+    write: WriteOptions = WriteOptions(),
     on_event: OnEvent = ignore,
 ) -> Exported:
-    """Write a PyTorch model as ONNX and prove it against PyTorch; what was written, and how far it is off.
+    """Writes a PyTorch model as ONNX files and checks them against the model.
 
-    `path` is a file (`model.onnx`) or a folder, which also gets the model's `config.json`, and the tokenizer and
-    processor files of the folder `checkpoint`. `config` is the configuration of a model that carries none, or a dict
-    of what the spec reads. What the model's `preprocessor` makes of a real input is one more case of the check.
-    `decoders` is `"merged"` (one decoder file), `"separate"` (with and without a past), or `"both"`. `on_event` hears
-    it.
+    The files appear at `path` when all stages have succeeded. If one fails, nothing appears and an earlier export
+    stays as it was. The model, its configuration and its training mode are left as they were.
 
-    Weights of more than `threshold` bytes go to a file of their own, named with `sidecar`. `weights="share"` stores
-    what several ONNX files read in that of the first, `"copy"` with each. `"link"` leaves what lies unchanged in the
-    checkpoint's safetensors files there, hard-linked beside the ONNX file; `"none"` writes no weights. `layout` is the
-    program that a folder is for: with `"optimum"` files share, for `"transformers.js"` they do not, and lie in `onnx/`.
+    Args:
+        spec: The inputs, outputs, dynamic axes and parts of the export.
+        model: The model, a `torch.nn.Module`.
+        path: A folder, or a file that ends in `.onnx` if the plan has a single part. A folder also gets the
+            configuration files of the model and the side files of `checkpoint`.
+        config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
+        checkpoint: The folder of the model's checkpoint. Its tokenizer and preprocessor files are copied; its weights
+            are linked if `write` says so.
+        preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
+            real input is one more case of the check.
+        decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.
+            `"separate"`: one file without and one with a past. `"both"`: all three.
+        check: Whether ONNX Runtime runs the files and its outputs are compared with PyTorch's.
+        overwrite: Whether `path` may exist. ONNX files that an earlier export wrote there, and their external data,
+            are deleted if this export does not replace them.
+        build: How graphs are built: repeated layers, template cache, fused operators.
+        write: How files are laid out and where weights are stored.
+        on_event: Called with an `Event` when a stage starts and ends.
 
-    Of layers that are all alike, as `repeats` finds them, a few are traced and prove the others; `trace_all_layers`
-    finds none. `templates` is a folder where graphs are kept without weights, and taken from for the next model that
-    differs in values alone. `fuse="onnxruntime"` lets operators in that only ONNX Runtime has, and makes one matrix of
-    several of a module that multiply the same.
+    Returns:
+        The paths of the files, the plan, the report of the check, and the seconds of each stage.
 
-    The files appear only when all is well: InvalidSpec when the model is not one for the spec's task, or `"link"` is
-    told of no checkpoint, OutputExists when the place is taken and `overwrite` is false, CaptureFailed when the model
-    cannot be traced as planned, CheckFailed when ONNX Runtime answers otherwise than PyTorch. The model is left as is.
+    Raises:
+        InvalidSpec: The model is not for the task of the spec, the plan has several parts and `path` is a file, or
+            weights are to be linked and there is no `checkpoint`.
+        MissingValue: The configuration lacks a value that the spec reads.
+        UnknownName: `decoders` or `build.fuse` is not a known value.
+        OutputExists: `path` exists, and `overwrite` is False.
+        CaptureFailed: The model could not be traced with the planned inputs, outputs and axes.
+        CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
+
+    >>> import tempfile, torch
+    >>> from onnxfn import derived, export
+    >>> model = torch.nn.Linear(4, 2)
+    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export(spec, model, f"{folder}/linear.onnx")
+    >>> exported.outputs, exported.report.passed
+    ({'output': {0: 'batch_size'}}, True)
     """
-    fitted = with_model_task(spec, model)
-    place = target(Path(path), overwrite=overwrite)
-    making = BuildOptions(find_repeats=repeats, template_cache=templates, pretranspose=weights != "link", fuse=fuse)
-    asked = _write_options(layout, weights, threshold, sidecar)
-    asked = with_checkpoint_entries(asked, checkpoint, _graphs(place, asked.layout), overwrite=overwrite)
-    with owned(spec), _timed(on_event) as (timed, seconds):
+    task_spec = with_model_task(spec, model)
+    check_destination(Path(path), overwrite=overwrite)
+    checkpoint = None if checkpoint is None else Path(checkpoint)
+    destination = Destination(Path(path), layout_of(write.layout).subfolder)
+    options = resolved_write_options(write)
+    options = with_checkpoint_entries(options, checkpoint, destination.onnx_folder, overwrite=overwrite)
+    # Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
+    build = evolve(build, pretranspose=options.weight_storage != "link")
+    with _provenance_in_errors(spec), stage_timer(on_event) as (timed, seconds):
         with timed("plan", ""):
-            decided = plan(fitted, _config(model, config), decoders=decoders)
-            made = _in_file(decided, place)
-            check_fuse_option(made.parts[0].spec.target.opset or 0, fuse)
-            real = real_inputs_by_part(made, preprocessor)
-        with staging_folder(_folder(place)) as bench:
-            done = _proven(model, made, _bench(bench, place, asked.layout), making, asked, timed, real, check=check)
-            files = list(done.files)
-            if place.suffix != ".onnx":
-                files.extend(_write_side_files(model, checkpoint, bench))
-            there = _placed(files, made, bench, place, asked)
-    return _outcome(place, there, made, done, seconds)
+            planned = _plan_for_destination(plan(task_spec, _config(model, config), decoders=decoders), destination)
+            check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
+            real_inputs = real_inputs_by_part(planned, preprocessor)
+        with staging_folder(destination.folder) as staging:
+            onnx_staging = _make_onnx_staging(staging, destination)
+            job = Job(model, planned, onnx_staging, options, timed, real_inputs, check=check)
+            built = _build_until_checked(job, build)
+            side_files = () if destination.is_file else _write_side_files(model, checkpoint, staging)
+            declare_external_data(staging, options.layout, _external_data_files(built.files, planned, options))
+            published = publish((*built.files, *side_files), staging, destination.folder, [destination])
+    return _exported(destination, published, planned, built, seconds)
 
 
-def repeat(
+def export_from_recipe(
     recipe: Recipe,
     checkpoint: Path,
     path: str | Path,
     *,
-    templates: Path,
+    template_cache: Path,
     overwrite: bool = False,
-    layout: str = OPTIMUM,
-    sidecar: str | None = None,
-    threshold: int = PROTOBUF_LIMIT,
-    weights: str | None = None,
+    write: WriteOptions = WriteOptions(),
     on_event: OnEvent = ignore,
 ) -> Exported | None:
-    """Write a checkpoint's folder `checkpoint` as `export` would, unchecked and without its model; what was written.
+    """Writes the files that `export` would write for a checkpoint, without its model and without a check.
 
-    None, and nothing written, when a template of the recipe is not kept any more. `weights` cannot be `"link"`.
+    Returns:
+        The same as `export`, without a report. None, and nothing is written, if a template of the recipe is missing
+        in the cache. `write.weight_storage` cannot be `"link"`.
     """
-    place, made = target(Path(path), overwrite=overwrite), recipe.plan
-    asked = _write_options(layout, weights, threshold, sidecar)
-    with _timed(on_event) as (timed, seconds):
+    check_destination(Path(path), overwrite=overwrite)
+    destination = Destination(Path(path), layout_of(write.layout).subfolder)
+    options, planned = resolved_write_options(write), recipe.plan
+    with stage_timer(on_event) as (timed, seconds):
         with timed("template", ""):
-            graphs = graphs_of(recipe, templates, checkpoint)
+            graphs = recipe_graphs(recipe, template_cache, checkpoint)
         if graphs is None:
             return None
-        with staging_folder(_folder(place)) as bench:
-            files = list(write_graphs(made, graphs, _bench(bench, place, asked.layout), asked, timed, check=False))
-            if place.suffix != ".onnx":
-                files.extend((*write_texts(recipe.beside, bench), *copy_side_files(checkpoint, bench)))
-            there = _placed(files, made, bench, place, asked)
-    return _outcome(place, there, made, Attempt(graphs, there, None, _depths(graphs)), seconds)
-
-
-def _write_options(layout: str, weights: str | None, threshold: int, sidecar: str | None) -> ResolvedWriteOptions:
-    options = WriteOptions(
-        layout=layout, weight_storage=weights, external_data_threshold=threshold, external_data_suffix=sidecar
-    )
-    return resolved_write_options(options)
-
-
-def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
-    return (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
-
-
-def _placed(files: list[Path], made: Plan, bench: Path, place: Path, asked: ResolvedWriteOptions) -> tuple[Path, ...]:
-    """Put finished files in their place; weights of an earlier, larger export do not stay beside what reads others."""
-    sidecars = [f"{part.name}{asked.external_data_suffix}" for part in made.parts]
-    declare_external_data(bench, asked.layout, [file for file in files if file.name in sidecars])
-    there = publish(tuple(dict.fromkeys(files)), bench, _folder(place))
-    for old in {_graphs(place, asked.layout) / file for file in sidecars} - set(there):
-        old.unlink(missing_ok=True)
-    return there
-
-
-def _bench(bench: Path, place: Path, layout: Layout) -> Path:
-    """Where in a workshop ONNX files are written."""
-    made = _graphs(bench / place.name if place.suffix == ".onnx" else bench, layout)
-    made.mkdir(exist_ok=True)
-    return made
-
-
-def _outcome(place: Path, there: tuple[Path, ...], made: Plan, done: Attempt, seconds: dict[str, float]) -> Exported:
-    limits = dict.fromkeys(limit for graph in done.graphs for limit in graph.meta[LIMITS])
-    operators = tuple((part.name, fusions(graph)) for part, graph in zip(made.parts, done.graphs, strict=True))
-    opset, times = made.parts[0].spec.target.opset or 0, seconds.items()
-    return Exported(str(place), map(str, there), made, opset, times, done.report, limits, done.depths, operators)
+        with staging_folder(destination.folder) as staging:
+            files = write_graphs(planned, graphs, _make_onnx_staging(staging, destination), options, timed, check=False)
+            if not destination.is_file:
+                files = (*files, *write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
+            declare_external_data(staging, options.layout, _external_data_files(files, planned, options))
+            published = publish(files, staging, destination.folder, [destination])
+    return _exported(destination, published, planned, Built(graphs, files, None, _traced_layers(graphs)), seconds)
 
 
 def validate(
@@ -208,149 +186,182 @@ def validate(
     decoders: str = "merged",
     on_event: OnEvent = ignore,
 ) -> Report:
-    """How far ONNX files are from a PyTorch model, on inputs that were not traced; judges nothing, `passed` does.
+    """Compares ONNX files with a PyTorch model, on inputs of sizes that were not traced.
 
-    `exported` is what `export` gave, an ONNX file, or the folder that holds the files of the plan: those that
-    `export` writes with the same `decoders`. ModelNotFound when a file is not there. What
-    the model's `preprocessor` makes of a text, an image or a tone is one more case.
+    A difference above the tolerance is not an error: see `Report.passed`.
+
+    Args:
+        spec: The spec that the files were exported with.
+        model: The model, a `torch.nn.Module`.
+        exported: The result of `export`, an ONNX file, or a folder with the files of the plan.
+        config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
+        preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
+            real input is one more case.
+        decoders: The decoder files in the folder, as for `export`.
+        on_event: Called with an `Event` when a stage starts and ends.
+
+    Returns:
+        The largest difference of each output over all cases, and the cases.
+
+    Raises:
+        InvalidSpec: The model is not for the task of the spec.
+        MissingValue: The configuration lacks a value that the spec reads.
+        UnknownName: `decoders` is not a known value.
+        ModelNotFound: A file of the plan is missing.
+        CheckFailed: ONNX Runtime cannot run a file.
+
+    >>> import tempfile, torch
+    >>> from onnxfn import derived, export, validate
+    >>> model = torch.nn.Linear(4, 2)
+    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export(spec, model, f"{folder}/linear.onnx", check=False)
+    ...     validate(spec, model, exported).passed, validate(spec, torch.nn.Linear(4, 2), exported).passed
+    (True, False)
     """
     if isinstance(exported, Exported):
-        place, made = Path(exported.path), exported.plan
+        destination, planned = Destination(Path(exported.path)), exported.plan
     else:
-        place = Path(exported)
-        decided = plan(with_model_task(spec, model), _config(model, config), decoders=decoders)
-        made = _in_file(decided, place)
-    folder = place.parent if place.suffix == ".onnx" else onnx_folder(place)
-    with _timed(on_event) as (timed, _):
-        return _checked(model, made, folder, timed, real_inputs_by_part(made, preprocessor))
-
-
-@contextmanager
-def owned(spec: ExportSpec) -> Iterator[None]:
-    """What is refused of a spec that was derived says so, and how to say another."""
-    try:
-        yield
-    except OnnxfnError as refused:
-        if spec.derived is not None:
-            refused.args = (f"{refused}; the spec was derived from {spec.derived}; {HOW_TO_SPECIFY}",)
-        raise
+        destination, task_spec = Destination(Path(exported)), with_model_task(spec, model)
+        planned = _plan_for_destination(plan(task_spec, _config(model, config), decoders=decoders), destination)
+    folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
+    with stage_timer(on_event) as (timed, _):
+        return _check(model, planned, folder, timed, real_inputs_by_part(planned, preprocessor))
 
 
 @frozen
-class Attempt:
-    """Graphs, the files that hold them, and what a check of these found, if there was one."""
+class Job:
+    """What is built, written and checked, and where: the same in each attempt."""
+
+    model: Any
+    plan: Plan
+    folder: Path
+    options: ResolvedWriteOptions
+    timed: StageTimer
+    real_inputs: RealInputs
+    check: bool = field(kw_only=True)
+
+
+@frozen
+class Built:
+    """The graphs of a plan and the files that hold them; `report` is None if they were not checked."""
 
     graphs: tuple[Any, ...]
     files: tuple[Path, ...]
     report: Report | None
-    depths: tuple[str, ...]
+    traced_layers: tuple[str, ...]
 
     @property
     def failed(self) -> bool:
-        """Whether the check found a graph that does not compute what PyTorch computes."""
+        """Whether the check found an output that differs from PyTorch's."""
         return self.report is not None and not self.report.passed
 
 
-def _proven(
-    model: Any,
-    made: Plan,
-    bench: Path,
-    making: BuildOptions,
-    asked: ResolvedWriteOptions,
-    timed: StageTimer,
-    real: RealInputs,
-    *,
-    check: bool,
-) -> Attempt:
-    """Graphs that passed the check; what was not traced of this very model, or not whole, has a second trial."""
+def _build_until_checked(job: Job, build: BuildOptions) -> Built:
+    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers fail the check.
 
-    def attempt(making: BuildOptions) -> Attempt:
-        cast = cache(partial(in_dtype, model))
-        graphs = tuple(build_graph(cast(part.spec.target.float_dtype), part, timed, making) for part in made.parts)
-        files = write_graphs(made, graphs, bench, asked, timed, check=check)
-        report = _checked(model, made, bench, timed, real) if check else None
-        return Attempt(graphs, files, report, _depths(graphs))
-
-    done = attempt(making)
-    if done.failed and not all(map(traced_fully, done.graphs)):
-        drop_templates(making, done.graphs)
-        done = evolve(attempt(evolve(making, find_repeats=trace_all_layers, template_cache=None)), depths=(RETRACED,))
-    if done.report is not None and done.failed:
-        raise check_error(done.report)
-    return done
+    Raises CheckFailed if the last check fails.
+    """
+    built = _build(job, build)
+    if built.failed and not all(map(traced_fully, built.graphs)):
+        drop_templates(build, built.graphs)
+        retraced = _build(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
+        built = evolve(retraced, traced_layers=(RETRACED,))
+    if built.report is not None and built.failed:
+        raise check_error(built.report)
+    return built
 
 
-def _depths(graphs: tuple[Any, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
+def _build(job: Job, build: BuildOptions) -> Built:
+    """Builds the graph of each part, writes the files, and checks them if the job says so."""
+    model_in_dtype = cache(partial(in_dtype, job.model))
+    graphs = tuple(
+        build_graph(model_in_dtype(part.spec.target.float_dtype), part, job.timed, build) for part in job.plan.parts
+    )
+    files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
+    report = _check(job.model, job.plan, job.folder, job.timed, job.real_inputs) if job.check else None
+    return Built(graphs, files, report, _traced_layers(graphs))
 
 
-def _checked(model: Any, made: Plan, folder: Path, timed: StageTimer, real: RealInputs) -> Report:
+def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs: RealInputs) -> Report:
+    """The report on the files of a plan in a folder."""
     reports = []
-    opens = cache(open_check_session)
-    for part in made.parts:
+    session_for = cache(open_check_session)
+    for part in plan.parts:
         file = folder / f"{part.name}.onnx"
         if not file.is_file():
-            raise ModelNotFound(
-                f"no {file.name} in {folder}; there is: {', '.join(sorted(map(str, folder.glob('*.onnx')))) or 'none'}"
-            )
+            present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
+            raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
         with timed("check", part.name):
-            truths = references(model, part, real.get(part.name))
-            reports.append(checked(model, part, file, made, session_for=opens, expected=truths))
+            expected = references(model, part, real_inputs.get(part.name))
+            reports.append(check_part(model, part, file, plan, session_for=session_for, expected=expected))
     return Report(
-        tuple(one for report in reports for one in report.differences),
+        tuple(difference for report in reports for difference in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),
     )
 
 
-@contextmanager
-def _timed(on_event: OnEvent) -> Iterator[tuple[Any, dict[str, float]]]:
-    seconds: dict[str, float] = {}
-
-    @contextmanager
-    def timed(stage: str, part: str) -> Iterator[None]:
-        on_event(Event(stage, part))
-        start = perf_counter()
-        yield
-        spent = perf_counter() - start
-        seconds[stage] = seconds.get(stage, 0.0) + spent
-        on_event(Event(stage, part, spent))
-
-    yield timed, seconds
+def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
+    """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint."""
+    return (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
 
 
-def target(path: Path, *, overwrite: bool) -> Path:
-    """The place to write to, as it is; OutputExists when it is taken and `overwrite` is false."""
-    if path.suffix == ".onnx":
-        taken = path.exists()
-    else:
-        if path.exists() and not path.is_dir():
-            raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
-        taken = path.is_dir() and any(path.iterdir())
-    if taken and not overwrite:
-        raise OutputExists(
-            f"{path} exists{'' if path.is_file() else ' and is not empty'}; "
-            "choose another path, or pass overwrite=True (--overwrite)"
+def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
+    """Makes the folder in the staging folder that gets the ONNX files."""
+    folder = staging / destination.onnx_folder.relative_to(destination.folder)
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _external_data_files(files: Sequence[Path], plan: Plan, options: ResolvedWriteOptions) -> list[Path]:
+    names = {f"{part.name}{options.external_data_suffix}" for part in plan.parts}
+    return [file for file in files if file.name in names]
+
+
+def _exported(
+    destination: Destination, files: Sequence[Path], plan: Plan, built: Built, seconds: Mapping[str, float]
+) -> Exported:
+    return Exported(
+        path=str(destination.path),
+        files=map(str, files),
+        plan=plan,
+        opset=plan.parts[0].spec.target.opset or 0,
+        seconds=seconds.items(),
+        report=built.report,
+        limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.meta[LIMITS]),
+        repeats=built.traced_layers,
+        fusions=[(part.name, fusions(graph)) for part, graph in zip(plan.parts, built.graphs, strict=True)],
+    )
+
+
+def _traced_layers(graphs: Sequence[Any]) -> tuple[str, ...]:
+    """Which layers were traced, or why all were, as the graphs note it; nothing for graphs without repeated layers."""
+    return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
+
+
+def _plan_for_destination(plan: Plan, destination: Destination) -> Plan:
+    """The plan whose single part is named after the file, if the destination is a file."""
+    if not destination.is_file:
+        return plan
+    if len(plan.parts) != 1:
+        files = ", ".join(plan.files)
+        raise InvalidSpec(
+            f"the export has {len(plan.parts)} files, {files}; name a folder, not {destination.path.name}"
         )
-    return path
-
-
-def _folder(target: Path) -> Path:
-    return target.parent if target.suffix == ".onnx" else target
-
-
-def _graphs(target: Path, layout: Layout) -> Path:
-    """The folder of the ONNX files: the one that is asked for, where that is a file."""
-    return target.parent if target.suffix == ".onnx" else target / layout.subfolder
-
-
-def _in_file(made: Plan, target: Path) -> Plan:
-    """The plan for a file of this name: the one part is named after it."""
-    if target.suffix != ".onnx":
-        return made
-    if len(made.parts) != 1:
-        raise InvalidSpec(f"{', '.join(made.files)} are {len(made.parts)} files; name a folder, not {target.name}")
-    return Plan((evolve(made.parts[0], name=target.stem),))
+    return Plan((evolve(plan.parts[0], name=destination.path.stem),))
 
 
 def _config(model: Any, config: Any) -> Any:
+    """The given configuration, else that of the model, else an empty one."""
     return (config_of(model) or {}) if config is None else config
+
+
+@contextmanager
+def _provenance_in_errors(spec: ExportSpec) -> Iterator[None]:
+    """Adds to an error about a derived spec what it was derived from, and how to write the spec by hand."""
+    try:
+        yield
+    except OnnxfnError as error:
+        if spec.derived is not None:
+            error.args = (f"{error}; the spec was derived from {spec.derived}; {HOW_TO_SPECIFY}",)
+        raise

@@ -1,4 +1,4 @@
-"""Recipes: what the export of a checkpoint needs to know of an earlier one of its kind, so that it needs no model."""
+"""Recipes: what an export of a checkpoint needs from an earlier export of its kind, so that it loads no model."""
 
 from __future__ import annotations
 
@@ -24,168 +24,176 @@ from onnxfn.weights.checkpoint_links import arrays, entries_by_name
 from onnxfn.weights.layouts import CONFIG_FILES
 from onnxfn.weights.safetensors import TensorEntry, entries, read_header
 
-LABELS = ("id2label", "label2id")
-"""What a configuration says of labels: their number tells a size, their names nothing."""
+LABEL_KEYS = ("id2label", "label2id")
+"""Keys of a configuration whose values are labels. Their number is a size of the graph, their names are not in it."""
 
-NAMES = ("_name_or_path", "finetuning_task")
-"""What a configuration says that nothing depends on."""
+IGNORED_KEYS = ("_name_or_path", "finetuning_task")
+"""Keys of a configuration on which no graph depends."""
 
-DOUBTFUL = ("auto_map", "quantization_config", "compression_config")
-"""What a configuration says where only loading a model tells what it is."""
+UNSAFE_KEYS = ("auto_map", "quantization_config", "compression_config")
+"""Keys of a configuration whose effect on the model is known only when the model is loaded."""
 
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+"""The weights of a checkpoint in one file, and the index of weights in several files."""
 
 
 @frozen
 class Recipe:
-    """An export without its model: the plan, and the name of each part's template.
+    """An export without its model.
 
-    `fills` tells from which tensor of the checkpoint each parameter is read, `beside` the text of each file that the
-    model writes of itself where the checkpoint has none.
+    Attributes:
+        plan: The plan of the export.
+        templates: The name of the template of each part, in the template cache.
+        parameter_sources: From which tensor of the checkpoint each parameter is read.
+        config_files: Name and text of each configuration file that the model writes and the checkpoint lacks.
     """
 
     plan: Plan
     templates: tuple[str, ...] = field(converter=as_tuple)
-    fills: tuple[tuple[str, str], ...] = field(converter=as_tuple)
-    beside: tuple[tuple[str, str], ...] = field(converter=as_tuple)
+    parameter_sources: tuple[tuple[str, str], ...] = field(converter=as_tuple)
+    config_files: tuple[tuple[str, str], ...] = field(converter=as_tuple)
 
 
-def kind(folder: Path, asked: Mapping[str, Any]) -> str | None:
-    """A line that two checkpoints share only if they differ in values alone and the same is asked; None in any doubt.
+def recipe_key(folder: Path, options: Mapping[str, Any]) -> str | None:
+    """The key of the recipe for a checkpoint, equal for checkpoints that differ only in the values of their weights.
 
-    It is of the configuration, names of labels aside, of the headers of the safetensors files, of what is installed,
-    and of what is asked. In doubt is what has code of its own, is quantized or adapted, or is not whole in such files.
+    It covers the configuration without the names of labels, the headers of the safetensors files, the versions of all
+    installed packages, and the options of the export. None if the checkpoint has code of its own, is quantized, has
+    adapters, or is not completely in safetensors files: then only loading the model shows what it is.
     """
     try:
         config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
-        doubtful = any(_said(config, DOUBTFUL)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
-        told = [json.dumps(one, sort_keys=True) for one in (dict(asked), _unnamed(config))]
-        told.extend((*_headings(folder), _digest(folder / CONFIG_FILES["generation_config"])))
+        unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
+        facts = [json.dumps(value, sort_keys=True) for value in (dict(options), _without_names(config))]
+        facts.extend((*_weight_headers(folder), _digest(folder / CONFIG_FILES["generation_config"])))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OnnxfnError):
         return None
-    return (
-        None
-        if doubtful
-        else hashlib.sha256("\n".join([*told, *package_versions(), *_installed()]).encode()).hexdigest()
-    )
+    facts.extend((*package_versions(), *_installed_packages()))
+    return None if unsafe else hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
-def remember(templates: Path, name: str, model: Any, made: Plan, folder: Path, out: Path, making: BuildOptions) -> None:
-    """Keep the recipe of an export that was made so, under the name of its kind, if it can be proven.
+def save_recipe(key: str, model: Any, plan: Plan, folder: Path, out: Path, build: BuildOptions) -> None:
+    """Saves the recipe of an export under its key in the template cache, if the recipe can be proven.
 
-    `folder` is the checkpoint, `out` the folder or the file that was written. Proven is that each graph is kept, and
-    that each parameter lies byte for byte where its name says. Else nothing is kept.
+    It is proven if the template of each part is in the cache, and if each parameter of the model equals, byte for
+    byte, the tensor of the checkpoint that its name leads to. `folder` is the checkpoint, `out` the target.
     """
-    names = [template_name(model, part, making) for part in made.parts]
-    graphs = [load_template(templates, one) for one in names]
-    if None in graphs or from_plain(to_plain(made)) != made:
+    cache = build.template_cache
+    names = [template_name(model, part, build) for part in plan.parts]
+    graphs = [load_template(cache, name) for name in names]
+    if cache is None or None in graphs or from_plain(to_plain(plan)) != plan:
         return
-    slots = [known for graph in graphs for value in graph.graph.initializers.values() if (known := slot_of(value))]
-    fills = _fills(model, {name for one in slots for name in slot_parameters(one)}, folder)
-    if fills is None:
+    slots = [slot for graph in graphs for value in graph.graph.initializers.values() if (slot := slot_of(value))]
+    sources = _parameter_sources(model, {name for slot in slots for name in slot_parameters(slot)}, folder)
+    if sources is None:
         return
-    told = {file: (out / file).read_text() for file in CONFIG_FILES.values() if (out / file).exists()}
-    beside = {file: text for file, text in told.items() if not (folder / file).exists()}
-    recipe = {"plan": to_plain(made), "templates": names, "fills": fills, "beside": beside}
-    write_file(_place(templates, name), json.dumps(recipe).encode(), making.template_cache_bytes)
+    texts = {name: (out / name).read_text() for name in CONFIG_FILES.values() if (out / name).exists()}
+    recipe = {
+        "plan": to_plain(plan),
+        "templates": names,
+        "parameter_sources": sources,
+        "config_files": {name: text for name, text in texts.items() if not (folder / name).exists()},
+    }
+    write_file(_recipe_file(cache, key), json.dumps(recipe).encode(), build.template_cache_bytes)
 
 
-def recalled(templates: Path | None, name: str | None) -> Recipe | None:
-    """The recipe that is kept under the name of a kind; None when there is none that can be read."""
-    if templates is None or name is None:
+def load_recipe(template_cache: Path | None, key: str | None) -> Recipe | None:
+    """The recipe that is saved under a key; None if there is none, or if its file cannot be read."""
+    if template_cache is None or key is None:
         return None
     try:
-        told = json.loads(read_file(_place(templates, name)))
-        pairs = {one: tuple(told[one].items()) for one in ("fills", "beside")}
-        return Recipe(from_plain(told["plan"]), tuple(told["templates"]), **pairs)
+        saved = json.loads(read_file(_recipe_file(template_cache, key)))
+        pairs = {name: tuple(saved[name].items()) for name in ("parameter_sources", "config_files")}
+        return Recipe(from_plain(saved["plan"]), tuple(saved["templates"]), **pairs)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OnnxfnError):
         return None
 
 
-def graphs_of(recipe: Recipe, templates: Path, folder: Path) -> tuple[Any, ...] | None:
-    """The graphs of a recipe, their weights where they lie in a checkpoint's files; None when one is not kept."""
-    made = tuple(load_template(templates, one) for one in recipe.templates)
-    if None in made:
+def recipe_graphs(recipe: Recipe, template_cache: Path, folder: Path) -> tuple[Any, ...] | None:
+    """The graphs of a recipe with the weights of the checkpoint in a folder; None if a template is missing."""
+    graphs = tuple(load_template(template_cache, name) for name in recipe.templates)
+    if None in graphs:
         return None
-    there = arrays(entries(folder))
-    tensors = {parameter: there[stored] for parameter, stored in recipe.fills}
+    stored = arrays(entries(folder))
+    tensors = {parameter: stored[source] for parameter, source in recipe.parameter_sources}
     try:
-        return tuple(bind_weights(graph, tensors.__getitem__) for graph in made)
+        return tuple(bind_weights(graph, tensors.__getitem__) for graph in graphs)
     except (CaptureFailed, KeyError):
         return None
 
 
-def _fills(model: Any, parameters: Collection[str], folder: Path) -> dict[str, str] | None:
-    """From which tensor of a checkpoint each parameter is read; None where of one that is not beyond doubt."""
+def _parameter_sources(model: Any, parameters: Collection[str], folder: Path) -> dict[str, str] | None:
+    """From which tensor of a checkpoint each parameter is read; None if that is not certain for all of them."""
     from onnx_ir.tensor_adapters import TorchTensor
 
     state = model.state_dict(keep_vars=True)
-    called: dict[int, list[str]] = {}
+    names_by_memory: dict[int, list[str]] = {}
     for name, tensor in state.items():
-        called.setdefault(tensor.data_ptr(), []).append(name)
-    names = {one: called[state[one].data_ptr()] for one in parameters}
-    found = entries_by_name(
-        names, {one: TorchTensor(state[one]) for one in parameters}, _loaded_as(model, entries(folder))
-    )
-    return {name: one.name for name, one in found.items()} if len(found) == len(parameters) else None
+        names_by_memory.setdefault(tensor.data_ptr(), []).append(name)
+    names = {parameter: names_by_memory[state[parameter].data_ptr()] for parameter in parameters}
+    tensors = {parameter: TorchTensor(state[parameter]) for parameter in parameters}
+    sources = entries_by_name(names, tensors, _names_in_model(model, entries(folder)))
+    return {name: entry.name for name, entry in sources.items()} if len(sources) == len(parameters) else None
 
 
-def _loaded_as(model: Any, stored: Sequence[TensorEntry]) -> dict[TensorEntry, str]:
-    """What transformers calls each tensor of a checkpoint once it is loaded: it renames those of older models."""
+def _names_in_model(model: Any, stored: Sequence[TensorEntry]) -> dict[TensorEntry, str]:
+    """The name of each tensor of a checkpoint in the loaded model: transformers renames tensors of older models."""
     try:
         from transformers.conversion_mapping import get_model_conversion_mapping
         from transformers.core_model_loading import WeightRenaming, rename_source_key
 
-        renamings = [one for one in get_model_conversion_mapping(model) if isinstance(one, WeightRenaming)]
-        return {one: rename_source_key(one.name, renamings, [])[0] for one in stored}
-    except (ImportError, AttributeError, TypeError):  # another transformers than these names are of
-        return {one: one.name for one in stored}
+        mapping = get_model_conversion_mapping(model)
+        renamings = [renaming for renaming in mapping if isinstance(renaming, WeightRenaming)]
+        return {entry: rename_source_key(entry.name, renamings, [])[0] for entry in stored}
+    except (ImportError, AttributeError, TypeError):  # a version of transformers without these functions
+        return {entry: entry.name for entry in stored}
 
 
-def _headings(folder: Path) -> Iterator[str]:
-    """The headers of all safetensors files of a checkpoint; ValueError when they are not what transformers reads."""
+def _weight_headers(folder: Path) -> Iterator[str]:
+    """The headers of the safetensors files of a checkpoint; InvalidSpec if they are not what transformers reads."""
     files = sorted(folder.glob("*.safetensors"))
-    index = folder / INDEX
-    if [file.name for file in files] != [WHOLE] or index.exists():
-        told = {name: folder / file for name, file in json.loads(index.read_bytes())["weight_map"].items()}
-        if files != sorted(set(told.values())) or told != {one.name: one.file for one in entries(folder)}:
-            raise InvalidSpec(f"{index} does not tell what lies in {folder}")
+    index = folder / INDEX_FILE
+    if [file.name for file in files] != [SINGLE_FILE] or index.exists():
+        weight_map = {name: folder / file for name, file in json.loads(index.read_bytes())["weight_map"].items()}
+        tensors = {entry.name: entry.file for entry in entries(folder)}
+        if files != sorted(set(weight_map.values())) or weight_map != tensors:
+            raise InvalidSpec(f"{index} does not list the tensors that are in {folder}")
     for file in files:
         header, start = read_header(file)
-        end = max(fact["data_offsets"][1] for name, fact in header.items() if name != "__metadata__")
+        end = max(tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__")
         if file.stat().st_size != start + end:
-            raise InvalidSpec(f"{file} is not whole")
+            raise InvalidSpec(f"{file} does not have the size that its header states")
         yield f"{file.name} {json.dumps(header)}"
 
 
-def _unnamed(config: Any) -> Any:
-    """A configuration without names: of labels, how many there are."""
+def _without_names(config: Any) -> Any:
+    """A configuration without the keys that are ignored, with the number of labels in place of the labels."""
     if isinstance(config, Mapping):
         return {
-            name: len(value) if name in LABELS and value is not None else _unnamed(value)
-            for name, value in config.items()
-            if name not in NAMES
+            key: len(value) if key in LABEL_KEYS and value is not None else _without_names(value)
+            for key, value in config.items()
+            if key not in IGNORED_KEYS
         }
-    return [_unnamed(one) for one in config] if isinstance(config, list) else config
+    return [_without_names(item) for item in config] if isinstance(config, list) else config
 
 
-def _said(config: Any, names: Sequence[str]) -> Iterator[str]:
-    """Those of the names of which a configuration says something, at any depth."""
+def _keys_set(config: Any, keys: Sequence[str]) -> Iterator[str]:
+    """Those of the keys that have a value in a configuration, at any depth."""
     if isinstance(config, Mapping):
-        yield from (name for name in names if config.get(name))
-    inside = config.values() if isinstance(config, Mapping) else config
-    for one in inside if isinstance(config, (Mapping, list)) else ():
-        yield from _said(one, names)
+        yield from (key for key in keys if config.get(key))
+    nested = config.values() if isinstance(config, Mapping) else config
+    for item in nested if isinstance(config, (Mapping, list)) else ():
+        yield from _keys_set(item, keys)
 
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else "no such file"
 
 
-def _installed() -> list[str]:
-    """Every package that can be imported here, with its version."""
-    return sorted(one.name for place in sys.path for one in Path(place or ".").glob("*.dist-info"))
+def _installed_packages() -> list[str]:
+    """Every package that can be imported, with its version."""
+    return sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info"))
 
 
-def _place(templates: Path, name: str) -> Path:
-    return templates / f"{name}.json"
+def _recipe_file(template_cache: Path, key: str) -> Path:
+    return template_cache / f"{key}.json"

@@ -8,6 +8,7 @@ lazy-importer pillow timm torchvision==0.28.0`.
 from __future__ import annotations
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -159,9 +160,22 @@ def test_a_pipeline_that_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_pipeline_replaces_all_parts_of_an_earlier_one_and_nothing_else(tmp_path):
+    index = '{"_class_name": "It", "text_encoder": ["", ""], "text_encoder_2": ["", ""], "text_encoder_3": ["", ""]}'
+    first, second = pipeline(), pipeline()
+    first.to_json_string = second.to_json_string = lambda: index
+    second.components = {name: each for name, each in second.components.items() if name != "text_encoder_3"}
+    onnxfn.export_pipeline(first, tmp_path, check=False)
+    (tmp_path / "mine").mkdir()
+    shutil.copy(tmp_path / "text_encoder_3" / "model.onnx", tmp_path / "mine" / "model.onnx")
+    onnxfn.export_pipeline(second, tmp_path, check=False, overwrite=True)
+    assert sorted(file.parent.name for file in tmp_path.rglob("*.onnx")) == ["mine", "text_encoder", "text_encoder_2"]
+    assert (tmp_path / "text_encoder_3" / "config.json").exists()
+
+
 def test_a_part_that_no_row_is_of_is_refused_before_anything_is_done(tmp_path):
     told = refusal(UnknownName, lambda: onnxfn.export_pipeline(pipeline(prior=torch.nn.ReLU()), tmp_path / "out"))
-    assert told.startswith("no row is of prior (ReLU) of SimpleNamespace; known: ")
+    assert told.startswith("no spec for prior (ReLU) of SimpleNamespace; known classes: ")
 
 
 def test_a_stable_diffusion_draws_the_same_picture(tmp_path):

@@ -16,7 +16,7 @@ from onnxfn.export.cli import app
 from onnxfn.export.demo import minilm
 from onnxfn.specs.version import VERSION
 
-NEXT = {"first": (), "second": (), "third": ("--no-templates", "--whole")}
+NEXT = {"first": (), "second": (), "third": ("--no-template-cache", "--trace-all-layers")}
 
 
 def ran(*words):
@@ -208,7 +208,7 @@ def test_a_size_is_chosen_by_name_and_an_unknown_one_names_the_closest(checkpoin
     told = refused("export", checkpoint, tmp_path / "out", "--size", "sequence=8")
     assert told == "no size 'sequence' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
     assert refused("export", checkpoint, tmp_path / "out", "--size", "batch_size=x").startswith(
-        "--size batch_size says no"
+        "--size batch_size has no number"
     )
     assert ran("export", checkpoint, tmp_path / "out", "--size", "sequence_length=9").exit_code == 0
 
@@ -272,4 +272,4 @@ def test_a_library_that_is_not_known_and_flags_that_a_pipeline_has_not_are_refus
     told = refused("export", tmp_path, tmp_path / "out", "--library", "difusers")
     assert told.startswith("no library 'difusers'; known: transformers, diffusers, ")
     told = refused("export", tmp_path, tmp_path / "out", "--library", "diffusers", "--opset", "20")
-    assert told == "--opset is not for a whole pipeline; export its part by its own spec"
+    assert told == "--opset is not for a whole pipeline; export the part by its own spec"

@@ -1,4 +1,4 @@
-"""The pipeline: what it writes, when it writes nothing, and what it leaves alone."""
+"""`export` and `validate`: the files that they write, when they write none, and what they leave unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, ModelNotFound, OutputExists
+from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 
@@ -36,13 +36,13 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_one_line_exports_a_spec_without_a_task(bert, tmp_path):
+def test_a_spec_without_a_task_gets_the_task_of_the_model(bert, tmp_path):
     result = onnxfn.export(onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs), bert, tmp_path / "model.onnx")
     assert result.plan.task == "fill-mask"
     assert result.report.passed
 
 
-def test_the_result_says_files_inputs_outputs_opset_and_seconds(exported):
+def test_the_result_has_files_inputs_outputs_opset_and_seconds(exported):
     assert [os.path.basename(file) for file in exported.files] == [
         "model.onnx",
         "config.json",
@@ -56,32 +56,33 @@ def test_the_result_says_files_inputs_outputs_opset_and_seconds(exported):
     assert "<table>" in exported._repr_html_()
 
 
-def test_the_file_is_valid_onnx_of_the_asked_opset(exported):
+def test_the_file_is_valid_onnx_of_the_opset_of_the_spec(exported):
     onnx.checker.check_model(exported.files[0], full_check=True)
     model = onnx.load(exported.files[0])
-    assert [(one.domain, one.version) for one in model.opset_import] == [("", 18)]
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 18)]
     assert model.producer_name == "onnxfn"
 
 
-def test_no_axis_and_no_value_speaks_torchs_own_symbols(exported):
+def test_no_axis_has_a_symbol_of_torch(exported):
     import re
 
     model = onnx.load(exported.files[0])
-    every = [*model.graph.input, *model.graph.output, *model.graph.value_info]
-    dims = [dim.dim_param for value in every for dim in value.type.tensor_type.shape.dim]
+    values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
+    dims = [dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim]
     assert not [dim for dim in dims if re.search(r"\b[su]\d+\b", dim)]
 
 
-def test_the_file_says_nothing_of_this_machine(exported):
+def test_the_file_contains_no_paths_of_this_machine(exported):
     content = open(exported.files[0], "rb").read()
     assert b"site-packages" not in content
     assert os.path.dirname(__file__).encode() not in content
 
 
 def test_a_tied_weight_is_stored_once(bert, exported):
-    unique = sum({one.data_ptr(): one.numel() * 4 for one in bert.parameters()}.values())
+    unique = sum({weight.data_ptr(): weight.numel() * 4 for weight in bert.parameters()}.values())
     model = onnx.load(exported.files[0])
-    stored = sum(np.prod(one.dims) * 4 for one in model.graph.initializer if one.data_type == onnx.TensorProto.FLOAT)
+    floats = [tensor for tensor in model.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT]
+    stored = sum(np.prod(tensor.dims) * 4 for tensor in floats)
     assert stored <= unique * 1.01
 
 
@@ -90,35 +91,84 @@ def test_the_same_export_twice_gives_the_same_bytes(bert, tmp_path):
     assert open(first.files[0], "rb").read() == open(second.files[0], "rb").read()
 
 
-def test_a_file_is_written_where_it_is_named(bert, tmp_path):
+def test_a_path_that_ends_in_onnx_names_the_file(bert, tmp_path):
     result = onnxfn.export(SPEC, bert, tmp_path / "deep" / "tiny-bert.onnx")
     assert names(tmp_path / "deep") == ["tiny-bert.onnx"]
     assert onnxfn.validate(SPEC, bert, result.path).passed
 
 
-def test_weights_above_the_threshold_go_to_one_sidecar(bert, tmp_path):
-    result = onnxfn.export(SPEC, bert, tmp_path / "model.onnx", threshold=1000)
+def test_weights_above_the_threshold_are_stored_in_one_external_data_file(bert, tmp_path):
+    result = onnxfn.export(SPEC, bert, tmp_path / "model.onnx", write=onnxfn.WriteOptions(external_data_threshold=1000))
     assert names(tmp_path) == ["model.onnx", "model.onnx_data"]
     assert [os.path.basename(file) for file in result.files] == ["model.onnx", "model.onnx_data"]
     locations = {
         entry.value
-        for one in onnx.load(result.files[0], load_external_data=False).graph.initializer
-        for entry in one.external_data
+        for tensor in onnx.load(result.files[0], load_external_data=False).graph.initializer
+        for entry in tensor.external_data
         if entry.key == "location"
     }
     assert locations == {"model.onnx_data"}
     assert result.report.passed
 
 
-def test_the_sidecar_has_the_asked_name(bert, tmp_path):
-    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", threshold=1000, sidecar=".onnx.data")
+def test_the_external_data_file_has_the_given_suffix(bert, tmp_path):
+    onnxfn.export(
+        SPEC,
+        bert,
+        tmp_path / "model.onnx",
+        write=onnxfn.WriteOptions(external_data_threshold=1000, external_data_suffix=".onnx.data"),
+    )
     assert names(tmp_path) == ["model.onnx", "model.onnx.data"]
 
 
-def test_a_smaller_export_leaves_no_old_sidecar_behind(bert, tmp_path):
-    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", threshold=1000)
+def test_an_export_without_external_data_deletes_that_of_the_file_it_replaces(bert, tmp_path):
+    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", write=onnxfn.WriteOptions(external_data_threshold=1000))
     onnxfn.export(SPEC, bert, tmp_path / "model.onnx", overwrite=True)
     assert names(tmp_path) == ["model.onnx"]
+
+
+def files_in(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_another_layout_replaces_the_files_of_an_earlier_one(bert, tmp_path):
+    for layout, files in {
+        "optimum": ["config.json", "model.onnx", "model.onnx_data"],
+        "transformers.js": ["config.json", "onnx/model.onnx", "onnx/model.onnx_data"],
+    }.items():
+        write = onnxfn.WriteOptions(layout=layout, external_data_threshold=1000)
+        for _ in range(2):
+            onnxfn.export(SPEC, bert, tmp_path, check=False, overwrite=True, write=write)
+            assert files_in(tmp_path) == files
+    onnxfn.export(SPEC, bert, tmp_path, check=False, overwrite=True)
+    assert files_in(tmp_path) == ["config.json", "model.onnx"]
+    assert not (tmp_path / "onnx").exists()
+
+
+def test_merged_decoders_replace_separate_ones(tmp_path):
+    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+    t5 = tiny.model("t5", spec.loader)
+    for decoders, files in {
+        "separate": ["decoder_model.onnx", "decoder_with_past_model.onnx", "encoder_model.onnx"],
+        "merged": ["decoder_model_merged.onnx", "encoder_model.onnx"],
+    }.items():
+        onnxfn.export(spec, t5, tmp_path, decoders=decoders, check=False, overwrite=True)
+        assert sorted(path.name for path in tmp_path.glob("*.onnx*")) == files
+
+
+def test_an_export_into_the_folder_of_its_checkpoint_never_deletes_the_checkpoint(bert, tmp_path):
+    bert.save_pretrained(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for storage, suffix in (("link", None), ("share", ".safetensors"), ("none", None)):
+        write = onnxfn.WriteOptions(weight_storage=storage, external_data_suffix=suffix)
+        onnxfn.export(SPEC, bert, tmp_path, checkpoint=tmp_path, check=False, overwrite=True, write=write)
+        after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert before.items() <= after.items()
+
+
+def test_decoders_is_a_known_value(bert, tmp_path):
+    message = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", decoders="seperate")
+    assert message == "no decoders 'seperate'; known: merged, separate, both; did you mean 'separate'?"
 
 
 @pytest.mark.sweep
@@ -130,30 +180,30 @@ def test_a_model_over_two_gigabytes_works(tmp_path):
     assert result.report.passed
 
 
-def test_a_taken_place_needs_force(bert, tmp_path):
-    (tmp_path / "kept.txt").write_text("mine")
-    told = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path)
-    assert told == f"{tmp_path} exists and is not empty; choose another path, or pass overwrite=True (--overwrite)"
-    assert names(tmp_path) == ["kept.txt"]
+def test_a_path_that_exists_needs_overwrite(bert, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    message = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path)
+    assert message == f"{tmp_path} exists and is not empty; choose another path, or pass overwrite=True (--overwrite)"
+    assert names(tmp_path) == ["notes.txt"]
     onnxfn.export(SPEC, bert, tmp_path, overwrite=True)
-    assert "kept.txt" in names(tmp_path)
-    told = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx")
-    assert told == f"{tmp_path / 'model.onnx'} exists; choose another path, or pass overwrite=True (--overwrite)"
+    assert "notes.txt" in names(tmp_path)
+    message = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx")
+    assert message == f"{tmp_path / 'model.onnx'} exists; choose another path, or pass overwrite=True (--overwrite)"
 
 
-def test_a_file_that_is_no_onnx_file_is_never_a_folder(bert, tmp_path):
+def test_a_file_without_the_suffix_onnx_is_never_overwritten(bert, tmp_path):
     (tmp_path / "notes").write_text("mine")
-    told = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "notes", overwrite=True)
-    assert told.endswith("notes is a file and does not end in .onnx; name a folder, or a file that does")
+    message = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "notes", overwrite=True)
+    assert message.endswith("notes is a file and does not end in .onnx; name a folder, or a file that does")
 
 
-def test_nothing_is_left_when_the_capture_fails(bert, tmp_path):
+def test_no_file_is_left_when_the_capture_fails(bert, tmp_path):
     spec = onnxfn.compose(SPEC, onnxfn.gives("nothing", "batch_size _"))
     refusal(CaptureFailed, onnxfn.export, spec, bert, tmp_path / "out")
     assert names(tmp_path) == []
 
 
-def test_an_old_export_stays_whole_when_a_new_one_fails(bert, tmp_path):
+def test_an_earlier_export_is_unchanged_when_a_new_one_fails(bert, tmp_path):
     onnxfn.export(SPEC, bert, tmp_path / "model.onnx")
     before = (tmp_path / "model.onnx").read_bytes()
     spec = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0)
@@ -169,25 +219,27 @@ def test_without_the_check_there_is_no_report(bert, tmp_path):
     assert "unchecked" in str(result)
 
 
-def test_a_model_whose_class_is_for_another_task_is_refused_at_once(bert, tmp_path):
-    told = refusal(InvalidSpec, onnxfn.export, onnxfn.spec_for("bert", "text-classification"), bert, tmp_path / "out")
-    assert told == (
+def test_a_model_class_for_another_task_is_an_error_before_anything_is_written(bert, tmp_path):
+    message = refusal(
+        InvalidSpec, onnxfn.export, onnxfn.spec_for("bert", "text-classification"), bert, tmp_path / "out"
+    )
+    assert message == (
         "BertForMaskedLM is a model for fill-mask, not for text-classification; "
         "load it with AutoModelForSequenceClassification, or export it for fill-mask"
     )
     assert names(tmp_path) == []
 
 
-def test_a_class_that_tells_no_task_asks_for_one(tmp_path):
+def test_a_model_class_without_a_task_needs_for_task(tmp_path):
     model = tiny.model("bert", "AutoModelForPreTraining")
     spec = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs)
-    told = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out")
-    assert told.startswith("the class name BertForPreTraining implies no task; choose one of ")
+    message = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out")
+    assert message.startswith("the class name BertForPreTraining implies no task; choose one of ")
 
 
-def test_validation_of_a_folder_without_the_file_says_what_is_there(bert, tmp_path):
-    told = refusal(ModelNotFound, onnxfn.validate, SPEC, bert, tmp_path)
-    assert told == f"no model.onnx in {tmp_path}; there is: none"
+def test_validate_names_a_missing_file_and_the_files_that_are_present(bert, tmp_path):
+    message = refusal(ModelNotFound, onnxfn.validate, SPEC, bert, tmp_path)
+    assert message == f"no model.onnx in {tmp_path}; ONNX files there: none"
 
 
 def test_a_folder_gets_the_configuration(bert, exported):
@@ -195,17 +247,27 @@ def test_a_folder_gets_the_configuration(bert, exported):
     assert config["model_type"] == "bert"
 
 
-def test_progress_goes_to_the_function_that_the_caller_gives(bert, tmp_path):
-    heard = []
-    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", on_event=heard.append)
+def test_progress_is_reported_to_the_function_of_the_caller(bert, tmp_path):
+    events = []
+    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", on_event=events.append)
     stages = ["plan", "capture", "passes", "write", "check"]
-    assert [(event.stage, event.seconds is None) for event in heard] == [
-        (stage, begins) for stage in stages for begins in (True, False)
+    assert [(event.stage, event.seconds is None) for event in events] == [
+        (stage, starts) for stage in stages for starts in (True, False)
     ]
 
 
+def test_the_end_of_a_stage_is_reported_after_an_error_too(bert, tmp_path):
+    spec, events = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0), []
+    refusal(CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx", on_event=events.append)
+    broken = onnxfn.compose(SPEC, onnxfn.gives("nothing", "batch_size _"))
+    refusal(CaptureFailed, onnxfn.export, broken, bert, tmp_path / "model.onnx", on_event=events.append)
+    started = [event.stage for event in events if event.seconds is None]
+    assert [event.stage for event in events if event.seconds is not None] == started
+    assert events[-1].stage == "capture"
+
+
 def test_an_export_prints_warns_and_logs_nothing(tmp_path):
-    """In a process of its own, as torch warns once a process, with every warning an error of the host's code."""
+    """In a new process, since torch warns once in a process."""
     code = """
 import logging, sys, warnings
 from transformers import BertConfig, BertModel
@@ -216,20 +278,20 @@ handlers = {name: list(logging.getLogger(name).handlers) for name in (None, "tor
 onnxfn.export(onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs), model, sys.argv[1])
 assert handlers == {name: list(logging.getLogger(name).handlers) for name in handlers}
 """
-    done = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
 def test_two_threads_export_at_once(bert, tmp_path):
-    problems = []
+    errors = []
 
     def work(name):
         try:
             assert onnxfn.export(SPEC, bert, tmp_path / name).report.passed
-        except Exception as problem:  # noqa: BLE001 - a thread's failure is the test's
-            problems.append(problem)
+        except Exception as error:  # noqa: BLE001 - an error in a thread is an error of the test
+            errors.append(error)
 
     bert.train()
     threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b")]
@@ -237,7 +299,7 @@ def test_two_threads_export_at_once(bert, tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert problems == []
+    assert errors == []
     assert all(module.training for module in bert.modules())
     bert.eval()
     assert names(tmp_path) == ["a", "b"]
@@ -246,39 +308,39 @@ def test_two_threads_export_at_once(bert, tmp_path):
 @pytest.mark.parametrize("opset", [18, 20, 21, 23])
 def test_every_opset_is_written_and_checked(bert, tmp_path, opset):
     result = onnxfn.export(onnxfn.with_opset(SPEC, opset), bert, tmp_path / "model.onnx")
-    assert [one.version for one in onnx.load(result.files[0]).opset_import] == [opset]
+    assert [entry.version for entry in onnx.load(result.files[0]).opset_import] == [opset]
     assert result.report.passed
 
 
-def test_integers_can_be_32_bits(bert, tmp_path):
+def test_integers_can_have_32_bits(bert, tmp_path):
     result = onnxfn.export(onnxfn.with_dtypes(SPEC, int="int32"), bert, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(result.files[0])
-    assert {one.type for one in session.get_inputs()} == {"tensor(int32)"}
+    assert {input_.type for input_ in session.get_inputs()} == {"tensor(int32)"}
 
 
-def test_floats_can_be_16_bits_and_the_model_stays_as_it_was(bert, tmp_path):
+def test_floats_can_have_16_bits_and_the_model_is_unchanged(bert, tmp_path):
     full = onnxfn.export(SPEC, bert, tmp_path / "full.onnx")
     half = onnxfn.export(onnxfn.with_dtypes(SPEC, float="float16"), bert, tmp_path / "half.onnx")
     session = onnxruntime.InferenceSession(half.files[0])
-    assert [one.type for one in session.get_outputs()] == ["tensor(float16)"]
+    assert [output.type for output in session.get_outputs()] == ["tensor(float16)"]
     assert os.path.getsize(half.files[0]) < 0.7 * os.path.getsize(full.files[0])
-    assert {one.dtype for one in bert.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in bert.parameters()} == {torch.float32}
 
 
-def test_a_renamed_input_is_called_so_in_the_file_and_not_in_forward(bert, tmp_path):
+def test_a_renamed_input_has_the_new_name_in_the_file_only(bert, tmp_path):
     result = onnxfn.export(onnxfn.renamed(SPEC, token_type_ids="segment_ids"), bert, tmp_path / "model.onnx")
     assert list(result.inputs) == ["input_ids", "attention_mask", "segment_ids"]
     assert result.report.passed
 
 
-def test_a_dropped_input_is_not_in_the_file(bert, tmp_path):
+def test_a_removed_input_is_not_in_the_file(bert, tmp_path):
     result = onnxfn.export(onnxfn.without(SPEC, "token_type_ids"), bert, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(result.files[0])
-    assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask"]
+    assert [input_.name for input_ in session.get_inputs()] == ["input_ids", "attention_mask"]
 
 
 def test_an_added_output_is_in_the_file(tmp_path):
     model = tiny.model("bert", "AutoModel")
     spec = onnxfn.with_output(onnxfn.spec_for("bert", "feature-extraction"), "pooler_output", "batch_size _")
     result = onnxfn.export(spec, model, tmp_path / "model.onnx")
-    assert [one.output for one in result.report.differences] == ["last_hidden_state", "pooler_output"]
+    assert [difference.output for difference in result.report.differences] == ["last_hidden_state", "pooler_output"]

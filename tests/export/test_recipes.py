@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from onnxfn.export import recipes
 from onnxfn.export.cli import app
-from onnxfn.export.recipes import kind, recalled
+from onnxfn.export.recipes import load_recipe, recipe_key
 
 PLAIN = {"task": None}
 FLAGS = ("--no-check", "--task")
@@ -42,7 +42,7 @@ def llama(folder, times=1.0, **said):
 
 def exported(checkpoint, out, templates, *flags):
     """Whether an export was made of a recipe; it must have gone well."""
-    words = ["export", checkpoint, out, "--no-check", "--templates", templates, *flags]
+    words = ["export", checkpoint, out, "--no-check", "--template-cache", templates, *flags]
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     assert "unchecked" in done.stdout
@@ -68,7 +68,7 @@ def checkpoint(kept, tmp_path):
 
 
 def test_a_second_export_needs_neither_torch_nor_transformers(kept, tmp_path):
-    words = ["export", kept[0], tmp_path / "out", "--no-check", "--templates", kept[1]]
+    words = ["export", kept[0], tmp_path / "out", "--no-check", "--template-cache", kept[1]]
     ran = subprocess.run([sys.executable, "-c", PROGRAM, *map(str, words)], capture_output=True, check=True, text=True)
     assert ran.stdout.splitlines()[-1] == "[]"
     assert "task: text-generation-with-past (found)" in ran.stdout
@@ -157,7 +157,7 @@ def test_a_template_that_is_gone_is_made_again(kept, tmp_path):
 
 
 def test_a_check_is_by_the_model(kept, tmp_path):
-    words = ["export", str(kept[0]), str(tmp_path / "out"), "--templates", str(kept[1])]
+    words = ["export", str(kept[0]), str(tmp_path / "out"), "--template-cache", str(kept[1])]
     assert "check passed" in CliRunner().invoke(app, words).stdout
 
 
@@ -207,49 +207,51 @@ DOUBTS = {
     "no JSON": lambda folder: (folder / "config.json").write_text("{"),
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "another file": lambda folder: shutil.copy(folder / "model.safetensors", folder / "more.safetensors"),
-    "an index beside": lambda folder: (folder / recipes.INDEX).write_text('{"weight_map": {}}'),
+    "an index beside": lambda folder: (folder / recipes.INDEX_FILE).write_text('{"weight_map": {}}'),
 }
 
 
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
-def test_what_may_matter_is_of_another_kind(checkpoint, change):
-    before = kind(checkpoint, PLAIN)
+def test_what_may_matter_is_of_another_recipe_key(checkpoint, change):
+    before = recipe_key(checkpoint, PLAIN)
     change(checkpoint)
-    assert None is not kind(checkpoint, PLAIN) != before is not None
+    assert None is not recipe_key(checkpoint, PLAIN) != before is not None
 
 
 @pytest.mark.parametrize("change", DOUBTS.values(), ids=DOUBTS)
-def test_in_doubt_there_is_no_kind(checkpoint, change):
+def test_in_doubt_there_is_no_recipe_key(checkpoint, change):
     change(checkpoint)
-    assert kind(checkpoint, PLAIN) is None
+    assert recipe_key(checkpoint, PLAIN) is None
 
 
 def test_values_and_names_do_not_matter(checkpoint):
     config(id2label={"0": "a", "1": "b"}, label2id={"a": 0, "b": 1})(checkpoint)
-    before = kind(checkpoint, PLAIN)
+    before = recipe_key(checkpoint, PLAIN)
     config(id2label={"0": "c", "1": "d"}, label2id={"c": 0, "d": 1}, _name_or_path="elsewhere")(checkpoint)
     weights(lambda tensors: tensors.update({name: one + 1 for name, one in tensors.items()}))(checkpoint)
-    assert kind(checkpoint, PLAIN) == before is not None
+    assert recipe_key(checkpoint, PLAIN) == before is not None
 
 
-@pytest.mark.parametrize("flags", [("--opset", "20"), ("--size", "sequence_length=9"), ("--whole",), ("--atol", "1")])
+@pytest.mark.parametrize(
+    "flags", [("--opset", "20"), ("--size", "sequence_length=9"), ("--trace-all-layers",), ("--atol", "1")]
+)
 def test_what_is_asked_matters(kept, tmp_path, flags):
     templates = shutil.copytree(kept[1], tmp_path / "templates")
     assert not exported(kept[0], tmp_path / "out", templates, *flags)
 
 
-@pytest.mark.parametrize("told", ["package_versions", "_installed"])
+@pytest.mark.parametrize("told", ["package_versions", "_installed_packages"])
 def test_what_is_installed_matters(kept, monkeypatch, told):
-    before = kind(kept[0], PLAIN)
+    before = recipe_key(kept[0], PLAIN)
     monkeypatch.setattr(recipes, told, lambda: ["torch 99"])
-    assert kind(kept[0], PLAIN) != before
+    assert recipe_key(kept[0], PLAIN) != before
 
 
 def test_an_index_that_tells_another_file_is_a_doubt(tmp_path):
     checkpoint = saved(tmp_path / "bert", tiny.model("bert", "AutoModelForMaskedLM"), max_shard_size="20KB")
-    assert kind(checkpoint, PLAIN) is not None
-    rewritten(checkpoint / recipes.INDEX, lambda told: told["weight_map"].popitem())
-    assert kind(checkpoint, PLAIN) is None
+    assert recipe_key(checkpoint, PLAIN) is not None
+    rewritten(checkpoint / recipes.INDEX_FILE, lambda told: told["weight_map"].popitem())
+    assert recipe_key(checkpoint, PLAIN) is None
 
 
 # What is not proven is not kept
@@ -277,8 +279,8 @@ def test_a_head_that_is_stored_beside_what_it_is_tied_to_leaves_no_recipe(checkp
 
 
 def test_a_recipe_that_cannot_be_read_is_none(kept, tmp_path):
-    assert recalled(None, "x") is recalled(tmp_path, "x") is recalled(tmp_path, None) is None
+    assert load_recipe(None, "x") is load_recipe(tmp_path, "x") is load_recipe(tmp_path, None) is None
     file = min(kept[1].glob("*.json"), key=lambda one: one.stat().st_mtime)
-    assert recalled(kept[1], file.stem).plan.task == "text-generation-with-past"
+    assert load_recipe(kept[1], file.stem).plan.task == "text-generation-with-past"
     (tmp_path / "x.json").write_text(file.read_text()[:-9])
-    assert recalled(tmp_path, "x") is None
+    assert load_recipe(tmp_path, "x") is None

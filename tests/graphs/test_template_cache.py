@@ -29,7 +29,7 @@ def fine_tuned():
 
 
 def exported(model, place, templates, **said):
-    return onnxfn.export(SPEC, model, place, templates=templates, **said)
+    return onnxfn.export(SPEC, model, place, build=onnxfn.BuildOptions(template_cache=templates), **said)
 
 
 def stages(result):
@@ -67,8 +67,12 @@ def test_models_with_hooks_and_tables_of_any_type_have_templates(model_type, tas
     with torch.no_grad():
         for parameter in second.parameters():
             parameter.mul_(1.1)
-    onnxfn.export(spec, first, tmp_path / "one", templates=tmp_path / "templates", check=False)
-    result = onnxfn.export(spec, second, tmp_path / "two", templates=tmp_path / "templates")
+    onnxfn.export(
+        spec, first, tmp_path / "one", build=onnxfn.BuildOptions(template_cache=tmp_path / "templates"), check=False
+    )
+    result = onnxfn.export(
+        spec, second, tmp_path / "two", build=onnxfn.BuildOptions(template_cache=tmp_path / "templates")
+    )
     assert "capture" not in stages(result)
     assert result.report.passed
 
@@ -96,7 +100,7 @@ def test_another_configuration_is_traced(kept, tmp_path):
 
 def test_another_plan_is_traced(kept, tmp_path):
     spec = onnxfn.with_opset(SPEC, 20)
-    result = onnxfn.export(spec, llama(), tmp_path / "out", templates=kept[0])
+    result = onnxfn.export(spec, llama(), tmp_path / "out", build=onnxfn.BuildOptions(template_cache=kept[0]))
     assert "capture" in stages(result)
 
 
@@ -125,7 +129,10 @@ def test_several_parts_are_kept_each(tmp_path):
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     for name in ("one", "two"):
         result = onnxfn.export(
-            spec, tiny.model("t5", spec.call.loader), tmp_path / name, templates=tmp_path / "templates"
+            spec,
+            tiny.model("t5", spec.call.loader),
+            tmp_path / name,
+            build=onnxfn.BuildOptions(template_cache=tmp_path / "templates"),
         )
         assert result.report.passed
     assert "capture" not in stages(result)

@@ -132,7 +132,7 @@ def export(spec, model, folder, fuse):
     """The export of a spec without a check, fused for ONNX Runtime or not."""
     import onnxfn
 
-    onnxfn.export(spec, model, folder, check=False, fuse=fuse)
+    onnxfn.export(spec, model, folder, check=False, build=onnxfn.BuildOptions(fuse=fuse))
 
 
 def main(file, *flags):

@@ -179,7 +179,13 @@ def locations(file):
 
 @pytest.fixture(scope="module")
 def linked(bert, checkpoint, tmp_path_factory):
-    return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("out") / "bert", checkpoint=checkpoint, weights="link")
+    return onnxfn.export(
+        SPEC,
+        bert,
+        tmp_path_factory.mktemp("out") / "bert",
+        checkpoint=checkpoint,
+        write=onnxfn.WriteOptions(weight_storage="link"),
+    )
 
 
 def test_every_matrix_is_linked(linked, bert):
@@ -214,7 +220,14 @@ def test_weights_of_the_checkpoint_are_referred_to_and_others_are_external_data(
 
 def test_a_linked_export_can_be_overwritten(bert, checkpoint, tmp_path):
     for weights in ("link", "link", "copy"):
-        onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, weights=weights, overwrite=True)
+        onnxfn.export(
+            SPEC,
+            bert,
+            tmp_path / "out",
+            checkpoint=checkpoint,
+            write=onnxfn.WriteOptions(weight_storage=weights),
+            overwrite=True,
+        )
         assert onnxfn.validate(SPEC, bert, tmp_path / "out").passed
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
@@ -222,7 +235,15 @@ def test_a_linked_export_can_be_overwritten(bert, checkpoint, tmp_path):
 def test_an_export_can_be_written_to_the_folder_of_its_checkpoint(bert, tmp_path):
     bert.save_pretrained(tmp_path)
     before = (tmp_path / "model.safetensors").read_bytes()
-    result = onnxfn.export(SPEC, bert, tmp_path, checkpoint=tmp_path, weights="link", overwrite=True, check=False)
+    result = onnxfn.export(
+        SPEC,
+        bert,
+        tmp_path,
+        checkpoint=tmp_path,
+        write=onnxfn.WriteOptions(weight_storage="link"),
+        overwrite=True,
+        check=False,
+    )
     assert (tmp_path / "model.safetensors").read_bytes() == before
     assert str(tmp_path / "model.safetensors") in result.files
 
@@ -230,7 +251,14 @@ def test_an_export_can_be_written_to_the_folder_of_its_checkpoint(bert, tmp_path
 def test_a_symbolic_link_of_the_hub_cache_is_resolved(bert, checkpoint, tmp_path):
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "model.safetensors").symlink_to(checkpoint / "model.safetensors")
-    onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=tmp_path / "snapshot", weights="link", check=False)
+    onnxfn.export(
+        SPEC,
+        bert,
+        tmp_path / "out",
+        checkpoint=tmp_path / "snapshot",
+        write=onnxfn.WriteOptions(weight_storage="link"),
+        check=False,
+    )
     assert not (tmp_path / "out" / "model.safetensors").is_symlink()
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
@@ -241,7 +269,14 @@ def test_a_file_that_cannot_be_linked_is_copied_and_the_copy_is_an_event(bert, c
 
     monkeypatch.setattr(write.Path, "hardlink_to", no_link)
     events = []
-    result = onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, weights="link", on_event=events.append)
+    result = onnxfn.export(
+        SPEC,
+        bert,
+        tmp_path / "out",
+        checkpoint=checkpoint,
+        write=onnxfn.WriteOptions(weight_storage="link"),
+        on_event=events.append,
+    )
     assert result.report.passed
     assert ("copy", "model.safetensors") in {(event.stage, event.part) for event in events}
     assert "copy" in dict(result.seconds)
@@ -253,7 +288,13 @@ def test_a_file_that_cannot_be_linked_is_copied_and_the_copy_is_an_event(bert, c
 def test_a_link_does_not_replace_another_file(bert, checkpoint, tmp_path):
     (tmp_path / "model.safetensors").write_text("mine")
     message = refusal(
-        OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx", checkpoint=checkpoint, weights="link"
+        OutputExists,
+        onnxfn.export,
+        SPEC,
+        bert,
+        tmp_path / "model.onnx",
+        checkpoint=checkpoint,
+        write=onnxfn.WriteOptions(weight_storage="link"),
     )
     taken, source = tmp_path / "model.safetensors", checkpoint / "model.safetensors"
     reason = f"{taken} exists and is not {source}, which would be linked there"
@@ -262,10 +303,22 @@ def test_a_link_does_not_replace_another_file(bert, checkpoint, tmp_path):
 
 
 def test_a_graph_without_weights_refers_to_their_files(bert, tmp_path):
-    complete = onnxfn.export(SPEC, bert, tmp_path / "complete.onnx", threshold=0, sidecar=".weights", check=False)
+    complete = onnxfn.export(
+        SPEC,
+        bert,
+        tmp_path / "complete.onnx",
+        write=onnxfn.WriteOptions(external_data_threshold=0, external_data_suffix=".weights"),
+        check=False,
+    )
     for check in (True, False):
         folder = tmp_path / f"graph-{check}"
-        bare = onnxfn.export(SPEC, bert, folder / "complete.onnx", weights="none", sidecar=".weights", check=check)
+        bare = onnxfn.export(
+            SPEC,
+            bert,
+            folder / "complete.onnx",
+            write=onnxfn.WriteOptions(weight_storage="none", external_data_suffix=".weights"),
+            check=check,
+        )
         assert names(folder) == ["complete.onnx"]
         assert [os.path.basename(file) for file in bare.files] == ["complete.onnx"]
         assert (folder / "complete.onnx").read_bytes() == (tmp_path / "complete.onnx").read_bytes()
@@ -277,7 +330,7 @@ def test_a_graph_without_weights_refers_to_their_files(bert, tmp_path):
 
 def test_without_weights_and_check_no_weight_is_read(bert, tmp_path, monkeypatch):
     monkeypatch.setattr("onnxfn.weights.placement.chunks", None)
-    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", weights="none", check=False)
+    onnxfn.export(SPEC, bert, tmp_path / "model.onnx", write=onnxfn.WriteOptions(weight_storage="none"), check=False)
     assert names(tmp_path) == ["model.onnx"]
 
 
@@ -292,12 +345,20 @@ def test_external_data_never_replaces_a_file_of_the_checkpoint(checkpoint):
 
 
 def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
-    message = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link")
+    message = refusal(
+        InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", write=onnxfn.WriteOptions(weight_storage="link")
+    )
     assert message == "weight storage 'link' needs a checkpoint with safetensors files; pass its folder: checkpoint=..."
     assert "weight storage 'link' needs *.safetensors files" in refusal(
-        ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", weights="link", checkpoint=tmp_path
+        ModelNotFound,
+        onnxfn.export,
+        SPEC,
+        bert,
+        tmp_path / "out",
+        write=onnxfn.WriteOptions(weight_storage="link"),
+        checkpoint=tmp_path,
     )
-    message = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", weights="lnk")
+    message = refusal(UnknownName, onnxfn.WriteOptions, weight_storage="lnk")
     assert message == "no weight storage 'lnk'; known: copy, share, link, none; did you mean 'link'?"
     assert names(tmp_path) == []
 
@@ -327,8 +388,16 @@ def sizes(files):
 @pytest.mark.parametrize("threshold", [1 << 30, 0])
 def test_a_shared_weight_is_stored_once_with_the_first_file(dtype, threshold, tmp_path):
     spec, model = seq2seq(dtype)
-    shared = onnxfn.export(spec, model, tmp_path / "shared", threshold=threshold)
-    separate = onnxfn.export(spec, model, tmp_path / "separate", threshold=threshold, weights="copy", check=False)
+    shared = onnxfn.export(
+        spec, model, tmp_path / "shared", write=onnxfn.WriteOptions(external_data_threshold=threshold)
+    )
+    separate = onnxfn.export(
+        spec,
+        model,
+        tmp_path / "separate",
+        write=onnxfn.WriteOptions(external_data_threshold=threshold, weight_storage="copy"),
+        check=False,
+    )
     assert shared.report.passed
     table = model.shared.weight.nbytes // (2 if dtype == "float16" else 1)
     assert abs(sizes(separate.files) - sizes(shared.files) - table) < 2 * PAGE_BYTES
@@ -349,7 +418,14 @@ def test_a_shared_weight_is_stored_once_with_the_first_file(dtype, threshold, tm
 def test_a_weight_of_four_files_is_stored_once(tmp_path):
     spec, model = seq2seq()
     separate, shared = (
-        onnxfn.export(spec, model, tmp_path / weights, decoders="both", weights=weights, check=False)
+        onnxfn.export(
+            spec,
+            model,
+            tmp_path / weights,
+            decoders="both",
+            write=onnxfn.WriteOptions(weight_storage=weights),
+            check=False,
+        )
         for weights in ("copy", "share")
     )
     graphs = [os.path.basename(file) for file in shared.files if file.endswith(".onnx")]
@@ -361,7 +437,7 @@ def test_a_weight_of_four_files_is_stored_once(tmp_path):
 @pytest.mark.parametrize(("weights", "disables_prepacking"), [("share", True), ("copy", False)])
 def test_the_check_disables_prepacking_if_files_have_external_data(weights, disables_prepacking, tmp_path):
     spec, model = seq2seq()
-    onnxfn.export(spec, model, tmp_path / "out", weights=weights, check=False)
+    onnxfn.export(spec, model, tmp_path / "out", write=onnxfn.WriteOptions(weight_storage=weights), check=False)
     options = open_check_session(tmp_path / "out" / "decoder_model_merged.onnx").get_session_options()
     try:
         assert disables_prepacking == (options.get_session_config_entry("session.disable_prepacking") == "1")
@@ -371,7 +447,9 @@ def test_the_check_disables_prepacking_if_files_have_external_data(weights, disa
 
 def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
     spec, model = seq2seq()
-    result = onnxfn.export(spec, model, tmp_path / "out", layout="transformers.js", threshold=0)
+    result = onnxfn.export(
+        spec, model, tmp_path / "out", write=onnxfn.WriteOptions(layout="transformers.js", external_data_threshold=0)
+    )
     assert result.report.passed
     assert onnxfn.validate(spec, model, tmp_path / "out").passed
     read = np.array([[5, 6, 7]])
@@ -389,17 +467,25 @@ def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
 
 
 def test_a_small_model_has_no_external_data_to_declare(bert, tmp_path):
-    result = onnxfn.export(SPEC, bert, tmp_path / "out", layout="transformers.js", check=False)
+    result = onnxfn.export(
+        SPEC, bert, tmp_path / "out", write=onnxfn.WriteOptions(layout="transformers.js"), check=False
+    )
     assert [os.path.relpath(file, tmp_path) for file in result.files] == ["out/onnx/model.onnx", "out/config.json"]
     assert "transformers.js_config" not in json.loads((tmp_path / "out" / "config.json").read_text())
-    bare = onnxfn.export(SPEC, bert, tmp_path / "bare" / "bert.onnx", layout="transformers.js", check=False)
+    bare = onnxfn.export(
+        SPEC, bert, tmp_path / "bare" / "bert.onnx", write=onnxfn.WriteOptions(layout="transformers.js"), check=False
+    )
     assert [os.path.relpath(file, tmp_path) for file in bare.files] == ["bare/bert.onnx"]
 
 
 def test_options_override_the_layout(tmp_path):
     spec, model = seq2seq()
     result = onnxfn.export(
-        spec, model, tmp_path / "out", layout="transformers.js", weights="share", sidecar=".data", check=False
+        spec,
+        model,
+        tmp_path / "out",
+        write=onnxfn.WriteOptions(layout="transformers.js", weight_storage="share", external_data_suffix=".data"),
+        check=False,
     )
     assert [os.path.relpath(file, tmp_path / "out") for file in result.files[:2]] == [
         "onnx/encoder_model.onnx",
@@ -408,6 +494,6 @@ def test_options_override_the_layout(tmp_path):
 
 
 def test_an_unknown_layout_is_refused(bert, tmp_path):
-    message = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", layout="transformersjs")
+    message = refusal(UnknownName, onnxfn.WriteOptions, layout="transformersjs")
     assert message == "no layout 'transformersjs'; known: optimum, transformers.js; did you mean 'transformers.js'?"
     assert names(tmp_path) == []

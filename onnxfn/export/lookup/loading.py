@@ -10,6 +10,7 @@ from typing import Any
 from onnxfn.export.lookup.class_tasks import served_tasks, task_of
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.functions import resolve
+from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST
 from onnxfn.weights.layouts import SIDE_FILES
@@ -55,7 +56,7 @@ def load_configuration(folder: Path) -> Any:
         ) from None
 
 
-def load_model(name: str, config: Any, spec: ExportSpec) -> Any:
+def load_model(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> Any:
     """The model of a checkpoint for the task of a spec, in float32 for any dtype of the checkpoint.
 
     InvalidSpec if the checkpoint is for another task or lacks weights: these weights would be random numbers.
@@ -121,7 +122,7 @@ def _with_config(folder: Path) -> Path:
     return folder
 
 
-def _check_head(name: str, config: Any, spec: ExportSpec) -> None:
+def _check_head(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> None:
     """Every checkpoint has weights for DEFAULT_TASK; for any other task its class must have the head."""
     class_task = task_of(config)
     task = (spec.task or DEFAULT_TASK).removesuffix(WITH_PAST)

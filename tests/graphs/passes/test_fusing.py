@@ -92,7 +92,7 @@ def test_a_decoder_is_fused_and_agrees(model_type, tmp_path):
 @pytest.mark.parametrize("fuse", ["standard", "onnxruntime"])
 @pytest.mark.parametrize("model_type", GENERATORS)
 def test_every_decoder_agrees_when_it_is_fused(model_type, fuse, tmp_path):
-    exported(model_type, PAST, TASKS["text-generation"].call.loader, tmp_path, fuse=fuse)
+    exported(model_type, PAST, TASKS["text-generation"].call.loader, tmp_path, build=onnxfn.BuildOptions(fuse=fuse))
 
 
 def test_attention_reads_and_writes_the_cache_itself(tmp_path):
@@ -136,7 +136,7 @@ def test_an_encoder_decoder_is_fused_and_agrees(tmp_path):
     ],
 )
 def test_operators_of_onnx_runtime_are_used_with_the_option(model_type, task, loader, contrib, tmp_path):
-    result = exported(model_type, task, loader, tmp_path, fuse="onnxruntime")
+    result = exported(model_type, task, loader, tmp_path, build=onnxfn.BuildOptions(fuse="onnxruntime"))
     counts = {op_type: n for (domain, op_type), n in operator_counts(tmp_path).items() if domain == "com.microsoft"}
     assert counts == contrib
     assert not unused_outputs(tmp_path)
@@ -146,7 +146,9 @@ def test_operators_of_onnx_runtime_are_used_with_the_option(model_type, task, lo
 def test_layers_that_are_not_traced_have_the_operators_of_those_that_are(tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=7)
     spec = with_opset(onnxfn.spec_for("llama", PAST), 23)
-    result = assert_agreement(onnxfn.export(spec, model, tmp_path, fuse="onnxruntime"), tmp_path)
+    result = assert_agreement(
+        onnxfn.export(spec, model, tmp_path, build=onnxfn.BuildOptions(fuse="onnxruntime")), tmp_path
+    )
     assert "7 layers" in str(result.repeats)
     counts = operator_counts(tmp_path)
     assert counts["com.microsoft", "SkipSimplifiedLayerNormalization"] == 14
@@ -167,9 +169,9 @@ def test_the_option_is_known_and_fits_the_opset(tmp_path):
     model = tiny.model("bert")
     spec = onnxfn.spec_for("bert", "feature-extraction")
     with pytest.raises(UnknownName, match="onnxruntime"):
-        onnxfn.export(spec, model, tmp_path, fuse="onnxrutime")
+        onnxfn.export(spec, model, tmp_path, build=onnxfn.BuildOptions(fuse="onnxrutime"))
     with pytest.raises(InvalidSpec, match=r"needs opset 23, and the spec has opset 18; use with_opset\(spec, 23\)"):
-        onnxfn.export(spec, model, tmp_path, fuse="onnxruntime")
+        onnxfn.export(spec, model, tmp_path, build=onnxfn.BuildOptions(fuse="onnxruntime"))
 
 
 def attention_model(**options):

@@ -1,0 +1,79 @@
+"""The flags of the command line: their types, names and help texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
+Task = Annotated[str | None, typer.Option(help="The task of the model. Default: the task of the checkpoint.")]
+Library = Annotated[
+    str,
+    typer.Option(help="The library of the model: transformers, sentence_transformers, timm, or diffusers (pipelines)."),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", "--force", help="Write to a path that exists, and remove the files of an earlier export there."
+    ),
+]
+Check = Annotated[
+    bool, typer.Option("--check/--no-check", help="Compare the files with PyTorch before they appear at the path.")
+]
+Opset = Annotated[int | None, typer.Option(help="The ONNX opset, 18 or later.")]
+Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the check.")]
+Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the check.")]
+Dtype = Annotated[str, typer.Option(help="dtype of the weights: float32, float16 or bfloat16.")]
+Sizes = Annotated[
+    list[str] | None, typer.Option("--size", help="Size of an axis in the dummy inputs, such as sequence_length=32.")
+]
+Shapes = Annotated[
+    list[str] | None, typer.Option("--shape", help="Size of an axis that is fixed in the graph, such as batch_size=1.")
+]
+Outputs = Annotated[
+    list[str] | None, typer.Option("--output", help="An optional output to add: hidden_states, attentions, ...")
+]
+InputsEmbeds = Annotated[
+    bool,
+    typer.Option(
+        "--inputs-embeds",
+        help="The graph takes embeddings instead of token ids; the embedding table is a file of its own.",
+    ),
+]
+Decoders = Annotated[
+    str,
+    typer.Option(
+        help="The decoder files: merged (one file, with and without a past), separate (two files), or both (all three)."
+    ),
+]
+Split = Annotated[
+    bool, typer.Option("--split", help="One file for each part of the model: text_model.onnx, vision_model.onnx.")
+]
+Fuse = Annotated[
+    str, typer.Option(help="The operators: standard, or onnxruntime (opset 23, also operators that only it has).")
+]
+Layout = Annotated[
+    str, typer.Option(help="The program that the folder is for: optimum, or transformers.js (also in a browser).")
+]
+ExternalDataSuffix = Annotated[
+    str | None, typer.Option(help="Suffix of the external data file. Default: .onnx_data, after the name of the part.")
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        help="Where the weights are: share (stored once for all files), copy (in each file that uses them), "
+        "link (hard links to the checkpoint), or none (not written). Default: share; copy for transformers.js."
+    ),
+]
+TemplateCache = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the cache of graphs without weights. Default: onnxfn/templates in the user's cache."),
+]
+NoTemplateCache = Annotated[
+    bool, typer.Option("--no-template-cache", help="Do not read or write the cache of graphs without weights.")
+]
+TraceAllLayers = Annotated[
+    bool, typer.Option("--trace-all-layers", help="Trace all layers instead of tracing one period and repeating it.")
+]

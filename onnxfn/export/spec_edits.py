@@ -1,0 +1,77 @@
+"""The edits of a spec that the flags of the command line ask for, as a record and a function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.export.lookup.lookup import checkpoint_task, spec_for
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import known_sizes, sized
+from onnxfn.specs.edits.behaviors import split
+from onnxfn.specs.edits.extra_outputs import with_outputs
+from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance
+from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import for_some_task
+
+Sizes = tuple[tuple[str, int], ...]
+"""Names of axes and their sizes."""
+
+
+@frozen(kw_only=True)
+class SpecEdits:
+    """The edits of a spec that the flags of the command line ask for.
+
+    Attributes:
+        task: The task; None: the task of the checkpoint.
+        opset: The ONNX opset; None: that of the spec.
+        dtype: The dtype of the floating point weights, inputs and outputs.
+        atol: The absolute tolerance of the check; None: that of the spec.
+        rtol: The relative tolerance of the check; None: that of the spec.
+        sizes: Sizes of axes in the dummy inputs.
+        shapes: Sizes of axes that are fixed in the graph.
+        outputs: Names of optional outputs to add, such as `hidden_states`.
+        inputs_embeds: Whether the graph takes embeddings instead of token ids.
+        split: Whether each part of the model gets a file of its own.
+    """
+
+    task: str | None = None
+    opset: int | None = None
+    dtype: str = "float32"
+    atol: float | None = None
+    rtol: float | None = None
+    sizes: Sizes = ()
+    shapes: Sizes = ()
+    outputs: tuple[str, ...] = ()
+    inputs_embeds: bool = False
+    split: bool = False
+
+
+def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
+    """The spec for a configuration, or for a model whose type has no row, with the edits applied."""
+    spec = spec_for(config_or_model, edits.task or checkpoint_task(config_or_model))
+    spec = spec if edits.opset is None else with_opset(spec, edits.opset)
+    spec = with_tolerance(spec, atol=edits.atol, rtol=edits.rtol)
+    spec = with_dtypes(split(for_some_task(spec)) if edits.split else spec, float=edits.dtype)
+    spec = with_shapes(with_outputs(spec, *edits.outputs), **dict(edits.shapes))
+    known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))
+    spec = compose(spec, sized(**dict(edits.sizes)))
+    return with_inputs_embeds(spec) if edits.inputs_embeds else spec
+
+
+def parsed_sizes(flag: str, values: Iterable[str]) -> Sizes:
+    """The names and sizes in the values of a flag; InvalidSpec if a value is not NAME=NUMBER.
+
+    >>> parsed_sizes("--size", ["batch_size=1", "sequence_length=32"])
+    (('batch_size', 1), ('sequence_length', 32))
+    """
+    pairs = [value.partition("=") for value in values]
+    for name, _, size in pairs:
+        if not size.isdecimal():
+            raise InvalidSpec(f"{flag} {name} has no number; write {flag} {name or 'sequence_length'}=32")
+    return tuple((name, int(size)) for name, _, size in pairs)

@@ -1,0 +1,113 @@
+"""Reads who wrote an ONNX file, and the names of its external data files, without reading its weights."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+from onnxfn.weights.protobuf import LENGTH_DELIMITED, SEVEN_BITS
+
+VARINT, FIXED_64, FIXED_32 = 0, 1, 5
+"""Wire types of protobuf ("Protocol Buffers, Encoding")."""
+
+FIXED_SIZES: Mapping[int, int] = MappingProxyType({FIXED_64: 8, FIXED_32: 4})
+"""The bytes of a field of these wire types."""
+
+Span = tuple[int, int]
+"""Where a field's content starts and ends in a file."""
+
+
+def written_by_onnxfn(file: Path) -> bool:
+    """Whether an ONNX file is as `protobuf.write_model` wrote it.
+
+    Its producer is onnxfn, and its last field is the graph. A program that loads and saves the file keeps the
+    producer, but writes the fields in the order of their numbers: the graph before the opset.
+    """
+    from onnx import ModelProto
+
+    try:
+        with _content(file) as data:
+            fields = dict(_fields(data, 0, len(data)))
+            producer = fields.get(ModelProto.PRODUCER_NAME_FIELD_NUMBER, (0, 0))
+            return data[slice(*producer)] == b"onnxfn" and list(fields)[-1] == ModelProto.GRAPH_FIELD_NUMBER
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def external_data_names(file: Path) -> frozenset[str]:
+    """The names of the files that hold initializers of an ONNX file; none if it is not an ONNX file."""
+    from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto
+
+    path = (
+        ModelProto.GRAPH_FIELD_NUMBER,
+        GraphProto.INITIALIZER_FIELD_NUMBER,
+        TensorProto.EXTERNAL_DATA_FIELD_NUMBER,
+    )
+    names = set()
+    try:
+        with _content(file) as data:
+            for start, end in _spans(data, (0, len(data)), path):
+                entry = StringStringEntryProto.FromString(data[start:end])
+                if entry.key == "location":
+                    names.add(entry.value)
+    except (OSError, ValueError, IndexError):
+        return frozenset()
+    return frozenset(names)
+
+
+def mentions(file: Path, text: str) -> bool:
+    """Whether a text occurs anywhere in a file."""
+    try:
+        with _content(file) as data:
+            return data.find(text.encode()) >= 0
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def _content(file: Path) -> Iterator[mmap.mmap]:
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data
+
+
+def _spans(data: mmap.mmap, span: Span, path: Sequence[int]) -> Iterator[Span]:
+    """The fields that a path of field numbers leads to, through nested messages."""
+    number, *rest = path
+    for field, inner in _fields(data, *span):
+        if field == number:
+            yield from _spans(data, inner, rest) if rest else (inner,)
+
+
+def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, Span]]:
+    """The number and the span of each field of a message; ValueError if it is not a message."""
+    while start < end:
+        tag, start = _varint(data, start)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == VARINT:
+            stop = _varint(data, start)[1]
+        elif wire_type == LENGTH_DELIMITED:
+            length, start = _varint(data, start)
+            stop = start + length
+        elif wire_type in FIXED_SIZES:
+            stop = start + FIXED_SIZES[wire_type]
+        else:
+            raise ValueError(f"no wire type {wire_type}")
+        if stop > end:
+            raise ValueError(f"field {number} ends at {stop}, after its message")
+        yield number, (start, stop)
+        start = stop
+
+
+def _varint(data: mmap.mmap, start: int) -> tuple[int, int]:
+    """A number in the seven low bits of each byte, the least significant first; and where it ends."""
+    number = shift = 0
+    while True:
+        byte = data[start]
+        start += 1
+        number |= (byte & SEVEN_BITS) << shift
+        if byte <= SEVEN_BITS:
+            return number, start
+        shift += 7
