@@ -147,7 +147,7 @@ def test_another_layout_replaces_the_files_of_an_earlier_one(bert, tmp_path):
 
 def test_merged_decoders_replace_separate_ones(tmp_path):
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    t5 = tiny.model("t5", spec.loader)
+    t5 = tiny.model("t5", spec.call.loader)
     for decoders, files in {
         "separate": ["decoder_model.onnx", "decoder_with_past_model.onnx", "encoder_model.onnx"],
         "merged": ["decoder_model_merged.onnx", "encoder_model.onnx"],
@@ -168,7 +168,7 @@ def test_an_export_into_the_folder_of_its_checkpoint_never_deletes_the_checkpoin
 
 def test_decoders_is_a_known_value(bert, tmp_path):
     message = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", decoders="seperate")
-    assert message == "no decoders 'seperate'; known: merged, separate, both; did you mean 'separate'?"
+    assert message == "no choice of decoders 'seperate'; known: merged, separate, both; did you mean 'separate'?"
 
 
 @pytest.mark.sweep
