@@ -10,15 +10,15 @@ from onnxfn.architectures.families import (
     audio,
     audio_features,
     audio_frames,
-    audio_of_voices,
     audio_transcription,
-    banks,
+    audio_with_speaker_tasks,
     convolved_frames,
-    encodec_layers,
+    encodec_patches,
+    fixed_mel_inputs,
+    mel_inputs,
     parakeet_frames,
-    shortened,
+    subsampled_frames,
     waveforms,
-    whole_banks,
 )
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
@@ -44,17 +44,17 @@ from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
 hubert = compose(audio, convolved_frames)
-wav2vec2 = compose(audio_of_voices, convolved_frames)
+wav2vec2 = compose(audio_with_speaker_tasks, convolved_frames)
 
 # Spectrograms of the one size that the model has places for.
-spectrogram = compose(
+fixed_spectrogram_inputs = compose(
     takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
     generates("mel", "normal"),
     reads(max_length="max_length", num_mel_bins="num_mel_bins"),
     sized(batch_size=2),
 )
 audio_spectrogram_transformer = compose(
-    spectrogram,
+    fixed_spectrogram_inputs,
     always(return_dict=True),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
     tasked("audio-classification"),
@@ -63,7 +63,7 @@ audio_spectrogram_transformer = compose(
 # Its convolutions are those of its adapter alone, each padded by half its kernel at both ends. It tells voices apart by
 # going through what it heard one by one, where there is a mask: no audio-xvector.
 wav2vec2_bert = compose(
-    banks,
+    mel_inputs,
     reads(
         num_mel_bins="feature_projection_input_dim",
         adapters=if_else("add_adapter", "num_adapter_layers", constant(0)),
@@ -94,7 +94,7 @@ def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSp
         generates("remembered", "uniform"),
         behaves(
             "encoder",
-            banks,
+            mel_inputs,
             *heard,
             runs("transducers.encoder"),
             gives("pooler_output", FRAMES),
@@ -131,7 +131,7 @@ def nemotron_frames(config: str) -> ExportSpec:
     """
     stride = f"{config}subsampling_conv_stride"
     return compose(
-        shortened(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor")),
+        subsampled_frames(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor")),
         patched(
             "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
             "NemotronAsrStreamingEncoderAttention.forward",
@@ -142,14 +142,16 @@ def nemotron_frames(config: str) -> ExportSpec:
 
 
 # The number of a language, for each sound.
-prompted = compose(
+language_prompt = compose(
     takes("prompt_ids", "batch_size", "prompts"), generates("prompts", "integers", high=from_config("num_prompts"))
 )
 
 
 def lasr_frames(config: str) -> ExportSpec:
     """How LASR's encoder shortens what it hears; where its fields are."""
-    return shortened(config, f"{config}subsampling_conv_kernel_size", f"{config}subsampling_conv_stride", constant(2))
+    return subsampled_frames(
+        config, f"{config}subsampling_conv_kernel_size", f"{config}subsampling_conv_stride", constant(2)
+    )
 
 
 def granite_frames(config: str) -> ExportSpec:
@@ -158,7 +160,7 @@ def granite_frames(config: str) -> ExportSpec:
     A step of what it hears is two steps of a filter bank, each beside how it changes.
     """
     return compose(
-        shortened(config, constant(2), constant(2), count(f"{config}subsample_layers")),
+        subsampled_frames(config, constant(2), constant(2), count(f"{config}subsample_layers")),
         reads(num_mel_bins=product(f"{config}num_mel_bins", constant(4))),
         # Traced at several blocks, in the last layers too, and at no whole number of them.
         sized(sequence_length=1010),
@@ -170,16 +172,16 @@ def granite_frames(config: str) -> ExportSpec:
     )
 
 
-def diarized_frames(config: str) -> ExportSpec:
+def diarization_frames(config: str) -> ExportSpec:
     """How many groups of steps there are, the last one filled up; where the configuration of what hears is."""
     return reads(num_mel_bins=f"{config}num_mel_bins", factor=f"{config}subsampling_factor")
 
 
-grouped = "batch_size (sequence_length+factor-1)//factor _"
+FRAME_GROUPS = "batch_size (sequence_length+factor-1)//factor _"
 
 # Stacked filter banks, as long as they come.
 fun_asr_nano_encoder = compose(
-    without(banks, "attention_mask"),
+    without(mel_inputs, "attention_mask"),
     takes("input_features_mask", TOKENS, "padding_mask"),
     reads(num_mel_bins=product("num_mel_bins", "num_stacked_frames")),
     tasked("feature-extraction"),
@@ -187,14 +189,14 @@ fun_asr_nano_encoder = compose(
 
 glmasr_encoder = compose(
     takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
-    without(banks, "attention_mask", "input_features"),
+    without(mel_inputs, "attention_mask", "input_features"),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
 )
 
 
 # A model that transformers 5 no longer has. Each convolution is padded by half its kernel, so it counts as one of 1.
 mctct = compose(
-    without(banks, "attention_mask"),
+    without(mel_inputs, "attention_mask"),
     sized(sequence_length=16000),
     reads(num_mel_bins="input_feat_per_channel", frames=convolved("sequence_length", constant((1,)), "conv_stride")),
     audio_features,
@@ -210,13 +212,13 @@ def dac_frames(config: str) -> ExportSpec:
     return reads(frames=convolved("sequence_length", rounded_to_even(ratios), ratios))
 
 
-sounds = compose(
+mono_waveforms = compose(
     waveforms,
     takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
     always(return_dict=True),
 )
 pe_audio_encoder = compose(
-    sounds,
+    mono_waveforms,
     dac_frames("dac_config."),
     tasked(
         "feature-extraction",
@@ -225,7 +227,7 @@ pe_audio_encoder = compose(
 )
 
 # Codecs: sound becomes codes, and codes become sound.
-codes = compose(
+code_dummies = compose(
     generates("codes", "integers", high=from_config("codebook_size")),
     sized(chunk_length=16),
     case("one", sized(chunk_length=7)),
@@ -235,7 +237,7 @@ codes = compose(
 dac = compose(
     without(waveforms, "input_values"),
     dac_frames(""),
-    codes,
+    code_dummies,
     behaves(
         "encoder",
         takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
@@ -256,7 +258,7 @@ dac = compose(
 ENCODEC = "transformers.models.encodec.modeling_encodec"
 encodec = compose(
     without(waveforms, "input_values"),
-    codes,
+    code_dummies,
     reads(
         audio_channels="audio_channels",
         frames=convolved("sequence_length", repeated(constant(1), count("upsampling_ratios")), "upsampling_ratios"),
@@ -277,7 +279,7 @@ encodec = compose(
         gives("audio_values", "batch_size _ audio_length"),
     ),
     tasked("feature-extraction", spec=encoder_and_decoder()),
-    encodec_layers,
+    encodec_patches,
     patched(
         f"{ENCODEC}:EncodecResidualVectorQuantizer.decode",
         by="encodec.codebook_embedding_sum",
@@ -286,7 +288,7 @@ encodec = compose(
 )
 
 # From spectrograms to sound.
-spectrograms = compose(
+vocoder_inputs = compose(
     takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
     generates("mel", "normal"),
     reads(model_in_dim="model_in_dim"),
@@ -298,7 +300,7 @@ spectrograms = compose(
 def vocoder(loader: str) -> ExportSpec:
     """The last step of speech, for a class of transformers so called."""
     return compose(
-        spectrograms, tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples")))
+        vocoder_inputs, tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples")))
     )
 
 
@@ -390,7 +392,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "wav2vec2": wav2vec2,
         "audio-spectrogram-transformer": audio_spectrogram_transformer,
         "audioflamingo3_encoder": compose(
-            whole_banks, takes("input_features_mask", "batch_size num_frames=", "padding_mask"), padded("right")
+            fixed_mel_inputs, takes("input_features_mask", "batch_size num_frames=", "padding_mask"), padded("right")
         ),
         "dac": dac,
         "data2vec-audio": wav2vec2,
@@ -406,35 +408,35 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "fun_asr_nano_encoder": fun_asr_nano_encoder,
         "glmasr_encoder": glmasr_encoder,
-        "granite_speech5_ctc": compose(banks, granite_frames("encoder_config."), audio_transcription),
-        "granite_speech5_encoder": compose(banks, granite_frames(""), audio_features),
+        "granite_speech5_ctc": compose(mel_inputs, granite_frames("encoder_config."), audio_transcription),
+        "granite_speech5_encoder": compose(mel_inputs, granite_frames(""), audio_features),
         "hubert": hubert,
-        "lasr_ctc": compose(banks, lasr_frames("encoder_config."), audio_transcription),
-        "lasr_encoder": compose(banks, lasr_frames(""), audio_features),
+        "lasr_ctc": compose(mel_inputs, lasr_frames("encoder_config."), audio_transcription),
+        "lasr_encoder": compose(mel_inputs, lasr_frames(""), audio_features),
         "mctct": mctct,
-        "moss_transcribe_diarize_audio": whole_banks,
-        "nemotron3_5_asr": transducer(nemotron_frames("encoder_config."), prompted),
+        "moss_transcribe_diarize_audio": fixed_mel_inputs,
+        "nemotron3_5_asr": transducer(nemotron_frames("encoder_config."), language_prompt),
         "nemotron3_diarization": compose(
-            banks,
-            diarized_frames("audio_config."),
+            mel_inputs,
+            diarization_frames("audio_config."),
             tasked(
                 "feature-extraction",
                 spec=gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor*factor _"),
             ),
         ),
         "nemotron3_diarization_audio": compose(
-            banks,
-            diarized_frames(""),
-            tasked("feature-extraction", spec=gives("last_hidden_state", grouped)),
+            mel_inputs,
+            diarization_frames(""),
+            tasked("feature-extraction", spec=gives("last_hidden_state", FRAME_GROUPS)),
         ),
         "nemotron_asr_streaming": transducer(nemotron_frames("encoder_config.")),
-        "nemotron_asr_streaming_encoder": compose(banks, nemotron_frames(""), audio_features),
-        "parakeet_ctc": compose(banks, parakeet_frames("encoder_config."), audio_transcription),
-        "parakeet_encoder": compose(banks, parakeet_frames(""), audio_features),
+        "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames(""), audio_features),
+        "parakeet_ctc": compose(mel_inputs, parakeet_frames("encoder_config."), audio_transcription),
+        "parakeet_encoder": compose(mel_inputs, parakeet_frames(""), audio_features),
         "parakeet_rnnt": transducer(parakeet_frames("encoder_config.")),
         "parakeet_tdt": transducer(parakeet_frames("encoder_config."), loader="AutoModelForTDT"),
         "pe_audio_encoder": pe_audio_encoder,
-        "qwen2_audio_encoder": whole_banks,
+        "qwen2_audio_encoder": fixed_mel_inputs,
         "sew": hubert,
         "sew-d": hubert,
         "speecht5_hifigan": vocoder("SpeechT5HifiGan"),
@@ -442,7 +444,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "unispeech-sat": wav2vec2,
         "univnet": univnet,
         "vits": vits,
-        "voxtral_encoder": whole_banks,
+        "voxtral_encoder": fixed_mel_inputs,
         "wav2vec2-bert": wav2vec2_bert,
         "wav2vec2-conformer": wav2vec2,
         "wavlm": wav2vec2,

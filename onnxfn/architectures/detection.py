@@ -7,17 +7,17 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families import (
     backbone,
-    grey_images,
-    grey_pairs,
+    grayscale_images,
+    grayscale_pairs,
     image_cases,
     images_of_any_size,
-    masks_at_points,
-    masks_given,
-    moving_images,
-    pixels,
-    points_in_images,
-    queried,
-    segmented,
+    images_without_cases,
+    mask_outputs,
+    pixel_inputs,
+    point_inputs,
+    promptable_segmentation,
+    query_states,
+    segmentation_tasks,
 )
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
@@ -28,39 +28,43 @@ from onnxfn.specs.getters import at_least, constant, count, either, from_config,
 from onnxfn.specs.spec import Call, ExportSpec
 from onnxfn.specs.tasks import tasked
 
-FOURTH = "(height+3)//4 (width+3)//4"
-PATCHES = "(height//patch_size)*(width//patch_size)"
-PATCHED = "height//patch_size*patch_size width//patch_size*patch_size"
-ENLARGED = "height//patch_size*enlarged width//patch_size*enlarged"
-DOUBLED = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
+QUARTER_SIZE = "(height+3)//4 (width+3)//4"
+NUM_PATCHES = "(height//patch_size)*(width//patch_size)"
+WHOLE_PATCHES = "height//patch_size*patch_size width//patch_size*patch_size"
+UPSAMPLED_SIZE = "height//patch_size*enlarged width//patch_size*enlarged"
+DOUBLED_SIZE = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
 """The sides of what is computed on half as many places as there are patches, or one more, and then doubled."""
 
-NUMBERS = "makes a number of each side of the image, in Python"
+SIZES_IN_PYTHON = "makes a number of each side of the image, in Python"
 
 # Queries find boxes.
-table_transformer = compose(images_of_any_size, tasked("feature-extraction", spec=queried), tasked("object-detection"))
+table_transformer = compose(
+    images_of_any_size, tasked("feature-extraction", spec=query_states), tasked("object-detection")
+)
 
 detr = compose(
     table_transformer,
     tasked(
         "image-segmentation",
-        spec=compose(gives("logits", "batch_size _ _"), gives("pred_masks", f"batch_size _ {FOURTH}")),
+        spec=compose(gives("logits", "batch_size _ _"), gives("pred_masks", f"batch_size _ {QUARTER_SIZE}")),
     ),
 )
 
-spaced = compose(
+size_patches = compose(
     patched("torch:linspace", by="image_sizes.unit_steps", why="a trace keeps how many numbers are spread over a side"),
     patched("torch:as_tensor", by="image_sizes.tensor_of_sizes", why="a trace keeps the sides of maps as they are"),
 )
 
 # Features are of a 64th of the image at the least, of which there are several where it is traced.
-deformable_detr = compose(table_transformer, sized(height=160, width=224), image_cases((192, 136), (131, 183)), spaced)
+deformable_detr = compose(
+    table_transformer, sized(height=160, width=224), image_cases((192, 136), (131, 183)), size_patches
+)
 
 lw_detr = compose(
-    moving_images,
+    images_without_cases,
     sized(height=128, width=96),
     image_cases((96, 64), (64, 128)),
-    spaced,
+    size_patches,
     tasked("object-detection"),
 )
 
@@ -72,7 +76,7 @@ rf_detr = compose(
             loads("AutoModelForInstanceSegmentation"),
             gives("logits", "batch_size _ _"),
             gives("pred_boxes", "batch_size _ _"),
-            gives("pred_masks", f"batch_size _ {FOURTH}"),
+            gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
         ),
     ),
 )
@@ -81,7 +85,7 @@ yolos = compose(
     images_of_any_size,
     reads(patch_size="patch_size", num_detection_tokens="num_detection_tokens"),
     sized(height=512, width=864),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {PATCHES}+num_detection_tokens+1 _")),
+    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+num_detection_tokens+1 _")),
     tasked("object-detection"),
 )
 
@@ -89,7 +93,7 @@ yolos = compose(
 def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
     """RT-DETR, or one of those after it: where its module is, what its classes are called after, what else it gives."""
     return compose(
-        moving_images,
+        images_without_cases,
         sized(height=320, width=320),
         image_cases((96, 128), (160, 96)),
         tasked("object-detection", spec=compose(*outputs)),
@@ -101,23 +105,23 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
         patched(
             f"transformers.models.{module}.modeling_{module}:{prefix}SinePositionEmbedding.forward",
             by="rt_detr.sine_position_embedding",
-            why=NUMBERS,
+            why=SIZES_IN_PYTHON,
         ),
     )
 
 
-ordered = gives("order_logits", "batch_size _ _")
-outlined = compose(ordered, gives("out_masks", f"batch_size _ {FOURTH}"))
+order_outputs = gives("order_logits", "batch_size _ _")
+order_and_mask_outputs = compose(order_outputs, gives("out_masks", f"batch_size _ {QUARTER_SIZE}"))
 
 # Each place of an image has a depth, a class, a direction.
 dpt = compose(
-    moving_images,
+    images_without_cases,
     reads(patch_size="patch_size"),
     sized(height=368, width=368),  # an odd number of patches: stages differ in size, and the trace resizes
     image_cases((96, 96), (80, 80)),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {PATCHES}+1 _")),
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(32)}")),
-    segmented(f"batch_size _ {DOUBLED.format(32)}"),
+    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
+    segmentation_tasks(f"batch_size _ {DOUBLED_SIZE.format(32)}"),
     *(
         patched(
             f"transformers.models.dpt.modeling_dpt:{head}.forward",
@@ -132,7 +136,7 @@ dpt = compose(
 )
 
 glpn = compose(
-    moving_images,
+    images_without_cases,
     image_cases((96, 64), (64, 128)),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
     tasked("depth-estimation", spec=gives("predicted_depth", "batch_size height width")),
@@ -142,7 +146,7 @@ segformer = compose(
     images_of_any_size,
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
     tasked("image-classification"),
-    segmented(f"batch_size _ {FOURTH}"),
+    segmentation_tasks(f"batch_size _ {QUARTER_SIZE}"),
 )
 
 upernet = compose(
@@ -150,15 +154,15 @@ upernet = compose(
 )
 
 depth_anything = compose(
-    moving_images,
+    images_without_cases,
     reads(patch_size=either("backbone_config.patch_size", "patch_size")),
     sized(height=70, width=98),
     image_cases((84, 70), (61, 83)),
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {PATCHED}")),
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {WHOLE_PATCHES}")),
     patched(
         "transformers.models.depth_anything.modeling_depth_anything:DepthAnythingDepthEstimationHead.forward",
         by="image_sizes.depth_anything_depth",
-        why=NUMBERS,
+        why=SIZES_IN_PYTHON,
     ),
 )
 
@@ -172,7 +176,7 @@ prompt_depth_anything = compose(
     patched(
         "transformers.models.prompt_depth_anything.modeling_prompt_depth_anything:torch_int",
         by="image_sizes.symbolic_int",
-        why=NUMBERS,
+        why=SIZES_IN_PYTHON,
     ),
 )
 
@@ -180,66 +184,70 @@ prompt_depth_anything = compose(
 chmv2 = compose(
     depth_anything,
     sized(height=80, width=112),
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED.format(32)}")),
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
 )
 
-MAP = DOUBLED.format(16)
+TIPSV2_SIZE = DOUBLED_SIZE.format(16)
 tipsv2_dpt = compose(
     depth_anything,
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {MAP}")),
-    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {MAP}")),
+    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {TIPSV2_SIZE}")),
+    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {TIPSV2_SIZE}")),
     tasked(
         "normal-estimation",
-        spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size 3 {MAP}")),
+        spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
     ),
     patched(
         "transformers.models.tipsv2.modeling_tipsv2:Tipsv2VisionEmbeddings.interpolate_pos_encoding",
         by="position_embeddings.interpolated_bilinear",
-        why=NUMBERS,
+        why=SIZES_IN_PYTHON,
     ),
 )
 
 vitmatte = compose(
-    moving_images,
+    images_without_cases,
     sized(height=96, width=80),
     image_cases((96, 64), (64, 128)),
     tasked(
         "image-matting", spec=compose(loads("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
     ),
-    patched("transformers.models.vitdet.modeling_vitdet:get_rel_pos", by="image_sizes.relative_positions", why=NUMBERS),
+    patched(
+        "transformers.models.vitdet.modeling_vitdet:get_rel_pos",
+        by="image_sizes.relative_positions",
+        why=SIZES_IN_PYTHON,
+    ),
 )
 
 sapiens2 = compose(
-    backbone(moving_images, "batch_size _ height//patch_size width//patch_size"),
+    backbone(images_without_cases, "batch_size _ height//patch_size width//patch_size"),
     reads(patch_size="patch_size", enlarged=power(constant(2), count("head_config.upsample_out_channels"))),
     image_cases((96, 64), (61, 83)),
-    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {ENLARGED}")),
+    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {UPSAMPLED_SIZE}")),
     tasked(
         "keypoint-detection",
-        spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {ENLARGED}")),
+        spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {UPSAMPLED_SIZE}")),
     ),
     tasked(
         "normal-estimation",
-        spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {ENLARGED}")),
+        spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
     ),
     tasked(
         "image-matting",
         spec=compose(
             loads("AutoModelForImageMatting"),
-            gives("alphas", f"batch_size _ {ENLARGED}"),
-            gives("foregrounds", f"batch_size 3 {ENLARGED}"),
+            gives("alphas", f"batch_size _ {UPSAMPLED_SIZE}"),
+            gives("foregrounds", f"batch_size 3 {UPSAMPLED_SIZE}"),
         ),
     ),
 )
 
 uvdoc = compose(
-    moving_images,
+    images_without_cases,
     image_cases((96, 64), (64, 128)),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
 )
 
 zoedepth = compose(
-    moving_images,
+    images_without_cases,
     reads(
         num_channels="backbone_config.num_channels",
         patch_size="backbone_config.patch_size",
@@ -250,14 +258,14 @@ zoedepth = compose(
     tasked(
         "depth-estimation",
         spec=compose(
-            gives("predicted_depth", f"batch_size {DOUBLED.format(32)}"),
+            gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}"),
             gives("domain_logits", "batch_size _", when="several"),
         ),
     ),
     *(
         patched(f"transformers.models.{name}", by=f"zoedepth.{by}", why=why)
         for name, by, why in (
-            ("beit.modeling_beit:BeitRelativePositionBias.forward", "relative_position_bias", NUMBERS),
+            ("beit.modeling_beit:BeitRelativePositionBias.forward", "relative_position_bias", SIZES_IN_PYTHON),
             (
                 "zoedepth.modeling_zoedepth:ZoeDepthReassembleStage.forward",
                 "reassembled_features",
@@ -273,10 +281,10 @@ zoedepth = compose(
 )
 
 # An image is cut into patches at several scales, at the coarsest into one: so it has one size.
-SIDE = quotient("patch_size", item("scaled_images_ratios", 0))
+IMAGE_SIDE = quotient("patch_size", item("scaled_images_ratios", 0))
 depth_pro = compose(
-    pixels,
-    reads(num_channels="image_model_config.num_channels", image_height=SIDE, image_width=SIDE),
+    pixel_inputs,
+    reads(num_channels="image_model_config.num_channels", image_height=IMAGE_SIDE, image_width=IMAGE_SIDE),
     tasked("depth-estimation", spec=gives("field_of_view", "batch_size", when="use_fov_model")),
     patched(
         "transformers.models.depth_pro.modeling_depth_pro:DepthProPatchEncoder.forward",
@@ -287,8 +295,8 @@ depth_pro = compose(
 
 
 # Queries find masks.
-masked = compose(
-    gives("class_queries_logits", "batch_size _ _"), gives("masks_queries_logits", f"batch_size _ {FOURTH}")
+mask_query_outputs = compose(
+    gives("class_queries_logits", "batch_size _ _"), gives("masks_queries_logits", f"batch_size _ {QUARTER_SIZE}")
 )
 
 maskformer = compose(
@@ -297,26 +305,28 @@ maskformer = compose(
         "feature-extraction",
         spec=gives("last_hidden_state", "batch_size _ _", path=("transformer_decoder_last_hidden_state",)),
     ),
-    tasked("image-segmentation", spec=compose(loads("AutoModelForInstanceSegmentation"), masked)),
+    tasked("image-segmentation", spec=compose(loads("AutoModelForInstanceSegmentation"), mask_query_outputs)),
 )
 
-universal = compose(loads("AutoModelForUniversalSegmentation"), masked)
-mask2former = compose(maskformer, spaced, tasked("image-segmentation", spec=universal))
+universal_segmentation = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
+mask2former = compose(maskformer, size_patches, tasked("image-segmentation", spec=universal_segmentation))
 
 oneformer = compose(
     images_of_any_size,
     reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
-    spaced,
+    size_patches,
     takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
     generates("task_tokens", "whole_floats", high=from_config("text_encoder_vocab_size")),
-    tasked("image-segmentation", spec=universal),
+    tasked("image-segmentation", spec=universal_segmentation),
 )
 
 eomt = compose(
-    pixels,
+    pixel_inputs,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
     runs("eomt.with_constant_mask_probs"),
-    tasked("image-segmentation", spec=compose(universal, gives("masks_queries_logits", "batch_size _ _ _"))),
+    tasked(
+        "image-segmentation", spec=compose(universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _"))
+    ),
 )
 
 # An image is shown with its mask, and then another without.
@@ -339,7 +349,7 @@ seggpt = compose(
 )
 
 vitpose = compose(
-    pixels,
+    pixel_inputs,
     reads(
         num_channels="backbone_config.num_channels",
         image_height=item("backbone_config.image_size", 0),
@@ -351,42 +361,42 @@ vitpose = compose(
 )
 
 # How many keypoints there are, an image tells: as many as that of the batch which has most, with a mask.
-KEYPOINTS = "batch_size num_keypoints"
-batched = patched(
+KEYPOINT_AXES = "batch_size num_keypoints"
+batched_keypoints = patched(
     "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
     by="superpoint.keypoint_detection_output",
     why="goes through a batch image by image, and each has as many keypoints as it has",
 )
 
 superpoint = compose(
-    grey_images,
-    batched,
+    grayscale_images,
+    batched_keypoints,
     tasked(
         "keypoint-detection",
         spec=compose(
-            gives("keypoints", f"{KEYPOINTS} 2"),
-            gives("scores", KEYPOINTS),
-            gives("descriptors", f"{KEYPOINTS} _"),
-            gives("mask", KEYPOINTS),
+            gives("keypoints", f"{KEYPOINT_AXES} 2"),
+            gives("scores", KEYPOINT_AXES),
+            gives("descriptors", f"{KEYPOINT_AXES} _"),
+            gives("mask", KEYPOINT_AXES),
         ),
     ),
 )
 
 # Two images, and which keypoint of one is which of the other.
-PAIRED = "batch_size 2 num_keypoints"
+PAIR_AXES = "batch_size 2 num_keypoints"
 
 
-def matches(module: str, prefix: str) -> ExportSpec:
+def keypoint_matching(module: str, prefix: str) -> ExportSpec:
     """A model that matches the keypoints of SuperPoint: where its module is, what its class is called after."""
     return compose(
-        grey_pairs,
+        grayscale_pairs,
         tasked(
             "keypoint-matching",
             spec=compose(
-                gives("matches", PAIRED),
-                gives("matching_scores", PAIRED),
-                gives("keypoints", f"{PAIRED} 2"),
-                gives("mask", PAIRED),
+                gives("matches", PAIR_AXES),
+                gives("matching_scores", PAIR_AXES),
+                gives("keypoints", f"{PAIR_AXES} 2"),
+                gives("mask", PAIR_AXES),
             ),
         ),
         patched(
@@ -397,22 +407,25 @@ def matches(module: str, prefix: str) -> ExportSpec:
     )
 
 
-superglue = matches("superglue", "SuperGlue")
+superglue = keypoint_matching("superglue", "SuperGlue")
 
 # Only eager attention asks nothing of the number of keypoints.
 lightglue = compose(
-    matches("lightglue", "LightGlue"), ExportSpec(call=Call(submodule="lightglue.keypoint_matcher", attention="eager"))
+    keypoint_matching("lightglue", "LightGlue"),
+    ExportSpec(call=Call(submodule="lightglue.keypoint_matcher", attention="eager")),
 )
 
 # Each cell of one image is compared with each of the other, and attended to in fours: sides are multiples of 32.
-CELLS = "batch_size 2 (height//cell)*(width//cell)"
+CELL_AXES = "batch_size 2 (height//cell)*(width//cell)"
 efficientloftr = compose(
-    grey_pairs,
+    grayscale_pairs,
     reads(cell=product(*(item("stage_stride", stage) for stage in range(4)))),
     image_cases((96, 64), (64, 128)),
     tasked(
         "keypoint-matching",
-        spec=compose(gives("matches", CELLS), gives("matching_scores", CELLS), gives("keypoints", f"{CELLS} 2")),
+        spec=compose(
+            gives("matches", CELL_AXES), gives("matching_scores", CELL_AXES), gives("keypoints", f"{CELL_AXES} 2")
+        ),
     ),
     *(
         patched(
@@ -427,14 +440,14 @@ efficientloftr = compose(
                 "enlarges by a factor what is joined by size",
             ),
             ("EfficientLoFTRFineFusionLayer.forward", "fine_windows", "enlarges by a factor what is joined by size"),
-            ("EfficientLoFTRForKeypointMatching.forward", "keypoint_matching_output", NUMBERS),
+            ("EfficientLoFTRForKeypointMatching.forward", "keypoint_matching_output", SIZES_IN_PYTHON),
             ("mask_border", "mask_without_border", "writes eight times into what is as large as all pairs of cells"),
         )
     ),
 )
 
 # SAM and those after it: an image is looked at once, and asked about points of it as often as one likes.
-PLACES = "batch_size channels= places= places="
+EMBEDDING_AXES = "batch_size channels= places= places="
 sam_reads = reads(
     num_channels="vision_config.num_channels",
     image_height="vision_config.image_size",
@@ -446,21 +459,21 @@ sam_reads = reads(
 
 sam = compose(
     sam_reads,
-    masks_at_points,
+    promptable_segmentation,
     model_part(
         "vision_encoder",
-        pixels,
+        pixel_inputs,
         runs("sam.vision_encoder"),
         gives("image_embeddings", "batch_size _ _ _"),
         gives("image_positional_embeddings", "batch_size _ _ _"),
     ),
     model_part(
         "prompt_encoder_mask_decoder",
-        takes("image_positional_embeddings", PLACES, "embeddings", kind="float"),
-        takes("image_embeddings", PLACES, "embeddings", kind="float"),
-        points_in_images,
+        takes("image_positional_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+        takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+        point_inputs,
         runs("sam.prompt_encoder_mask_decoder"),
-        masks_given,
+        mask_outputs,
     ),
 )
 
@@ -468,18 +481,18 @@ sam = compose(
 sam_hq = compose(
     sam_reads,
     reads(vision_size="vision_config.hidden_size"),
-    masks_at_points,
+    promptable_segmentation,
     model_part(
         "vision_encoder",
-        pixels,
+        pixel_inputs,
         runs("sam.vision_encoder_with_intermediates"),
         gives("image_embeddings", "batch_size _ _ _"),
         gives("intermediate_embeddings.0", "batch_size _ _ _", path=("intermediate_embeddings", 0)),
     ),
     model_part(
         "prompt_encoder_mask_decoder",
-        points_in_images,
-        takes("image_embeddings", PLACES, "embeddings", kind="float"),
+        point_inputs,
+        takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
         takes(
             "intermediate_embeddings.0",
             "batch_size places= places= vision_size=",
@@ -488,7 +501,7 @@ sam_hq = compose(
             path=("intermediate_embeddings", 0),
         ),
         runs("sam.full_model"),
-        masks_given,
+        mask_outputs,
     ),
 )
 
@@ -506,16 +519,16 @@ sam2 = compose(
         channels_2="mask_decoder_config.hidden_size",
         **{f"places_{level}": item(item("vision_config.backbone_feature_sizes", level), 0) for level in LEVELS},
     ),
-    masks_at_points,
+    promptable_segmentation,
     model_part(
         "vision_encoder",
-        pixels,
+        pixel_inputs,
         runs("sam.multi_scale_vision_encoder"),
         *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=("image_embeddings", level)) for level in LEVELS),
     ),
     model_part(
         "prompt_encoder_mask_decoder",
-        points_in_images,
+        point_inputs,
         *(
             takes(
                 f"image_embeddings.{level}",
@@ -527,14 +540,14 @@ sam2 = compose(
             for level in LEVELS
         ),
         runs("sam.full_model"),
-        masks_given,
+        mask_outputs,
         gives("object_score_logits", "batch_size point_batch_size _"),
     ),
 )
 
 # Lines of text are found in an image; models that read them are in vision.py.
-text_found = compose(
-    moving_images,
+text_detection = compose(
+    images_without_cases,
     image_cases((96, 64), (64, 128)),
     without(
         tasked("object-detection", spec=gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
@@ -563,18 +576,18 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "maskformer": maskformer,
         "oneformer": oneformer,
         "pp_doclayout_v2": compose(
-            rt_detr("pp_doclayout_v2", "PPDocLayoutV2", ordered),
+            rt_detr("pp_doclayout_v2", "PPDocLayoutV2", order_outputs),
             patched(
                 "torch:take_along_dim",
                 by="rt_detr.gathered_along_dim",
                 why="it fixes the batch where it asks whether sizes are alike",
             ),
         ),
-        "pp_doclayout_v3": rt_detr("pp_doclayout_v3", "PPDocLayoutV3", outlined),
-        "pp_ocrv5_mobile_det": text_found,
-        "pp_ocrv5_server_det": text_found,
-        "pp_ocrv6_medium_det": text_found,
-        "pp_ocrv6_small_det": text_found,
+        "pp_doclayout_v3": rt_detr("pp_doclayout_v3", "PPDocLayoutV3", order_and_mask_outputs),
+        "pp_ocrv5_mobile_det": text_detection,
+        "pp_ocrv5_server_det": text_detection,
+        "pp_ocrv6_medium_det": text_detection,
+        "pp_ocrv6_small_det": text_detection,
         "prompt_depth_anything": prompt_depth_anything,
         "rf_detr": rf_detr,
         "rt_detr": rt_detr("rt_detr", "RTDetr"),

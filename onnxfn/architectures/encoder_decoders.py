@@ -7,14 +7,14 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families import (
     FRAMES,
-    convolved_waves,
     decoder_ids,
     encoder_decoder_cache,
     encoder_mask,
     encoder_states,
     next_ids,
-    pixels,
+    pixel_inputs,
     seq2seq,
+    wav2vec2_frames,
 )
 from onnxfn.architectures.families.seq2seq import encodes, generation_tasks
 from onnxfn.architectures.families.speech import audio_mask, mask_lengths, waveform_inputs
@@ -84,8 +84,8 @@ vision_encoder_decoder = compose(
         image_height=either(item("encoder.image_size", 0), "encoder.image_size"),
         image_width=either(item("encoder.image_size", 1), "encoder.image_size"),
     ),
-    composite_monolith(pixels),
-    encodes(pixels, "batch_size _ _"),
+    composite_monolith(pixel_inputs),
+    encodes(pixel_inputs, "batch_size _ _"),
     behaves("decoder", encoder_states, composite_next_ids),
     generation_tasks("image-to-text"),
 )
@@ -94,7 +94,7 @@ vision_encoder_decoder = compose(
 speech_encoder_decoder = compose(
     seq2seq,
     composite_reads,
-    convolved_waves("encoder.", "encoder_sequence_length"),
+    wav2vec2_frames("encoder.", "encoder_sequence_length"),
     reads(hidden_size=if_else("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
     generates("waveform", "normal"),
     composite_monolith(waveform_inputs),

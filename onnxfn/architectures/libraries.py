@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.multimodal import (
-    ended,
-    hidden_states,
+    image_inputs,
     image_reads,
-    images,
-    reading,
-    several_texts,
-    texts,
+    layer_states,
+    text_batch_cases,
+    text_batch_inputs,
+    text_model_inputs,
+    text_with_end,
 )
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
 from onnxfn.specs.compose import compose
@@ -49,7 +49,7 @@ timm = compose(
 )
 
 # sentence-transformers: `forward` takes and gives a dict of features.
-sentences = compose(
+sentence_encoder = compose(
     text_dummies,
     text_cases,
     text_reads,
@@ -63,43 +63,50 @@ sentences = compose(
 )
 
 # Texts and images, any number of each.
-clip_sentences = compose(
+clip_sentence_encoder = compose(
     text_dummies,
-    several_texts,
-    ended,
+    text_batch_cases,
+    text_with_end,
     generates("pixels", "normal"),
     reads(vocab_size="text_config.vocab_size"),
     image_reads(),
-    images(),
-    texts,
+    image_inputs(),
+    text_batch_inputs,
     runs("sentence_transformers.text_and_image_encoder"),
     serves("feature-extraction", gives("text_embeds", "text_batch_size _"), gives("image_embeds", "batch_size _")),
 )
 
 # The text encoders of diffusers' pipelines. Some pipelines read the states of a layer before the last: a configuration
 # says so, the model's or that of its place in the pipeline.
-LAST = gives("last_hidden_state", f"{TOKENS} _")
-clip_text_part = compose(reading, ended, hidden_states(f"{TOKENS} _"), always(output_hidden_states=True))
+LAST_HIDDEN_STATE = gives("last_hidden_state", f"{TOKENS} _")
+clip_text_encoder = compose(
+    text_model_inputs, text_with_end, layer_states(f"{TOKENS} _"), always(output_hidden_states=True)
+)
 clip_text = compose(
-    clip_text_part,
-    serves("feature-extraction", loads("CLIPTextModel"), LAST, gives("pooler_output", "batch_size _")),
+    clip_text_encoder,
+    serves("feature-extraction", loads("CLIPTextModel"), LAST_HIDDEN_STATE, gives("pooler_output", "batch_size _")),
 )
 clip_text_with_projection = compose(
-    clip_text_part,
-    serves("feature-extraction", loads("CLIPTextModelWithProjection"), gives("text_embeds", "batch_size _"), LAST),
+    clip_text_encoder,
+    serves(
+        "feature-extraction",
+        loads("CLIPTextModelWithProjection"),
+        gives("text_embeds", "batch_size _"),
+        LAST_HIDDEN_STATE,
+    ),
 )
-t5_text = compose(reading, serves("feature-extraction", loads("T5EncoderModel"), LAST))
+t5_text = compose(text_model_inputs, serves("feature-extraction", loads("T5EncoderModel"), LAST_HIDDEN_STATE))
 gemma2_text = compose(
-    reading,
+    text_model_inputs,
     takes("attention_mask", TOKENS, "padding_mask"),
     always(use_cache=False),
     checks(mask_input="attention_mask"),
-    serves("feature-extraction", loads("Gemma2Model"), LAST),
+    serves("feature-extraction", loads("Gemma2Model"), LAST_HIDDEN_STATE),
 )
 
 # What removes noise from a picture, said in its own space.
-PICTURE = "batch_size num_channels= height width"
-CLEANED = "batch_size _ height width"
+LATENT_AXES = "batch_size num_channels= height width"
+DENOISED_AXES = "batch_size _ height width"
 
 denoiser = compose(
     generates("latents", "normal"),
@@ -123,20 +130,22 @@ denoiser = compose(
 """What removes noise from a picture under a text; `hidden_size` is how wide the states of the text are."""
 
 
-def floats(name: str, axes: str, generator: str = "hidden_states", *, inside: str = "", **told: Source) -> ExportSpec:
+def float_input(
+    name: str, axes: str, generator: str = "hidden_states", *, inside: str = "", **told: Source
+) -> ExportSpec:
     """A spec of an input of real numbers, `inside` an argument that is a dict."""
     return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **told)
 
 
-any_batch = patched(
+upsample_patch = patched(
     "diffusers.models.upsampling:Upsample2D.forward",
     by="diffusers.upsampled_features",
     why="looks whether 64 pictures or more are given",
 )
-two_texts = equals("addition_embed_type", "text_time")
+has_pooled_text = equals("addition_embed_type", "text_time")
 unet = compose(
-    floats("sample", PICTURE, "latents"),
-    floats("timestep", "", "timesteps"),
+    float_input("sample", LATENT_AXES, "latents"),
+    float_input("timestep", "", "timesteps"),
     denoiser,
     reads(
         hidden_size="cross_attention_dim",
@@ -146,22 +155,24 @@ unet = compose(
             difference("projection_class_embeddings_input_dim", product("num_time_ids", "addition_time_embed_dim")),
         ),
     ),
-    floats("text_embeds", "batch_size text_encoder_projection_dim=", inside="added_cond_kwargs", when=two_texts),
-    floats("time_ids", "batch_size num_time_ids=", "timesteps", inside="added_cond_kwargs", when=two_texts),
-    any_batch,
+    float_input(
+        "text_embeds", "batch_size text_encoder_projection_dim=", inside="added_cond_kwargs", when=has_pooled_text
+    ),
+    float_input("time_ids", "batch_size num_time_ids=", "timesteps", inside="added_cond_kwargs", when=has_pooled_text),
+    upsample_patch,
     patched(
         "diffusers.models.unets.unet_2d_condition:UNet2DConditionModel.num_upsamplers",
         by="diffusers.NUM_UPSAMPLERS",
         why="each half is doubled to the size that it was halved from, which sides of any length need",
     ),
     case("several", sized(height=21, width=14)),
-    floats("timestep_cond", "batch_size time_cond_proj_dim=", when="time_cond_proj_dim"),
-    serves("semantic-segmentation", gives("out_sample", CLEANED, path=("sample",))),
+    float_input("timestep_cond", "batch_size time_cond_proj_dim=", when="time_cond_proj_dim"),
+    serves("semantic-segmentation", gives("out_sample", DENOISED_AXES, path=("sample",))),
 )
 
-projected = compose(
-    floats("pooled_projections", "batch_size pooled_projection_dim="),
-    floats("timestep", "step", "timesteps"),
+pooled_projection_inputs = compose(
+    float_input("pooled_projections", "batch_size pooled_projection_dim="),
+    float_input("timestep", "step", "timesteps"),
     reads(hidden_size="joint_attention_dim"),
     sized(step=2),
     case("one", sized(step=1)),
@@ -169,23 +180,23 @@ projected = compose(
 )
 
 sd3 = compose(
-    floats("hidden_states", PICTURE, "latents"),
+    float_input("hidden_states", LATENT_AXES, "latents"),
     denoiser,
-    projected,
-    serves("semantic-segmentation", gives("out_hidden_states", CLEANED, path=("sample",))),
+    pooled_projection_inputs,
+    serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",))),
 )
 
 # Places of words and of patches, and how close to what was asked.
-PACKED = "batch_size packed_height_width num_channels="
+PACKED_AXES = "batch_size packed_height_width num_channels="
 flux = compose(
-    floats("hidden_states", PACKED, "latents"),
+    float_input("hidden_states", PACKED_AXES, "latents"),
     denoiser,
-    projected,
+    pooled_projection_inputs,
     generates("timesteps", "uniform", low=0.0, high=1.0),
     generates("places", "integers", high=64),
     takes("txt_ids", "sequence_length 3", "places"),
     takes("img_ids", "packed_height_width 3", "places"),
-    floats("guidance", "batch_size", "timesteps", when="guidance_embeds"),
+    float_input("guidance", "batch_size", "timesteps", when="guidance_embeds"),
     sized(packed_height_width=1024),
     case("one", sized(packed_height_width=24)),
     case("several", sized(packed_height_width=60)),
@@ -196,25 +207,25 @@ flux = compose(
 )
 
 sana = compose(
-    floats("hidden_states", PICTURE, "latents"),
+    float_input("hidden_states", LATENT_AXES, "latents"),
     denoiser,
     takes("encoder_attention_mask", "batch_size sequence_length", "padding_mask"),
     generates("padding_mask", "mask", padding="right"),
-    floats("timestep", "batch_size", "timesteps"),
+    float_input("timestep", "batch_size", "timesteps"),
     reads(hidden_size="caption_channels", side=constant(64)),
-    serves("semantic-segmentation", gives("out_hidden_states", CLEANED, path=("sample",))),
+    serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",))),
 )
 
 # Between a picture and its own space. Nothing is drawn: the encoder gives the parameters of what it would draw from.
-painter = compose(any_batch, generates("pixels", "normal"), sized(batch_size=2))
+autoencoder = compose(upsample_patch, generates("pixels", "normal"), sized(batch_size=2))
 
 
-def encoder(side: str, part: str, *specs: ExportSpec, gives_: str) -> ExportSpec:
+def vae_encoder(side: str, part: str, *specs: ExportSpec, gives_: str) -> ExportSpec:
     """From a picture to its own space."""
     height, width = f"{side}height", f"{side}width"
     return compose(
-        painter,
-        floats("sample", f"batch_size num_channels= {height} {width}", "pixels"),
+        autoencoder,
+        float_input("sample", f"batch_size num_channels= {height} {width}", "pixels"),
         reads(num_channels="in_channels"),
         runs(f"diffusers.{part}"),
         case("one", sized(batch_size=1, **{height: 64, width: 96})),
@@ -224,11 +235,11 @@ def encoder(side: str, part: str, *specs: ExportSpec, gives_: str) -> ExportSpec
     )
 
 
-def decoder(part: str, *specs: ExportSpec) -> ExportSpec:
+def vae_decoder(part: str, *specs: ExportSpec) -> ExportSpec:
     """From its own space to a picture."""
     return compose(
-        painter,
-        floats("latent_sample", "batch_size num_channels= latent_height latent_width", "pixels"),
+        autoencoder,
+        float_input("latent_sample", "batch_size num_channels= latent_height latent_width", "pixels"),
         reads(num_channels="latent_channels"),
         sized(latent_height=64, latent_width=64),
         case("one", sized(batch_size=1, latent_height=6, latent_width=9)),
@@ -239,21 +250,21 @@ def decoder(part: str, *specs: ExportSpec) -> ExportSpec:
     )
 
 
-def halved(blocks: str) -> ExportSpec:
+def latent_scale(blocks: str) -> ExportSpec:
     """A spec of how much smaller its own space is: each block but the last halves height and width."""
     return reads(scale=power(constant(2), difference(count(blocks), constant(1))))
 
 
-vae_side = from_config("sample_size")
+sample_size = from_config("sample_size")
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "diffusers.clip-text": clip_text,
         "diffusers.clip-text-with-projection": clip_text_with_projection,
-        "diffusers.dcae-decoder": decoder("vae_decoder", halved("encoder_block_out_channels")),
-        "diffusers.dcae-encoder": encoder(
+        "diffusers.dcae-decoder": vae_decoder("vae_decoder", latent_scale("encoder_block_out_channels")),
+        "diffusers.dcae-encoder": vae_encoder(
             "",
             "dcae_encoder",
-            halved("encoder_block_out_channels"),
+            latent_scale("encoder_block_out_channels"),
             sized(height=64, width=64),
             gives_="latent_sample",
         ),
@@ -263,16 +274,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "diffusers.sd3-transformer-2d": sd3,
         "diffusers.t5-encoder": t5_text,
         "diffusers.unet-2d-condition": unet,
-        "diffusers.vae-decoder": decoder("vae_decoder", halved("down_block_types")),
-        "diffusers.vae-encoder": encoder(
+        "diffusers.vae-decoder": vae_decoder("vae_decoder", latent_scale("down_block_types")),
+        "diffusers.vae-encoder": vae_encoder(
             "sample_",
             "vae_encoder",
-            halved("down_block_types"),
-            sized(sample_height=vae_side, sample_width=vae_side),
+            latent_scale("down_block_types"),
+            sized(sample_height=sample_size, sample_width=sample_size),
             gives_="latent_parameters",
         ),
-        "sentence_transformers.clip": clip_sentences,
-        "sentence_transformers.transformer": sentences,
+        "sentence_transformers.clip": clip_sentence_encoder,
+        "sentence_transformers.transformer": sentence_encoder,
         "timm.default-timm-config": timm,
     }
 )

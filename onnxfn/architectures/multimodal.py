@@ -7,32 +7,32 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.multimodal import (
     AUDIO_MODEL,
+    TEXT_AXES,
     TEXT_MODEL,
-    TEXTS,
     VIDEO_MODEL,
     VISION_MODEL,
-    audio_part,
-    compared,
-    ended,
-    featured,
-    hidden_states,
-    illustrated,
+    audio_tower,
+    contrastive_tasks,
+    embedding_output,
+    feature_outputs,
+    image_inputs,
     image_reads,
-    images,
-    pooled,
-    read,
-    reading,
-    seeing,
-    seen,
-    several_texts,
-    similarities,
+    layer_states,
+    pooler_output,
+    similarity_outputs,
     text_and_vision,
-    text_part,
-    texts,
-    two_models,
-    vector,
-    video_part,
-    vision_part,
+    text_batch_cases,
+    text_batch_inputs,
+    text_model,
+    text_model_inputs,
+    text_tower,
+    text_with_end,
+    text_with_image,
+    two_towers,
+    video_tower,
+    vision_dummies,
+    vision_model,
+    vision_tower,
 )
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
 from onnxfn.specs.compose import compose
@@ -57,30 +57,30 @@ from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-clip = compose(text_and_vision, ended, tasked("image-classification", spec=images()))
+clip = compose(text_and_vision, text_with_end, tasked("image-classification", spec=image_inputs()))
 chinese_clip = text_and_vision
 
 # SigLIP reads texts that are padded to one length and has no use for a mask; it calls the axis of images their own.
-OF_IMAGES = "image_batch_size"
-unmasked = takes("input_ids", TEXTS, "token_ids")
-several_images = compose(
+IMAGE_BATCH = "image_batch_size"
+unmasked_text_inputs = takes("input_ids", TEXT_AXES, "token_ids")
+image_batch_cases = compose(
     sized(image_batch_size=2),
     case("one", sized(image_batch_size=1)),
     case("right-padded", sized(image_batch_size=3)),
     case("left-padded", sized(image_batch_size=4)),
 )
 siglip = compose(
-    two_models,
-    several_images,
-    model_part(VISION_MODEL, images(), vision_part, vector("pooler_output", "batch_size")),
-    model_part(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
-    compared(unmasked, images(OF_IMAGES), batch=OF_IMAGES),
-    tasked("image-classification", spec=images()),
+    two_towers,
+    image_batch_cases,
+    model_part(VISION_MODEL, image_inputs(), vision_tower, embedding_output("pooler_output", "batch_size")),
+    model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
+    contrastive_tasks(unmasked_text_inputs, image_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
+    tasked("image-classification", spec=image_inputs()),
 )
 
 
 # SigLIP 2 takes the patches of images of any shape, which spatial_shapes tells: as many places as the mask keeps.
-def patched_images(batch: str) -> ExportSpec:
+def patch_inputs(batch: str) -> ExportSpec:
     """A spec of images as their patches, `batch` of them."""
     return compose(
         takes("pixel_values", f"{batch} max_num_patches patch_values=", "pixels", kind="float"),
@@ -90,7 +90,7 @@ def patched_images(batch: str) -> ExportSpec:
     )
 
 
-def patch_values(at: str = "vision_config.") -> ExportSpec:
+def patch_dummies(at: str = "vision_config.") -> ExportSpec:
     """A spec of how patches are read and made, where a configuration keeps their size below `at`."""
     return compose(
         reads(patch_values=product(f"{at}num_channels", f"{at}patch_size", f"{at}patch_size")),
@@ -106,56 +106,59 @@ def patch_values(at: str = "vision_config.") -> ExportSpec:
 
 
 siglip2 = compose(
-    two_models,
-    patch_values(),
+    two_towers,
+    patch_dummies(),
     case("one", sized(max_num_patches=12)),
     case("right-padded", sized(max_num_patches=21)),
     case("left-padded", sized(max_num_patches=35)),
-    several_images,
-    model_part(VISION_MODEL, patched_images("batch_size"), vision_part, vector("pooler_output", "batch_size")),
-    model_part(TEXT_MODEL, unmasked, text_part, vector("pooler_output", "text_batch_size")),
-    compared(unmasked, patched_images(OF_IMAGES), batch=OF_IMAGES),
-    tasked("image-classification", spec=patched_images("batch_size")),
+    image_batch_cases,
+    model_part(VISION_MODEL, patch_inputs("batch_size"), vision_tower, embedding_output("pooler_output", "batch_size")),
+    model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
+    contrastive_tasks(unmasked_text_inputs, patch_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
+    tasked("image-classification", spec=patch_inputs("batch_size")),
 )
 siglip2_vision_model = compose(
-    patch_values(""),
+    patch_dummies(""),
     sized(batch_size=2),
     always(return_dict=True),
-    patched_images("batch_size"),
+    patch_inputs("batch_size"),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size max_num_patches _")),
-    pooled(when=negated(equals("vision_use_head", value=False))),
+    pooler_output(when=negated(equals("vision_use_head", value=False))),
 )
 
 # The parts as models of their own.
-hidden_texts = hidden_states(f"{TOKENS} _")
-clip_text_model = compose(read, ended, pooled(), hidden_texts)
-siglip_text_model = compose(read, pooled(loader="SiglipTextModel"), hidden_texts)
+text_layer_states = layer_states(f"{TOKENS} _")
+clip_text_model = compose(text_model, text_with_end, pooler_output(), text_layer_states)
+siglip_text_model = compose(text_model, pooler_output(loader="SiglipTextModel"), text_layer_states)
 siglip_text_with_projection = compose(
-    reading,
-    hidden_texts,
-    featured(loads("SiglipTextModel"), vector("text_embeds", "batch_size"), gives("last_hidden_state", f"{TOKENS} _")),
+    text_model_inputs,
+    text_layer_states,
+    feature_outputs(
+        loads("SiglipTextModel"),
+        embedding_output("text_embeds", "batch_size"),
+        gives("last_hidden_state", f"{TOKENS} _"),
+    ),
 )
-clip_vision_model = compose(seen, pooled())
-siglip_vision_model = compose(seen, pooled(when=negated(equals("vision_use_head", value=False))))
+clip_vision_model = compose(vision_model, pooler_output())
+siglip_vision_model = compose(vision_model, pooler_output(when=negated(equals("vision_use_head", value=False))))
 
 groupvit = compose(
-    two_models,
-    ended,
-    model_part(VISION_MODEL, images(), vision_part),
-    model_part(TEXT_MODEL, texts, text_part),
-    featured(images(), texts, similarities("image")),
+    two_towers,
+    text_with_end,
+    model_part(VISION_MODEL, image_inputs(), vision_tower),
+    model_part(TEXT_MODEL, text_batch_inputs, text_tower),
+    feature_outputs(image_inputs(), text_batch_inputs, similarity_outputs("image")),
 )
 
 # As many texts for each image, and the boxes of each image for each of its texts.
-QUERIES = "transformers.models.owlvit.modeling_owlvit"
 owlvit = compose(
     groupvit,
     sized(text_batch_size=4),
     tasked(
         "zero-shot-object-detection",
         spec=compose(
-            images(),
-            texts,
+            image_inputs(),
+            text_batch_inputs,
             gives("logits", "batch_size _ num_queries"),
             gives("pred_boxes", "batch_size _ _"),
             gives("text_embeds", "batch_size max_text_queries _"),
@@ -168,10 +171,10 @@ owlvit = compose(
 )
 
 # Texts on a page: where each word stands, and how the page looks. What comes out is of the words, then of the patches.
-boxed = compose(
+box_inputs = compose(
     takes("bbox", f"{TOKENS} 4", "boxes"), generates("boxes", "boxes", high=from_config("max_2d_position_embeddings"))
 )
-PATCHES = f"{TOKENS}+num_patches"
+TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
 layoutlmv3 = compose(
     text_dummies,
     text_cases,
@@ -185,18 +188,24 @@ layoutlmv3 = compose(
     generates("pixels", "normal"),
     always(return_dict=True),
     text_inputs,
-    boxed,
-    images(),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"{PATCHES} _")),
-    tasked("question-answering", spec=compose(gives("start_logits", PATCHES), gives("end_logits", PATCHES))),
-    tasked("document-question-answering", spec=compose(gives("start_logits", PATCHES), gives("end_logits", PATCHES))),
+    box_inputs,
+    image_inputs(),
+    tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS_AND_PATCHES} _")),
+    tasked(
+        "question-answering",
+        spec=compose(gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES)),
+    ),
+    tasked(
+        "document-question-answering",
+        spec=compose(gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES)),
+    ),
     tasked("text-classification"),
     tasked("token-classification"),
 )
 
 # Regions of an image, as another model saw them, stand after the words.
-REGIONS = "batch_size visual_seq_length"
-several_regions = compose(
+REGION_AXES = "batch_size visual_seq_length"
+region_cases = compose(
     sized(visual_seq_length=16),
     case("one", sized(visual_seq_length=5)),
     case("right-padded", sized(visual_seq_length=20)),
@@ -207,26 +216,26 @@ visual_bert = compose(
     text_cases,
     reads(vocab_size="vocab_size", type_vocab_size="type_vocab_size", visual_embedding_dim="visual_embedding_dim"),
     generates("regions", "normal"),
-    several_regions,
+    region_cases,
     always(return_dict=True),
     text_inputs,
-    takes("visual_embeds", f"{REGIONS} visual_embedding_dim=", "regions", kind="float"),
-    takes("visual_attention_mask", REGIONS, "padding_mask"),
-    takes("visual_token_type_ids", REGIONS, "segment_ids"),
+    takes("visual_embeds", f"{REGION_AXES} visual_embedding_dim=", "regions", kind="float"),
+    takes("visual_attention_mask", REGION_AXES, "padding_mask"),
+    takes("visual_token_type_ids", REGION_AXES, "segment_ids"),
     tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
     tasked("visual-question-answering", spec=loads("VisualBertForQuestionAnswering")),
 )
 
 # Sounds in place of images: frames of filter banks, as many as CLAP makes an image of at most.
-SOUNDS = "audio_batch_size"
-most_frames = product("audio_config.spec_size", quotient("audio_config.spec_size", "num_mel_bins"))
-heard = compose(
-    takes("input_features", f"{SOUNDS} num_sounds= num_frames num_mel_bins=", "mel", kind="float"),
-    takes("is_longer", f"{SOUNDS} 1", "longer", kind="bool", when="audio_config.enable_fusion"),
+AUDIO_BATCH = "audio_batch_size"
+max_frames = product("audio_config.spec_size", quotient("audio_config.spec_size", "num_mel_bins"))
+audio_inputs = compose(
+    takes("input_features", f"{AUDIO_BATCH} num_sounds= num_frames num_mel_bins=", "mel", kind="float"),
+    takes("is_longer", f"{AUDIO_BATCH} 1", "longer", kind="bool", when="audio_config.enable_fusion"),
 )
 clap = compose(
     text_dummies,
-    several_texts,
+    text_batch_cases,
     reads(
         vocab_size="text_config.vocab_size",
         num_mel_bins="audio_config.num_mel_bins",
@@ -234,14 +243,14 @@ clap = compose(
     ),
     generates("mel", "normal"),
     generates("longer", "integers", high=2),
-    sized(audio_batch_size=2, num_frames=difference(most_frames, constant(23))),
-    case("one", sized(audio_batch_size=1, num_frames=difference(most_frames, constant(40)))),
-    case("right-padded", sized(audio_batch_size=3, num_frames=difference(most_frames, constant(2)))),
-    case("left-padded", sized(audio_batch_size=4, num_frames=difference(most_frames, constant(13)))),
+    sized(audio_batch_size=2, num_frames=difference(max_frames, constant(23))),
+    case("one", sized(audio_batch_size=1, num_frames=difference(max_frames, constant(40)))),
+    case("right-padded", sized(audio_batch_size=3, num_frames=difference(max_frames, constant(2)))),
+    case("left-padded", sized(audio_batch_size=4, num_frames=difference(max_frames, constant(13)))),
     always(return_dict=True),
-    model_part(AUDIO_MODEL, heard, audio_part),
-    model_part(TEXT_MODEL, texts, text_part),
-    featured(heard, texts, similarities("audio", SOUNDS)),
+    model_part(AUDIO_MODEL, audio_inputs, audio_tower),
+    model_part(TEXT_MODEL, text_batch_inputs, text_tower),
+    feature_outputs(audio_inputs, text_batch_inputs, similarity_outputs("audio", AUDIO_BATCH)),
     patched(
         "transformers.models.clap.modeling_clap:ClapAudioPatchEmbed.forward",
         by="clap.patch_embeddings",
@@ -250,7 +259,6 @@ clap = compose(
 )
 
 # Pages and questions as many vectors each. Of a page, the first tokens stand for the patches of its image.
-patches_seen = "vlm_config.vision_config.num_image_tokens"
 colpali = compose(
     text_dummies,
     text_cases,
@@ -270,7 +278,7 @@ colpali = compose(
     model_part(
         VISION_MODEL,
         text_inputs,
-        images(),
+        image_inputs(),
         runs("towers.prefix_attention_model"),
         gives("embeddings", f"{TOKENS} _"),
         generates(
@@ -285,25 +293,25 @@ colpali = compose(
         case("right-padded", sized(sequence_length=total("num_image_tokens", constant(11)))),
         case("left-padded", sized(sequence_length=total("num_image_tokens", constant(24)))),
     ),
-    featured(loads("ColPaliForRetrieval"), extra_file("model", VISION_MODEL)),
+    feature_outputs(loads("ColPaliForRetrieval"), extra_file("model", VISION_MODEL)),
 )
 
-segments = takes("token_type_ids", TEXTS, "segment_ids")
-segmented = compose(
+segment_inputs = takes("token_type_ids", TEXT_AXES, "segment_ids")
+text_and_vision_with_segments = compose(
     text_and_vision,
     reads(type_vocab_size="text_config.type_vocab_size"),
-    model_part(TEXT_MODEL, segments),
-    compared(images(), texts, segments),
+    model_part(TEXT_MODEL, segment_inputs),
+    contrastive_tasks(image_inputs(), text_batch_inputs, segment_inputs),
 )
 clipseg = compose(
     text_and_vision,
-    ended,
+    text_with_end,
     tasked(
         "image-segmentation",
         spec=compose(
             loads("CLIPSegForImageSegmentation"),
             text_inputs,
-            images(),
+            image_inputs(),
             gives("logits", "batch_size _ _"),
             patched(
                 "transformers.models.clipseg.modeling_clipseg:CLIPSegForImageSegmentation.get_conditional_embeddings",
@@ -313,19 +321,21 @@ clipseg = compose(
         ),
     ),
 )
-itm = "image-text-retrieval"
+RETRIEVAL = "image-text-retrieval"
 """Whether a text is of an image: two logits for each pair."""
 blip = compose(
     text_and_vision,
     tasked(
-        itm,
-        spec=compose(loads("BlipForImageTextRetrieval"), text_inputs, images(), gives("itm_score", "batch_size _")),
+        RETRIEVAL,
+        spec=compose(
+            loads("BlipForImageTextRetrieval"), text_inputs, image_inputs(), gives("itm_score", "batch_size _")
+        ),
     ),
 )
 
 # A text begins with tokens that stand for the image, which are taken off it again.
 blip_2 = compose(
-    two_models,
+    two_towers,
     reads(vocab_size="qformer_config.vocab_size"),
     sized(sequence_length=total("num_query_tokens", constant(16))),
     case("one", sized(sequence_length=total("num_query_tokens", constant(7)))),
@@ -333,42 +343,46 @@ blip_2 = compose(
     case("left-padded", sized(sequence_length=total("num_query_tokens", constant(24)))),
     tasked(
         "zero-shot-image-classification",
-        spec=compose(images(), texts, similarities("image"), gives("image_embeds", "batch_size _ _")),
+        spec=compose(
+            image_inputs(), text_batch_inputs, similarity_outputs("image"), gives("image_embeds", "batch_size _ _")
+        ),
     ),
 )
 
 # Clips in place of images.
-clips = takes("pixel_values", "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float")
+frame_inputs = takes(
+    "pixel_values", "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"
+)
 xclip = compose(
-    two_models,
-    ended,
+    two_towers,
+    text_with_end,
     reads(num_frames="vision_config.num_frames"),
-    featured(
-        clips,
-        texts,
+    feature_outputs(
+        frame_inputs,
+        text_batch_inputs,
         gives("logits_per_video", "batch_size text_batch_size"),
         gives("logits_per_text", "text_batch_size batch_size"),
         gives("text_embeds", "batch_size text_batch_size _"),
         gives("video_embeds", "batch_size _"),
     ),
 )
-filmed = takes(
+video_inputs = takes(
     "pixel_values_videos",
     "batch_size num_frames= num_channels= image_height= image_width=",
     "pixels",
     kind="float",
 )
 videoprism = compose(
-    two_models,
+    two_towers,
     reads(num_frames="vision_config.num_frames"),
-    model_part(VIDEO_MODEL, filmed, video_part),
-    model_part(TEXT_MODEL, texts, text_part),
-    compared(filmed, texts, other="video"),
+    model_part(VIDEO_MODEL, video_inputs, video_tower),
+    model_part(TEXT_MODEL, text_batch_inputs, text_tower),
+    contrastive_tasks(video_inputs, text_batch_inputs, other="video"),
 )
 
 # One text for each image, in one encoder.
 flava = compose(
-    illustrated,
+    text_with_image,
     image_reads("image_config."),
     reads(
         vocab_size="text_config.vocab_size",
@@ -380,23 +394,23 @@ flava = compose(
         ),
     ),
     takes("token_type_ids", TOKENS, "segment_ids"),
-    featured(
+    feature_outputs(
         gives("image_embeddings", "batch_size _ _"),
         gives("text_embeddings", f"{TOKENS} _"),
         gives("multimodal_embeddings", f"{TOKENS}+num_joined _"),
     ),
 )
 bridgetower = compose(
-    illustrated,
+    text_with_image,
     image_reads(),
     reads(vocab_size="text_config.vocab_size"),
-    featured(
+    feature_outputs(
         gives("text_features", f"{TOKENS} _"),
         gives("image_features", "batch_size _ _"),
         gives("pooler_output", "batch_size _"),
     ),
     tasked("fill-mask", spec=loads("BridgeTowerForMaskedLM")),
-    tasked(itm, spec=compose(loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
+    tasked(RETRIEVAL, spec=compose(loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
 )
 
 # Regions of an image and where they are, as another model saw them, beside the words.
@@ -411,16 +425,16 @@ lxmert = compose(
     ),
     generates("regions", "normal"),
     generates("places", "uniform", low=0.0, high=1.0),
-    several_regions,
+    region_cases,
     always(return_dict=True),
     text_inputs,
-    takes("visual_feats", f"{REGIONS} visual_feat_dim=", "regions", kind="float"),
-    takes("visual_pos", f"{REGIONS} visual_pos_dim=", "places", kind="float"),
-    takes("visual_attention_mask", REGIONS, "padding_mask"),
+    takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "regions", kind="float"),
+    takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "places", kind="float"),
+    takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("token_type_ids", TOKENS, "segment_ids"),
-    featured(
+    feature_outputs(
         gives("language_output", f"{TOKENS} _"),
-        gives("vision_output", f"{REGIONS} _"),
+        gives("vision_output", f"{REGION_AXES} _"),
         gives("pooled_output", "batch_size _"),
     ),
     tasked(
@@ -432,65 +446,67 @@ lxmert = compose(
 )
 
 
-def loads_features(loader: str) -> ExportSpec:
+def feature_loader(loader: str) -> ExportSpec:
     """A spec of the class that loads a model for feature-extraction."""
     return serves("feature-extraction", loads(loader))
 
 
-def tower(row: ExportSpec, loader: str) -> ExportSpec:
+def loaded_tower(row: ExportSpec, loader: str) -> ExportSpec:
     """A part as a model of its own that no class of AutoModel loads."""
-    return compose(row, pooled(loader=loader))
+    return compose(row, pooler_output(loader=loader))
 
 
-masked = compose(read, text_inputs)
-masked_ended = compose(masked, ended)
+text_model_with_mask = compose(text_model, text_inputs)
+text_model_with_end = compose(text_model_with_mask, text_with_end)
 TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "align_text_model": tower(compose(masked, takes("token_type_ids", TOKENS, "segment_ids")), "AlignTextModel"),
-        "altclip_text_model": tower(masked, "AltCLIPTextModel"),
-        "git_vision_model": compose(seen, loads_features("GitVisionModel")),
-        "instructblipvideo_vision_model": tower(seen, "InstructBlipVideoVisionModel"),
-        "janus_vision_model": tower(seen, "JanusVisionModel"),
+        "align_text_model": loaded_tower(
+            compose(text_model_with_mask, takes("token_type_ids", TOKENS, "segment_ids")), "AlignTextModel"
+        ),
+        "altclip_text_model": loaded_tower(text_model_with_mask, "AltCLIPTextModel"),
+        "git_vision_model": compose(vision_model, feature_loader("GitVisionModel")),
+        "instructblipvideo_vision_model": loaded_tower(vision_model, "InstructBlipVideoVisionModel"),
+        "janus_vision_model": loaded_tower(vision_model, "JanusVisionModel"),
         "videoprism_text_model": compose(
-            tower(masked, "VideoPrismTextModel"),  # a token of its own stands after the text
-            featured(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
+            loaded_tower(text_model_with_mask, "VideoPrismTextModel"),  # a token of its own stands after the text
+            feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
         ),
         "videoprism_vision_model": compose(
-            seeing(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),
+            vision_dummies(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),
             image_reads(""),
             reads(num_frames="num_frames"),
-            filmed,
+            video_inputs,
         ),
-        "blip_text_model": tower(compose(masked, always(is_decoder=False)), "BlipTextModel"),
-        "chinese_clip_text_model": tower(masked, "ChineseCLIPTextModel"),
-        "clap_text_model": tower(masked, "ClapTextModel"),
-        "clipseg_text_model": tower(masked_ended, "CLIPSegTextModel"),
-        "flava_text_model": tower(masked, "FlavaTextModel"),
-        "groupvit_text_model": tower(masked_ended, "GroupViTTextModel"),
-        "metaclip_2_text_model": tower(masked_ended, "MetaClip2TextModel"),
-        "owlv2_text_model": tower(masked, "Owlv2TextModel"),
-        "owlvit_text_model": tower(masked, "OwlViTTextModel"),
-        "siglip2_text_model": tower(masked, "Siglip2TextModel"),
-        "xclip_text_model": tower(masked_ended, "XCLIPTextModel"),
-        "altclip_vision_model": tower(seen, "AltCLIPVisionModel"),
-        "blip_2_vision_model": tower(seen, "Blip2VisionModel"),
-        "blip_vision_model": tower(seen, "BlipVisionModel"),
-        "clipseg_vision_model": tower(seen, "CLIPSegVisionModel"),
-        "flava_image_model": tower(seen, "FlavaImageModel"),
-        "groupvit_vision_model": tower(seen, "GroupViTVisionModel"),
-        "instructblip_vision_model": tower(seen, "InstructBlipVisionModel"),
-        "metaclip_2_vision_model": tower(seen, "MetaClip2VisionModel"),
-        "mlcd_vision_model": compose(seen, pooled()),
-        "owlv2_vision_model": tower(seen, "Owlv2VisionModel"),
-        "owlvit_vision_model": tower(seen, "OwlViTVisionModel"),
+        "blip_text_model": loaded_tower(compose(text_model_with_mask, always(is_decoder=False)), "BlipTextModel"),
+        "chinese_clip_text_model": loaded_tower(text_model_with_mask, "ChineseCLIPTextModel"),
+        "clap_text_model": loaded_tower(text_model_with_mask, "ClapTextModel"),
+        "clipseg_text_model": loaded_tower(text_model_with_end, "CLIPSegTextModel"),
+        "flava_text_model": loaded_tower(text_model_with_mask, "FlavaTextModel"),
+        "groupvit_text_model": loaded_tower(text_model_with_end, "GroupViTTextModel"),
+        "metaclip_2_text_model": loaded_tower(text_model_with_end, "MetaClip2TextModel"),
+        "owlv2_text_model": loaded_tower(text_model_with_mask, "Owlv2TextModel"),
+        "owlvit_text_model": loaded_tower(text_model_with_mask, "OwlViTTextModel"),
+        "siglip2_text_model": loaded_tower(text_model_with_mask, "Siglip2TextModel"),
+        "xclip_text_model": loaded_tower(text_model_with_end, "XCLIPTextModel"),
+        "altclip_vision_model": loaded_tower(vision_model, "AltCLIPVisionModel"),
+        "blip_2_vision_model": loaded_tower(vision_model, "Blip2VisionModel"),
+        "blip_vision_model": loaded_tower(vision_model, "BlipVisionModel"),
+        "clipseg_vision_model": loaded_tower(vision_model, "CLIPSegVisionModel"),
+        "flava_image_model": loaded_tower(vision_model, "FlavaImageModel"),
+        "groupvit_vision_model": loaded_tower(vision_model, "GroupViTVisionModel"),
+        "instructblip_vision_model": loaded_tower(vision_model, "InstructBlipVisionModel"),
+        "metaclip_2_vision_model": loaded_tower(vision_model, "MetaClip2VisionModel"),
+        "mlcd_vision_model": compose(vision_model, pooler_output()),
+        "owlv2_vision_model": loaded_tower(vision_model, "Owlv2VisionModel"),
+        "owlvit_vision_model": loaded_tower(vision_model, "OwlViTVisionModel"),
     }
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         **TOWERS,
-        "aimv2_vision_model": compose(seen, pooled(when=negated(equals("use_head", value=False)))),
-        "align": segmented,
+        "aimv2_vision_model": compose(vision_model, pooler_output(when=negated(equals("use_head", value=False)))),
+        "align": text_and_vision_with_segments,
         "altclip": text_and_vision,
         "blip": blip,
         "blip-2": blip_2,
@@ -518,10 +534,10 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "siglip_text_model": siglip_text_model,
         "siglip_vision_model": siglip_vision_model,
         "tipsv2": text_and_vision,
-        "tipsv2_text_model": compose(masked, pooled()),
+        "tipsv2_text_model": compose(text_model_with_mask, pooler_output()),
         "tipsv2_vision_model": clip_vision_model,
         "videoprism": videoprism,
-        "vision-text-dual-encoder": only_tasks(segmented, "feature-extraction"),
+        "vision-text-dual-encoder": only_tasks(text_and_vision_with_segments, "feature-extraction"),
         "visual_bert": visual_bert,
         "xclip": xclip,
     }

@@ -13,7 +13,7 @@ from onnxfn.specs.getters import from_config, item, maximum, reads, total
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-predictions = compose(
+decision_outputs = compose(
     gives("state_preds", f"{TOKENS} _"),
     gives("action_preds", f"{TOKENS} _"),
     gives("return_preds", f"{TOKENS} _"),
@@ -35,11 +35,11 @@ decision_transformer = compose(
     case("left-padded", sized(batch_size=3, sequence_length=24), padded("left")),
     always(return_dict=True),
     # Not what feature-extraction gives elsewhere: the states come last.
-    *(serves(task, loads("AutoModel"), predictions) for task in ("feature-extraction", "reinforcement-learning")),
+    *(serves(task, loads("AutoModel"), decision_outputs) for task in ("feature-extraction", "reinforcement-learning")),
 )
 
 # As many steps as there are; the model reads the last of them.
-measured = compose(
+series_of_any_length = compose(
     takes("past_values", TOKENS, "measured", kind="float"),
     generates("measured", "normal"),
     sized(batch_size=2, sequence_length=64),
@@ -47,16 +47,16 @@ measured = compose(
     case("several", sized(batch_size=3, sequence_length=96)),
     case("longer", sized(batch_size=2, sequence_length=130)),
 )
-quantiles = tasked(
+quantile_forecast = tasked(
     "time-series-forecasting",
     spec=compose(gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")),
 )
 timesfm = compose(
-    measured,
+    series_of_any_length,
     takes("freq", "batch_size", "frequencies"),
     generates("frequencies", "integers", high=from_config("freq_size")),
     runs("timesfm.forecast"),
-    quantiles,
+    quantile_forecast,
     patched(
         "transformers.models.timesfm.modeling_timesfm:TimesFmModel._timesfm_masked_mean_std",
         by="timesfm.masked_mean_std",
@@ -65,12 +65,12 @@ timesfm = compose(
 )
 
 # What was measured, what is known of the times, and what is forecast so far: the states that the next is drawn from.
-past = "batch_size past_length="
-future = "batch_size prediction_length="
+PAST_AXES = "batch_size past_length="
+FUTURE_AXES = "batch_size prediction_length="
 time_series_transformer = compose(
-    takes("past_values", past, "measured", kind="float"),
-    takes("past_time_features", f"{past} num_time_features=", "measured", kind="float"),
-    takes("past_observed_mask", past, "observed", kind="float"),
+    takes("past_values", PAST_AXES, "measured", kind="float"),
+    takes("past_time_features", f"{PAST_AXES} num_time_features=", "measured", kind="float"),
+    takes("past_observed_mask", PAST_AXES, "observed", kind="float"),
     takes(
         "static_categorical_features",
         "batch_size num_static_categorical_features=",
@@ -84,8 +84,8 @@ time_series_transformer = compose(
         kind="float",
         when="num_static_real_features",
     ),
-    takes("future_values", future, "measured", kind="float"),
-    takes("future_time_features", f"{future} num_time_features=", "measured", kind="float"),
+    takes("future_values", FUTURE_AXES, "measured", kind="float"),
+    takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "measured", kind="float"),
     generates("measured", "normal"),
     generates("observed", "mask", padding="left"),
     generates("category", "integers", high=from_config(item("cardinality", 0))),
@@ -110,7 +110,7 @@ time_series_transformer = compose(
 )
 
 
-def forecasting(loader: str) -> ExportSpec:
+def forecast_loader(loader: str) -> ExportSpec:
     """A spec that says which class forecasts: no automatic one knows it."""
     return tasked("time-series-forecasting", spec=loads(loader))
 
@@ -118,10 +118,10 @@ def forecasting(loader: str) -> ExportSpec:
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "decision_transformer": decision_transformer,
-        "patchtsmixer": compose(time_series, forecasting("PatchTSMixerForPrediction")),
-        "patchtst": compose(time_series, forecasting("PatchTSTForPrediction")),
+        "patchtsmixer": compose(time_series, forecast_loader("PatchTSMixerForPrediction")),
+        "patchtst": compose(time_series, forecast_loader("PatchTSTForPrediction")),
         "time_series_transformer": time_series_transformer,
         "timesfm": timesfm,
-        "timesfm2_5": compose(measured, runs("timesfm.forecast_by_quantiles"), quantiles),
+        "timesfm2_5": compose(series_of_any_length, runs("timesfm.forecast_by_quantiles"), quantile_forecast),
     }
 )

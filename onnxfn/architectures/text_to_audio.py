@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families import (
-    encodec_layers,
+    encodec_patches,
     encoder_decoder_cache,
     encoder_inputs,
     encoder_mask,
@@ -149,7 +149,7 @@ musicgen = compose(
         by="musicgen.delay_pattern_mask",
         why="writes into slices, and searches for the first code to generate",
     ),
-    encodec_layers,
+    encodec_patches,
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType({"musicgen": musicgen, "speecht5": speecht5})

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families import (
-    any_images,
     backbone,
-    images,
-    lines,
-    sees,
+    dynamic_images,
+    fixed_images,
+    image_features,
     text_encoder,
     text_inputs,
-    video,
+    text_line_images,
+    video_inputs,
     vision,
     vision_of_any_size,
 )
@@ -26,24 +26,24 @@ from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-SEEN = "batch_size _ _"
-PLACES = "batch_size sequence_length _"
-MAP = "batch_size _ feature_height feature_width"
-ONE_MAP = "batch_size _ _ _"
+STATES = "batch_size _ _"
+SEQUENCE = "batch_size sequence_length _"
+DYNAMIC_MAP = "batch_size _ feature_height feature_width"
+FIXED_MAP = "batch_size _ _ _"
 MODELING = "transformers.models"
 
 
-classifies = tasked("image-classification")
-masks = tasked("masked-im")
+image_classification = tasked("image-classification")
+masked_image_modeling = tasked("masked-im")
 
-windows = compose(vision, masks)
+vision_with_masks = compose(vision, masked_image_modeling)
 """Windows that shift over images of one size, to which they are clamped: Swin and those like it."""
 
-places = compose(any_images, sees(PLACES), classifies)
+vision_transformer_of_any_size = compose(dynamic_images, image_features(SEQUENCE), image_classification)
 """Patches in a row, of images of any size."""
 
 
-def padding_as_tensorflow(module: str) -> ExportSpec:
+def tensorflow_padding(module: str) -> ExportSpec:
     """A spec whose padding is worked out for every size of an image."""
     return patched(
         f"{MODELING}.{module}.modeling_{module}:apply_tf_padding",
@@ -52,7 +52,7 @@ def padding_as_tensorflow(module: str) -> ExportSpec:
     )
 
 
-def placing(module: str, owner: str) -> ExportSpec:
+def interpolated_positions(module: str, owner: str) -> ExportSpec:
     """A spec whose places are spread over every size of an image."""
     return patched(
         f"{MODELING}.{module}.modeling_{module}:{owner}.interpolate_pos_encoding",
@@ -63,20 +63,20 @@ def placing(module: str, owner: str) -> ExportSpec:
 
 # Where patches do not divide an image it is resized, which is a branch in every block.
 mobilevit = compose(
-    images,
-    sees(ONE_MAP),
-    classifies,
-    tasked("image-segmentation", spec=compose(loads("AutoModelForSemanticSegmentation"), gives("logits", ONE_MAP))),
+    fixed_images,
+    image_features(FIXED_MAP),
+    image_classification,
+    tasked("image-segmentation", spec=compose(loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP))),
 )
 
 mgp_str = without(
     compose(
-        images,
+        fixed_images,
         tasked(
             "feature-extraction",
             spec=compose(
                 *(
-                    gives(f"{kind}_logits", SEEN, path=("logits", place))
+                    gives(f"{kind}_logits", STATES, path=("logits", place))
                     for place, kind in enumerate(("char", "bpe", "wp"))
                 )
             ),
@@ -87,8 +87,8 @@ mgp_str = without(
 
 # What is kept of an image is chosen by noise; it is an input, so that an answer depends on what goes in and no more.
 vit_mae = compose(
-    images,
-    sees(SEEN),
+    fixed_images,
+    image_features(STATES),
     takes("noise", "batch_size num_patches=", "noise", kind="float"),
     generates("noise", "uniform", low=0.0, high=1.0),
     reads(num_patches=product(quotient("image_height", "patch_size"), quotient("image_width", "patch_size"))),
@@ -99,7 +99,7 @@ imagegpt = compose(
     text_inputs,
     generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
     tasked("feature-extraction", spec=takes("position_ids", TOKENS, "token_positions")),
-    classifies,
+    image_classification,
     always(use_cache=False),
     checks(mask_input="attention_mask"),
 )
@@ -107,17 +107,17 @@ imagegpt = compose(
 
 perceiver = compose(
     only_tasks(text_encoder, "fill-mask", "text-classification"),
-    tasked("fill-mask", spec=compose(text_inputs, gives("logits", SEEN))),
+    tasked("fill-mask", spec=compose(text_inputs, gives("logits", STATES))),
     tasked("text-classification", spec=text_inputs),
-    tasked("image-classification", spec=compose(images, reads(num_channels=constant(3)))),
+    tasked("image-classification", spec=compose(fixed_images, reads(num_channels=constant(3)))),
 )
 
 # It pads an image to whole windows and then takes it to be unpadded: its processor pads before.
 swin2sr = compose(
-    any_images,
+    dynamic_images,
     case("one", sized(height=96, width=152)),
     case("several", sized(height=72, width=64)),
-    sees(MAP),
+    image_features(DYNAMIC_MAP),
     reads(upscale="upscale"),
     tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
     patched(
@@ -132,79 +132,79 @@ swin2sr = compose(
     ),
 )
 
-films = tasked("video-classification")
+video_classification = tasked("video-classification")
 
 
-backbone_of_any = backbone(any_images, "batch_size _ feature_height_{place} feature_width_{place}")
-backbone_of_one = backbone(images, ONE_MAP)
+dynamic_backbone = backbone(dynamic_images, "batch_size _ feature_height_{place} feature_width_{place}")
+fixed_backbone = backbone(fixed_images, FIXED_MAP)
 
 # A line of text is as high as those that the model was made for, and as wide as it is long.
-reads_lines = compose(lines, tasked("text-recognition"))
+text_recognition = compose(text_line_images, tasked("text-recognition"))
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "vit": windows,
+        "vit": vision_with_masks,
         "beit": vision,
         "convnext": vision_of_any_size,
         "convnextv2": vision_of_any_size,
         "cvt": vision_of_any_size,
         "data2vec-vision": vision,
-        "deit": windows,
-        "dinov2": compose(places, placing("dinov2", "Dinov2Embeddings")),
+        "deit": vision_with_masks,
+        "dinov2": compose(vision_transformer_of_any_size, interpolated_positions("dinov2", "Dinov2Embeddings")),
         "donut-swin": only_tasks(vision, "feature-extraction"),
         "efficientnet": vision_of_any_size,
         "hiera": vision,
         "imagegpt": imagegpt,
         "levit": vision,
         "mgp-str": mgp_str,
-        "mobilenet_v1": compose(vision_of_any_size, padding_as_tensorflow("mobilenet_v1")),
+        "mobilenet_v1": compose(vision_of_any_size, tensorflow_padding("mobilenet_v1")),
         # Fifty convolutions and units that clip: PyTorch's float32 is 2e-5 from its float64, of values of 2.
-        "mobilenet_v2": compose(vision_of_any_size, padding_as_tensorflow("mobilenet_v2"), checks(atol=2e-5)),
+        "mobilenet_v2": compose(vision_of_any_size, tensorflow_padding("mobilenet_v2"), checks(atol=2e-5)),
         "mobilevit": mobilevit,
         "perceiver": perceiver,
         "poolformer": vision_of_any_size,
         "pvt": vision,
         "regnet": vision_of_any_size,
         "resnet": vision_of_any_size,
-        "swin": windows,
-        "swinv2": windows,
+        "swin": vision_with_masks,
+        "swinv2": vision_with_masks,
         "swin2sr": swin2sr,
         "vit_mae": vit_mae,
         "vit_msn": vision,
         "dinov2_with_registers": vision,
-        "dinov3_convnext": compose(any_images, sees(PLACES)),
-        "dinov3_vit": compose(any_images, sees(PLACES)),
+        "dinov3_convnext": compose(dynamic_images, image_features(SEQUENCE)),
+        "dinov3_vit": compose(dynamic_images, image_features(SEQUENCE)),
         "focalnet": compose(
-            places,
-            tasked("masked-im", spec=images),  # what was masked is put into a square
+            vision_transformer_of_any_size,
+            tasked("masked-im", spec=fixed_images),  # what was masked is put into a square
             patched(
                 f"{MODELING}.focalnet.modeling_focalnet:FocalNetPatchEmbeddings.maybe_pad",
                 by="image_padding.padded_to_patches",
                 why="it asks whether patches divide the size, and a trace keeps one answer",
             ),
         ),
-        "hgnet_v2": compose(any_images, classifies),
+        "hgnet_v2": compose(dynamic_images, image_classification),
         "ijepa": vision,
         "mlcd_vision_model": only_tasks(vision, "feature-extraction"),
-        "pixio": compose(any_images, sees(PLACES), placing("pixio", "PixioEmbeddings")),
+        "pixio": compose(dynamic_images, image_features(SEQUENCE), interpolated_positions("pixio", "PixioEmbeddings")),
         "pp_lcnet": compose(
-            any_images,
+            dynamic_images,
             tasked("image-classification", spec=gives("logits", "batch_size _", path=("last_hidden_state",))),
         ),
-        "timesformer": compose(video(), sees(SEEN), films),
-        "videomae": compose(video(), sees(SEEN), films),
-        "vivit": compose(video(), sees(SEEN), films),
-        "vjepa2": compose(video("pixel_values_videos"), sees(SEEN), films),
-        "videoprism_vision_model": compose(video("pixel_values_videos"), sees(SEEN)),
-        "vitdet": compose(images, sees(ONE_MAP)),
-        "radio": compose(images, sees(SEEN)),
-        "aimv2_vision_model": compose(images, sees(SEEN)),
-        "tipsv2_vision_model": compose(images, sees(SEEN)),
-        "rt_detr_resnet": backbone_of_any,
-        "pp_lcnet_v3": backbone_of_any,
-        "pp_lcnet_v4": backbone_of_any,
-        "uvdoc_backbone": backbone_of_any,
-        "mobilevitv2": compose(images, sees(ONE_MAP), classifies),
+        "timesformer": compose(video_inputs(), image_features(STATES), video_classification),
+        "videomae": compose(video_inputs(), image_features(STATES), video_classification),
+        "vivit": compose(video_inputs(), image_features(STATES), video_classification),
+        "vjepa2": compose(video_inputs("pixel_values_videos"), image_features(STATES), video_classification),
+        "videoprism_vision_model": compose(video_inputs("pixel_values_videos"), image_features(STATES)),
+        "vitdet": compose(fixed_images, image_features(FIXED_MAP)),
+        "radio": compose(fixed_images, image_features(STATES)),
+        "aimv2_vision_model": compose(fixed_images, image_features(STATES)),
+        "tipsv2_vision_model": compose(fixed_images, image_features(STATES)),
+        "rt_detr_resnet": dynamic_backbone,
+        "pp_lcnet_v3": dynamic_backbone,
+        "pp_lcnet_v4": dynamic_backbone,
+        "uvdoc_backbone": dynamic_backbone,
+        "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), image_classification),
         "bit": compose(
             vision_of_any_size,
             *(
@@ -226,16 +226,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "pvt_v2": vision_of_any_size,
         "swiftformer": vision_of_any_size,
         "textnet": vision_of_any_size,
-        "pp_ocrv5_mobile_rec": reads_lines,
-        "pp_ocrv5_server_rec": reads_lines,
-        "pp_ocrv6_small_rec": reads_lines,
-        "pp_ocrv6_tiny_rec": reads_lines,
-        "maskformer-swin": backbone_of_one,
-        "vitpose_backbone": backbone(images, SEEN),
-        "lw_detr_vit": backbone_of_one,
-        "rf_detr_dinov2": backbone_of_one,
-        "internvl_vision": compose(images, sees(SEEN)),
-        "sam_vision_model": compose(images, sees(ONE_MAP)),
-        "sam_hq_vision_model": compose(images, sees(ONE_MAP)),
+        "pp_ocrv5_mobile_rec": text_recognition,
+        "pp_ocrv5_server_rec": text_recognition,
+        "pp_ocrv6_small_rec": text_recognition,
+        "pp_ocrv6_tiny_rec": text_recognition,
+        "maskformer-swin": fixed_backbone,
+        "vitpose_backbone": backbone(fixed_images, STATES),
+        "lw_detr_vit": fixed_backbone,
+        "rf_detr_dinov2": fixed_backbone,
+        "internvl_vision": compose(fixed_images, image_features(STATES)),
+        "sam_vision_model": compose(fixed_images, image_features(FIXED_MAP)),
+        "sam_hq_vision_model": compose(fixed_images, image_features(FIXED_MAP)),
     }
 )

@@ -25,7 +25,7 @@ waveforms = compose(
 """Waveforms, all of one length."""
 
 
-def convolved_waves(config: str, length: str = "sequence_length") -> ExportSpec:
+def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
     """The frames that the convolutions of wav2vec2 and those like it make of a waveform; where its fields are.
 
     Each takes no padding; those of the adapter are of three, padded by one at each end, so they count as one.
@@ -36,7 +36,7 @@ def convolved_waves(config: str, length: str = "sequence_length") -> ExportSpec:
     return reads(frames=convolved(heard, repeated(constant(1), adapters), strides))
 
 
-convolved_frames = convolved_waves("")
+convolved_frames = wav2vec2_frames("")
 """The frames that wav2vec2 and those like it make of a waveform."""
 
 audio_features = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
@@ -54,11 +54,11 @@ audio = compose(
 )
 """Models that hear a waveform and say of each frame what was heard: wav2vec2 and those like it."""
 
-audio_of_voices = compose(audio, audio_frames, tasked("audio-xvector"))
+audio_with_speaker_tasks = compose(audio, audio_frames, tasked("audio-xvector"))
 """Those that also tell voices apart."""
 
 # Traced at 64 steps; what is tried is of no whole number of frames.
-banks = compose(
+mel_inputs = compose(
     takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
     generates("mel", "normal"),
@@ -73,7 +73,7 @@ banks = compose(
 """Filter banks of sounds, and which of their steps are padding."""
 
 
-def shortened(
+def subsampled_frames(
     config: str, kernel: Source, stride: Source, times: Source, length: str = "sequence_length"
 ) -> ExportSpec:
     """A spec of how many frames convolutions of a kernel and a stride make, so and so many; where its fields are."""
@@ -87,10 +87,12 @@ def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
     """How Parakeet's encoder shortens what it hears, padding by half a kernel at both ends; where its fields are."""
     kernel = f"{config}subsampling_conv_kernel_size"
     inside = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
-    return shortened(config, inside, f"{config}subsampling_conv_stride", log2(f"{config}subsampling_factor"), length)
+    return subsampled_frames(
+        config, inside, f"{config}subsampling_conv_stride", log2(f"{config}subsampling_factor"), length
+    )
 
 
-whole_banks = compose(
+fixed_mel_inputs = compose(
     takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float"),
     generates("mel", "normal"),
     reads(num_mel_bins="num_mel_bins", num_frames=product("max_source_positions", constant(2))),
@@ -100,7 +102,7 @@ whole_banks = compose(
 )
 """Encoders of filter banks that are all of the one length that there are places for: Whisper's and those like it."""
 
-encodec_layers = compose(
+encodec_patches = compose(
     patched(
         "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
         by="musicgen.conv1d_output",

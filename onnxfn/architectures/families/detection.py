@@ -10,12 +10,12 @@ from onnxfn.specs.getters import constant, either, from_config, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-IMAGE = "batch_size num_channels= height width"
+IMAGE_AXES = "batch_size num_channels= height width"
 """The axes of a batch of images of any size."""
 
-CASES = ("one", "several")
+CASE_NAMES = ("one", "several")
 
-POINTS = "batch_size point_batch_size nb_points_per_image"
+POINT_AXES = "batch_size point_batch_size nb_points_per_image"
 """The axes of several points of each of several things in each of several images."""
 
 
@@ -24,13 +24,13 @@ def image_cases(*sizes: tuple[int, int]) -> ExportSpec:
     return compose(
         *(
             case(place, sized(batch_size=3 if index else 1, height=height, width=width))
-            for index, (place, (height, width)) in enumerate(zip(CASES, sizes, strict=True))
+            for index, (place, (height, width)) in enumerate(zip(CASE_NAMES, sizes, strict=True))
         )
     )
 
 
-moving_images = compose(
-    takes("pixel_values", IMAGE, "pixels", kind="float"),
+images_without_cases = compose(
+    takes("pixel_values", IMAGE_AXES, "pixels", kind="float"),
     generates("pixels", "normal"),
     reads(num_channels=either("num_channels", "backbone_config.num_channels", constant(3))),
     sized(batch_size=2, height=64, width=64),
@@ -38,11 +38,11 @@ moving_images = compose(
 )
 """Images of a size that moves, with as many channels as the model has weights for."""
 
-images_of_any_size = compose(moving_images, image_cases((96, 64), (61, 83)))
+images_of_any_size = compose(images_without_cases, image_cases((96, 64), (61, 83)))
 """Images whose sides need not be multiples of anything."""
 
 # Sides that the cells of eight pixels do not divide: what is left over is not looked at.
-grey_images = compose(
+grayscale_images = compose(
     takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
     generates("pixels", "normal"),
     sized(batch_size=2, num_channels=3, height=64, width=64),
@@ -53,32 +53,32 @@ grey_images = compose(
 )
 """Images of any size and any number of channels, of which the first alone is seen."""
 
-grey_pairs = compose(
-    grey_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
+grayscale_pairs = compose(
+    grayscale_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
 )
 """Pairs of such images."""
 
-queried = gives("last_hidden_state", "batch_size _ _")
+query_states = gives("last_hidden_state", "batch_size _ _")
 """A vector a query."""
 
 
-def segmented(logits: str) -> ExportSpec:
+def segmentation_tasks(logits: str) -> ExportSpec:
     """A spec of the two tasks that Optimum has for a class a place of an image, whose logits have these axes."""
     given = compose(loads("AutoModelForSemanticSegmentation"), gives("logits", logits))
     return compose(tasked("image-segmentation", spec=given), tasked("semantic-segmentation", spec=given))
 
 
-points_in_images = compose(
-    takes("input_points", f"{POINTS} 2", "points", kind="float"), takes("input_labels", POINTS, "point_labels")
+point_inputs = compose(
+    takes("input_points", f"{POINT_AXES} 2", "points", kind="float"), takes("input_labels", POINT_AXES, "point_labels")
 )
 """Points of things, and whether each is on the thing or beside it."""
 
-masks_given = compose(
+mask_outputs = compose(
     gives("iou_scores", "batch_size point_batch_size _"), gives("pred_masks", "batch_size point_batch_size _ _ _")
 )
 """Several masks of each thing, and how good each is."""
 
-masks_at_points = compose(
+promptable_segmentation = compose(
     generates("points", "uniform", low=0.0, high=from_config("image_size")),
     generates("point_labels", "integers", low=0, high=2),
     generates("embeddings", "normal"),

@@ -10,7 +10,7 @@ from onnxfn.specs.getters import at_least, constant, count, either, from_config,
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-pixels = compose(
+pixel_inputs = compose(
     takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
     generates("pixels", "normal"),
     sized(batch_size=2),
@@ -18,7 +18,7 @@ pixels = compose(
 """Images of the one size that a model has places for, with as many channels as it has weights for."""
 
 # A configuration lists a height and a width, or says one number for both.
-_image = compose(
+_image_config = compose(
     reads(
         num_channels=either("num_channels", "in_chans", constant(3)),
         image_height=either(item("image_size", 0), "image_size", "crop_size"),
@@ -28,12 +28,12 @@ _image = compose(
 )
 """Where the configuration of a model that sees keeps the size of an image."""
 
-images = compose(_image, pixels)
+fixed_images = compose(_image_config, pixel_inputs)
 """Images of one size, which the configuration tells."""
 
 # Neither size that is checked is a multiple of a stride, nor are a height and a width alike.
-any_images = compose(
-    images,
+dynamic_images = compose(
+    fixed_images,
     reads(
         image_height=either(item("image_size", 0), "image_size", constant(64)),
         image_width=either(item("image_size", 1), "image_size", constant(64)),
@@ -46,8 +46,8 @@ any_images = compose(
 """Images of any size, traced at the one that the configuration tells, or at 64 by 64."""
 
 
-lines = compose(
-    any_images,
+text_line_images = compose(
+    dynamic_images,
     takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
     sized(width=160),
     case("one", sized(width=97)),
@@ -56,10 +56,10 @@ lines = compose(
 """Lines of text, 48 pixels high and of any width."""
 
 
-def video(name: str = "pixel_values") -> ExportSpec:
+def video_inputs(name: str = "pixel_values") -> ExportSpec:
     """Videos of the one length and size that a model has places for, under this name."""
     return compose(
-        _image,
+        _image_config,
         reads(num_frames=either("num_frames", "frames_per_clip")),
         generates("pixels", "normal"),
         sized(batch_size=2),
@@ -67,16 +67,16 @@ def video(name: str = "pixel_values") -> ExportSpec:
     )
 
 
-def sees(axes: str) -> ExportSpec:
+def image_features(axes: str) -> ExportSpec:
     """A spec that knows one task, to give the states of an image, with these axes."""
     return tasked("feature-extraction", spec=gives("last_hidden_state", axes))
 
 
-vision = compose(images, sees("batch_size _ _"), tasked("image-classification"))
+vision = compose(fixed_images, image_features("batch_size _ _"), tasked("image-classification"))
 """Models with a place for each patch of images of one size: ViT and those like it."""
 
 vision_of_any_size = compose(
-    any_images, sees("batch_size _ feature_height feature_width"), tasked("image-classification")
+    dynamic_images, image_features("batch_size _ feature_height feature_width"), tasked("image-classification")
 )
 """Convolutions all the way, so images of any size: ResNet and those like it."""
 

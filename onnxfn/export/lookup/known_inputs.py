@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import bert_inputs, pixels
+from onnxfn.architectures.families import bert_inputs, pixel_inputs
 from onnxfn.architectures.families.text import text_cases
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
@@ -125,7 +125,7 @@ SERIES = compose(
 INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "input_ids": (TEXT_INPUTS,),
-        "pixel_values": (pixels, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
+        "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
         "pixel_values_videos": (_video_form("pixel_values_videos"),),
         "input_values": (
             _audio_form("input_values", "batch_size sequence_length", WAVEFORM_DUMMIES),
