@@ -1,4 +1,4 @@
-"""Fingerprints: everything about a model that its graph depends on, in one line; the values of parameters excepted."""
+"""Fingerprints of models: a digest of everything that a graph depends on, except weight values."""
 
 from __future__ import annotations
 
@@ -13,88 +13,95 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-PINNED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", "attrs")
-"""Packages whose code is known by their version."""
+PACKAGE = Path(__file__).parents[1]
+"""The folder of onnxfn."""
+
+VERSIONED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", "attrs")
+"""Packages whose version stands for their code."""
 
 IGNORED_KEYS = (
     *("_name_or_path", "transformers_version", "architectures", "id2label", "label2id", "finetuning_task"),
     *("dtype", "torch_dtype"),
 )
-"""What a configuration says that no graph depends on, or that the parameters say themselves."""
+"""Keys of a configuration that no graph depends on, or that the parameters show themselves."""
 
 INTERNAL = (
     *("_parameters", "_buffers", "_modules", "training"),
     *("_weight_conversions", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
     *("_flat_weights", "_flat_weight_refs"),
 )
-"""Attributes of a module that are told otherwise, or tell of nothing but how its weights were loaded from a file."""
+"""Attributes of a module that are hashed elsewhere, or that only tell how its weights were loaded from a file."""
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-"""Attributes of a module whose keys count the hooks of the whole process."""
+"""Attributes of a module whose keys are numbers that count the hooks of the process."""
 
 PLAIN = (bool, int, float, str, bytes, type(None))
 
 
-def fingerprint(model: Any, *beside: Any) -> str | None:
-    """A line that two models share only if their graphs are the same; None when nobody can tell.
+def fingerprint(model: Any, *others: Any) -> str | None:
+    """SHA-256 of everything that the graph of a model depends on except parameter values; None if undecidable.
 
-    It is of the modules, their attributes and sources, the shapes and types of parameters, the values of tables that
-    are not stored, the configuration, the versions of what makes graphs, and whatever stands `beside`. Nobody can tell
-    of a model that others hook into, or that holds functions made at run time, but by a package that a version tells.
+    It covers the modules, their attributes and source files, the shapes and dtypes of parameters, the values of buffers
+    that are not in the checkpoint, the configuration, the versions of the packages that build graphs, and the `repr` of
+    `others`. It is undecidable for a module with a hook or function that was defined at run time (one of a versioned
+    package is fine), for a module that is stored in an attribute without being registered, for a source file that
+    cannot be read, and for a configuration that cannot be written as JSON.
     """
     try:
-        told = [*map(repr, beside), *package_versions(), _config(model), *_modules(model)]
+        lines = [*map(repr, others), *package_versions(), _config(model), *_modules(model)]
     except (NotHashable, RecursionError):
         return None
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 class NotHashable(Exception):
-    """Something that has no name and no value to be told by."""
+    """A value without a name or a text that would be the same in another process."""
 
 
 def _modules(model: Any) -> Iterator[str]:
+    """One line for each module, attribute, parameter and buffer."""
     registered = {id(module) for module in model.modules()}
-    if any(id(one) not in registered for module in model.modules() for one in _held(list(vars(module).values()))):
+    attributes = (list(vars(module).values()) for module in model.modules())
+    if any(id(module) not in registered for values in attributes for module in _modules_in(values)):
         raise NotHashable
     for path, module in model.named_modules():
         yield f"{path}: {_code(type(module))}"
-        yield from (f"{path}.{name} = {_value(value)}" for name, value in _said(module))
-        yield from (f"{path}.{name}: {_tensor(tensor)}" for name, tensor in module._parameters.items())
+        yield from (f"{path}.{name} = {_text(value)}" for name, value in _attributes(module))
+        yield from (f"{path}.{name}: {_tensor_type(tensor)}" for name, tensor in module._parameters.items())
         for name, tensor in module._buffers.items():
-            table = name in module._non_persistent_buffers_set
-            yield f"{path}.{name}: {_tensor(tensor)} {_elements(tensor) if table else ''}"
+            computed = name in module._non_persistent_buffers_set
+            yield f"{path}.{name}: {_tensor_type(tensor)} {_elements(tensor) if computed else ''}"
 
 
-def _held(value: Any) -> Iterator[Any]:
-    """The modules in a value: one that is held and not registered has parameters that nobody binds."""
+def _modules_in(value: Any) -> Iterator[Any]:
+    """The modules inside a value. The parameters of one that is not registered could not be bound to the graph."""
     import torch
 
     if isinstance(value, torch.nn.Module):
         yield value
     elif inspect.ismethod(value):
-        yield from _held(value.__self__)
+        yield from _modules_in(value.__self__)
     elif isinstance(value, (list, tuple, dict)):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _held(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _modules_in(item)
 
 
-def _said(module: Any) -> list[tuple[str, Any]]:
-    """The attributes of a module, those of torch's own that are empty left out; hooks without their running numbers."""
-    there = [(name, value) for name, value in vars(module).items() if name not in INTERNAL and not _empty(value)]
-    return [(name, list(value.values()) if name in HOOKS else value) for name, value in there]
+def _attributes(module: Any) -> list[tuple[str, Any]]:
+    """The attributes of a module, without torch's internal ones and empty containers; hooks without their numbers."""
+    attributes = [(name, value) for name, value in vars(module).items() if name not in INTERNAL and not _empty(value)]
+    return [(name, list(value.values()) if name in HOOKS else value) for name, value in attributes]
 
 
 def _empty(value: Any) -> bool:
     return isinstance(value, (dict, set, list, tuple)) and not value
 
 
-def _tensor(tensor: Any) -> str:
+def _tensor_type(tensor: Any) -> str:
     return "none" if tensor is None else f"{tensor.dtype}{list(tensor.shape)}"
 
 
 def _elements(tensor: Any) -> str:
-    """A digest of a tensor's bytes; numpy lacks some of torch's types."""
+    """A digest of a tensor's bytes, seen as integers since numpy lacks bfloat16."""
     import torch
 
     if tensor is None:
@@ -103,114 +110,127 @@ def _elements(tensor: Any) -> str:
     return hashlib.sha256(flat.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
-def _value(value: Any) -> str:
-    """A value as text that equals another's only if they do the same."""
+def _text(value: Any) -> str:
+    """A text that is equal for two values only if they do the same."""
     if isinstance(value, PLAIN):
         return repr(value)
-    return next((told for kinds, told in _kinds().items() if isinstance(value, kinds)), _other)(value)
+    return next((text for kinds, text in _texts().items() if isinstance(value, kinds)), _object)(value)
 
 
-def _each(values: Any) -> str:
-    return f"[{', '.join(map(_value, values))}]"
+def _sequence(values: Any) -> str:
+    return f"[{', '.join(map(_text, values))}]"
 
 
-def _pairs(values: Mapping[Any, Any]) -> str:
-    return f"{{{', '.join(f'{_value(key)}: {_value(one)}' for key, one in values.items())}}}"
+def _mapping(values: Mapping[Any, Any]) -> str:
+    return f"{{{', '.join(f'{_text(key)}: {_text(value)}' for key, value in values.items())}}}"
 
 
 @cache
-def _kinds() -> Mapping[Any, Callable[[Any], str]]:
-    """How a value of a type is told."""
+def _texts() -> Mapping[Any, Callable[[Any], str]]:
+    """Types -> the function that writes a value of these types as text."""
     import torch
 
     return MappingProxyType(
         {
-            (list, tuple): _each,
-            (set, frozenset): lambda value: f"{{{', '.join(sorted(map(_value, value)))}}}",
-            Mapping: _pairs,
-            torch.Tensor: lambda value: f"{_tensor(value)} {_elements(value)}",
+            (list, tuple): _sequence,
+            (set, frozenset): lambda value: f"{{{', '.join(sorted(map(_text, value)))}}}",
+            Mapping: _mapping,
+            torch.Tensor: lambda value: f"{_tensor_type(value)} {_elements(value)}",
             torch.nn.Module: lambda value: f"module {_code(type(value))}",
             (torch.dtype, torch.device): str,
         }
     )
 
 
-def _other(value: Any) -> str:
+def _object(value: Any) -> str:
+    """The text of a class, a function, a configuration, or any object with attributes."""
     if isinstance(value, type) or inspect.isroutine(value):
         return _code(value)
     if hasattr(value, "to_dict"):
-        return _config_of(value)
+        return _config_text(value)
     if hasattr(value, "__dict__"):
-        return f"{_code(type(value))} {_value(vars(value))}"
+        return f"{_code(type(value))} {_text(vars(value))}"
     raise NotHashable
 
 
-def _code(made: Any) -> str:
-    """A class or a function by its name, and by its source where no version tells it; a method also by whose it is."""
-    if inspect.ismethod(made):
-        return f"{_code(made.__func__)} of {_value(made.__self__)}"
-    module = made.__module__ or "builtins"
-    name = f"{module}.{made.__qualname__} {_source(module)}"
-    if "<locals>" not in made.__qualname__ and not getattr(made, "__closure__", None):
+def _code(definition: Any) -> str:
+    """A class or function by its name and a digest of its source file; a method also by its object."""
+    if inspect.ismethod(definition):
+        return f"{_code(definition.__func__)} of {_text(definition.__self__)}"
+    module = definition.__module__ or "builtins"
+    name = f"{module}.{definition.__qualname__} {_source(module)}"
+    if "<locals>" not in definition.__qualname__ and not getattr(definition, "__closure__", None):
         return name
-    if not inspect.isfunction(made) or not _versioned(module):
+    if not inspect.isfunction(definition) or not _versioned(module):
         raise NotHashable
-    around = [_inside(one) for one in made.__closure__ or ()]
-    if any(True for _ in _held(around)):  # whose parameters nobody binds, or one of several alike
+    enclosed = [_cell_value(cell) for cell in definition.__closure__ or ()]
+    if any(True for _ in _modules_in(enclosed)):  # its parameters could not be bound to the graph
         raise NotHashable
-    return f"{name} of line {made.__code__.co_firstlineno} with {_each(around)}"
+    return f"{name} of line {definition.__code__.co_firstlineno} with {_sequence(enclosed)}"
 
 
-def _inside(cell: Any) -> Any:
-    """What a function has of the one that it was made in."""
+def _cell_value(cell: Any) -> Any:
+    """The value of a variable that a function closes over."""
     try:
         return cell.cell_contents
-    except ValueError as problem:  # not there yet
-        raise NotHashable from problem
+    except ValueError as error:  # the variable has no value yet
+        raise NotHashable from error
 
 
 def _versioned(module: str) -> bool:
+    """Whether a version stands for the code of a module: that of its package, or that of Python."""
     package = module.partition(".")[0]
-    return package in (*PINNED, "builtins") or package in sys.stdlib_module_names
+    return package in (*VERSIONED, "builtins") or package in sys.stdlib_module_names
 
 
 @cache
 def _source(module: str) -> str:
-    """A digest of a module's file; empty for those that a version tells."""
+    """A digest of a module's source file; empty when a version stands for it."""
     if _versioned(module):
         return ""
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         raise NotHashable
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError as error:
+        raise NotHashable from error
 
 
 def _config(model: Any) -> str:
     config = getattr(model, "config", None)
-    return "" if config is None else _config_of(config)
+    return "" if config is None else _config_text(config)
 
 
-def _config_of(config: Any) -> str:
-    told = config.to_dict() if hasattr(config, "to_dict") else vars(config)
+def _config_text(config: Any) -> str:
+    """A configuration as JSON, without the keys that no graph depends on."""
+    values = config.to_dict() if hasattr(config, "to_dict") else vars(config)
     extra = {"attention": getattr(config, "_attn_implementation", None)}
-    return json.dumps(_without(told) | extra, sort_keys=True, default=str)
+    try:
+        return json.dumps(_without_ignored_keys(values) | extra, sort_keys=True, default=str)
+    except (TypeError, ValueError) as error:  # keys of several types, or a value that contains itself
+        raise NotHashable from error
 
 
-def _without(told: Mapping[str, Any]) -> dict[str, Any]:
+def _without_ignored_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: _without(value) if isinstance(value, Mapping) else value
-        for name, value in told.items()
+        name: _without_ignored_keys(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
         if name not in IGNORED_KEYS
     }
 
 
 def package_versions() -> list[str]:
-    """The versions of what makes graphs, and of Python."""
-    return [f"{name} {version(name)}" for name in PINNED] + [f"python {sys.version}", _own_source()]
+    """The versions of the packages that build graphs and of Python, and a digest of onnxfn's own source."""
+    return [f"{name} {version(name)}" for name in VERSIONED] + [f"python {sys.version}", _own_source()]
 
 
 @cache
 def _own_source() -> str:
-    """A digest of this package: a graph that an older one made is not one that this one makes."""
-    files = sorted(Path(__file__).parent.rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    """A digest of onnxfn's source files: another version of onnxfn may build another graph."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in source_files())).hexdigest()
+
+
+def source_files() -> list[Path]:
+    """The source files of onnxfn."""
+    return sorted(PACKAGE.rglob("*.py"))

@@ -1,8 +1,11 @@
-"""A fingerprint tells all that a graph depends on, and nothing of the values of parameters."""
+"""A fingerprint depends on everything that a graph depends on, and not on the values of parameters."""
 
 from __future__ import annotations
 
 import functools
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import tiny
@@ -12,117 +15,166 @@ from transformers import CONFIG_MAPPING
 
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.graphs.fingerprints import fingerprint
+from onnxfn.graphs.fingerprints import fingerprint, source_files
 
 
-def llama(**said):
-    return tiny.model("llama", "AutoModelForCausalLM", **said)
+def llama(**values):
+    return tiny.model("llama", "AutoModelForCausalLM", **values)
 
 
-def test_another_fine_tune_has_the_same_fingerprint():
-    one, other = llama(), llama()
+def test_a_fine_tuned_model_has_the_same_fingerprint():
+    model, fine_tuned = llama(), llama()
     with torch.no_grad():
-        for parameter in other.parameters():
+        for parameter in fine_tuned.parameters():
             parameter.add_(1.0)
-    other.config._name_or_path = "elsewhere"
-    other.config.id2label = {0: "good", 1: "bad"}
-    other.train()
-    assert fingerprint(one) == fingerprint(other)
+    fine_tuned.config._name_or_path = "elsewhere"
+    fine_tuned.config.id2label = {0: "good", 1: "bad"}
+    fine_tuned.train()
+    assert fingerprint(model) == fingerprint(fine_tuned)
 
 
 @pytest.mark.parametrize(
-    "said", [{"num_hidden_layers": 3}, {"hidden_size": 64}, {"rms_norm_eps": 0.1}, {"hidden_act": "gelu"}]
+    "values", [{"num_hidden_layers": 3}, {"hidden_size": 64}, {"rms_norm_eps": 0.1}, {"hidden_act": "gelu"}]
 )
-def test_another_configuration_has_another(said):
-    assert fingerprint(llama()) != fingerprint(llama(**said))
+def test_another_configuration_has_another_fingerprint(values):
+    assert fingerprint(llama()) != fingerprint(llama(**values))
 
 
-def number(model):
+def a_number(model):
     model.model.layers[1].self_attn.scaling = 3.0
 
 
-def table(model):
+def a_computed_buffer(model):
     model.model.rotary_emb.inv_freq.mul_(2)
 
 
-def module(model):
+def a_module(model):
     model.model.norm = nn.Identity()
 
 
-def dtype(model):
+def a_dtype(model):
     model.half()
 
 
-def attention(model):
+def the_attention(model):
     model.config._attn_implementation = "eager"
 
 
-def borrowed(model):
-    model.model.norm.told = model.model.layers[0].self_attn.q_proj.extra_repr
+def a_method_of_another_module(model):
+    model.model.norm.stored = model.model.layers[0].self_attn.q_proj.extra_repr
 
 
-def short_table(model):
+def the_dtype_of_a_buffer(model):
     model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.bfloat16()
 
 
-@pytest.mark.parametrize("change", [number, table, short_table, module, dtype, attention, borrowed])
-def test_a_model_that_was_changed_has_another(change):
+CHANGES = (
+    *(a_number, a_computed_buffer, the_dtype_of_a_buffer, a_module, a_dtype, the_attention),
+    a_method_of_another_module,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_model_has_another_fingerprint(change):
     model = llama()
     change(model)
     assert fingerprint(llama()) != fingerprint(model) is not None
 
 
-def test_what_stands_beside_counts():
+def test_the_other_arguments_count():
     assert len({fingerprint(llama()), fingerprint(llama(), "a"), fingerprint(llama(), "b")}) == 3
 
 
-def hook(model):
+def a_hook(model):
     model.model.norm.register_forward_hook(lambda *_: None)
 
 
-def closure(model):
+def a_closure(model):
     factor = 2
     model.model.norm.forward = lambda x: factor * x
 
 
-def partial(model):
+def a_partial_function(model):
     model.model.norm.forward = functools.partial(torch.mul, 2)
 
 
-def hidden(model):
-    model.model.norm.aside = [nn.Linear(2, 2)]
+def a_module_in_a_list(model):
+    model.model.norm.stored = [nn.Linear(2, 2)]
 
 
-def hidden_behind_a_method(model):
-    model.model.norm.aside = nn.Linear(2, 2).extra_repr
+def a_module_behind_a_method(model):
+    model.model.norm.stored = nn.Linear(2, 2).extra_repr
 
 
-def hidden_in_a_function(model):
+def a_module_that_a_function_closes_over(model):
     from transformers.utils.output_capturing import install_output_capuring_hook
 
     install_output_capuring_hook(model.model.norm, nn.Linear(2, 2), 0)
 
 
-@pytest.mark.parametrize("change", [hook, closure, hidden, hidden_behind_a_method, hidden_in_a_function])
-def test_nobody_can_tell_of_functions_made_at_run_time_and_modules_that_are_hidden(change):
+HIDDEN = (a_hook, a_closure, a_module_in_a_list, a_module_behind_a_method, a_module_that_a_function_closes_over)
+
+
+@pytest.mark.parametrize("change", HIDDEN)
+def test_functions_defined_at_run_time_and_unregistered_modules_have_none(change):
     model = llama()
     change(model)
     assert fingerprint(model) is None
 
 
-def test_hooks_that_transformers_makes_are_told_by_what_they_close_over():
+def test_a_partial_function_has_a_fingerprint():
+    model = llama()
+    a_partial_function(model)
+    assert fingerprint(model) not in (None, fingerprint(llama()))
+
+
+def keys_of_several_types(model):
+    model.config.sizes = {1: "one", "two": 2}
+
+
+def a_value_that_contains_itself(model):
+    model.config.sizes = []
+    model.config.sizes.append(model.config.sizes)
+
+
+@pytest.mark.parametrize("change", [keys_of_several_types, a_value_that_contains_itself])
+def test_a_configuration_that_cannot_be_written_as_json_has_none(change):
+    model = llama()
+    change(model)
+    model.config.to_dict = lambda: {"sizes": model.config.sizes}
+    assert fingerprint(model) is None
+
+
+@pytest.mark.parametrize("file", ["no_such_file.py", "", None])
+def test_a_class_whose_source_cannot_be_read_has_none(file, tmp_path, monkeypatch):
+    """The file is missing, is a folder, or is not known."""
+    module = ModuleType("a_module_without_a_file")
+    module.__file__ = str(tmp_path / file) if file is not None else None
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec("class Model(Module): ...", vars(module) | {"Module": nn.Module}, vars(module))
+    module.Model.__module__ = module.__name__
+    assert fingerprint(module.Model()) is None
+
+
+def test_the_source_of_every_folder_of_onnxfn_counts():
+    names = [file.relative_to(Path(onnxfn.__file__).parent) for file in source_files()]
+    folders = {name.parts[0] for name in names if len(name.parts) > 1}
+    assert folders == {"specs", "architectures", "weights", "graphs", "check", "export"}
+
+
+def test_the_hooks_of_transformers_count_with_what_they_close_over():
     from transformers.utils.output_capturing import install_output_capuring_hook
 
-    def listening(index):
+    def hooked(index):
         model = llama()
         install_output_capuring_hook(model.model.norm, "hidden_states", index)
         return fingerprint(model)
 
-    assert None not in {listening(0), listening(1)}
-    assert listening(0) == listening(0) != listening(1)
+    assert None not in {hooked(0), hooked(1)}
+    assert hooked(0) == hooked(0) != hooked(1)
 
 
-def test_a_class_of_ones_own_is_told_by_its_source():
+def test_a_class_defined_in_a_function_has_none_and_one_of_a_module_has():
     class Local(nn.Module):
         pass
 
@@ -132,7 +184,7 @@ def test_a_class_of_ones_own_is_told_by_its_source():
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("model_type", [name for name in ARCHITECTURES if name in CONFIG_MAPPING])
-def test_every_tiny_model_has_one(model_type):
-    """But OneFormer, which holds a module that it does not register."""
+def test_every_tiny_model_has_a_fingerprint(model_type):
+    """OneFormer has none: it stores a module that it does not register."""
     spec = onnxfn.spec_for(model_type, onnxfn.tasks_for(model_type)[0])
     assert (fingerprint(tiny.model(model_type, spec.call.loader)) is None) == (model_type == "oneformer")
