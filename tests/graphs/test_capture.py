@@ -138,7 +138,7 @@ def numbers(axes="batch_size width"):
 def test_a_model_that_fixes_a_moving_axis_is_refused_with_its_place():
     fixed = module(lambda x: {"y": x if x.shape[1] == 8 else x + 1})
     told = refusal(CaptureFailed, capture, fixed, plan(numbers(), {}).parts[0])
-    assert told == "Module fixes axis 1 of 'x' (width) at 8; say so in the spec, or change the model"
+    assert told == "Module fixes axis 1 of 'x' (width) at 8; use with_shapes(spec, width=8), or change the model"
 
 
 def test_what_the_models_branches_allow_is_said():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import onnxfn
-from onnxfn.graphs.capture.capture import _program, _registry
+from onnxfn.graphs.capture.capture import exported_program, onnx_registry
 from onnxfn.graphs.capture.lowering import lower_in_place
 from onnxfn.specs.plan.planning import plan
 
@@ -167,5 +167,5 @@ def test_what_is_lowered_computes_the_same(forward, tmp_path):
 
 @pytest.mark.parametrize(("forward", "whole"), [*((one, True) for one in FAST), *((one, False) for one in SLOW)])
 def test_what_looks_at_memory_through_two_names_goes_torchs_way(forward, whole):
-    program = _program(module(forward), plan(SPEC, {}).parts[0])
-    assert lower_in_place(program, _registry()) is whole
+    program = exported_program(module(forward), plan(SPEC, {}).parts[0])
+    assert lower_in_place(program, onnx_registry()) is whole

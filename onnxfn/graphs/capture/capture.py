@@ -1,4 +1,4 @@
-"""Capture: a PyTorch model and a part of the plan -> a graph. The only module that touches torch.export, torch.onnx."""
+"""`capture`: traces a model with torch.export and translates the trace to an ONNX graph."""
 
 from __future__ import annotations
 
@@ -22,130 +22,139 @@ from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line, root_cau
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit
 
-ENDLESS = 1 << 40
-"""A size that nobody has; torch says so when there is no upper end."""
+UNBOUNDED = 1 << 40
+"""Upper ends from here on are no limit: torch writes a very large number where there is none."""
 
-# How torch.export says that a model compares a size with a number.
+# The part of torch.export's message that says which axis the model fixed, and at which size.
 _SPECIALIZED = re.compile(
     r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
 )
 
 LIMITS = "onnxfn.limits"
-"""Where a captured graph's `meta` keeps the sizes that the model allows."""
+"""Key of a graph's `meta`: the limits that the model's own branches set to the sizes of dynamic axes."""
 
-INSIDE = "traced"
-"""What the model is called inside the module that is traced; weights go by the names they have in the checkpoint."""
+WRAPPED = "traced"
+"""The attribute of the traced module that is the model: a prefix of parameter names, which is removed again."""
 
 
 def capture(model: Any, part: Part) -> Any:
-    """The graph of a model as an `onnx_ir.Model`, in opset 18, its inputs and outputs in the order of the plan.
+    """The graph of a part as an `onnx_ir.Model`, in opset 18, with inputs and outputs in the order of the plan.
 
-    The weights of the graph are the model's own tensors, not copies. The model, its configuration and the process are
-    left as they were found, also on failure. `graph.meta[LIMITS]` holds what the model allows of each size.
-    Raises CaptureFailed, which says where in the model's source it stopped.
+    The initializers are the model's own tensors, not copies, under the names that they have in the checkpoint.
+    `graph.meta[LIMITS]` has the limits of dynamic axes. The model, its configuration and the state of torch are
+    restored afterwards, also after an error.
+
+    Raises:
+        CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
+            names the line of the model's source where the trace ended.
     """
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
-    attended, patched = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
-    with quiet(), unchanged_eval(model), attended, patched, _sparing():
-        program = _program(model, part)
-        told = expected_operators(program)
+    attention, patches = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
+    with quiet(), unchanged_eval(model), attention, patches, _fast_export():
+        program = exported_program(model, part)
+        operators = expected_operators(program)
         graph = _translated(program)
-    graph.meta[EXPECTED_OPERATORS] = told
+    graph.meta[EXPECTED_OPERATORS] = operators
     graph.meta[LIMITS] = _limits(program, part)
     return graph
 
 
 @contextmanager
-def _sparing() -> Iterator[None]:
-    """torch.export without what takes a third of its time and is of no use to one trace.
+def _fast_export() -> Iterator[None]:
+    """Turns off torch's cache of fake tensors and its stack traces, which take a third of the time of one export.
 
-    A cache of fake results makes each once more to see that it could, and again at every hit; traces of the stack tell
-    where a node was made, which its module path tells.
+    The cache computes each result a second time to see whether it can be stored, and again at every hit. A stack trace
+    tells where a node comes from, which its module path tells too.
     """
     import torch._dynamo.config
     import torch.fx.config
 
-    told = torch.fx.config.do_not_emit_stack_traces
+    setting = torch.fx.config.do_not_emit_stack_traces
     torch.fx.config.do_not_emit_stack_traces = True
     try:
         with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
             yield
     finally:
-        torch.fx.config.do_not_emit_stack_traces = told
+        torch.fx.config.do_not_emit_stack_traces = setting
 
 
 def parameter_names(model: Any) -> Callable[[Any], str | None]:
-    """Which parameter of a model a tensor is: by the memory that it looks at, so that tied ones have one name."""
-    known = {_memory(tensor): name for name, tensor in reversed(list(model.state_dict(keep_vars=True).items()))}
-    return lambda tensor: known.get(_memory(tensor)) if hasattr(tensor, "untyped_storage") and tensor.numel() else None
+    """A function from a tensor to the name of the parameter that has its memory; None for other tensors.
+
+    Tied parameters share their memory: all of them have the name of the first.
+    """
+    names = {_memory(tensor): name for name, tensor in reversed(list(model.state_dict(keep_vars=True).items()))}
+    return lambda tensor: names.get(_memory(tensor)) if hasattr(tensor, "untyped_storage") and tensor.numel() else None
 
 
 def _memory(tensor: Any) -> tuple[Any, ...]:
     return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
 
 
-def _program(model: Any, part: Part) -> Any:
+def exported_program(model: Any, part: Part) -> Any:
+    """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned."""
     import torch
 
     spec = part.spec
     sample = tensors_for(model, dummies(spec, {}))
-    moving = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in part.inputs.values())
+    dynamic_shapes = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in part.inputs.values())
     forward = flat_forward(model, spec)
 
-    def tied(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-        for holds in _ties(part, tensors):
-            torch._check(holds)
+    def checked_forward(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+        for equality in _size_equalities(part, tensors):
+            torch._check(equality)
         return forward(tensors)
 
     module = torch.nn.Module()
-    setattr(module, INSIDE, model)
-    module.forward = tied
+    setattr(module, WRAPPED, model)
+    module.forward = checked_forward
     try:
         with torch.no_grad():
-            return torch.export.export(module, (sample,), dynamic_shapes=(moving,), strict=False)
+            return torch.export.export(module, (sample,), dynamic_shapes=(dynamic_shapes,), strict=False)
     except OnnxfnError:
         raise
-    except Exception as problem:
-        raise CaptureFailed(_fixed(model, part, problem) or _told(model, part, problem)) from problem
+    except Exception as error:
+        raise CaptureFailed(_fixed_axes(model, part, error) or _where_it_failed(model, part, error)) from error
 
 
-def _ties(part: Part, tensors: Sequence[Any]) -> list[Any]:
-    """What the symbols say: axes of one name are equal, an axis that is a sum of axes is that sum."""
+def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
+    """What the symbols of the plan mean: axes of one symbol are equal, and an axis `a + b` is the sum of a and b."""
     sizes: dict[str, Any] = {}
     sums: list[tuple[Any, str]] = []
-    ties: list[Any] = []
+    equalities: list[Any] = []
     for axes, tensor in zip(part.inputs.values(), tensors, strict=True):
         for index, symbol in axes.items():
             if terms(symbol) != (symbol,):
                 sums.append((tensor.shape[index], symbol))
             elif symbol in sizes:
-                ties.append(tensor.shape[index] == sizes[symbol])
+                equalities.append(tensor.shape[index] == sizes[symbol])
             else:
                 sizes[symbol] = tensor.shape[index]
-    return ties + [size == value(symbol, sizes) for size, symbol in sums if sizes.keys() >= set(terms(symbol))]
+    return equalities + [size == value(symbol, sizes) for size, symbol in sums if sizes.keys() >= set(terms(symbol))]
 
 
 def _translated(program: Any) -> Any:
+    """The ONNX graph of an exported program. Raises CaptureFailed when an operator has no translation."""
     import torch
     from torch.onnx._internal.exporter import _core
 
-    registry = _registry()
+    registry = onnx_registry()
     try:
         with torch.no_grad():  # else torch looks for the gradient of a Scan when it traces again
             if not lower_in_place(program, registry):
                 program = _core._prepare_exported_program_for_export(program, registry=registry)
             graph = _core._exported_program_to_onnx_program(insert_type_promotions(program), registry=registry).model
-    except Exception as problem:
-        raise CaptureFailed(f"no translation to ONNX: {first_line(root_cause(problem))}") from problem
+    except Exception as error:
+        raise CaptureFailed(f"no translation to ONNX: {first_line(root_cause(error))}") from error
     for weight in list(graph.graph.initializers.values()):
-        weight.name = weight.name.removeprefix(f"{INSIDE}.")
+        weight.name = weight.name.removeprefix(f"{WRAPPED}.")
     return graph
 
 
 @cache
-def _registry() -> Any:
-    """The table torch operator -> ONNX, made once: it is the same for every export, and takes a quarter second."""
+def onnx_registry() -> Any:
+    """Torch's table from operators to ONNX functions, with onnxfn's own translations; made once, in 0.25 s."""
     from torch.onnx._internal.exporter import _registration
 
     from onnxfn.graphs.capture.translations import translations
@@ -157,7 +166,10 @@ def _registry() -> Any:
 
 
 def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
-    """What the model's own branches allow of each moving size; from 2 up is no limit, as torch takes 0 and 1 apart."""
+    """The sizes of dynamic axes that the model's own branches allow, where these are not all.
+
+    A lower end of 2 is no limit: torch always treats the sizes 0 and 1 apart.
+    """
     tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     limits: dict[str, Limit] = {}
     for axes, tensor in zip(part.inputs.values(), tensors, strict=True):
@@ -167,36 +179,39 @@ def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
             size = tensor.shape[index]
             allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
             if allowed is not None:
-                limits.setdefault(symbol, Limit(symbol, *_whole(allowed)))
-    return tuple(one for one in limits.values() if one.low > SMALLEST_DYNAMIC_SIZE or one.high is not None)
+                limits.setdefault(symbol, Limit(symbol, *_ends(allowed)))
+    return tuple(limit for limit in limits.values() if limit.low > SMALLEST_DYNAMIC_SIZE or limit.high is not None)
 
 
-def _whole(allowed: Any) -> tuple[int, int | None]:
+def _ends(allowed: Any) -> tuple[int, int | None]:
+    """The ends of a range of torch; the upper one is None when there is no limit."""
     low, high = int(allowed.lower), str(allowed.upper)
-    return low, int(high) if high.isdecimal() and int(high) < ENDLESS else None
+    return low, int(high) if high.isdecimal() and int(high) < UNBOUNDED else None
 
 
-def _fixed(model: Any, part: Part, problem: Exception) -> str | None:
-    """The axes that a model turned out to fix, in the plan's words."""
+def _fixed_axes(model: Any, part: Part, error: Exception) -> str | None:
+    """The message for dynamic axes that the model fixes, in the names of the plan; None for any other error."""
     names = list(part.inputs)
-    found = [
-        f"axis {axis} of {names[int(tensor)]!r} ({part.inputs[names[int(tensor)]][int(axis)]}) at {size}"
-        for tensor, axis, size in _SPECIALIZED.findall(str(problem))
+    fixed = [
+        (int(axis), names[int(tensor)], part.inputs[names[int(tensor)]][int(axis)], size)
+        for tensor, axis, size in _SPECIALIZED.findall(str(error))
     ]
-    if not found:
+    if not fixed:
         return None
-    return f"{type(model).__name__} fixes {', '.join(found)}; say so in the spec, or change the model"
+    axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
+    edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
+    return f"{type(model).__name__} fixes {axes}; use with_shapes(spec, {edit or '...'}), or change the model"
 
 
-def _told(model: Any, part: Part, problem: Exception) -> str:
+def _where_it_failed(model: Any, part: Part, error: Exception) -> str:
     return (
-        f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, at {_place(problem)}: "
-        f"{type(problem).__name__}: {first_line(root_cause(problem))}"
+        f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, at {_model_line(error)}: "
+        f"{type(error).__name__}: {first_line(root_cause(error))}"
     )
 
 
-def _place(problem: BaseException) -> str:
-    """The last line of the model's own source before torch's."""
+def _model_line(error: BaseException) -> str:
+    """The last line of the model's source that ran before an error, as `file:line (text)`."""
     import sympy
     import torch
 
@@ -205,7 +220,7 @@ def _place(problem: BaseException) -> str:
         str(Path(__file__).parent),
         "<",
     )
-    frames = traceback.extract_tb(problem.__traceback__)
-    inside = [frame for frame in frames if not frame.filename.startswith(tracing)]
-    frame = (inside or list(frames))[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    model_frames = [frame for frame in frames if not frame.filename.startswith(tracing)]
+    frame = (model_frames or list(frames))[-1]
     return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} ({frame.line})"
