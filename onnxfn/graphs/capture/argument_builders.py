@@ -1,4 +1,7 @@
-"""Objects that `forward` takes and that hold tensors, made of the tensors at their paths."""
+"""Functions that build the objects among `forward`'s arguments, such as caches, from tensors.
+
+Each takes the model and the tensors of the argument, nested by their paths.
+"""
 
 from __future__ import annotations
 
@@ -7,146 +10,150 @@ from types import MappingProxyType
 from typing import Any
 
 CacheTensors = Mapping[str, Mapping[str, Any]]
-"""Layer -> attribute of that layer of the cache -> tensor."""
+"""Index of a layer -> attribute of that layer of the cache -> tensor."""
 
-# A layer that cuts itself to its window counts tokens in Python, which a trace would bake in: it keeps everything here,
-# and the model's mask applies the window (transformers.cache_utils, 5.23).
-UNCUT: Mapping[str, str] = MappingProxyType(
+# A layer with a sliding window drops old tokens and counts them in Python, so a trace would have the count as a
+# constant. The full layer keeps all tokens, and the model's mask applies the window (transformers.cache_utils, 5.23).
+FULL_LAYERS: Mapping[str, str] = MappingProxyType(
     {
         "DynamicSlidingWindowLayer": "DynamicLayer",
         "LinearAttentionAndSlidingWindowAttentionLayer": "LinearAttentionAndFullAttentionLayer",
     }
 )
+"""Layer of a cache with a sliding window -> the same layer without."""
 
 
-def dynamic_cache(model: Any, kept: CacheTensors) -> Any:
-    """A cache of transformers that holds these tensors, layer by layer; without any, one that is about to be filled."""
+def dynamic_cache(model: Any, tensors: CacheTensors) -> Any:
+    """A `DynamicCache` with the layers of the configuration, which hold these tensors; layers without any are empty."""
     from transformers.cache_utils import DynamicCache
 
     cache = DynamicCache(config=model.config)
-    cache.layers = [_layer(layer, kept.get(str(index), {})) for index, layer in enumerate(cache.layers)]
+    cache.layers = [_filled_layer(layer, tensors.get(str(index), {})) for index, layer in enumerate(cache.layers)]
     return cache
 
 
-def dynamic_cache_without_config(_: Any, kept: CacheTensors) -> Any:
-    """A cache of as many layers as there are tensors for, whatever the configuration says of layers."""
+def dynamic_cache_without_config(_: Any, tensors: CacheTensors) -> Any:
+    """A `DynamicCache` with as many layers as there are tensors for, whatever the configuration says."""
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
     cache = DynamicCache()
-    if kept:
-        cache.layers = [_layer(DynamicLayer(), kept.get(str(index), {})) for index in range(1 + max(map(int, kept)))]
+    layers = 1 + max(map(int, tensors)) if tensors else 0
+    if layers:
+        cache.layers = [_filled_layer(DynamicLayer(), tensors.get(str(index), {})) for index in range(layers)]
     return cache
 
 
-def minimax_cache(model: Any, kept: CacheTensors) -> Any:
-    """MiniMax's cache, where what a layer without keys and values keeps stands in a list beside the layers."""
+def minimax_cache(model: Any, tensors: CacheTensors) -> Any:
+    """MiniMax's cache: the states of its linear attention are a list next to the layers, one item per layer."""
     from transformers.cache_utils import DynamicLayer, LinearAttentionLayer
     from transformers.models.minimax.modeling_minimax import MiniMaxCache
 
     cache, kinds = MiniMaxCache(), model.config.layer_types
-    found = (DynamicLayer() if kind == "full_attention" else LinearAttentionLayer() for kind in kinds)
-    cache.layers = [_layer(layer, kept.get(str(index), {})) for index, layer in enumerate(found)]
-    cache.linear_cache = [kept.get(str(index), {}).get("linear") for index in range(len(kinds))]
+    layers = (DynamicLayer() if kind == "full_attention" else LinearAttentionLayer() for kind in kinds)
+    cache.layers = [_filled_layer(layer, tensors.get(str(index), {})) for index, layer in enumerate(layers)]
+    cache.linear_cache = [tensors.get(str(index), {}).get("linear") for index in range(len(kinds))]
     return cache
 
 
-def encoder_decoder_cache(model: Any, kept: Mapping[str, CacheTensors]) -> Any:
-    """A cache of transformers for a decoder that also looks at an encoder: its own part, and that of the encoder."""
+def encoder_decoder_cache(model: Any, tensors: Mapping[str, CacheTensors]) -> Any:
+    """An `EncoderDecoderCache`: the caches of a decoder's self-attention and of its cross-attention."""
     from transformers.cache_utils import EncoderDecoderCache
 
     return EncoderDecoderCache(
-        dynamic_cache_without_config(model, kept.get("self_attention_cache", {})),
-        dynamic_cache_without_config(model, kept.get("cross_attention_cache", {})),
+        dynamic_cache_without_config(model, tensors.get("self_attention_cache", {})),
+        dynamic_cache_without_config(model, tensors.get("cross_attention_cache", {})),
     )
 
 
-def encoder_output(_: Any, given: Mapping[str, Any]) -> Any:
-    """What an encoder gave, as a decoder takes it."""
+def encoder_output(_: Any, tensors: Mapping[str, Any]) -> Any:
+    """The output of an encoder, as a decoder takes it."""
     from transformers.modeling_outputs import BaseModelOutput
 
-    return BaseModelOutput(**given)
+    return BaseModelOutput(**tensors)
 
 
-def moe_encoder_output(_: Any, given: Mapping[str, Any]) -> Any:
-    """What an encoder with experts gave, without word of who computed it."""
+def moe_encoder_output(_: Any, tensors: Mapping[str, Any]) -> Any:
+    """The output of an encoder with experts, without the logits of its router."""
     from transformers.modeling_outputs import MoEModelOutput
 
-    return MoEModelOutput(**given)
+    return MoEModelOutput(**tensors)
 
 
-def moonshine_encoder_output(model: Any, given: Mapping[str, Any]) -> Any:
-    """What Moonshine's encoder gave: its states, and which of them are of padding, told by a mask over the waveforms.
+def moonshine_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
+    """The output of Moonshine's encoder: its states, and their mask from the mask of the waveforms.
 
-    A state is of padding where the first of the samples that it was made of is (modeling_moonshine, transformers 5.23).
+    A state is padding when the first sample that it is computed from is padding (modeling_moonshine, transformers
+    5.23).
     """
     import torch
     from transformers.models.moonshine.modeling_moonshine import MoonshineEncoderModelOutput
 
-    states, mask = given["last_hidden_state"], given["attention_mask"]
+    states, mask = tensors["last_hidden_state"], tensors["attention_mask"]
     encoder = model.get_encoder()
     stride = encoder.conv1.stride[0] * encoder.conv2.stride[0] * encoder.conv3.stride[0]
-    firsts = torch.arange(states.shape[1], device=states.device) * stride
-    return MoonshineEncoderModelOutput(last_hidden_state=states, attention_mask=mask.index_select(1, firsts))
+    first_samples = torch.arange(states.shape[1], device=states.device) * stride
+    return MoonshineEncoderModelOutput(last_hidden_state=states, attention_mask=mask.index_select(1, first_samples))
 
 
-def moonshine_streaming_encoder_output(model: Any, given: Mapping[str, Any]) -> Any:
-    """What Moonshine's streaming encoder gave: its states, and which are heard, told by a mask over the waveforms.
+def moonshine_streaming_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
+    """The output of Moonshine's streaming encoder: its states, and their mask from the mask of the waveforms.
 
-    A state is made of the frames 4 times as far, and of the 12 before (modeling_moonshine_streaming, transformers
-    5.23). The states are a copy, as the decoder adds the places to them where they lie.
+    State i is computed from frame 4 * i and the 12 frames before it (modeling_moonshine_streaming, transformers 5.23).
+    The states are copied, since the decoder adds position embeddings to them in place.
     """
     import torch
     from transformers.models.moonshine_streaming.modeling_moonshine_streaming import (
         MoonshineStreamingEncoderModelOutput,
     )
 
-    states = given["last_hidden_state"].clone()
-    heard = given["attention_mask"].sum(-1, keepdim=True) // model.get_encoder().embedder.frame_len
-    places = torch.arange(states.shape[1], device=states.device)
-    mask = (4 * places - 12 < heard) & (heard > 0)
+    states = tensors["last_hidden_state"].clone()
+    frames = tensors["attention_mask"].sum(-1, keepdim=True) // model.get_encoder().embedder.frame_len
+    indices = torch.arange(states.shape[1], device=states.device)
+    mask = (4 * indices - 12 < frames) & (frames > 0)
     return MoonshineStreamingEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
 
 
-def parakeet_encoder_output(model: Any, given: Mapping[str, Any]) -> Any:
-    """What Parakeet's encoder gave: its states, and which are heard, told by a mask over the filter banks."""
+def parakeet_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
+    """The output of Parakeet's encoder: its states, and their mask from the mask of the mel features."""
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderModelOutput
 
-    states, mask = given["last_hidden_state"], given["attention_mask"]
-    heard = model.get_encoder()._get_output_attention_mask(mask, target_length=states.shape[1])
-    return ParakeetEncoderModelOutput(last_hidden_state=states, attention_mask=heard.int())
+    states, mask = tensors["last_hidden_state"], tensors["attention_mask"]
+    states_mask = model.get_encoder()._get_output_attention_mask(mask, target_length=states.shape[1])
+    return ParakeetEncoderModelOutput(last_hidden_state=states, attention_mask=states_mask.int())
 
 
-def _layer(found: Any, tensors: Mapping[str, Any]) -> Any:
+def _filled_layer(layer: Any, tensors: Mapping[str, Any]) -> Any:
+    """A layer of a cache that holds these tensors; one with a sliding window becomes a full one."""
     from transformers import cache_utils
 
-    kind = type(found).__name__
-    states = {"number_of_states": found.number_of_states} if hasattr(found, "number_of_states") else {}
-    layer = getattr(cache_utils, UNCUT[kind])(**states) if kind in UNCUT else found
+    kind = type(layer).__name__
+    arguments = {"number_of_states": layer.number_of_states} if hasattr(layer, "number_of_states") else {}
+    filled = getattr(cache_utils, FULL_LAYERS[kind])(**arguments) if kind in FULL_LAYERS else layer
     if "keys" in tensors:
-        layer.keys, layer.values = tensors["keys"], tensors["values"]
-        layer.dtype, layer.device = layer.keys.dtype, layer.keys.device
-        layer.is_initialized = True
+        filled.keys, filled.values = tensors["keys"], tensors["values"]
+        filled.dtype, filled.device = filled.keys.dtype, filled.keys.device
+        filled.is_initialized = True
     for name, tensor in tensors.items():
         attribute, _, index = name.partition(".")
         if index:
-            _set_state(layer, attribute, int(index), tensor)
-    return layer
+            _set_state(filled, attribute, int(index), tensor)
+    return filled
 
 
-def _set_state(layer: Any, states: str, index: int, tensor: Any) -> None:
-    """A state of a recurrent layer: a copy, as the layer writes into its own."""
-    getattr(layer, states)[index] = tensor.clone()
-    getattr(layer, f"is_{states}_initialized")[index] = True
+def _set_state(layer: Any, attribute: str, index: int, tensor: Any) -> None:
+    """Sets a state of a recurrent layer to a copy of a tensor, since the layer writes into its states in place."""
+    getattr(layer, attribute)[index] = tensor.clone()
+    getattr(layer, f"is_{attribute}_initialized")[index] = True
     layer.has_previous_state[index] = True
     layer.dtype, layer.device = tensor.dtype, tensor.device
-    if states == "conv_states":
+    if attribute == "conv_states":
         layer.conv_kernel_size[index] = tensor.shape[-1]
 
 
 ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
-        made.__name__: made
-        for made in (
+        builder.__name__: builder
+        for builder in (
             dynamic_cache,
             encoder_decoder_cache,
             dynamic_cache_without_config,
@@ -159,3 +166,4 @@ ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
         )
     }
 )
+"""Name of an argument builder in a spec -> the function."""

@@ -1,4 +1,4 @@
-"""What of a traced model could be one operator each: how many norms, rotations, attentions and so on it calls."""
+"""How many fused operators a graph should have: norms, rotary embeddings, attentions and GELUs of the traced model."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.graphs.capture.lowering import operator_name
 from onnxfn.graphs.capture.repeated_layers import LayerStack
 
 EXPECTED_OPERATORS = "onnxfn.expected_operators"
-"""Where a captured graph's `meta` keeps which operators of ONNX are expected in it."""
+"""Key of a graph's `meta`: the ONNX operators that are expected in it."""
 
 ExpectedOperators = tuple[tuple[str, str], ...]
-"""Operators that are expected, each with the module that it is of."""
+"""Pairs of an ONNX operator and the path of the module that it comes from."""
 
 OPERATORS: Mapping[str, str] = MappingProxyType(
     {
@@ -22,65 +23,71 @@ OPERATORS: Mapping[str, str] = MappingProxyType(
         "aten::gelu": "Gelu",
     }
 )
-"""An operator of torch -> the one operator of ONNX that says it."""
+"""Operator of torch -> ONNX operator that computes the same."""
 
 MODULES: Mapping[str, str] = MappingProxyType({"RMSNorm": "RMSNormalization", "RotaryEmbedding": "RotaryEmbedding"})
-"""How the class of a module ends -> the operator of ONNX that it, or what reads what it gives, comes to."""
+"""Suffix of a module's class name -> ONNX operator that the module, or what reads its output, can become."""
 
-CALLED_IN: Mapping[str, tuple[str, ...]] = MappingProxyType({"RotaryEmbedding": ("aten::cos",)})
-"""What a module of a kind calls when it is said as the operator says it: not all have cosines."""
+REQUIRED_CALLS: Mapping[str, tuple[str, ...]] = MappingProxyType({"RotaryEmbedding": ("aten::cos",)})
+"""ONNX operator -> operators of torch, one of which the module must call: some rotary modules compute no cosine."""
 
 
 def expected_operators(program: Any) -> ExpectedOperators:
-    """What is expected of a graph: calls of torch's own, and modules of a kind; as the program was traced."""
-    calls = [node for node in _alive(program.graph_module.graph) if node.op == "call_function"]
-    by_call = ((kind, _path(node)) for node in calls if (kind := OPERATORS.get(_name(node).partition(".")[0])))
-    by_module = {path: kind for node in calls for path, kind in _modules(node)}
-    return (*by_call, *((kind, path) for path, kind in by_module.items()))
+    """The fused operators that the ONNX graph of an exported program should have, before it is lowered.
+
+    One for each call of an operator in `OPERATORS`, and one for each module of a class in `MODULES`.
+    """
+    calls = [node for node in _live_nodes(program.graph_module.graph) if node.op == "call_function"]
+    from_calls = ((kind, _module_path(node)) for node in calls if (kind := OPERATORS.get(_operator(node))))
+    from_modules = {path: kind for node in calls for path, kind in _modules(node)}
+    return (*from_calls, *((kind, path) for path, kind in from_modules.items()))
 
 
-def expected_of_all_layers(told: ExpectedOperators, stack: LayerStack) -> ExpectedOperators:
-    """What is expected of all layers, where this is of those that tell all."""
+def expected_of_all_layers(operators: ExpectedOperators, stack: LayerStack) -> ExpectedOperators:
+    """The operators expected of all layers of a stack, from those expected of its traced layers."""
     start = stack.head + stack.period
-    again = [
-        (kind, path) for kind, path in told if (stack.layer_index(path) or 0) in range(start, start + stack.period)
+    period = [
+        (kind, path) for kind, path in operators if (stack.layer_index(path) or 0) in range(start, start + stack.period)
     ]
     shifts = range(stack.period, stack.layers - stack.traced_layers + 1, stack.period)
-    return (*told, *((kind, stack.shifted(path, shift)) for shift in shifts for kind, path in again))
+    return (*operators, *((kind, stack.shifted(path, shift)) for shift in shifts for kind, path in period))
 
 
-def _path(node: Any) -> str:
-    """The module that a node was called in."""
+def _operator(node: Any) -> str:
+    """`aten::gelu` for a node that calls any overload of it."""
+    return operator_name(node).partition(".")[0]
+
+
+def _module_path(node: Any) -> str:
+    """The path in the model of the module that called a node."""
     stack = node.meta.get("nn_module_stack") or {}
-    return _inside(next((path for path, _ in reversed(stack.values())), ""))
+    return _path_in_model(next((path for path, _ in reversed(stack.values())), ""))
 
 
-def _inside(path: str) -> str:
-    """A path in the model, of one in the module that is traced."""
+def _path_in_model(path: str) -> str:
+    """A path in the model, from one in the traced module, which has the model as an attribute."""
     return path.partition(".")[2]
 
 
-def _alive(graph: Any) -> list[Any]:
-    """The nodes that an output comes from, in order."""
-    alive: set[Any] = set()
+def _live_nodes(graph: Any) -> list[Any]:
+    """The nodes that an output depends on, in order."""
+    live: set[Any] = set()
     for node in reversed(graph.nodes):
-        if node.op == "output" or node in alive:
-            alive.update((node, *node.all_input_nodes))
-    return [node for node in graph.nodes if node in alive]
+        if node.op == "output" or node in live:
+            live.update((node, *node.all_input_nodes))
+    return [node for node in graph.nodes if node in live]
 
 
 def _modules(node: Any) -> Iterator[tuple[str, str]]:
-    """The modules of a kind that a node was called in; a norm that is one call of torch's own is counted as that."""
-    call = _name(node).partition(".")[0]
+    """Path and ONNX operator of the modules in `MODULES` that called a node.
+
+    None for a call in `OPERATORS`, which is counted already: some norms are a single call of torch's own.
+    """
+    call = _operator(node)
     if call in OPERATORS:
         return
-    for path, called in (node.meta.get("nn_module_stack") or {}).values():
-        name = called if isinstance(called, str) else called.__name__
-        kind = next((kind for ending, kind in MODULES.items() if name.endswith(ending)), None)
-        if kind is not None and call in CALLED_IN.get(kind, (call,)):
-            yield _inside(path), kind
-
-
-def _name(node: Any) -> str:
-    name = getattr(node.target, "name", None)
-    return str(name()) if callable(name) else str(node.target)
+    for path, module_class in (node.meta.get("nn_module_stack") or {}).values():
+        name = module_class if isinstance(module_class, str) else module_class.__name__
+        kind = next((kind for suffix, kind in MODULES.items() if name.endswith(suffix)), None)
+        if kind is not None and call in REQUIRED_CALLS.get(kind, (call,)):
+            yield _path_in_model(path), kind

@@ -1,8 +1,7 @@
-"""Lower: a torch graph -> the same function in operators that the table of translations holds.
+"""Rewrites an exported program in place so that each operator has a translation to ONNX.
 
-torch's own way is to trace the graph once more (`run_decompositions`), which costs as much as the first trace. Most
-graphs need only a few operators spelt otherwise, and those are rewritten here in place; one that needs more goes
-torch's way.
+torch does this by a second trace (`run_decompositions`), which costs as much as the first. Most graphs need only a few
+operators to be replaced, which is done here; a graph that needs more is traced again by torch.
 """
 
 from __future__ import annotations
@@ -22,11 +21,15 @@ ASSERTIONS = frozenset(
         "aten::sym_constrain_range_for_size",
     }
 )
-IDENTITIES = frozenset({"aten::alias", "aten::detach", "aten::detach_", "aten::lift_fresh_copy"})
-CASTS = frozenset({"aten::to.device", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.other", "aten::type_as"})
+"""Operators that only check their inputs: they are removed."""
 
-# An operator of torch -> another that computes the same from the same arguments, and that the table holds.
-SPELT: Mapping[str, str] = MappingProxyType(
+IDENTITIES = frozenset({"aten::alias", "aten::detach", "aten::detach_", "aten::lift_fresh_copy"})
+"""Operators that return their input: it is read instead."""
+
+CASTS = frozenset({"aten::to.device", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.other", "aten::type_as"})
+"""Operators that convert a tensor to another dtype or device."""
+
+SYNONYMS: Mapping[str, str] = MappingProxyType(
     {
         "aten::__and__.Tensor": "bitwise_and.Tensor",
         "aten::__or__.Tensor": "bitwise_or.Tensor",
@@ -35,7 +38,9 @@ SPELT: Mapping[str, str] = MappingProxyType(
         "aten::min.other": "minimum.default",
     }
 )
-IN_PLACE: Mapping[str, str] = MappingProxyType(
+"""Operator without a translation -> operator with one that computes the same from the same arguments."""
+
+OUT_OF_PLACE: Mapping[str, str] = MappingProxyType(
     {
         "aten::add_.Tensor": "add.Tensor",
         "aten::clamp_": "clamp.default",
@@ -46,61 +51,63 @@ IN_PLACE: Mapping[str, str] = MappingProxyType(
         "aten::sub_.Tensor": "sub.Tensor",
     }
 )
+"""Operator that writes into its first argument -> operator that returns a new tensor."""
 
 
 def lower_in_place(program: Any, registry: Any) -> bool:
-    """Rewrite an exported program in place; whether every operator is then in the table and none writes into another.
+    """Rewrites an exported program; returns whether each operator then has a translation and none writes in place.
 
-    What is rewritten computes the same, so a program that is not fully lowered can still go torch's way.
+    The program computes the same before and after, so one for which this is false can still be traced again by torch.
     """
     graph = program.graph_module.graph
-    if _writes_outside(program) or any(node.op == "get_attr" for node in graph.nodes):
+    if _mutates_inputs(program) or any(node.op == "get_attr" for node in graph.nodes):
         return False
-    _knows_its_users(graph)
+    _complete_users(graph)
     for node in list(graph.nodes):
         if node.op == "call_function":
             _rewrite(graph, node)
     graph.eliminate_dead_code()
     for node in reversed(graph.nodes):
-        if _name(node) == "aten::item" and not node.users:
+        if operator_name(node) == "aten::item" and not node.users:
             graph.erase_node(node)
-    return all(_translatable(node, registry) for node in graph.nodes if node.op == "call_function")
+    return all(_has_translation(node, registry) for node in graph.nodes if node.op == "call_function")
 
 
 def insert_type_promotions(program: Any) -> Any:
-    """The program with its type promotions spelt out, which is a pass over the whole graph, when any node has one."""
+    """Inserts a cast at each implicit type promotion; torch's pass over the whole graph runs only if there is one."""
     from torch.onnx._internal.exporter import _fx_passes
 
-    rules = _rules()
-    if any(_promotes(node, rules) for node in program.graph_module.graph.nodes if node.op == "call_function"):
+    operators = _promoting_operators()
+    if any(_promotes(node, operators) for node in program.graph_module.graph.nodes if node.op == "call_function"):
         _fx_passes.insert_type_promotion_nodes(program.graph_module)
     return program
 
 
-def _knows_its_users(graph: Any) -> None:
-    """What torch.export hands over may have a node that does not know who reads it (jina_embeddings_v3's last norm)."""
+def _complete_users(graph: Any) -> None:
+    """Registers each node as a user of its inputs: torch.export can miss one (the last norm of jina_embeddings_v3)."""
     for node in graph.nodes:
-        for read in node.all_input_nodes:
-            read.users.setdefault(node, None)
+        for input_ in node.all_input_nodes:
+            input_.users.setdefault(node, None)
 
 
 def _rewrite(graph: Any, node: Any) -> None:
-    name = _name(node)
+    """Replaces a node by one with a translation, or removes it, where this module knows how."""
+    name = operator_name(node)
     if name in ASSERTIONS:
         graph.erase_node(node)
     elif name in IDENTITIES:
         _replace(graph, node, node.args[0])
     elif name in CASTS:
-        _cast(graph, node)
-    elif name in SPELT:
-        node.target = _operator(SPELT[name])
-    elif name in IN_PLACE and _owned(node):
-        node.target = _operator(IN_PLACE[name])
-        _later_reads(graph, node)
+        _rewrite_cast(graph, node)
+    elif name in SYNONYMS:
+        node.target = _operator(SYNONYMS[name])
+    elif name in OUT_OF_PLACE and _can_be_out_of_place(node):
+        node.target = _operator(OUT_OF_PLACE[name])
+        _redirect_later_reads(graph, node)
 
 
-def _cast(graph: Any, node: Any) -> None:
-    """`to` in its many forms changes at most the type; one that changes nothing is its argument."""
+def _rewrite_cast(graph: Any, node: Any) -> None:
+    """Replaces any form of `to` by a conversion of the dtype, or by its input where the dtype stays."""
     import torch
 
     source, dtype = node.args[0], node.meta["val"].dtype
@@ -110,33 +117,34 @@ def _cast(graph: Any, node: Any) -> None:
         node.target, node.args, node.kwargs = torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}
 
 
-def _owned(node: Any) -> bool:
-    """Whether a node that writes into its first argument may as well make a new tensor.
+def _can_be_out_of_place(node: Any) -> bool:
+    """Whether a node that writes into its first argument can return a new tensor instead.
 
-    It may when the memory is fresh, no input and no weight, and nothing but that argument looks at it after the write.
+    It can when the memory is that of an intermediate result, not of an input or a weight, and when no other view of
+    this memory is read after the write.
     """
-    written = fresh = node.args[0]
-    while fresh.op == "call_function" and _views(fresh):
-        fresh = fresh.args[0]
-    if fresh.op != "call_function":
+    written = base = node.args[0]
+    while base.op == "call_function" and _may_be_view(base):
+        base = base.args[0]
+    if base.op != "call_function":
         return False
-    order = {other: place for place, other in enumerate(node.graph.nodes)}
-    others = (one for one in _looking_at(fresh) if one is not written and order[one] < order[node])
-    return not any(order[user] > order[node] for one in others for user in one.users)
+    order = {other: index for index, other in enumerate(node.graph.nodes)}
+    others = (view for view in _with_views(base) if view is not written and order[view] < order[node])
+    return not any(order[user] > order[node] for view in others for user in view.users)
 
 
-def _looking_at(fresh: Any) -> Iterator[Any]:
-    """A tensor, its views, and theirs."""
-    yield fresh
-    for user in fresh.users:
-        if user.op == "call_function" and _views(user):
-            yield from _looking_at(user)
+def _with_views(base: Any) -> Iterator[Any]:
+    """A node, its views, and the views of these."""
+    yield base
+    for user in base.users:
+        if user.op == "call_function" and _may_be_view(user):
+            yield from _with_views(user)
 
 
-def _later_reads(graph: Any, node: Any) -> None:
-    """What reads the written tensor after the write reads the new tensor."""
+def _redirect_later_reads(graph: Any, node: Any) -> None:
+    """Nodes after a write that read the written tensor read the new tensor."""
     written = node.args[0]
-    order = {other: place for place, other in enumerate(graph.nodes)}
+    order = {other: index for index, other in enumerate(graph.nodes)}
     for user in list(written.users):
         if user is not node and order[user] > order[node]:
             user.replace_input_with(written, node)
@@ -150,7 +158,7 @@ def _operator(name: str) -> Any:
 
 
 def _replace(graph: Any, node: Any, by: Any) -> None:
-    """The program knows its outputs by name, so a node that is one stays, as a copy."""
+    """Replaces a node by another. The program knows its outputs by name: a node that is an output becomes a copy."""
     if any(user.op == "output" for user in node.users):
         node.target, node.args, node.kwargs = _operator("clone.default"), (by,), {}
     else:
@@ -158,56 +166,57 @@ def _replace(graph: Any, node: Any, by: Any) -> None:
         graph.erase_node(node)
 
 
-def _views(node: Any) -> bool:
-    """Whether an operator's result shares memory with its argument; one without a schema is taken to do so."""
+def _may_be_view(node: Any) -> bool:
+    """Whether the result of an operator shares memory with its input; True for an operator without a schema."""
     schema = getattr(node.target, "_schema", None)
-    return schema is None or any(one.alias_info is not None for one in schema.returns)
+    return schema is None or any(result.alias_info is not None for result in schema.returns)
 
 
-def _translatable(node: Any, registry: Any) -> bool:
+def _has_translation(node: Any, registry: Any) -> bool:
     schema = getattr(node.target, "_schema", None)
     return registry.is_registered(node.target) and not (schema is not None and schema.is_mutable)
 
 
-def _writes_outside(program: Any) -> bool:
-    """Whether running the graph changes a buffer or an input of the model."""
+def _mutates_inputs(program: Any) -> bool:
+    """Whether the program writes into a buffer or an input of the model: it then has more outputs than the model."""
     return len(program.graph_signature.output_specs) != len(program.graph_signature.user_outputs)
 
 
-def _promotes(node: Any, rules: frozenset[str]) -> bool:
-    """Whether an operator that promotes is given numbers of several types, or gives another type than it is given."""
-    given = node.meta.get("val")
-    types = {value.dtype for value in _tensor_values(node)} - _condition(node)
-    if _name(node).partition(".")[0] not in rules or not types or not hasattr(given, "dtype"):
+def _promotes(node: Any, operators: frozenset[str]) -> bool:
+    """Whether a node has inputs of several dtypes, or integer inputs and a floating-point number or result."""
+    result = node.meta.get("val")
+    dtypes = {tensor.dtype for tensor in _input_tensors(node)} - _condition_dtypes(node)
+    if operator_name(node).partition(".")[0] not in operators or not dtypes or not hasattr(result, "dtype"):
         return False
-    real = any(one.is_floating_point for one in types)
-    scalars = any(isinstance(one, float) for one in (*node.args, *node.kwargs.values()))
-    return len(types) > 1 or (scalars and not real) or (given.dtype.is_floating_point and not real)
+    floating = any(dtype.is_floating_point for dtype in dtypes)
+    float_argument = any(isinstance(argument, float) for argument in (*node.args, *node.kwargs.values()))
+    return len(dtypes) > 1 or (float_argument and not floating) or (result.dtype.is_floating_point and not floating)
 
 
-def _condition(node: Any) -> set[Any]:
-    """The type of what `where` chooses by, which is none of its numbers."""
+def _condition_dtypes(node: Any) -> set[Any]:
+    """The dtype of the condition of `where`, which takes no part in the promotion."""
     import torch
 
-    return {torch.bool} if _name(node).startswith("aten::where") else set()
+    return {torch.bool} if operator_name(node).startswith("aten::where") else set()
 
 
 @cache
-def _rules() -> frozenset[str]:
-    """The operators that promote, by torch's own table."""
+def _promoting_operators() -> frozenset[str]:
+    """The operators whose inputs are promoted, by torch's own table."""
     from torch.onnx._internal.fx.passes import type_promotion
 
     rules = type_promotion._GENERATED_ATEN_TYPE_PROMOTION_RULE_SET | type_promotion._EXTRA_TYPE_PROMOTION_RULE_SET
     return frozenset(f"{rule.namespace}::{rule.op_name}" for rule in rules)
 
 
-def _tensor_values(node: Any) -> Iterator[Any]:
-    for one in node.all_input_nodes:
-        value = one.meta.get("val")
-        if hasattr(value, "dtype"):
-            yield value
+def _input_tensors(node: Any) -> Iterator[Any]:
+    for input_ in node.all_input_nodes:
+        tensor = input_.meta.get("val")
+        if hasattr(tensor, "dtype"):
+            yield tensor
 
 
-def _name(node: Any) -> str:
+def operator_name(node: Any) -> str:
+    """The name of the operator that a node calls, with its overload: `aten::add.Tensor`."""
     name = getattr(node.target, "name", None)
     return str(name()) if callable(name) else str(node.target)

@@ -1,4 +1,4 @@
-"""A model held still: in evaluation mode while it is looked at, and afterwards exactly as it was found."""
+"""The state of a model while it is run: evaluation mode, an attention implementation, and everything restored."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from contextlib import contextmanager
 from typing import Any
 
 DICTS = (dict, OrderedDict)
-"""What holds the insides of a module: torch keeps hooks in ordered dicts."""
+"""Types of the dicts that a module stores its parts in: torch keeps hooks in ordered dicts."""
 
 
 @contextmanager
 def unchanged_eval(model: Any) -> Iterator[None]:
-    """The model in evaluation mode; on leaving, every attribute of its modules and configurations is put back."""
-    kept = [(vars(owner), _contents(owner)) for owner in _owners(model)]
+    """Sets a model to evaluation mode; on leaving, restores every attribute of its modules and configurations.
+
+    The modes of single modules are restored too, and what `forward` added is removed: attributes, buffers and hooks.
+    While it lasts, do not call the model in another thread.
+    """
+    saved = [(vars(owner), _contents(owner)) for owner in _owners(model)]
     for module in model.modules():
         module.training = False
     try:
         yield
     finally:
-        for attributes, contents in kept:
+        for attributes, contents in saved:
             _restore(attributes, contents)
 
 
 @contextmanager
 def with_attention(model: Any, implementation: str | None) -> Iterator[None]:
-    """The model with an implementation of attention of transformers, `eager` or another; None leaves it its own.
+    """Sets the attention implementation of transformers, such as `"eager"`; None leaves that of the model.
 
-    Inside `unchanged_eval`, which puts it back.
+    To be entered inside `unchanged_eval`, which restores it.
     """
     for config in _configs(model) if implementation is not None else ():
         config._attn_implementation_internal = implementation
@@ -36,6 +40,7 @@ def with_attention(model: Any, implementation: str | None) -> Iterator[None]:
 
 
 def _owners(model: Any) -> list[Any]:
+    """The modules and configurations of a model, each once."""
     owners = (*model.modules(), *_configs(model))
     return list({id(owner): owner for owner in owners if hasattr(owner, "__dict__")}.values())
 
@@ -45,19 +50,20 @@ def _configs(model: Any) -> list[Any]:
 
 
 def _contents(owner: Any) -> dict[str, Any]:
-    """The attributes, with the dicts among them (parameters, buffers, modules, hooks) copied one level down.
+    """The attributes of an object, each with a shallow copy if it is a dict (parameters, buffers, modules, hooks).
 
-    transformers hooks into modules what collects hidden states, and notes in an attribute that it did: one that is put
-    back without the other makes each call collect once more.
+    transformers registers hooks that collect hidden states, and sets an attribute that says so. Restoring one without
+    the other would register the hooks again at each call.
     """
     return {name: (value, dict(value) if type(value) in DICTS else None) for name, value in vars(owner).items()}
 
 
 def _restore(attributes: dict[str, Any], contents: dict[str, Any]) -> None:
+    """Restores the attributes of an object, and the items of its dicts."""
     for name in [name for name in attributes if name not in contents]:
         del attributes[name]
-    for name, (value, inside) in contents.items():
-        if inside is not None and value != inside:
+    for name, (value, items) in contents.items():
+        if items is not None and value != items:
             value.clear()
-            value.update(inside)
+            value.update(items)
         attributes[name] = value

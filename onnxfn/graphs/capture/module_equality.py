@@ -1,4 +1,4 @@
-"""Likeness: of two modules nothing differs but values of parameters, and the number of the layer."""
+"""Equality of modules up to the values of parameters and the index of the layer."""
 
 from __future__ import annotations
 
@@ -9,104 +9,108 @@ from types import MappingProxyType
 from typing import Any
 
 INTERNAL = ("_parameters", "_buffers", "_modules")
-"""What torch keeps of a module and is compared otherwise than its other attributes."""
+"""Attributes of a module that are compared apart from the others."""
 
-NUMBERS = ("idx", "index", "layer", "number")
-"""In the names of attributes that tell a layer's number."""
+INDEX_WORDS = ("idx", "index", "layer", "number")
+"""Words in the names of attributes that are the index of a layer."""
 
-Likeness = Callable[[Any, Any, int], bool]
+Comparison = Callable[[Any, Any, int], bool]
+"""Function from two values and a layer offset to whether they are equal up to parameters."""
 
 
-def same_but_parameters(one: Any, other: Any, by: int) -> bool:
-    """Whether two modules do the same with other parameters, `by` layers apart.
+def same_but_parameters(a: Any, b: Any, layer_offset: int) -> bool:
+    """Whether module `b` computes what module `a` does, but with its own parameters, `layer_offset` layers later.
 
-    Their types, what they hold, the shapes and types of their parameters and the values of the tables that they compute
-    for themselves are the same; the number of a layer may be greater by as many as the layers lie apart.
+    Equal are their types, attributes and submodules, the shapes and dtypes of their parameters, and the values of the
+    buffers that they compute themselves. An attribute that is the index of the layer may be larger by the offset.
     """
-    if type(one) is not type(other) or one._modules.keys() != other._modules.keys():
+    if type(a) is not type(b) or a._modules.keys() != b._modules.keys():
         return False
-    if not _values(_said(one), _said(other), by) or not _tensors(one, other):
+    if not _same_value(_attributes(a), _attributes(b), layer_offset) or not _same_tensors(a, b):
         return False
-    return all(_child(one._modules[name], other._modules[name], by) for name in one._modules)
+    return all(_same_child(a._modules[name], b._modules[name], layer_offset) for name in a._modules)
 
 
-def _child(one: Any, other: Any, by: int) -> bool:
-    return one is other if one is None or other is None else same_but_parameters(one, other, by)
+def _same_child(a: Any, b: Any, layer_offset: int) -> bool:
+    return a is b if a is None or b is None else same_but_parameters(a, b, layer_offset)
 
 
-def _said(module: Any) -> Mapping[str, Any]:
-    """What a module holds beside tensors and modules: its own attributes, and whether somebody hooks into it."""
+def _attributes(module: Any) -> Mapping[str, Any]:
+    """The attributes of a module other than tensors and submodules; hooks are among them."""
     return {name: value for name, value in vars(module).items() if name not in INTERNAL}
 
 
-def _tensors(one: Any, other: Any) -> bool:
-    """Whether parameters, and buffers that are stored, have one shape and type, and other buffers the same values."""
-    tables = one._non_persistent_buffers_set
-    ours, theirs = ({**module._parameters, **module._buffers} for module in (one, other))
-    return list(ours) == list(theirs) and all(
-        _tensor(tensor, theirs[name], values=name in tables) for name, tensor in ours.items()
+def _same_tensors(a: Any, b: Any) -> bool:
+    """Whether parameters and stored buffers have the same shapes and dtypes, and computed buffers the same values."""
+    computed = a._non_persistent_buffers_set
+    tensors, others = ({**module._parameters, **module._buffers} for module in (a, b))
+    return list(tensors) == list(others) and all(
+        _same_tensor(tensor, others[name], values=name in computed) for name, tensor in tensors.items()
     )
 
 
-def _tensor(one: Any, other: Any, *, values: bool) -> bool:
+def _same_tensor(a: Any, b: Any, *, values: bool) -> bool:
+    """Whether two tensors have the same shape and dtype, and the same values if these are to be compared."""
     import torch
 
-    if one is None or other is None:
-        return one is other
-    same = (one.shape, one.dtype) == (other.shape, other.dtype)
-    return same and (not values or bool(torch.equal(one, other)))
+    if a is None or b is None:
+        return a is b
+    same_type = (a.shape, a.dtype) == (b.shape, b.dtype)
+    return same_type and (not values or bool(torch.equal(a, b)))
 
 
-def _values(one: Any, other: Any, by: int) -> bool:
-    if one is other:
+def _same_value(a: Any, b: Any, layer_offset: int) -> bool:
+    if a is b:
         return True
-    if type(one) is not type(other):
+    if type(a) is not type(b):
         return False
-    return next((same for kinds, same in _kinds().items() if isinstance(one, kinds)), _equal)(one, other, by)
+    comparison = next((comparison for kinds, comparison in _comparisons().items() if isinstance(a, kinds)), _equal)
+    return comparison(a, b, layer_offset)
 
 
-def _equal(one: Any, other: Any, _: int) -> bool:
+def _equal(a: Any, b: Any, _: int) -> bool:
     try:
-        return bool(one == other)
-    except (TypeError, ValueError, RuntimeError):
+        return bool(a == b)
+    except (TypeError, ValueError, RuntimeError):  # values that cannot be compared, such as arrays
         return False
 
 
-def _sequence(one: Any, other: Any, by: int) -> bool:
-    return len(one) == len(other) and all(_values(*pair, by) for pair in zip(one, other, strict=True))
+def _same_sequence(a: Any, b: Any, layer_offset: int) -> bool:
+    return len(a) == len(b) and all(_same_value(*pair, layer_offset) for pair in zip(a, b, strict=True))
 
 
-def _mapping(one: Any, other: Any, by: int) -> bool:
-    return list(one) == list(other) and all(
-        _values(value, other[key], by) or _numbered(key, value, other[key], by) for key, value in one.items()
+def _same_mapping(a: Any, b: Any, layer_offset: int) -> bool:
+    return list(a) == list(b) and all(
+        _same_value(value, b[key], layer_offset) or _shifted_index(key, value, b[key], layer_offset)
+        for key, value in a.items()
     )
 
 
-def _numbered(name: Any, one: Any, other: Any, by: int) -> bool:
-    """Whether an attribute tells the number of a layer, and tells it rightly."""
-    counts = type(one) is int and type(other) is int and any(word in str(name) for word in NUMBERS)
-    return counts and other - one == by
+def _shifted_index(name: Any, a: Any, b: Any, layer_offset: int) -> bool:
+    """Whether an attribute is the index of a layer, and that of `b` is `layer_offset` larger."""
+    is_index = type(a) is int and type(b) is int and any(word in str(name) for word in INDEX_WORDS)
+    return is_index and b - a == layer_offset
 
 
-def _method(one: Any, other: Any, _: int) -> bool:
-    return one.__func__ is other.__func__ and type(one.__self__) is type(other.__self__)
+def _same_method(a: Any, b: Any, _: int) -> bool:
+    return a.__func__ is b.__func__ and type(a.__self__) is type(b.__self__)
 
 
-def _partial(one: Any, other: Any, by: int) -> bool:
-    return _values((one.func, one.args, one.keywords), (other.func, other.args, other.keywords), by)
+def _same_partial(a: Any, b: Any, layer_offset: int) -> bool:
+    return _same_value((a.func, a.args, a.keywords), (b.func, b.args, b.keywords), layer_offset)
 
 
-def _kinds() -> Mapping[Any, Likeness]:
-    """How two values of a type are compared; all others are, by `==`."""
+def _comparisons() -> Mapping[Any, Comparison]:
+    """Types -> how two values of these types are compared; values of other types are compared with `==`."""
     import torch
 
     return MappingProxyType(
         {
-            (list, tuple): _sequence,
-            Mapping: _mapping,
+            (list, tuple): _same_sequence,
+            Mapping: _same_mapping,
             torch.nn.Module: same_but_parameters,
-            torch.Tensor: lambda one, other, _: _tensor(one, other, values=True),
-            types.MethodType: _method,
-            functools.partial: _partial,
+            torch.Tensor: lambda a, b, _: _same_tensor(a, b, values=True),
+            types.MethodType: _same_method,
+            functools.partial: _same_partial,
         }
     )

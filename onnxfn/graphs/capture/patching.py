@@ -14,7 +14,10 @@ from onnxfn.specs.records import Patch
 
 @contextmanager
 def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
-    """Replaces the functions that the patches name, and restores them on leaving, the last one first."""
+    """Replaces the functions that the patches name, and restores them on leaving, the last one first.
+
+    A function that its class inherits, or lacks, is added to the class and removed on leaving.
+    """
     with ExitStack() as undo:
         for patch in patches:
             owner, name = _owner(patch.name)

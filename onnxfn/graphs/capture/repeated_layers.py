@@ -1,4 +1,4 @@
-"""Stacks: layers of a model that are all alike, of which a few tell all; found, and cut for a while."""
+"""Repeated layers of a model: found, described by a `LayerStack`, and truncated for a trace."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ from onnxfn.graphs.capture.module_equality import same_but_parameters
 
 @frozen
 class LayerStack:
-    """Layers after one another: where they are, how many, how many come before they repeat, and how many repeat.
+    """A list of layers that repeats with a period, after a few layers at its head.
 
-    `LayerStack("model.layers", layers=30, head=1, period=2)` says that layer 3 is like layer 1, layer 4 like layer 2.
+    `LayerStack("model.layers", layers=30, head=1, period=2)` has 30 layers: layer 3 equals layer 1 but for parameters,
+    layer 4 equals layer 2, and so on. Layer 0 may differ from all others.
+
+    Attributes:
+        path: The path of the list in the model.
+        layers: The number of layers.
+        head: The number of layers before the first period.
+        period: The number of layers after which they repeat.
     """
 
     path: str
@@ -25,98 +32,105 @@ class LayerStack:
 
     @property
     def traced_layers(self) -> int:
-        """How many layers tell all: the head, two periods to compare, and an end that is in step with the whole."""
+        """How many layers a trace needs: the head, two periods to compare, and an end of 1 to `period` layers.
+
+        The end has as many layers as makes the rest a multiple of the period: the rest is a number of periods.
+        """
         least = self.head + 2 * self.period + 1
         return least + (self.layers - least) % self.period
 
     def layer_index(self, parameter: str) -> int | None:
-        """Which of the layers a parameter belongs to."""
-        number, _, _ = parameter.removeprefix(f"{self.path}.").partition(".")
-        return int(number) if parameter.startswith(f"{self.path}.") and number.isdecimal() else None
+        """The index of the layer that a parameter belongs to; None if it belongs to none."""
+        index, _, _ = parameter.removeprefix(f"{self.path}.").partition(".")
+        return int(index) if parameter.startswith(f"{self.path}.") and index.isdecimal() else None
 
     def shifted(self, parameter: str, by: int) -> str:
-        """What a parameter of one of the layers is called some layers further."""
-        number, _, rest = parameter.removeprefix(f"{self.path}.").partition(".")
-        return f"{self.path}.{int(number) + by}.{rest}"
+        """The name of the same parameter `by` layers later."""
+        index, _, rest = parameter.removeprefix(f"{self.path}.").partition(".")
+        return f"{self.path}.{int(index) + by}.{rest}"
 
 
 def repeated_layers(model: Any) -> tuple[LayerStack, ...]:
-    """The stacks of a model that are deeper than what tells all of them, the outermost only."""
+    """The outermost stacks of a model that have more layers than a trace of them needs."""
     import torch
 
-    found: list[LayerStack] = []
+    stacks: list[LayerStack] = []
     for path, module in model.named_modules():
-        if type(module) not in (torch.nn.ModuleList, torch.nn.Sequential) or _inside(path, found):
+        if type(module) not in (torch.nn.ModuleList, torch.nn.Sequential) or _is_inside(path, stacks):
             continue
-        one = _stack(path, list(module.children()), _tables(model, len(module)))
-        if one is not None and _apart(model, module):
-            found.append(one)
-    return tuple(found)
+        stack = _shortest_stack(path, list(module.children()), _values_of_layers(model, len(module)))
+        if stack is not None and _shares_no_parameter(model, module):
+            stacks.append(stack)
+    return tuple(stacks)
 
 
 @contextmanager
-def truncated(model: Any, found: Sequence[LayerStack]) -> Iterator[None]:
-    """The model with no more of each stack than tells all; on leaving, as it was."""
-    containers = [(model.get_submodule(one.path), one.traced_layers) for one in found]
-    whole = [container._modules for container, _ in containers]
+def truncated(model: Any, stacks: Sequence[LayerStack]) -> Iterator[None]:
+    """Removes the layers of each stack that a trace does not need; on leaving, restores them."""
+    containers = [(model.get_submodule(stack.path), stack.traced_layers) for stack in stacks]
+    all_layers = [container._modules for container, _ in containers]
     try:
-        for container, traced in containers:
-            container._modules = dict(list(container._modules.items())[:traced])
+        for container, traced_layers in containers:
+            container._modules = dict(list(container._modules.items())[:traced_layers])
         yield
     finally:
-        for (container, _), modules in zip(containers, whole, strict=True):
-            container._modules = modules
+        for (container, _), layers in zip(containers, all_layers, strict=True):
+            container._modules = layers
 
 
-def _inside(path: str, found: Sequence[LayerStack]) -> bool:
-    return any(path.startswith(f"{one.path}.") for one in found)
+def _is_inside(path: str, stacks: Sequence[LayerStack]) -> bool:
+    return any(path.startswith(f"{stack.path}.") for stack in stacks)
 
 
-def _stack(path: str, layers: Sequence[Any], tables: Sequence[Sequence[Any]]) -> LayerStack | None:
-    """The stack that takes the fewest layers to tell, if that is fewer than there are."""
-    kinds = _kinds(layers, tables)
-    known = [
-        LayerStack(path, len(layers), _head(kinds, period) + 1, period) for period in range(1, max(1, len(layers) // 2))
+def _shortest_stack(path: str, layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> LayerStack | None:
+    """The stack of these layers whose trace needs the fewest; None when a trace needs all of them."""
+    kinds = _kinds(layers, values)
+    stacks = [
+        LayerStack(path, len(layers), _layers_before(kinds, period) + 1, period)
+        for period in range(1, max(1, len(layers) // 2))
     ]
-    best = min(known, key=lambda one: one.traced_layers, default=None)
-    return best if best is not None and best.traced_layers < len(layers) else None
+    shortest = min(stacks, key=lambda stack: stack.traced_layers, default=None)
+    return shortest if shortest is not None and shortest.traced_layers < len(layers) else None
 
 
-def _head(kinds: Sequence[Any], period: int) -> int:
-    """How many layers come before each is like the one a period later."""
-    unlike = [index for index in range(len(kinds) - period) if kinds[index] != kinds[index + period]]
-    return unlike[-1] + 1 if unlike else 0
+def _layers_before(kinds: Sequence[Any], period: int) -> int:
+    """How many layers come before all that have the kind of the layer one period later."""
+    different = [index for index in range(len(kinds) - period) if kinds[index] != kinds[index + period]]
+    return different[-1] + 1 if different else 0
 
 
-def _kinds(layers: Sequence[Any], tables: Sequence[Sequence[Any]]) -> list[Any]:
-    """A number for each layer, the same for layers that are alike, and what the configuration says of it."""
+def _kinds(layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> list[Any]:
+    """The kind of each layer: the index of the first layer that equals it, and what the configurations say of it."""
     firsts: list[int] = []
     kinds: list[Any] = []
     for index, layer in enumerate(layers):
-        first = next((one for one in firsts if same_but_parameters(layers[one], layer, index - one)), index)
+        equal = (first for first in firsts if same_but_parameters(layers[first], layer, index - first))
+        first = next(equal, index)
         if first == index:
             firsts.append(index)
-        kinds.append((first, *(repr(table[index]) for table in tables)))
+        kinds.append((first, *(repr(value[index]) for value in values)))
     return kinds
 
 
-def _tables(model: Any, length: int) -> list[Sequence[Any]]:
-    """What the configurations say of each layer of a stack so long: `layer_types` and the like."""
+def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
+    """The lists in the configurations that have one item per layer of a stack of this length, such as `layer_types`."""
     configs = [config for module in model.modules() if (config := getattr(module, "config", None)) is not None]
-    values = [value for config in {id(one): one for one in configs}.values() for value in vars(config).values()]
+    values = [
+        value for config in {id(config): config for config in configs}.values() for value in vars(config).values()
+    ]
     return [value for value in values if isinstance(value, (list, tuple)) and len(value) == length]
 
 
-def _apart(model: Any, stack: Any) -> bool:
-    """Whether no layer shares a parameter with another, or with what is outside."""
-    layers = [{id(one) for one in layer.parameters()} for layer in stack.children()]
-    within = set().union(*layers)
-    outside = {id(one) for one in model.parameters()} - within
-    every = sum(len(list(_all_parameters(module))) for module in stack.children())
-    everywhere = sum(1 for one in _all_parameters(model) if id(one) in within)
-    return sum(map(len, layers)) == len(within) and not within & outside and every == everywhere
+def _shares_no_parameter(model: Any, stack: Any) -> bool:
+    """Whether no layer shares a parameter with another layer, or with a module outside the stack."""
+    layers = [{id(parameter) for parameter in layer.parameters()} for layer in stack.children()]
+    inside = set().union(*layers)
+    outside = {id(parameter) for parameter in model.parameters()} - inside
+    uses_in_stack = sum(len(list(_parameter_uses(layer))) for layer in stack.children())
+    uses_in_model = sum(1 for parameter in _parameter_uses(model) if id(parameter) in inside)
+    return sum(map(len, layers)) == len(inside) and not inside & outside and uses_in_stack == uses_in_model
 
 
-def _all_parameters(module: Any) -> Iterator[Any]:
-    """The parameters, as often as they are there."""
-    return (one for _, one in module.named_parameters(remove_duplicate=False))
+def _parameter_uses(module: Any) -> Iterator[Any]:
+    """The parameters of a module, one that is shared as often as it is registered."""
+    return (parameter for _, parameter in module.named_parameters(remove_duplicate=False))

@@ -35,6 +35,6 @@ def submodule_of(model: Any, name: str | None) -> Any:
     """The callable that `name` stands for: the model itself when it is None.
 
     Raises:
-        UnknownName: no function is called so.
+        UnknownName: no function has this name.
     """
     return model if name is None else resolve(name, SUBMODULES, kind="submodule")(model)
