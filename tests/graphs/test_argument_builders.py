@@ -1,4 +1,4 @@
-"""What a decoder is handed is what its encoder would have handed it."""
+"""The encoder output that a decoder receives is the one that the encoder would return."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ def streaming():
     return tiny.model("moonshine_streaming", "AutoModelForSpeechSeq2Seq")
 
 
-@pytest.mark.parametrize("beyond", [0, 7])
-def test_the_states_that_are_heard_are_those_that_the_streaming_encoder_says(streaming, beyond):
+@pytest.mark.parametrize("extra_samples", [0, 7])
+def test_the_mask_is_the_one_of_the_streaming_encoder(streaming, extra_samples):
     encoder = streaming.get_encoder()
     for frames in range(1, 34):
-        heard = torch.arange(frames + 1) * FRAME
-        mask = (torch.arange(frames * FRAME) < heard[:, None] + beyond).long()
+        samples = torch.arange(frames + 1) * FRAME
+        mask = (torch.arange(frames * FRAME) < samples[:, None] + extra_samples).long()
         with torch.no_grad():
-            given = encoder(torch.ones(mask.shape), attention_mask=mask)
-        told = moonshine_streaming_encoder_output(
-            streaming, {"last_hidden_state": given.last_hidden_state, "attention_mask": mask}
+            expected = encoder(torch.ones(mask.shape), attention_mask=mask)
+        output = moonshine_streaming_encoder_output(
+            streaming, {"last_hidden_state": expected.last_hidden_state, "attention_mask": mask}
         )
-        assert torch.equal(told.attention_mask, given.attention_mask)
+        assert torch.equal(output.attention_mask, expected.attention_mask)
 
 
-def test_the_states_are_not_the_decoders_to_change(streaming):
+def test_the_decoder_does_not_change_the_states(streaming):
     states, mask = torch.ones(1, 4, 24), torch.ones(1, 16 * FRAME, dtype=torch.long)
-    handed = moonshine_streaming_encoder_output(streaming, {"last_hidden_state": states, "attention_mask": mask})
+    output = moonshine_streaming_encoder_output(streaming, {"last_hidden_state": states, "attention_mask": mask})
     with torch.no_grad():
-        streaming(encoder_outputs=handed, decoder_input_ids=torch.ones(1, 2, dtype=torch.long))
+        streaming(encoder_outputs=output, decoder_input_ids=torch.ones(1, 2, dtype=torch.long))
     assert torch.equal(states, torch.ones(1, 4, 24))
-    assert not torch.equal(handed.last_hidden_state, states)
+    assert not torch.equal(output.last_hidden_state, states)
 
 
 @pytest.mark.parametrize("model_type", ["canary", "cohere_asr"])
-def test_the_states_that_are_heard_are_those_that_parakeets_encoder_says(model_type):
+def test_the_mask_is_the_one_of_parakeets_encoder(model_type):
     model = tiny.model(model_type, "AutoModelForSpeechSeq2Seq")
     mask = (torch.arange(75) < torch.arange(9, 76)[:, None]).long()
     with torch.no_grad():
-        given = model.get_encoder()(torch.ones(*mask.shape, 16), attention_mask=mask)
-    told = parakeet_encoder_output(model, {"last_hidden_state": given.last_hidden_state, "attention_mask": mask})
-    assert torch.equal(told.attention_mask, given.attention_mask)
-    assert len(set(told.attention_mask.sum(-1).tolist())) > 8
+        expected = model.get_encoder()(torch.ones(*mask.shape, 16), attention_mask=mask)
+    output = parakeet_encoder_output(model, {"last_hidden_state": expected.last_hidden_state, "attention_mask": mask})
+    assert torch.equal(output.attention_mask, expected.attention_mask)
+    assert len(set(output.attention_mask.sum(-1).tolist())) > 8

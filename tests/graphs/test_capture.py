@@ -1,4 +1,4 @@
-"""The capture: what it takes, what it leaves as it was, what it says when it cannot."""
+"""Capture: the graph, what is restored, and the errors."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ def part(model, *specs, base=BERT):
     return plan(onnxfn.compose(base, *specs), model).parts[0]
 
 
-def test_a_mask_without_padding_in_the_sample_stays_an_input_that_is_used(bert):
+def test_a_mask_that_is_all_ones_in_the_sample_stays_a_used_input(bert):
     graph = capture(bert, part(bert, padded("none"))).graph
     assert len(graph.inputs) == 3
     assert all(value.uses() for value in graph.inputs)
 
 
-def test_axes_of_one_name_are_one_symbol_of_the_graph(bert):
+def test_axes_with_the_same_symbol_have_the_same_size_in_the_graph(bert):
     graph = capture(bert, part(bert)).graph
     assert len({str(value.shape) for value in graph.inputs}) == 1
 
 
-def test_weights_are_called_as_in_the_checkpoint_and_are_not_copied(bert):
+def test_weights_have_the_names_of_the_checkpoint_and_are_not_copied(bert):
     graph = capture(bert, part(bert)).graph
     weight = graph.initializers["embeddings.word_embeddings.weight"].const_value
     assert weight.raw.data_ptr() == bert.embeddings.word_embeddings.weight.data_ptr()
 
 
-def test_flat_forward_gives_the_planned_outputs_in_order(bert):
+def test_flat_forward_returns_the_planned_outputs_in_order(bert):
     spec = part(bert, onnxfn.gives("pooler_output", "batch_size _")).spec
     ids = torch.arange(8).reshape(2, 4)
     with torch.no_grad():
         hidden, pooled = flat_forward(bert, spec)((ids, torch.ones_like(ids), torch.zeros_like(ids)))
-        truth = bert(ids)
-    assert torch.equal(hidden, truth.last_hidden_state)
-    assert torch.equal(pooled, truth.pooler_output)
+        expected = bert(ids)
+    assert torch.equal(hidden, expected.last_hidden_state)
+    assert torch.equal(pooled, expected.pooler_output)
 
 
 def everything(model):
-    """All that a model is: weights by identity, attributes and flags of each module, its configuration."""
+    """The state of a model: weights by identity and value, attributes of each module, the configuration."""
     return (
         {name: (id(tensor), tensor.clone()) for name, tensor in model.state_dict(keep_vars=True).items()},
         {name: {key: repr(value) for key, value in vars(module).items()} for name, module in model.named_modules()},
@@ -71,8 +71,8 @@ def unchanged(before, after):
 
 
 @pytest.mark.parametrize("model_type", ["bert", "big_bird", "esm", "modernbert"])
-def test_the_model_is_left_as_it_was_found(model_type):
-    # big_bird switches its attention, esm and modernbert fill caches of positions while they run.
+def test_the_model_is_restored(model_type):
+    # big_bird switches its attention, esm and modernbert cache position embeddings in forward.
     model = tiny.model(model_type, "AutoModel").train()
     model.config.marked = "mine"
     before = everything(model)
@@ -80,7 +80,7 @@ def test_the_model_is_left_as_it_was_found(model_type):
     assert unchanged(before, everything(model))
 
 
-def test_the_model_is_left_as_it_was_found_when_the_capture_fails(bert):
+def test_the_model_is_restored_when_the_capture_fails(bert):
     bert.train()
     before = everything(bert)
     refusal(CaptureFailed, capture, bert, part(bert, onnxfn.gives("nothing", "batch_size _")))
@@ -88,12 +88,12 @@ def test_the_model_is_left_as_it_was_found_when_the_capture_fails(bert):
     bert.eval()
 
 
-def test_global_state_is_left_as_it_was_found(bert):
+def test_the_global_state_of_torch_is_restored(bert):
     random, grad, dtype = torch.get_rng_state(), torch.is_grad_enabled(), torch.get_default_dtype()
     sdpa = torch.nn.functional.scaled_dot_product_attention
-    told = torch._dynamo.config.fake_tensor_cache_enabled, torch.fx.config.do_not_emit_stack_traces
+    settings = torch._dynamo.config.fake_tensor_cache_enabled, torch.fx.config.do_not_emit_stack_traces
     capture(bert, part(bert))
-    assert (torch._dynamo.config.fake_tensor_cache_enabled, torch.fx.config.do_not_emit_stack_traces) == told
+    assert (torch._dynamo.config.fake_tensor_cache_enabled, torch.fx.config.do_not_emit_stack_traces) == settings
     assert torch.equal(torch.get_rng_state(), random)
     assert (torch.is_grad_enabled(), torch.get_default_dtype()) == (grad, dtype)
     assert torch.nn.functional.scaled_dot_product_attention is sdpa
@@ -114,16 +114,16 @@ def test_two_threads_capture_at_once(bert):
     assert first == second
 
 
-def test_an_output_that_the_model_does_not_give_names_those_it_gives(bert):
-    told = refusal(CaptureFailed, capture, bert, part(bert, onnxfn.gives("logits", "batch_size _")))
-    assert told.startswith("BertModel does not fit feature-extraction: nothing at 'logits'")
-    assert "last_hidden_state, pooler_output" in told
+def test_an_output_that_the_model_does_not_return_is_an_error_that_lists_those_it_returns(bert):
+    message = refusal(CaptureFailed, capture, bert, part(bert, onnxfn.gives("logits", "batch_size _")))
+    assert message.startswith("BertModel does not fit feature-extraction: nothing at 'logits'")
+    assert "last_hidden_state, pooler_output" in message
 
 
 def module(forward):
-    made = torch.nn.Module()
-    made.forward = forward
-    return made
+    model = torch.nn.Module()
+    model.forward = forward
+    return model
 
 
 def numbers(axes="batch_size width"):
@@ -135,21 +135,21 @@ def numbers(axes="batch_size width"):
     )
 
 
-def test_a_model_that_fixes_a_moving_axis_is_refused_with_its_place():
+def test_a_model_that_fixes_a_dynamic_axis_is_an_error_that_names_the_axis():
     fixed = module(lambda x: {"y": x if x.shape[1] == 8 else x + 1})
-    told = refusal(CaptureFailed, capture, fixed, plan(numbers(), {}).parts[0])
-    assert told == "Module fixes axis 1 of 'x' (width) at 8; use with_shapes(spec, width=8), or change the model"
+    message = refusal(CaptureFailed, capture, fixed, plan(numbers(), {}).parts[0])
+    assert message == "Module fixes axis 1 of 'x' (width) at 8; use with_shapes(spec, width=8), or change the model"
 
 
-def test_what_the_models_branches_allow_is_said():
+def test_limits_that_the_models_branches_set_are_in_the_graphs_meta():
     branching = module(lambda x: {"y": x if x.shape[1] > 6 else x + 1})
     graph = capture(branching, plan(numbers(), {}).parts[0])
     assert [str(limit) for limit in graph.meta[LIMITS]] == ["width from 7"]
     assert capture(module(lambda x: {"y": x + 1}), plan(numbers(), {}).parts[0]).meta[LIMITS] == ()
 
 
-def test_a_branch_on_data_is_refused_with_its_place():
+def test_a_branch_on_data_is_an_error_that_names_the_line():
     branching = module(lambda x: {"y": x if x.sum() > 0 else -x})
-    told = refusal(CaptureFailed, capture, branching, plan(numbers(), {}).parts[0])
-    assert "at test_capture.py:" in told
-    assert "\n" not in told
+    message = refusal(CaptureFailed, capture, branching, plan(numbers(), {}).parts[0])
+    assert "at test_capture.py:" in message
+    assert "\n" not in message

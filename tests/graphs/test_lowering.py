@@ -1,4 +1,4 @@
-"""Lowering computes the same: small models are exported, and checked against PyTorch at sizes that were not traced."""
+"""A lowered program computes the same: small models are exported, and checked at sizes that were not traced."""
 
 from __future__ import annotations
 
@@ -21,80 +21,80 @@ SPEC = onnxfn.compose(
 
 
 def module(forward):
-    made = torch.nn.Module()
-    made.forward = lambda x, n: {"y": forward(x, n)}
-    return made
+    model = torch.nn.Module()
+    model.forward = lambda x, n: {"y": forward(x, n)}
+    return model
 
 
-def written(x, _):
+def in_place(x, _):
     y = x * 2
     y.add_(1)
     return y * y
 
 
-def written_through_a_view(x, _):
+def in_place_through_a_view(x, _):
     y = x * 2
     y.view(-1).add_(1)
     return y
 
 
-def seen_through_a_view(x, _):
+def read_through_a_view(x, _):
     y = x * 2
     z = y[:, :]
     y.mul_(3)
     return z + y
 
 
-def seen_before(x, _):
+def read_before_the_write(x, _):
     y = x * 2
     z = y + 1
     y.mul_(3)
     return z + y
 
 
-def written_twice(x, _):
+def in_place_twice(x, _):
     y = x * 2
     y.add_(1)
     y.mul_(y)
     return y - x
 
 
-def view_of_what_is_only_seen_so(x, _):
+def in_place_on_a_view_of_a_view(x, _):
     y = (x * 2).t().t()
     y.sub_(1)
     return y
 
 
-def masked(x, n):
-    keep = (n > 2) & (n < 7) | (x > 0.5)
-    return x.masked_fill(keep ^ (n == 3), -1.0)
+def masked_fill(x, n):
+    mask = (n > 2) & (n < 7) | (x > 0.5)
+    return x.masked_fill(mask ^ (n == 3), -1.0)
 
 
-def cast(x, n):
+def casts(x, n):
     return (n.to(torch.float32) + x.to(torch.int64).to(x.dtype)).type_as(x).detach()
 
 
-def unchanged(x, _):
+def casts_to_the_same_dtype(x, _):
     return x.to(torch.float32).detach()
 
 
-def whole_by_whole(_, n):
+def integers_by_an_integer(_, n):
     return n / 4
 
 
-def whole_by_real(_, n):
+def integers_by_a_float(_, n):
     return n * 0.5 + 1.5
 
 
-def mixed(x, n):
+def float_plus_integers(x, n):
     return x + n
 
 
-def rooted(_, n):
+def square_root_of_integers(_, n):
     return torch.sqrt(n)
 
 
-def chosen(x, n):
+def where(x, n):
     return torch.where(n > 4, x, 0.0) + torch.where(n > 4, n, 1)
 
 
@@ -102,70 +102,73 @@ def powers(x, n):
     return x.abs() ** 2 + 2**n
 
 
-def least(x, n):
+def minimum_and_maximum(x, n):
     return torch.min(x, x * n) + torch.max(x, -x)
 
 
-def reversed_difference(x, n):
+def number_minus_tensor(x, n):
     return (1 - x) * (5 - n)
 
 
-def shaped_as(x, n):
+def reshape_as(x, n):
     return x.t().reshape_as(n) + x
 
 
-def each_repeated(x, _):
+def repeat_interleave_dynamic(x, _):
     return (
         x.repeat_interleave(x.shape[0], dim=0)[:: x.shape[0]] + x.repeat_interleave(x.shape[1], dim=1)[:, : x.shape[1]]
     )
 
 
-def each_repeated_thrice(x, _):
+def repeat_interleave_constant(x, _):
     return x.repeat_interleave(3, dim=-1)[:, ::3] * 2
 
 
-def enlarged(x, _):
+def conv_transpose(x, _):
     weight = torch.tensor([[[[1.0, 2.0], [3.0, 5.0]]]])
     return torch.nn.functional.conv_transpose2d(x[None, None], weight, stride=2)[0, 0, ::2, ::2]
 
 
-def averaged(x, _):
+def adaptive_average(x, _):
     means = torch.nn.functional.adaptive_avg_pool2d(x[None, None], (2, 3))[0, 0]
     return x * (means * torch.tensor([[1.0, 2.0, 3.0], [5.0, 8.0, 13.0]])).sum()
 
 
-FAST = [
-    written,
-    seen_before,
-    written_twice,
-    view_of_what_is_only_seen_so,
-    masked,
-    cast,
-    unchanged,
-    whole_by_whole,
-    whole_by_real,
-    mixed,
-    rooted,
-    chosen,
+LOWERED = [
+    in_place,
+    read_before_the_write,
+    in_place_twice,
+    in_place_on_a_view_of_a_view,
+    masked_fill,
+    casts,
+    casts_to_the_same_dtype,
+    integers_by_an_integer,
+    integers_by_a_float,
+    float_plus_integers,
+    square_root_of_integers,
+    where,
     powers,
-    least,
-    reversed_difference,
-    shaped_as,
-    each_repeated,
-    each_repeated_thrice,
-    enlarged,
-    averaged,
+    minimum_and_maximum,
+    number_minus_tensor,
+    reshape_as,
+    repeat_interleave_dynamic,
+    repeat_interleave_constant,
+    conv_transpose,
+    adaptive_average,
 ]
-SLOW = [written_through_a_view, seen_through_a_view]
+TRACED_AGAIN = [in_place_through_a_view, read_through_a_view]
 
 
-@pytest.mark.parametrize("forward", [*FAST, *SLOW], ids=lambda one: one.__name__)
-def test_what_is_lowered_computes_the_same(forward, tmp_path):
-    (one,) = onnxfn.export(SPEC, module(forward), tmp_path / "model.onnx").report.differences
-    assert one.max_abs < 1e-5
+@pytest.mark.parametrize("forward", [*LOWERED, *TRACED_AGAIN], ids=lambda forward: forward.__name__)
+def test_a_lowered_program_computes_the_same(forward, tmp_path):
+    (difference,) = onnxfn.export(SPEC, module(forward), tmp_path / "model.onnx").report.differences
+    assert difference.max_abs < 1e-5
 
 
-@pytest.mark.parametrize(("forward", "whole"), [*((one, True) for one in FAST), *((one, False) for one in SLOW)])
-def test_what_looks_at_memory_through_two_names_goes_torchs_way(forward, whole):
+@pytest.mark.parametrize(
+    ("forward", "is_lowered"),
+    [*((forward, True) for forward in LOWERED), *((forward, False) for forward in TRACED_AGAIN)],
+)
+def test_a_program_that_reads_memory_through_two_names_is_traced_again(forward, is_lowered):
     program = exported_program(module(forward), plan(SPEC, {}).parts[0])
-    assert lower_in_place(program, onnx_registry()) is whole
+    assert lower_in_place(program, onnx_registry()) is is_lowered

@@ -1,4 +1,4 @@
-"""What of a model a part runs."""
+"""The submodule of a model that a part runs."""
 
 import pytest
 from refusals import refusal
@@ -12,21 +12,21 @@ class Model:
         return "the encoder"
 
 
-def own(model):
+def of_this_file(model):
     return f"of {type(model).__name__}"
 
 
-def test_nothing_said_is_the_model():
+def test_no_name_is_the_model():
     model = Model()
     assert submodule_of(model, None) is model
 
 
-@pytest.mark.parametrize(("runs", "found"), [("encoder", "the encoder"), (f"{__name__}:own", "of Model")])
-def test_a_name_tells_a_part_of_the_model(runs, found):
-    assert submodule_of(Model(), runs) == found
+@pytest.mark.parametrize(("name", "submodule"), [("encoder", "the encoder"), (f"{__name__}:of_this_file", "of Model")])
+def test_a_name_selects_a_submodule(name, submodule):
+    assert submodule_of(Model(), name) == submodule
 
 
 def test_an_unknown_name_is_refused():
-    told = refusal(UnknownName, submodule_of, Model(), "encodr")
-    assert told.startswith("no submodule 'encodr'; known: encoder, token_embeddings, ")
-    assert told.endswith("did you mean 'encoder'?; any other function is written 'package.module:function'")
+    message = refusal(UnknownName, submodule_of, Model(), "encodr")
+    assert message.startswith("no submodule 'encodr'; known: encoder, token_embeddings, ")
+    assert message.endswith("did you mean 'encoder'?; any other function is written 'package.module:function'")

@@ -1,4 +1,4 @@
-"""A graph that is kept serves the next model that differs in values alone, and no other."""
+"""A saved graph is loaded for the next model that differs in weight values alone, and for no other."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from onnxfn.export.pipeline import RETRACED
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 
 
-def llama(**said):
-    torch.manual_seed(len(said))
-    return tiny.model("llama", "AutoModelForCausalLM", **said)
+def llama(**values):
+    torch.manual_seed(len(values))
+    return tiny.model("llama", "AutoModelForCausalLM", **values)
 
 
 def fine_tuned():
@@ -28,8 +28,8 @@ def fine_tuned():
     return model
 
 
-def exported(model, place, templates, **said):
-    return onnxfn.export(SPEC, model, place, build=onnxfn.BuildOptions(template_cache=templates), **said)
+def exported(model, folder, templates, **options):
+    return onnxfn.export(SPEC, model, folder, build=onnxfn.BuildOptions(template_cache=templates), **options)
 
 
 def stages(result):
@@ -37,14 +37,14 @@ def stages(result):
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
-    """A folder of templates with one graph in it, and the export that put it there."""
-    folder = tmp_path_factory.mktemp("kept")
+def saved(tmp_path_factory):
+    """A cache folder with one template, and the export that saved it."""
+    folder = tmp_path_factory.mktemp("saved")
     return folder / "templates", exported(llama(), folder / "out", folder / "templates")
 
 
-def test_the_next_model_is_exported_without_a_trace(kept, tmp_path):
-    templates, first = kept
+def test_a_fine_tuned_model_is_exported_without_a_trace(saved, tmp_path):
+    templates, first = saved
     second = exported(fine_tuned(), tmp_path / "out", templates)
     assert "capture" in stages(first)
     assert "capture" not in stages(second)
@@ -52,7 +52,7 @@ def test_the_next_model_is_exported_without_a_trace(kept, tmp_path):
     assert (second.limits, second.plan) == (first.limits, first.plan)
 
 
-# Of each, what once kept its graph from being kept: hooks of torch's and of transformers', a table of bfloat16.
+# Models that once had no fingerprint: for hooks of torch or of transformers, or for a buffer in bfloat16.
 @pytest.mark.parametrize(
     ("model_type", "task"),
     [
@@ -61,7 +61,7 @@ def test_the_next_model_is_exported_without_a_trace(kept, tmp_path):
         ("recurrent_gemma", "text-generation"),
     ],
 )
-def test_models_with_hooks_and_tables_of_any_type_have_templates(model_type, task, tmp_path):
+def test_models_with_hooks_and_with_buffers_of_any_dtype_have_templates(model_type, task, tmp_path):
     spec = onnxfn.spec_for(model_type, task)
     first, second = tiny.model(model_type, spec.call.loader), tiny.model(model_type, spec.call.loader)
     with torch.no_grad():
@@ -77,34 +77,34 @@ def test_models_with_hooks_and_tables_of_any_type_have_templates(model_type, tas
     assert result.report.passed
 
 
-def test_the_graph_is_the_one_that_a_trace_gives(kept, tmp_path):
-    templates, _ = kept
-    plain = exported(fine_tuned(), tmp_path / "plain", None)
-    again = exported(fine_tuned(), tmp_path / "again", templates)
-    ours, theirs = (onnx.load(one.files[0]) for one in (again, plain))
-    assert ours.SerializeToString(deterministic=True) == theirs.SerializeToString(deterministic=True)
+def test_the_loaded_graph_is_the_one_of_a_trace(saved, tmp_path):
+    templates, _ = saved
+    traced = exported(fine_tuned(), tmp_path / "traced", None)
+    loaded = exported(fine_tuned(), tmp_path / "loaded", templates)
+    models = (onnx.load(result.files[0]) for result in (loaded, traced))
+    assert len({model.SerializeToString(deterministic=True) for model in models}) == 1
 
 
-def test_a_template_holds_no_weights(kept):
-    templates, first = kept
+def test_a_template_has_no_weights(saved):
+    templates, first = saved
     file = next(templates.glob("*.onnx"))
     weights = sum(parameter.numel() * 4 for parameter in llama().parameters())
     assert file.stat().st_size < (templates.parent / "out" / "model.onnx").stat().st_size - 0.9 * weights
     assert first.report.passed
 
 
-def test_another_configuration_is_traced(kept, tmp_path):
-    result = exported(llama(rms_norm_eps=0.01), tmp_path / "out", kept[0])
+def test_another_configuration_is_traced(saved, tmp_path):
+    result = exported(llama(rms_norm_eps=0.01), tmp_path / "out", saved[0])
     assert "capture" in stages(result)
 
 
-def test_another_plan_is_traced(kept, tmp_path):
+def test_another_plan_is_traced(saved, tmp_path):
     spec = onnxfn.with_opset(SPEC, 20)
-    result = onnxfn.export(spec, llama(), tmp_path / "out", build=onnxfn.BuildOptions(template_cache=kept[0]))
+    result = onnxfn.export(spec, llama(), tmp_path / "out", build=onnxfn.BuildOptions(template_cache=saved[0]))
     assert "capture" in stages(result)
 
 
-def test_a_template_that_cannot_be_read_is_made_again(tmp_path):
+def test_a_template_that_cannot_be_read_is_replaced(tmp_path):
     exported(llama(), tmp_path / "one", tmp_path / "templates", check=False)
     (file,) = (tmp_path / "templates").iterdir()
     file.write_bytes(file.read_bytes()[:100])
@@ -113,7 +113,7 @@ def test_a_template_that_cannot_be_read_is_made_again(tmp_path):
     assert file.stat().st_size > 100
 
 
-def test_a_template_that_computes_otherwise_is_convicted_and_forgotten(tmp_path):
+def test_a_template_that_fails_the_check_is_deleted_and_all_layers_are_traced(tmp_path):
     exported(llama(), tmp_path / "one", tmp_path / "templates", check=False)
     (file,) = (tmp_path / "templates").iterdir()
     wrong = onnx.load(file, load_external_data=False)
@@ -125,7 +125,7 @@ def test_a_template_that_computes_otherwise_is_convicted_and_forgotten(tmp_path)
     assert not file.exists()
 
 
-def test_several_parts_are_kept_each(tmp_path):
+def test_each_part_has_a_template(tmp_path):
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     for name in ("one", "two"):
         result = onnxfn.export(
@@ -139,14 +139,14 @@ def test_several_parts_are_kept_each(tmp_path):
     assert len(list((tmp_path / "templates").iterdir())) == 2
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+def test_a_cache_folder_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "templates").write_text("a file")
     assert exported(llama(), tmp_path / "out", tmp_path / "templates", check=False).files
 
 
-def test_what_is_kept_says_which_parameters_it_reads(kept):
-    file = next(kept[0].glob("*.onnx"))
-    notes = {one.key: one.value for one in onnx.load(file, load_external_data=False).metadata_props}
-    slots = json.loads(notes["onnxfn.template"])["slots"]
+def test_a_template_lists_the_parameters_that_it_reads(saved):
+    file = next(saved[0].glob("*.onnx"))
+    metadata = {entry.key: entry.value for entry in onnx.load(file, load_external_data=False).metadata_props}
+    slots = json.loads(metadata["onnxfn.template"])["slots"]
     assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "perm": [], "packed_with": []}
     assert slots["model.layers.0.mlp.up_proj.weight"]["perm"] == [1, 0]
