@@ -217,7 +217,7 @@ def _substituted(axis_: Axis, values: Mapping[str, int | str]) -> Axis:
 
 
 def _as_operand(replacement: int | str) -> str:
-    """A number or a formula as it stands inside another formula: a formula in parentheses."""
+    """A number or a formula as an operand of another formula: a formula gets parentheses."""
     return f"( {_canonical_formula(replacement, replacement)} )" if isinstance(replacement, str) else str(replacement)
 
 

@@ -49,8 +49,8 @@ def config_of(model: Any) -> Any:
 def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
     """The value that a configuration has for a source: a name, a dotted path, or a getter.
 
-    A name that the normalizer has is read from where the normalizer says, also inside a getter. A name inside its own
-    entry means the key of the configuration.
+    A name that the normalizer has is replaced by its source, also inside a getter. A name inside its own source is a
+    key of the configuration.
 
     Raises:
         MissingValue: The configuration has no such value. The message has the path, the part of it that failed, and

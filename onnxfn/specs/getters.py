@@ -1,7 +1,7 @@
-"""Getters: where a configuration has a value, or how to compute one from several of its values.
+"""Getters: named ways to read a value from a configuration, or to compute it from several values.
 
 A source is a name, a dotted path (`text_config.hidden_size`) or a getter. Each function returns a `Getter` record. The
-table `GETTERS` in config_values.py holds the code that reads it.
+table `GETTERS` in config_values.py has the code of each getter.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from onnxfn.specs.spec import ExportSpec
 
 
 def reads(**sources: Source) -> ExportSpec:
-    """A spec that says where a configuration has the values that axes and generators name.
+    """A spec that maps the names that axes and generators use to values of the configuration.
 
     Args:
-        sources: For each name, where its value is: a key of the configuration, a dotted path, or a getter.
+        sources: For each name, a source: a key of the configuration, a dotted path, or a getter.
 
     Returns:
         An ExportSpec with a normalizer and nothing else.
@@ -267,7 +267,7 @@ def if_else(condition: Source, then: Source, otherwise: Source) -> Getter:
 
 
 def indices_where(source: Source, *values: str) -> Getter:
-    """The indices of a list at which one of these values stands: `indices_where("layer_types", "conv")`."""
+    """The indices of a list at which it has one of these values: `indices_where("layer_types", "conv")`."""
     return Getter("indices_where", (source, *values))
 
 

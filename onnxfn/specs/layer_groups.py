@@ -74,7 +74,7 @@ def number_ranges(numbers: Sequence[int]) -> str:
 
 
 def _texts(row: Row) -> tuple[str, ...]:
-    """What stands between the numbers of a row."""
+    """The text between the numbers of a row."""
     return tuple(_NUMBER.split(_CELL_END.join(row))[::2])
 
 
@@ -88,5 +88,5 @@ def _continues(group: Sequence[int], numbers: Sequence[Sequence[int]], index: in
     steps = [new - old for old, new in zip(last, row, strict=True)]
     varying = [bool(step) for step in steps]
     before = [first != other for first, other in zip(numbers[group[0]], last, strict=True)]
-    moves_alike = sum(varying[:in_name]) == 1 and {0, max(steps)} >= set(steps) and max(steps) > 0
-    return moves_alike and (len(group) == 1 or varying == before)
+    consistent = sum(varying[:in_name]) == 1 and {0, max(steps)} >= set(steps) and max(steps) > 0
+    return consistent and (len(group) == 1 or varying == before)

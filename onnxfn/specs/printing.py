@@ -49,7 +49,7 @@ def html(title: str, sections: Sections) -> str:
 
 
 def spec_sections(spec: Any) -> Sections:
-    """The inputs, outputs, files and tasks of a spec; tensors of layers that are alike are one row."""
+    """The inputs, outputs, files and tasks of a spec; tensors that differ in the layer alone are one row."""
     inputs = [
         (tensor.name, f"{_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}", _dummy(spec, tensor), _details(tensor))
         for tensor in spec.inputs
@@ -67,7 +67,11 @@ def spec_sections(spec: Any) -> Sections:
 
 
 def report_sections(report: Any) -> Sections:
-    """The figures of each output, and the cases; outputs of layers that are alike are one row, that of the worst."""
+    """The figures of each output, and the cases.
+
+    Outputs that differ in the layer alone are one row, with the figures of the layer that has the largest relative
+    difference. Layers that failed are not in a row with layers that passed.
+    """
     head = ("output", "max abs diff", "max rel diff", "atol", "status", "worst at")
     names = [(_output_name(difference), _STATUS[difference.passed]) for difference in report.differences]
     rows = [

@@ -55,7 +55,7 @@ class Getter:
     """A named way to read a value from a configuration: `Getter("quotient", ("hidden_size", "num_attention_heads"))`.
 
     Attributes:
-        function: A key of the table in getters.py.
+        function: A key of `GETTERS` in config_values.py.
         arguments: Its arguments: attribute names, numbers, or other getters.
     """
 

@@ -20,13 +20,13 @@ layer_numbers = st.sets(st.integers(0, 120), min_size=1, max_size=12).map(sorted
 
 
 def numbers_of(ranges):
-    """The numbers that `0..2,5` stands for."""
+    """The numbers that `0..2,5` means."""
     ends = [[int(end) for end in part.split("..")] for part in ranges.split(",")]
     return [number for first, *last in ends for number in range(first, (last or [first])[0] + 1)]
 
 
 def expanded(row):
-    """The rows that a printed row stands for."""
+    """The rows that a printed row means."""
     columns = [numbers_of(ranges) for ranges in RANGES.findall("\n".join(row))]
     for numbers in zip(*columns, strict=True) if columns else [()]:
         following = iter(map(str, numbers))
@@ -47,12 +47,12 @@ def test_the_groups_are_a_partition_of_the_rows(rows):
 
 
 @given(any_rows)
-def test_the_printed_rows_stand_for_all_rows_and_no_others(rows):
+def test_the_printed_rows_mean_all_rows_and_no_others(rows):
     assert Counter(row for printed in grouped_rows(rows) for row in expanded(printed)) == Counter(rows)
 
 
 @given(any_rows)
-def test_the_printed_row_of_a_group_stands_for_its_rows_in_their_order(rows):
+def test_the_printed_row_of_a_group_means_its_rows_in_their_order(rows):
     for printed, group in zip(grouped_rows(rows), layer_groups(rows), strict=True):
         assert list(expanded(printed)) == [rows[index] for index in group]
 
@@ -105,5 +105,5 @@ def test_three_numbers_in_a_row_are_a_range(numbers, ranges):
 
 
 @given(layer_numbers)
-def test_ranges_stand_for_their_numbers(numbers):
+def test_ranges_mean_their_numbers(numbers):
     assert numbers_of(number_ranges(numbers)) == numbers
