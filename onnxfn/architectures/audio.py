@@ -12,12 +12,12 @@ from onnxfn.architectures.families import (
     audio_frames,
     audio_transcription,
     audio_with_speaker_tasks,
-    convolved_frames,
     encodec_patches,
     fixed_mel_inputs,
     mel_inputs,
     parakeet_frames,
     subsampled_frames,
+    wav2vec2_frames,
     waveforms,
 )
 from onnxfn.specs.compose import compose
@@ -43,8 +43,8 @@ from onnxfn.specs.getters import (
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-hubert = compose(audio, convolved_frames)
-wav2vec2 = compose(audio_with_speaker_tasks, convolved_frames)
+hubert = compose(audio, wav2vec2_frames(""))
+wav2vec2 = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
 
 # Spectrograms of the one size that the model has places for.
 fixed_spectrogram_inputs = compose(

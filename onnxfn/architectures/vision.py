@@ -135,7 +135,7 @@ swin2sr = compose(
 video_classification = tasked("video-classification")
 
 
-dynamic_backbone = backbone(dynamic_images, "batch_size _ feature_height_{place} feature_width_{place}")
+dynamic_backbone = backbone(dynamic_images, "batch_size _ feature_height_{index} feature_width_{index}")
 fixed_backbone = backbone(fixed_images, FIXED_MAP)
 
 # A line of text is as high as those that the model was made for, and as wide as it is long.

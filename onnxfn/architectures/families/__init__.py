@@ -8,7 +8,6 @@ from onnxfn.architectures.families.audio import audio_features as audio_features
 from onnxfn.architectures.families.audio import audio_frames as audio_frames
 from onnxfn.architectures.families.audio import audio_transcription as audio_transcription
 from onnxfn.architectures.families.audio import audio_with_speaker_tasks as audio_with_speaker_tasks
-from onnxfn.architectures.families.audio import convolved_frames as convolved_frames
 from onnxfn.architectures.families.audio import encodec_patches as encodec_patches
 from onnxfn.architectures.families.audio import fixed_mel_inputs as fixed_mel_inputs
 from onnxfn.architectures.families.audio import mel_inputs as mel_inputs

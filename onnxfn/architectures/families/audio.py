@@ -1,4 +1,4 @@
-"""Models that hear: waveforms go in, and frames of them come out, fewer than there were samples."""
+"""Families of models for audio: waveforms and mel spectrograms."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
 FRAMES = "batch_size frames _"
-"""What is given of a batch of sounds, frame by frame; how many frames a length makes is the row's to say."""
+"""The axes of an output with one vector per frame. A row computes `frames` from the length of the input."""
 
-# Traced at a second of 16 kHz; what is tried is of no whole number of frames.
+# The trace has 1 second at 16 kHz. The lengths of the cases are no whole number of frames.
 waveforms = compose(
     takes("input_values", TOKENS, "waveform", kind="float"),
     generates("waveform", "normal"),
@@ -22,22 +22,24 @@ waveforms = compose(
     case("several", sized(batch_size=3, sequence_length=7499)),
     case("longer", sized(batch_size=2, sequence_length=20017)),
 )
-"""Waveforms, all of one length."""
+"""The input of models for waveforms: `input_values`, `[batch_size, sequence_length]`, without a mask."""
 
 
 def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
-    """The frames that the convolutions of wav2vec2 and those like it make of a waveform; where its fields are.
+    """A spec of the number of frames of wav2vec2's encoder.
 
-    Each takes no padding; those of the adapter are of three, padded by one at each end, so they count as one.
+    The convolutions have no padding. Those of the adapter have kernel 3 and padding 1 on both sides, so the formula
+    takes them as kernel 1.
+
+    Args:
+        config: The prefix of the configuration's keys.
+        length: The symbol of the number of samples.
     """
     adapters = if_else(f"{config}add_adapter", f"{config}num_adapter_layers", constant(0))
-    heard = convolved(length, f"{config}conv_kernel", f"{config}conv_stride")
+    encoder_frames = convolved(length, f"{config}conv_kernel", f"{config}conv_stride")
     strides = repeated(f"{config}adapter_stride", adapters)
-    return reads(frames=convolved(heard, repeated(constant(1), adapters), strides))
+    return reads(frames=convolved(encoder_frames, repeated(constant(1), adapters), strides))
 
-
-convolved_frames = wav2vec2_frames("")
-"""The frames that wav2vec2 and those like it make of a waveform."""
 
 audio_features = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
 audio_transcription = tasked(
@@ -52,12 +54,20 @@ audio = compose(
     audio_transcription,
     tasked("audio-classification"),
 )
-"""Models that hear a waveform and say of each frame what was heard: wav2vec2 and those like it."""
+"""Models for waveforms that are trained with CTC: HuBERT, SEW, UniSpeech.
+
+Inputs: `input_values`, `[batch_size, sequence_length]`. A row computes the number of frames.
+Tasks: feature-extraction, automatic-speech-recognition, audio-classification.
+"""
 
 audio_with_speaker_tasks = compose(audio, audio_frames, tasked("audio-xvector"))
-"""Those that also tell voices apart."""
+"""`audio` with two more tasks: wav2vec2, WavLM, data2vec-audio.
 
-# Traced at 64 steps; what is tried is of no whole number of frames.
+Inputs: those of `audio`.
+Tasks: those of `audio`, audio-frame-classification, audio-xvector (speaker embeddings).
+"""
+
+# The trace has 64 steps. The lengths of the cases are no whole number of frames.
 mel_inputs = compose(
     takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
@@ -70,13 +80,26 @@ mel_inputs = compose(
     case("longer", sized(batch_size=2, sequence_length=90), padded("right")),
     always(return_dict=True),
 )
-"""Filter banks of sounds, and which of their steps are padding."""
+"""Models for mel spectrograms of any length: Parakeet, Wav2Vec2-BERT, LASR.
+
+Inputs: `input_features`, `[batch_size, sequence_length, num_mel_bins]`; `attention_mask`,
+`[batch_size, sequence_length]`.
+Tasks: none. A row adds them.
+"""
 
 
 def subsampled_frames(
     config: str, kernel: Source, stride: Source, times: Source, length: str = "sequence_length"
 ) -> ExportSpec:
-    """A spec of how many frames convolutions of a kernel and a stride make, so and so many; where its fields are."""
+    """A spec of the number of frames after convolutions that shorten a mel spectrogram.
+
+    Args:
+        config: The prefix of the configuration's keys.
+        kernel: The kernel of each convolution, less its padding.
+        stride: The stride of each convolution.
+        times: The number of convolutions.
+        length: The symbol of the number of steps.
+    """
     return reads(
         num_mel_bins=f"{config}num_mel_bins",
         frames=convolved(length, repeated(kernel, times), repeated(stride, times)),
@@ -84,11 +107,16 @@ def subsampled_frames(
 
 
 def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
-    """How Parakeet's encoder shortens what it hears, padding by half a kernel at both ends; where its fields are."""
+    """A spec of the number of frames of Parakeet's encoder, whose convolutions pad half a kernel on both sides.
+
+    Args:
+        config: The prefix of the configuration's keys.
+        length: The symbol of the number of steps.
+    """
     kernel = f"{config}subsampling_conv_kernel_size"
-    inside = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
+    unpadded_kernel = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
     return subsampled_frames(
-        config, inside, f"{config}subsampling_conv_stride", log2(f"{config}subsampling_factor"), length
+        config, unpadded_kernel, f"{config}subsampling_conv_stride", log2(f"{config}subsampling_factor"), length
     )
 
 
@@ -100,18 +128,23 @@ fixed_mel_inputs = compose(
     always(return_dict=True),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
 )
-"""Encoders of filter banks that are all of the one length that there are places for: Whisper's and those like it."""
+"""Encoders of mel spectrograms of one length: Qwen2-Audio, Voxtral. They are Whisper's encoder.
+
+Inputs: `input_features`, `[batch_size, num_mel_bins, num_frames]`. The encoder halves the frames: it has half as many
+positions.
+Tasks: feature-extraction.
+"""
 
 encodec_patches = compose(
     patched(
         "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
         by="musicgen.conv1d_output",
-        why="computes how much to pad in tensors",
+        why="computes the padding in tensors, and the trace needs it as a number",
     ),
     patched(
         "transformers.models.encodec.modeling_encodec:EncodecLSTM.forward",
         by="musicgen.lstm_output",
-        why="is traced as one step for each place that was traced",
+        why="is unrolled into as many steps as the trace has",
     ),
 )
-"""The layers of Encodec, alone and in Musicgen."""
+"""The patches of the layers of Encodec, which is also a part of MusicGen."""

@@ -1,4 +1,4 @@
-"""Models that find things in images: boxes, masks, depths, points."""
+"""Families of models for dense outputs of images: boxes, masks, depths, keypoints."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ IMAGE_AXES = "batch_size num_channels= height width"
 CASE_NAMES = ("one", "several")
 
 POINT_AXES = "batch_size point_batch_size nb_points_per_image"
-"""The axes of several points of each of several things in each of several images."""
+"""The axes of the prompts of SAM: points of each object in each image."""
 
 
 def image_cases(*sizes: tuple[int, int]) -> ExportSpec:
-    """A spec that checks images of these heights and widths: the first alone, of each other three at once."""
+    """A spec of the cases one and several of the check, for images of any size.
+
+    Args:
+        sizes: The height and the width of each case. Case one has batch size 1, case several has 3.
+    """
     return compose(
         *(
-            case(place, sized(batch_size=3 if index else 1, height=height, width=width))
-            for index, (place, (height, width)) in enumerate(zip(CASE_NAMES, sizes, strict=True))
+            case(name, sized(batch_size=3 if index else 1, height=height, width=width))
+            for index, (name, (height, width)) in enumerate(zip(CASE_NAMES, sizes, strict=True))
         )
     )
 
@@ -36,12 +40,19 @@ images_without_cases = compose(
     sized(batch_size=2, height=64, width=64),
     always(return_dict=True),
 )
-"""Images of a size that moves, with as many channels as the model has weights for."""
+"""`images_of_any_size` without the cases of the check, for models that take only some sizes: a row adds `image_cases`.
+
+Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
+"""
 
 images_of_any_size = compose(images_without_cases, image_cases((96, 64), (61, 83)))
-"""Images whose sides need not be multiples of anything."""
+"""Models for images whose sides are multiples of nothing: DETR, SegFormer, MaskFormer.
 
-# Sides that the cells of eight pixels do not divide: what is left over is not looked at.
+Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`. The trace has images of 64 by 64.
+Tasks: none. A row adds them.
+"""
+
+# The cases have sides that are no multiple of the 8 pixels of a cell. The model ignores the remaining pixels.
 grayscale_images = compose(
     takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
     generates("pixels", "normal"),
@@ -51,32 +62,46 @@ grayscale_images = compose(
     case("several", sized(num_channels=4)),
     always(return_dict=True),
 )
-"""Images of any size and any number of channels, of which the first alone is seen."""
+"""Images of any size and any number of channels: SuperPoint, which uses the first channel only.
+
+Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
+Tasks: none. A row adds them.
+"""
 
 grayscale_pairs = compose(
     grayscale_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
 )
-"""Pairs of such images."""
+"""Pairs of images, for models that match keypoints: SuperGlue, LightGlue, EfficientLoFTR.
+
+Inputs: `pixel_values`, `[batch_size, 2, num_channels, height, width]`.
+Tasks: none. A row adds them.
+"""
 
 query_states = gives("last_hidden_state", "batch_size _ _")
-"""A vector a query."""
+"""The output `last_hidden_state`: one vector per query."""
 
 
 def segmentation_tasks(logits: str) -> ExportSpec:
-    """A spec of the two tasks that Optimum has for a class a place of an image, whose logits have these axes."""
-    given = compose(loads("AutoModelForSemanticSegmentation"), gives("logits", logits))
-    return compose(tasked("image-segmentation", spec=given), tasked("semantic-segmentation", spec=given))
+    """A spec of the tasks image-segmentation and semantic-segmentation: DPT, SegFormer.
+
+    Optimum has both names for the same task: a class for each position of an image.
+
+    Args:
+        logits: The axes of the output `logits`.
+    """
+    task = compose(loads("AutoModelForSemanticSegmentation"), gives("logits", logits))
+    return compose(tasked("image-segmentation", spec=task), tasked("semantic-segmentation", spec=task))
 
 
 point_inputs = compose(
     takes("input_points", f"{POINT_AXES} 2", "points", kind="float"), takes("input_labels", POINT_AXES, "point_labels")
 )
-"""Points of things, and whether each is on the thing or beside it."""
+"""The prompts of SAM: `input_points`, x and y of each point; `input_labels`, whether the object covers the point."""
 
 mask_outputs = compose(
     gives("iou_scores", "batch_size point_batch_size _"), gives("pred_masks", "batch_size point_batch_size _ _ _")
 )
-"""Several masks of each thing, and how good each is."""
+"""The outputs of SAM: `pred_masks`, several masks per object, and `iou_scores`, the predicted quality of each mask."""
 
 promptable_segmentation = compose(
     generates("points", "uniform", low=0.0, high=from_config("image_size")),
@@ -92,4 +117,8 @@ promptable_segmentation = compose(
         ),
     ),
 )
-"""Masks of the things that points are of, in two files: what is seen of an image, and what is at its points."""
+"""Models that segment the objects at given points: SAM, SAM-HQ, SAM 2.
+
+Inputs: those of the two parts, which a row adds with `model_part`.
+Tasks: feature-extraction, in two files: `vision_encoder`, and `prompt_encoder_mask_decoder`.
+"""

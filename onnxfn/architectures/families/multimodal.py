@@ -1,4 +1,4 @@
-"""Models that read and see, and those that read and hear: a text and an image in one space."""
+"""Families of models for text with images, videos or audio."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from onnxfn.specs.spec import Cache, ExportSpec
 from onnxfn.specs.tasks import tasked
 
 TEXT_AXES = "text_batch_size sequence_length"
-"""The axes of texts that stand beside images, of which there may be more or fewer."""
+"""The axes of texts whose number may differ from the number of images."""
 
 TEXT_MODEL, VISION_MODEL, AUDIO_MODEL, VIDEO_MODEL = "text_model", "vision_model", "audio_model", "video_model"
-"""What the parts are called, and their files: transformers.js looks for these."""
+"""The names of the parts and of their files. transformers.js looks for these names."""
 
 
 def image_reads(at: str = "vision_config.") -> ExportSpec:
-    """A spec that says where a configuration keeps the size of an image: below `at`."""
+    """A spec of where the configuration has the number of channels and the image size.
+
+    Args:
+        at: The prefix of the keys: that of a nested configuration, or the empty string.
+    """
     return reads(
         num_channels=either(f"{at}num_channels", constant(3)),
         image_height=either(item(f"{at}image_size", 0), f"{at}image_size"),
@@ -29,35 +33,47 @@ def image_reads(at: str = "vision_config.") -> ExportSpec:
 
 
 def image_inputs(batch: str = "batch_size") -> ExportSpec:
-    """A spec of the images of one size that go in, as many as the axis `batch` says."""
+    """A spec of the input `pixel_values`: images of one size.
+
+    Args:
+        batch: The symbol of the batch axis.
+    """
     return takes("pixel_values", f"{batch} num_channels= image_height= image_width=", "pixels", kind="float")
 
 
 def embedding_output(name: str, batch: str) -> ExportSpec:
-    """A spec of one output, a vector a row: `pooler_output` is what the part that runs pools."""
+    """A spec of an output that is one vector per row, from `pooler_output` of the part.
+
+    Args:
+        name: The name of the output.
+        batch: The symbol of the batch axis.
+    """
     return gives(name, f"{batch} _", path=("pooler_output",))
 
 
 def layer_states(axes: str) -> ExportSpec:
-    """A spec of what comes out of each layer, where the configuration says `output_hidden_states`."""
-    every = if_else("output_hidden_states", total("num_layers", constant(1)), constant(0))
-    name, found = "hidden_states.{layer}", ("hidden_states", "{layer}")
+    """A spec of the outputs `hidden_states.0`, `hidden_states.1`, ...: the embeddings, and the output of each layer.
+
+    The graph has them if the configuration has `output_hidden_states`.
+    """
+    count = if_else("output_hidden_states", total("num_layers", constant(1)), constant(0))
+    name, path = "hidden_states.{layer}", ("hidden_states", "{layer}")
     return ExportSpec(
-        cache=Cache(rows=(CacheRow("hidden_states", name, name, axes, axes, found, found, every),), past="outputs")
+        cache=Cache(rows=(CacheRow("hidden_states", name, name, axes, axes, path, path, count),), past="outputs")
     )
 
 
 text_batch_inputs = compose(
     takes("input_ids", TEXT_AXES, "token_ids"), takes("attention_mask", TEXT_AXES, "padding_mask")
 )
-"""Texts and the mask that says which of their tokens are padding."""
+"""The inputs `input_ids` and `attention_mask` of texts whose number may differ from the number of images."""
 
 text_with_end = generates(
     "token_ids", "ids_with_end", high=from_config("vocab_size"), end=either("text_config.eos_token_id", "eos_token_id")
 )
-"""Texts that end with the token at which a model looks, and have it nowhere else."""
+"""The dummy inputs of texts for models that pool at the end token: each text has it once, at its end."""
 
-# Traced at two of each; tried with fewer images than texts, and with more.
+# The trace has 2 texts and 2 images. The cases have more texts than images, and fewer.
 text_batch_cases = compose(
     text_cases,
     sized(text_batch_size=2),
@@ -77,7 +93,12 @@ video_tower = compose(
 
 
 def similarity_outputs(other: str, batch: str = "batch_size") -> ExportSpec:
-    """A spec of how alike each text and each `other` are, and of both in the space that they share."""
+    """A spec of the outputs of a contrastive model: the similarities, and the embeddings of both sides.
+
+    Args:
+        other: What the texts are compared with: image or audio. It is part of the names of the outputs.
+        batch: The symbol of the batch axis of the images or the audio.
+    """
     return compose(
         gives(f"logits_per_{other}", f"{batch} text_batch_size"),
         gives("logits_per_text", f"text_batch_size {batch}"),
@@ -87,12 +108,18 @@ def similarity_outputs(other: str, batch: str = "batch_size") -> ExportSpec:
 
 
 def feature_outputs(*specs: ExportSpec) -> ExportSpec:
-    """A spec of feature-extraction alone, whose outputs are all said here: no `last_hidden_state` unless it is."""
+    """A spec of the task feature-extraction with the outputs of `specs` only: `last_hidden_state` is not implied."""
     return serves("feature-extraction", loads("AutoModel"), *specs)
 
 
 def contrastive_tasks(*inputs: ExportSpec, other: str = "image", batch: str = "batch_size") -> ExportSpec:
-    """A spec of the tasks of a model that compares texts with images."""
+    """A spec of the tasks of contrastive models: feature-extraction and zero-shot-image-classification.
+
+    Args:
+        inputs: The specs of the inputs.
+        other: What the texts are compared with: see `similarity_outputs`.
+        batch: The symbol of the batch axis of the images.
+    """
     both = compose(*inputs, similarity_outputs(other, batch))
     return compose(feature_outputs(both), tasked("zero-shot-image-classification", spec=both))
 
@@ -105,7 +132,10 @@ two_towers = compose(
     image_reads(),
     always(return_dict=True),
 )
-"""A model of texts and one of images in one: where their configurations keep what."""
+"""`text_and_vision` without inputs and tasks, for models that have others: SigLIP, GroupViT, X-CLIP.
+
+The configuration has the sizes in `text_config` and `vision_config`.
+"""
 
 text_and_vision = compose(
     two_towers,
@@ -113,7 +143,12 @@ text_and_vision = compose(
     model_part(TEXT_MODEL, text_batch_inputs, text_tower),
     contrastive_tasks(image_inputs(), text_batch_inputs),
 )
-"""Models that compare texts with images: CLIP and those like it. `split` makes a file of each of their two parts."""
+"""Models that compare texts with images: CLIP, AltCLIP, BLIP.
+
+Inputs: `input_ids` and `attention_mask`, `[text_batch_size, sequence_length]`; `pixel_values`,
+`[batch_size, num_channels, image_height, image_width]`.
+Tasks: feature-extraction and zero-shot-image-classification. `split` writes one file for each of the two parts.
+"""
 
 
 text_with_image = compose(
@@ -124,11 +159,15 @@ text_with_image = compose(
     text_inputs,
     image_inputs(),
 )
-"""Texts with an image each. Where their configurations keep what is for a row to say."""
+"""Models for one text and one image per row: FLAVA, BridgeTower.
+
+Inputs: `input_ids`, `attention_mask`, `pixel_values`. A row says where the configuration has the sizes.
+Tasks: none. A row adds them.
+"""
 
 
 def vision_dummies(*tasks: ExportSpec) -> ExportSpec:
-    """A spec of a model of images alone, for these tasks."""
+    """A spec of the dummy inputs of a vision model on its own, with these tasks."""
     return compose(sized(batch_size=2), generates("pixels", "normal"), always(return_dict=True), *tasks)
 
 
@@ -137,7 +176,11 @@ vision_model = compose(
     image_reads(""),
     image_inputs(),
 )
-"""The part that sees, as a model of its own."""
+"""The vision model of a contrastive model, as a model of its own: CLIPVisionModel, BlipVisionModel.
+
+Inputs: `pixel_values`.
+Tasks: feature-extraction.
+"""
 
 text_model_inputs = compose(
     text_dummies,
@@ -146,13 +189,22 @@ text_model_inputs = compose(
     always(return_dict=True),
     takes("input_ids", TOKENS, "token_ids"),
 )
-"""The part that reads, as a model of its own, of texts without padding; what it gives is for a task to say."""
+"""`text_model` without a task, for models with other outputs. Its texts have no padding: there is no mask."""
 
 text_model = compose(text_model_inputs, tasked("feature-extraction"))
-"""The part that reads, as a model of its own."""
+"""The text model of a contrastive model, as a model of its own: CLIPTextModel, SiglipTextModel.
+
+Inputs: `input_ids`, `[batch_size, sequence_length]`. Compose it with `text_inputs` for a mask.
+Tasks: feature-extraction.
+"""
 
 
 def pooler_output(*, when: Source | None = None, loader: str | None = None) -> ExportSpec:
-    """A spec of one more output for feature-extraction, each row as one vector, and maybe of what loads the model."""
-    loading = EMPTY if loader is None else loads(loader)
-    return serves("feature-extraction", loading, gives("pooler_output", "batch_size _", when=when))
+    """A spec of the output `pooler_output` of feature-extraction: one vector per row.
+
+    Args:
+        when: The condition on the configuration under which the model has the output. None: always.
+        loader: The class that loads the model. None: the class of the task.
+    """
+    model_class = EMPTY if loader is None else loads(loader)
+    return serves("feature-extraction", model_class, gives("pooler_output", "batch_size _", when=when))

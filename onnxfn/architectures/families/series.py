@@ -1,4 +1,4 @@
-"""Models of what was measured over time."""
+"""The family of models for time series."""
 
 from __future__ import annotations
 
@@ -17,4 +17,8 @@ time_series = compose(
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _ _")),
     tasked("time-series-forecasting", spec=gives("prediction_outputs", "batch_size _ _")),
 )
-"""Models that read as many steps of some channels as they have patches for, and say how these go on."""
+"""Models that forecast several channels from a fixed number of past steps: PatchTST, PatchTSMixer.
+
+Inputs: `past_values`, `[batch_size, context_length, num_input_channels]`.
+Tasks: feature-extraction, time-series-forecasting.
+"""

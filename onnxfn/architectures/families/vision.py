@@ -1,4 +1,4 @@
-"""Models that see."""
+"""Families of models for images and videos."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ pixel_inputs = compose(
     generates("pixels", "normal"),
     sized(batch_size=2),
 )
-"""Images of the one size that a model has places for, with as many channels as it has weights for."""
+"""The input of models for images of one size: `pixel_values`, `[batch_size, num_channels, image_height, image_width]`.
 
-# A configuration lists a height and a width, or says one number for both.
+The configuration fixes the channels and the size. A row says where, with `reads`.
+"""
+
+# `image_size` is a height and a width, or one number for both.
 _image_config = compose(
     reads(
         num_channels=either("num_channels", "in_chans", constant(3)),
@@ -26,12 +29,12 @@ _image_config = compose(
     ),
     always(return_dict=True),
 )
-"""Where the configuration of a model that sees keeps the size of an image."""
+"""Where the configuration of a model for images has the number of channels and the image size."""
 
 fixed_images = compose(_image_config, pixel_inputs)
-"""Images of one size, which the configuration tells."""
+"""`pixel_inputs` of a model whose configuration has `num_channels` and `image_size` at its top level."""
 
-# Neither size that is checked is a multiple of a stride, nor are a height and a width alike.
+# No height or width of a case is a multiple of a stride, and no image is square.
 dynamic_images = compose(
     fixed_images,
     reads(
@@ -43,7 +46,10 @@ dynamic_images = compose(
     case("one", sized(batch_size=1, height=97, width=150)),
     case("several", sized(batch_size=3, height=75, width=66)),
 )
-"""Images of any size, traced at the one that the configuration tells, or at 64 by 64."""
+"""Images of any size: `pixel_values`, `[batch_size, num_channels, height, width]`.
+
+The trace has the image size of the configuration, or 64 by 64.
+"""
 
 
 text_line_images = compose(
@@ -53,11 +59,15 @@ text_line_images = compose(
     case("one", sized(width=97)),
     case("several", sized(width=75)),
 )
-"""Lines of text, 48 pixels high and of any width."""
+"""Images of one line of text each: `pixel_values`, `[batch_size, num_channels, 48, width]`."""
 
 
 def video_inputs(name: str = "pixel_values") -> ExportSpec:
-    """Videos of the one length and size that a model has places for, under this name."""
+    """A spec of an input of videos of one length and size.
+
+    Args:
+        name: The input, `[batch_size, num_frames, num_channels, image_height, image_width]`.
+    """
     return compose(
         _image_config,
         reads(num_frames=either("num_frames", "frames_per_clip")),
@@ -68,30 +78,45 @@ def video_inputs(name: str = "pixel_values") -> ExportSpec:
 
 
 def image_features(axes: str) -> ExportSpec:
-    """A spec that knows one task, to give the states of an image, with these axes."""
+    """A spec of the task feature-extraction, whose output `last_hidden_state` has these axes."""
     return tasked("feature-extraction", spec=gives("last_hidden_state", axes))
 
 
 vision = compose(fixed_images, image_features("batch_size _ _"), tasked("image-classification"))
-"""Models with a place for each patch of images of one size: ViT and those like it."""
+"""Models for images of one size, because they have a position for each patch: ViT, BEiT, DINOv2 with registers.
+
+Inputs: `pixel_values`, `[batch_size, num_channels, image_height, image_width]`.
+Tasks: feature-extraction, image-classification.
+"""
 
 vision_of_any_size = compose(
     dynamic_images, image_features("batch_size _ feature_height feature_width"), tasked("image-classification")
 )
-"""Convolutions all the way, so images of any size: ResNet and those like it."""
+"""Models for images of any size, because their layers are convolutions: ResNet, ConvNeXT, MobileNet.
+
+Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
+Tasks: feature-extraction, image-classification.
+"""
 
 
-# How many maps a backbone gives, its configuration says; each is smaller than the one before.
 def backbone(image: ExportSpec, axes: str) -> ExportSpec:
-    """A spec of what gives maps of an image; `{place}` in their axes stands for the number of the map."""
-    several = (
+    """A spec of a backbone, a model that returns one feature map per stage: the ResNet of RT-DETR, the Swin of MaskFormer, ViTPose's.
+
+    Tasks: feature-extraction. It has one output per entry of `out_features` in the configuration, 8 at most.
+
+    Args:
+        image: The spec of the image inputs.
+        axes: The axes of a feature map. `{index}` in them stands for the index of the map: each map is smaller than
+            the one before, so their sizes have symbols of their own.
+    """
+    feature_maps = (
         gives(
-            f"feature_maps.{place}",
-            axes.replace("{place}", str(place)),
-            path=("feature_maps", place),
-            when=at_least(count("out_features"), place + 1),
+            f"feature_maps.{index}",
+            axes.replace("{index}", str(index)),
+            path=("feature_maps", index),
+            when=at_least(count("out_features"), index + 1),
         )
-        for place in range(8)
+        for index in range(8)
     )
-    given = tasked("feature-extraction", spec=compose(loads("AutoBackbone"), *several))
-    return without(compose(image, given), "last_hidden_state")
+    task = tasked("feature-extraction", spec=compose(loads("AutoBackbone"), *feature_maps))
+    return without(compose(image, task), "last_hidden_state")
