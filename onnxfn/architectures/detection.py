@@ -1,4 +1,4 @@
-"""Models that find things in images: rows. Inputs and tasks are those of Optimum's table: see tests/contract."""
+"""Models for detection, segmentation, depth and keypoints. Rows that Optimum also has take its inputs and tasks."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NUM_PATCHES = "(height//patch_size)*(width//patch_size)"
 WHOLE_PATCHES = "height//patch_size*patch_size width//patch_size*patch_size"
 UPSAMPLED_SIZE = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED_SIZE = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
-"""The sides of what is computed on half as many places as there are patches, or one more, and then doubled."""
+"""The height and width of an output that is upsampled from half as many positions as there are patches, rounded up."""
 
-SIZES_IN_PYTHON = "makes a number of each side of the image, in Python"
+SIZES_IN_PYTHON = "converts the height and the width to Python integers"
 
-# Queries find boxes.
+# Each query predicts a box.
 table_transformer = compose(
     images_of_any_size, tasked("feature-extraction", spec=query_states), tasked("object-detection")
 )
@@ -51,11 +51,20 @@ detr = compose(
 )
 
 size_patches = compose(
-    patched("torch:linspace", by="image_sizes.unit_steps", why="a trace keeps how many numbers are spread over a side"),
-    patched("torch:as_tensor", by="image_sizes.tensor_of_sizes", why="a trace keeps the sides of maps as they are"),
+    patched(
+        "torch:linspace",
+        by="image_sizes.unit_steps",
+        why="the trace fixes the number of steps, which depends on the image size",
+    ),
+    patched(
+        "torch:as_tensor",
+        by="image_sizes.tensor_of_sizes",
+        why="the trace fixes the values, which are sizes of feature maps",
+    ),
 )
 
-# Features are of a 64th of the image at the least, of which there are several where it is traced.
+# The sides of the smallest feature map are a 64th of those of the image. The trace has an image for which they are
+# greater than 1.
 deformable_detr = compose(
     table_transformer, sized(height=160, width=224), image_cases((192, 136), (131, 183)), size_patches
 )
@@ -91,7 +100,13 @@ yolos = compose(
 
 
 def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
-    """RT-DETR, or one of those after it: where its module is, what its classes are called after, what else it gives."""
+    """A spec of RT-DETR, or of a model derived from it.
+
+    Args:
+        module: The model's module in transformers: `rt_detr`.
+        prefix: How the names of its classes begin: `RTDetr`.
+        outputs: Specs of the outputs beyond those of object-detection.
+    """
     return compose(
         images_without_cases,
         sized(height=320, width=320),
@@ -100,7 +115,7 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
         patched(
             "torch:Tensor.__len__",
             by="rt_detr.tensor_length",
-            why="asks how long a batch is, in Python, and needs it for queries that are learned alone",
+            why="fixes the batch size; the model uses it for learned queries only",
         ),
         patched(
             f"transformers.models.{module}.modeling_{module}:{prefix}SinePositionEmbedding.forward",
@@ -113,11 +128,13 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
 order_outputs = gives("order_logits", "batch_size _ _")
 order_and_mask_outputs = compose(order_outputs, gives("out_masks", f"batch_size _ {QUARTER_SIZE}"))
 
-# Each place of an image has a depth, a class, a direction.
+# Models that predict a depth, a class or a normal for each position of an image.
 dpt = compose(
     images_without_cases,
     reads(patch_size="patch_size"),
-    sized(height=368, width=368),  # an odd number of patches: stages differ in size, and the trace resizes
+    sized(
+        height=368, width=368
+    ),  # odd numbers of patches, so that the trace has stages of unequal sizes and resizes them
     image_cases((96, 96), (80, 80)),
     tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
@@ -126,7 +143,7 @@ dpt = compose(
         patched(
             f"transformers.models.dpt.modeling_dpt:{head}.forward",
             by=f"dpt.{by}",
-            why="takes the square root of the number of patches, in Python, for the sides of an image",
+            why="computes the height and the width as the square root of the number of patches, in Python",
         )
         for head, by in (
             ("DPTForDepthEstimation", "depth_estimation_output"),
@@ -180,7 +197,7 @@ prompt_depth_anything = compose(
     ),
 )
 
-# Patches of 16, along each side an odd number where it is traced.
+# Patches have 16 pixels. The image of the trace has odd numbers of patches.
 chmv2 = compose(
     depth_anything,
     sized(height=80, width=112),
@@ -253,7 +270,7 @@ zoedepth = compose(
         patch_size="backbone_config.patch_size",
         several=at_least(count("bin_configurations"), 2),
     ),
-    sized(height=368, width=368),  # as of DPT
+    sized(height=368, width=368),  # odd numbers of patches, as for DPT
     image_cases((96, 64), (80, 112)),
     tasked(
         "depth-estimation",
@@ -269,18 +286,18 @@ zoedepth = compose(
             (
                 "zoedepth.modeling_zoedepth:ZoeDepthReassembleStage.forward",
                 "reassembled_features",
-                "splits what it joined by a size that moves",
+                "concatenates stages and splits them by the dynamic batch size",
             ),
             (
                 "zoedepth.modeling_zoedepth:ZoeDepthMultipleMetricDepthEstimationHeads.forward",
                 "metric_depth",
-                "takes a branch by what the whole batch shows",
+                "branches on the depth range that is likeliest for the batch",
             ),
         )
     ),
 )
 
-# An image is cut into patches at several scales, at the coarsest into one: so it has one size.
+# An image is divided into patches at several scales. At the coarsest it is one patch, so its size is fixed.
 IMAGE_SIDE = quotient("patch_size", item("scaled_images_ratios", 0))
 depth_pro = compose(
     pixel_inputs,
@@ -289,12 +306,12 @@ depth_pro = compose(
     patched(
         "transformers.models.depth_pro.modeling_depth_pro:DepthProPatchEncoder.forward",
         by="depth_pro.patch_feature_maps",
-        why="asks how many patches there are, in Python",
+        why="computes the number of patches in Python",
     ),
 )
 
 
-# Queries find masks.
+# Each query predicts a class and a mask.
 mask_query_outputs = compose(
     gives("class_queries_logits", "batch_size _ _"), gives("masks_queries_logits", f"batch_size _ {QUARTER_SIZE}")
 )
@@ -329,7 +346,7 @@ eomt = compose(
     ),
 )
 
-# An image is shown with its mask, and then another without.
+# The prompt is an image with its mask. The model predicts the mask of another image.
 seggpt = compose(
     reads(
         num_channels="num_channels",
@@ -360,12 +377,12 @@ vitpose = compose(
     ),
 )
 
-# How many keypoints there are, an image tells: as many as that of the batch which has most, with a mask.
+# The number of keypoints depends on the image. The axis has that of the image with the most, and a mask for the others.
 KEYPOINT_AXES = "batch_size num_keypoints"
 batched_keypoints = patched(
     "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
     by="superpoint.keypoint_detection_output",
-    why="goes through a batch image by image, and each has as many keypoints as it has",
+    why="loops over the images, whose numbers of keypoints differ",
 )
 
 superpoint = compose(
@@ -382,12 +399,17 @@ superpoint = compose(
     ),
 )
 
-# Two images, and which keypoint of one is which of the other.
+# Two images, and the keypoint of the second that matches each keypoint of the first.
 PAIR_AXES = "batch_size 2 num_keypoints"
 
 
 def keypoint_matching(module: str, prefix: str) -> ExportSpec:
-    """A model that matches the keypoints of SuperPoint: where its module is, what its class is called after."""
+    """A spec of a model that matches the keypoints of SuperPoint.
+
+    Args:
+        module: The model's module in transformers: `superglue`.
+        prefix: How the name of its class begins: `SuperGlue`.
+    """
     return compose(
         grayscale_pairs,
         tasked(
@@ -402,20 +424,21 @@ def keypoint_matching(module: str, prefix: str) -> ExportSpec:
         patched(
             f"transformers.models.{module}.modeling_{module}:{prefix}ForKeypointMatching.forward",
             by=f"superglue.{module}_output",
-            why="asks, in Python, whether there are keypoints at all, and finds them image by image",
+            why="branches on whether there are keypoints, and loops over the images",
         ),
     )
 
 
 superglue = keypoint_matching("superglue", "SuperGlue")
 
-# Only eager attention asks nothing of the number of keypoints.
+# Attention is eager: the other implementations branch on the number of keypoints.
 lightglue = compose(
     keypoint_matching("lightglue", "LightGlue"),
     ExportSpec(call=Call(submodule="lightglue.keypoint_matcher", attention="eager")),
 )
 
-# Each cell of one image is compared with each of the other, and attended to in fours: sides are multiples of 32.
+# Each cell of one image is compared with each cell of the other. Attention aggregates 4 by 4 cells, so the sides are
+# multiples of 32.
 CELL_AXES = "batch_size 2 (height//cell)*(width//cell)"
 efficientloftr = compose(
     grayscale_pairs,
@@ -437,16 +460,16 @@ efficientloftr = compose(
             (
                 "EfficientLoFTRAggregatedAttention.forward",
                 "aggregated_attention",
-                "enlarges by a factor what is joined by size",
+                "upsamples by a factor and concatenates by size",
             ),
-            ("EfficientLoFTRFineFusionLayer.forward", "fine_windows", "enlarges by a factor what is joined by size"),
+            ("EfficientLoFTRFineFusionLayer.forward", "fine_windows", "upsamples by a factor and concatenates by size"),
             ("EfficientLoFTRForKeypointMatching.forward", "keypoint_matching_output", SIZES_IN_PYTHON),
-            ("mask_border", "mask_without_border", "writes eight times into what is as large as all pairs of cells"),
+            ("mask_border", "mask_without_border", "writes eight times into a tensor of all pairs of cells"),
         )
     ),
 )
 
-# SAM and those after it: an image is looked at once, and asked about points of it as often as one likes.
+# SAM and models derived from it. One part encodes the image once. The other decodes masks, once per set of points.
 EMBEDDING_AXES = "batch_size channels= places= places="
 sam_reads = reads(
     num_channels="vision_config.num_channels",
@@ -477,7 +500,7 @@ sam = compose(
     ),
 )
 
-# What the first layer that sees a whole image made also goes in.
+# The output of the first layer with global attention is also an input of the mask decoder.
 sam_hq = compose(
     sam_reads,
     reads(vision_size="vision_config.hidden_size"),
@@ -505,7 +528,7 @@ sam_hq = compose(
     ),
 )
 
-# Three sizes of embeddings, the finest first.
+# The image embeddings have three resolutions, the highest first.
 LEVELS = (0, 1, 2)
 BACKBONE_SIZE = "vision_config.backbone_config.image_size"
 sam2 = compose(
@@ -545,7 +568,7 @@ sam2 = compose(
     ),
 )
 
-# Lines of text are found in an image; models that read them are in vision.py.
+# Models that detect lines of text. Models that recognize their text are in vision.py.
 text_detection = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
@@ -580,7 +603,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             patched(
                 "torch:take_along_dim",
                 by="rt_detr.gathered_along_dim",
-                why="it fixes the batch where it asks whether sizes are alike",
+                why="compares sizes, so that the trace fixes the batch size",
             ),
         ),
         "pp_doclayout_v3": rt_detr("pp_doclayout_v3", "PPDocLayoutV3", order_and_mask_outputs),

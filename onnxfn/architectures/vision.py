@@ -1,4 +1,4 @@
-"""Models that see: rows. Inputs and tasks are those of Optimum's table: see tests/contract."""
+"""Models for images and videos. Rows that Optimum also has take its inputs and tasks (tests/contract)."""
 
 from __future__ import annotations
 
@@ -37,31 +37,40 @@ image_classification = tasked("image-classification")
 masked_image_modeling = tasked("masked-im")
 
 vision_with_masks = compose(vision, masked_image_modeling)
-"""Windows that shift over images of one size, to which they are clamped: Swin and those like it."""
+"""Models for images of one size that also predict masked patches: ViT, DeiT, Swin."""
 
 vision_transformer_of_any_size = compose(dynamic_images, image_features(SEQUENCE), image_classification)
-"""Patches in a row, of images of any size."""
+"""Models for images of any size that return a sequence of patches: DINOv2, FocalNet."""
 
 
 def tensorflow_padding(module: str) -> ExportSpec:
-    """A spec whose padding is worked out for every size of an image."""
+    """A spec of the patch of TensorFlow's padding, for images of any size.
+
+    Args:
+        module: The model's module in transformers: `mobilenet_v1`.
+    """
     return patched(
         f"{MODELING}.{module}.modeling_{module}:apply_tf_padding",
         by="image_padding.padded_as_tensorflow",
-        why="it asks whether a stride divides the size, and a trace keeps one answer",
+        why="branches on whether the stride divides the size",
     )
 
 
 def interpolated_positions(module: str, owner: str) -> ExportSpec:
-    """A spec whose places are spread over every size of an image."""
+    """A spec of the patch that interpolates position embeddings, for images of any size.
+
+    Args:
+        module: The model's module in transformers: `dinov2`.
+        owner: The class with the method: `Dinov2Embeddings`.
+    """
     return patched(
         f"{MODELING}.{module}.modeling_{module}:{owner}.interpolate_pos_encoding",
         by="position_embeddings.interpolated_bicubic",
-        why="it leaves places as they are at the size that they are of, and a trace keeps that answer",
+        why="branches on whether the image has the size of the position embeddings",
     )
 
 
-# Where patches do not divide an image it is resized, which is a branch in every block.
+# Each block branches on whether patches divide the image, and resizes it if not. So the image size is fixed.
 mobilevit = compose(
     fixed_images,
     image_features(FIXED_MAP),
@@ -76,8 +85,8 @@ mgp_str = without(
             "feature-extraction",
             spec=compose(
                 *(
-                    gives(f"{kind}_logits", STATES, path=("logits", place))
-                    for place, kind in enumerate(("char", "bpe", "wp"))
+                    gives(f"{kind}_logits", STATES, path=("logits", index))
+                    for index, kind in enumerate(("char", "bpe", "wp"))
                 )
             ),
         ),
@@ -85,7 +94,7 @@ mgp_str = without(
     "last_hidden_state",
 )
 
-# What is kept of an image is chosen by noise; it is an input, so that an answer depends on what goes in and no more.
+# The noise decides which patches are masked. It is an input, so that the outputs depend on the inputs only.
 vit_mae = compose(
     fixed_images,
     image_features(STATES),
@@ -112,7 +121,7 @@ perceiver = compose(
     tasked("image-classification", spec=compose(fixed_images, reads(num_channels=constant(3)))),
 )
 
-# It pads an image to whole windows and then takes it to be unpadded: its processor pads before.
+# The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them before.
 swin2sr = compose(
     dynamic_images,
     case("one", sized(height=96, width=152)),
@@ -123,7 +132,7 @@ swin2sr = compose(
     patched(
         f"{MODELING}.swin2sr.modeling_swin2sr:Swin2SRModel.pad_and_normalize",
         by="image_padding.padded_to_windows",
-        why="a remainder of a remainder is not seen to leave whole windows, and every layer asks again",
+        why="torch.export cannot prove that the padded size is a multiple of the window, and each layer branches on it",
     ),
     patched(
         f"{MODELING}.swin2sr.modeling_swin2sr:Swin2SRLayer.maybe_pad",
@@ -138,7 +147,7 @@ video_classification = tasked("video-classification")
 dynamic_backbone = backbone(dynamic_images, "batch_size _ feature_height_{index} feature_width_{index}")
 fixed_backbone = backbone(fixed_images, FIXED_MAP)
 
-# A line of text is as high as those that the model was made for, and as wide as it is long.
+# A line of text has the height that the model was trained with, and any width.
 text_recognition = compose(text_line_images, tasked("text-recognition"))
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
@@ -158,7 +167,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "levit": vision,
         "mgp-str": mgp_str,
         "mobilenet_v1": compose(vision_of_any_size, tensorflow_padding("mobilenet_v1")),
-        # Fifty convolutions and units that clip: PyTorch's float32 is 2e-5 from its float64, of values of 2.
+        # 50 convolutions and ReLU6: PyTorch's float32 differs from its float64 by 2e-5, at values of about 2.
         "mobilenet_v2": compose(vision_of_any_size, tensorflow_padding("mobilenet_v2"), checks(atol=2e-5)),
         "mobilevit": mobilevit,
         "perceiver": perceiver,
@@ -176,11 +185,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "dinov3_vit": compose(dynamic_images, image_features(SEQUENCE)),
         "focalnet": compose(
             vision_transformer_of_any_size,
-            tasked("masked-im", spec=fixed_images),  # what was masked is put into a square
+            tasked("masked-im", spec=fixed_images),  # the masked patches are reshaped to a square
             patched(
                 f"{MODELING}.focalnet.modeling_focalnet:FocalNetPatchEmbeddings.maybe_pad",
                 by="image_padding.padded_to_patches",
-                why="it asks whether patches divide the size, and a trace keeps one answer",
+                why="branches on whether patches divide the size",
             ),
         ),
         "hgnet_v2": compose(dynamic_images, image_classification),
@@ -208,17 +217,17 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "bit": compose(
             vision_of_any_size,
             *(
-                patched(f"{MODELING}.bit.modeling_bit:{what}.forward", by=f"bit.{by}", why=why)
-                for what, by, why in (
+                patched(f"{MODELING}.bit.modeling_bit:{layer}.forward", by=f"bit.{by}", why=why)
+                for layer, by, why in (
                     (
                         "DynamicPad2d",
                         "padded_features",
-                        "it rounds a quotient up in Python, and a trace keeps the answer",
+                        "rounds a quotient up in Python, so that the trace fixes the padding",
                     ),
                     (
                         "WeightStandardizedConv2d",
                         "weight_standardized_convolution",
-                        "a norm that trains has no translation",
+                        "uses a batch norm in training mode, which has no translation to ONNX",
                     ),
                 )
             ),

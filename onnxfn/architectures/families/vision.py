@@ -100,8 +100,9 @@ Tasks: feature-extraction, image-classification.
 
 
 def backbone(image: ExportSpec, axes: str) -> ExportSpec:
-    """A spec of a backbone, a model that returns one feature map per stage: the ResNet of RT-DETR, the Swin of MaskFormer, ViTPose's.
+    """A spec of a backbone, which returns one feature map per stage: MaskFormer's Swin, RT-DETR's ResNet, ViTPose's.
 
+    Inputs: those of `image`.
     Tasks: feature-extraction. It has one output per entry of `out_features` in the configuration, 8 at most.
 
     Args:
