@@ -1,4 +1,4 @@
-"""Models that hear and speak: rows. Inputs and tasks are those of Optimum's table: see tests/contract."""
+"""Models for audio. Rows that Optimum also has take its inputs and tasks (tests/contract)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from onnxfn.specs.tasks import tasked
 hubert = compose(audio, wav2vec2_frames(""))
 wav2vec2 = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
 
-# Spectrograms of the one size that the model has places for.
+# Spectrograms of one size, because the model has a position for each patch.
 fixed_spectrogram_inputs = compose(
     takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
     generates("mel", "normal"),
@@ -60,8 +60,8 @@ audio_spectrogram_transformer = compose(
     tasked("audio-classification"),
 )
 
-# Its convolutions are those of its adapter alone, each padded by half its kernel at both ends. It tells voices apart by
-# going through what it heard one by one, where there is a mask: no audio-xvector.
+# Only the adapter has convolutions. Each pads half a kernel on both sides. There is no audio-xvector, because with a
+# mask the model loops over the rows of the batch.
 wav2vec2_bert = compose(
     mel_inputs,
     reads(
@@ -81,9 +81,18 @@ wav2vec2_bert = compose(
 )
 
 
-def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSpec:
-    """What hears filter banks and writes token by token, each from what is remembered and one frame or more."""
-    remembered = "num_decoder_layers= batch_size decoder_hidden_size="
+def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSpec:
+    """A spec of a transducer: an encoder of mel spectrograms, and a decoder with a recurrent state: Parakeet, Nemotron.
+
+    Inputs: `input_features` and `attention_mask` of the encoder; `input_ids`, `encoder_hidden_states` (one frame or
+    more), `past_hidden_state` and `past_cell_state` of the decoder.
+    Tasks: automatic-speech-recognition.
+
+    Args:
+        encoder_specs: Specs of the encoder beyond `mel_inputs`: its number of frames, its other inputs.
+        loader: The class that loads the model.
+    """
+    state = "num_decoder_layers= batch_size decoder_hidden_size="
     return compose(
         reads(
             vocab_size="vocab_size",
@@ -95,7 +104,7 @@ def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSp
         behaves(
             "encoder",
             mel_inputs,
-            *heard,
+            *encoder_specs,
             runs("transducers.encoder"),
             gives("pooler_output", FRAMES),
             gives("encoder_attention_mask", "batch_size frames"),
@@ -109,25 +118,29 @@ def transducer(*heard: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSp
                 "remembered",
                 kind="float",
             ),
-            takes("past_hidden_state", remembered, "remembered", kind="float"),
-            takes("past_cell_state", remembered, "remembered", kind="float"),
+            takes("past_hidden_state", state, "remembered", kind="float"),
+            takes("past_cell_state", state, "remembered", kind="float"),
             sized(batch_size=2, encoder_sequence_length=6),
             case("one", sized(batch_size=1, encoder_sequence_length=1)),
             case("several", sized(batch_size=3, encoder_sequence_length=11)),
             runs("transducers.decoder"),
             links("encoder_hidden_states", part=STEMS["encoder"], output="pooler_output"),
             gives("logits", "batch_size encoder_sequence_length _"),
-            gives("present_hidden_state", remembered),
-            gives("present_cell_state", remembered),
+            gives("present_hidden_state", state),
+            gives("present_cell_state", state),
         ),
         tasked("automatic-speech-recognition", spec=compose(loads(loader), encoder_and_decoder())),
     )
 
 
 def nemotron_frames(config: str) -> ExportSpec:
-    """How Nemotron's encoder shortens what it hears, padding by a kernel less one, and a stride; where its fields are.
+    """A spec of the number of frames of Nemotron's encoder, and of its attention.
 
-    A sound is heard at once, and of what comes later as much as the configuration says where nobody says otherwise.
+    The convolutions pad `kernel - 1` on the left and `stride - 1` on the right. The graph takes the
+    whole audio at once, not in chunks. Its lookahead is the default of the configuration.
+
+    Args:
+        config: The prefix of the configuration's keys.
     """
     stride = f"{config}subsampling_conv_stride"
     return compose(
@@ -136,50 +149,62 @@ def nemotron_frames(config: str) -> ExportSpec:
             "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
             "NemotronAsrStreamingEncoderAttention.forward",
             by="nemotron.attention",
-            why="hides with infinities, also all that a frame of padding could see",
+            why="masks with minus infinity, so that the softmax of a fully masked frame is NaN in ONNX",
         ),
     )
 
 
-# The number of a language, for each sound.
+# The index of the language of each row.
 language_prompt = compose(
     takes("prompt_ids", "batch_size", "prompts"), generates("prompts", "integers", high=from_config("num_prompts"))
 )
 
 
 def lasr_frames(config: str) -> ExportSpec:
-    """How LASR's encoder shortens what it hears; where its fields are."""
+    """A spec of the number of frames of LASR's encoder, which has two convolutions.
+
+    Args:
+        config: The prefix of the configuration's keys.
+    """
     return subsampled_frames(
         config, f"{config}subsampling_conv_kernel_size", f"{config}subsampling_conv_stride", constant(2)
     )
 
 
 def granite_frames(config: str) -> ExportSpec:
-    """How Granite's encoder shortens what it hears, by pairs, in some of its layers; where its fields are.
+    """A spec of the number of frames of Granite's encoder, and of its attention.
 
-    A step of what it hears is two steps of a filter bank, each beside how it changes.
+    Some of its layers halve the number of frames. One step of `input_features` holds two steps of a mel spectrogram,
+    each with its deltas.
+
+    Args:
+        config: The prefix of the configuration's keys.
     """
     return compose(
         subsampled_frames(config, constant(2), constant(2), count(f"{config}subsample_layers")),
         reads(num_mel_bins=product(f"{config}num_mel_bins", constant(4))),
-        # Traced at several blocks, in the last layers too, and at no whole number of them.
+        # The trace has several blocks, also in the last layers, and no whole number of them.
         sized(sequence_length=1010),
         patched(
             "transformers.models.granite_speech5.modeling_granite_speech5:GraniteSpeech5EncoderAttention.forward",
             by="granite.block_attention",
-            why="branches on whether a length is of whole blocks",
+            why="branches on whether the length is a multiple of the block",
         ),
     )
 
 
 def diarization_frames(config: str) -> ExportSpec:
-    """How many groups of steps there are, the last one filled up; where the configuration of what hears is."""
+    """A spec of the keys that the number of frames depends on: it is the length over `factor`, rounded up.
+
+    Args:
+        config: The prefix of the configuration's keys.
+    """
     return reads(num_mel_bins=f"{config}num_mel_bins", factor=f"{config}subsampling_factor")
 
 
 FRAME_GROUPS = "batch_size (sequence_length+factor-1)//factor _"
 
-# Stacked filter banks, as long as they come.
+# Each step has several stacked frames of a mel spectrogram. The encoder keeps the number of steps.
 fun_asr_nano_encoder = compose(
     without(mel_inputs, "attention_mask"),
     takes("input_features_mask", TOKENS, "padding_mask"),
@@ -194,7 +219,7 @@ glmasr_encoder = compose(
 )
 
 
-# A model that transformers 5 no longer has. Each convolution is padded by half its kernel, so it counts as one of 1.
+# transformers 5 no longer has this model. Each convolution pads half its kernel, so the formula takes it as kernel 1.
 mctct = compose(
     without(mel_inputs, "attention_mask"),
     sized(sequence_length=16000),
@@ -204,10 +229,14 @@ mctct = compose(
 )
 
 
-# DAC's convolutions are of twice their stride, padded by half of it, rounded up, at both ends. What is heard is all of
-# one length: a mask would have to be of a whole number of frames.
+# DAC's convolutions have a kernel of twice their stride, and pad half the stride, rounded up, on both sides. There is
+# no mask: its length would have to be a whole number of frames.
 def dac_frames(config: str) -> ExportSpec:
-    """How DAC's encoder shortens what it hears; where its fields are."""
+    """A spec of the number of frames of DAC's encoder.
+
+    Args:
+        config: The prefix of the configuration's keys.
+    """
     ratios = f"{config}downsampling_ratios"
     return reads(frames=convolved("sequence_length", rounded_to_even(ratios), ratios))
 
@@ -226,7 +255,7 @@ pe_audio_encoder = compose(
     ),
 )
 
-# Codecs: sound becomes codes, and codes become sound.
+# Codecs: the encoder converts audio to codes, the decoder codes to audio.
 code_dummies = compose(
     generates("codes", "integers", high=from_config("codebook_size")),
     sized(chunk_length=16),
@@ -253,8 +282,8 @@ dac = compose(
     tasked("feature-extraction", spec=encoder_and_decoder()),
 )
 
-# Each convolution is padded to whole frames. More codebooks are more bandwidth: sound is read with the least, and codes
-# of any are played.
+# Each convolution pads to whole frames. The number of codebooks depends on the bandwidth: the encoder uses the lowest,
+# the decoder takes any.
 ENCODEC = "transformers.models.encodec.modeling_encodec"
 encodec = compose(
     without(waveforms, "input_values"),
@@ -283,11 +312,11 @@ encodec = compose(
     patched(
         f"{ENCODEC}:EncodecResidualVectorQuantizer.decode",
         by="encodec.codebook_embedding_sum",
-        why="is a step for each codebook that was traced",
+        why="loops over the codebooks, so that the trace fixes their number",
     ),
 )
 
-# From spectrograms to sound.
+# Vocoders: from a mel spectrogram to a waveform.
 vocoder_inputs = compose(
     takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
     generates("mel", "normal"),
@@ -298,7 +327,14 @@ vocoder_inputs = compose(
 
 
 def vocoder(loader: str) -> ExportSpec:
-    """The last step of speech, for a class of transformers so called."""
+    """A spec of a vocoder, which converts a mel spectrogram to a waveform: HiFi-GAN.
+
+    Inputs: `spectrogram`, `[batch_size, sequence_length, model_in_dim]`.
+    Tasks: text-to-audio.
+
+    Args:
+        loader: The class of transformers that loads the model.
+    """
     return compose(
         vocoder_inputs, tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples")))
     )
@@ -314,7 +350,7 @@ univnet = compose(
     tasked("text-to-audio", spec=compose(loads("AutoModel"), gives("waveforms", "batch_size n_samples"))),
 )
 
-# One draw of its noise, always the same: see parts/vits.py.
+# The noise is a constant: see wrappers/vits.py.
 TEXTS = "text_batch_size sequence_length"
 VITS = "transformers.models.vits.modeling_vits"
 vits = compose(
@@ -338,21 +374,21 @@ vits = compose(
     patched(
         f"{VITS}:_unconstrained_rational_quadratic_spline",
         by="vits.inverse_spline",
-        why="selects values by a mask, so that their number depends on them",
+        why="selects values by a mask, so that a shape depends on the values",
     ),
     patched(
         f"{VITS}:VitsAttention._get_relative_embeddings",
         by="vits.relative_embeddings",
-        why="branches on whether a text is longer than the window",
+        why="branches on whether the text is longer than the window",
     ),
     patched(
         f"{VITS}:fused_add_tanh_sigmoid_multiply",
         by="vits.gated_activation",
-        why="cuts at a number that it keeps in a tensor",
+        why="slices at an index that it reads from a tensor",
     ),
 )
 
-# How long each token lasts is its own prediction, and nothing is drawn.
+# The model predicts the duration of each token, without random sampling.
 FASTSPEECH = "transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer"
 fastspeech2_conformer = compose(
     takes("input_ids", TOKENS, "token_ids"),
@@ -372,23 +408,23 @@ fastspeech2_conformer = compose(
     patched(
         f"{FASTSPEECH}:length_regulator",
         by="fastspeech.length_regulated_states",
-        why="goes through the texts one by one",
+        why="loops over the texts and their tokens",
     ),
     patched(
         f"{FASTSPEECH}:FastSpeech2ConformerRelPositionalEncoding.forward",
         by="fastspeech.relative_positional_encoding",
-        why="branches on whether its table is long enough, and keeps a longer one",
+        why="branches on whether its table is long enough, and stores a longer one",
     ),
     patched(
         f"{FASTSPEECH}:FastSpeech2ConformerAttention.shift_relative_position_tensor",
         by="fastspeech.shifted_relative_positions",
-        why="reshapes by a length that is not known before it speaks",
+        why="reshapes by the number of frames, which depends on the predicted durations",
     ),
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        # The first: every task of it is tried in CI, of the others one.
+        # First in the table: CI tests each of its tasks, and one task of each other row.
         "wav2vec2": wav2vec2,
         "audio-spectrogram-transformer": audio_spectrogram_transformer,
         "audioflamingo3_encoder": compose(

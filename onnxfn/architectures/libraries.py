@@ -1,4 +1,4 @@
-"""Models of timm, sentence-transformers and diffusers: rows, as in Optimum's table: see tests/contract."""
+"""Models of timm, sentence-transformers and diffusers, with Optimum's inputs and tasks (tests/contract)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from onnxfn.specs.getters import (
 from onnxfn.specs.records import Source
 from onnxfn.specs.spec import ExportSpec
 
-# timm: some models have places for the patches of one size of image, and say so.
+# timm. Models with positions for one image size have `fixed_input_size` in their configuration.
 timm = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     runs("timm.classifier"),
@@ -48,7 +48,7 @@ timm = compose(
     serves("image-classification", gives("logits", "batch_size _")),
 )
 
-# sentence-transformers: `forward` takes and gives a dict of features.
+# sentence-transformers: `forward` takes and returns a dict of features.
 sentence_encoder = compose(
     text_dummies,
     text_cases,
@@ -62,7 +62,7 @@ sentence_encoder = compose(
     ),
 )
 
-# Texts and images, any number of each.
+# The number of texts and the number of images may differ.
 clip_sentence_encoder = compose(
     text_dummies,
     text_batch_cases,
@@ -76,8 +76,8 @@ clip_sentence_encoder = compose(
     serves("feature-extraction", gives("text_embeds", "text_batch_size _"), gives("image_embeds", "batch_size _")),
 )
 
-# The text encoders of diffusers' pipelines. Some pipelines read the states of a layer before the last: a configuration
-# says so, the model's or that of its place in the pipeline.
+# The text encoders of diffusers' pipelines. Some pipelines use the hidden states of an earlier layer. Then
+# `output_hidden_states` is in the configuration of the model, or in the one it has as a part of the pipeline.
 LAST_HIDDEN_STATE = gives("last_hidden_state", f"{TOKENS} _")
 clip_text_encoder = compose(
     text_model_inputs, text_with_end, layer_states(f"{TOKENS} _"), always(output_hidden_states=True)
@@ -104,7 +104,7 @@ gemma2_text = compose(
     serves("feature-extraction", loads("Gemma2Model"), LAST_HIDDEN_STATE),
 )
 
-# What removes noise from a picture, said in its own space.
+# Models that remove noise from latents.
 LATENT_AXES = "batch_size num_channels= height width"
 DENOISED_AXES = "batch_size _ height width"
 
@@ -123,24 +123,37 @@ denoiser = compose(
     case("several", sized(batch_size=3, sequence_length=21, height=24, width=16)),
     takes("encoder_hidden_states", "batch_size sequence_length hidden_size=", "hidden_states", kind="float"),
     always(return_dict=True),
-    # A step near 1000 goes into sines: PyTorch's float32 is 7e-5 from its float64 in a tiny Sana, and where weights
-    # are half as large again, 1e-4 (UNet) to 5e-4 (SD3).
+    # Timesteps of up to 1000 are inputs of sines: PyTorch's float32 differs from its float64 by 7e-5 in a tiny Sana,
+    # and with weights 1.5 times as large by 1e-4 (UNet) to 5e-4 (SD3).
     checks(atol=1e-4),
 )
-"""What removes noise from a picture under a text; `hidden_size` is how wide the states of the text are."""
+"""Models that remove noise from latents, conditioned on a text: UNet, SD3, Flux, Sana.
+
+Inputs: `encoder_hidden_states`, `[batch_size, sequence_length, hidden_size]`, where `hidden_size` is that of the text
+encoder. A row adds the latents and the timestep.
+Tasks: none. A row adds them.
+"""
 
 
 def float_input(
-    name: str, axes: str, generator: str = "hidden_states", *, inside: str = "", **told: Source
+    name: str, axes: str, generator: str = "hidden_states", *, inside: str = "", **options: Source
 ) -> ExportSpec:
-    """A spec of an input of real numbers, `inside` an argument that is a dict."""
-    return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **told)
+    """A spec of a float input.
+
+    Args:
+        name: The name of the input.
+        axes: Its axes.
+        generator: The generator of its dummy values.
+        inside: The argument of `forward` that is a dict with this input. The empty string: the input is an argument.
+        options: Other options of `takes`.
+    """
+    return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **options)
 
 
 upsample_patch = patched(
     "diffusers.models.upsampling:Upsample2D.forward",
     by="diffusers.upsampled_features",
-    why="looks whether 64 pictures or more are given",
+    why="branches on whether the batch size is 64 or more",
 )
 has_pooled_text = equals("addition_embed_type", "text_time")
 unet = compose(
@@ -163,7 +176,7 @@ unet = compose(
     patched(
         "diffusers.models.unets.unet_2d_condition:UNet2DConditionModel.num_upsamplers",
         by="diffusers.NUM_UPSAMPLERS",
-        why="each half is doubled to the size that it was halved from, which sides of any length need",
+        why="upsampling must have the size of the skip connection, since sides may be no multiple of the scale",
     ),
     case("several", sized(height=21, width=14)),
     float_input("timestep_cond", "batch_size time_cond_proj_dim=", when="time_cond_proj_dim"),
@@ -186,7 +199,7 @@ sd3 = compose(
     serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",))),
 )
 
-# Places of words and of patches, and how close to what was asked.
+# `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
 PACKED_AXES = "batch_size packed_height_width num_channels="
 flux = compose(
     float_input("hidden_states", PACKED_AXES, "latents"),
@@ -216,12 +229,22 @@ sana = compose(
     serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",))),
 )
 
-# Between a picture and its own space. Nothing is drawn: the encoder gives the parameters of what it would draw from.
+# Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
 autoencoder = compose(upsample_patch, generates("pixels", "normal"), sized(batch_size=2))
 
 
-def vae_encoder(side: str, part: str, *specs: ExportSpec, gives_: str) -> ExportSpec:
-    """From a picture to its own space."""
+def vae_encoder(side: str, part: str, *specs: ExportSpec, output: str) -> ExportSpec:
+    """A spec of the encoder of an autoencoder, from images to latents: AutoencoderKL, AutoencoderDC.
+
+    Inputs: `sample`, `[batch_size, num_channels, height, width]`.
+    Tasks: semantic-segmentation, which is Optimum's name for the models of diffusers.
+
+    Args:
+        side: The prefix of the symbols of height and width.
+        part: The function of wrappers/diffusers.py that the part runs.
+        specs: Specs to add.
+        output: The name of the output.
+    """
     height, width = f"{side}height", f"{side}width"
     return compose(
         autoencoder,
@@ -230,13 +253,21 @@ def vae_encoder(side: str, part: str, *specs: ExportSpec, gives_: str) -> Export
         runs(f"diffusers.{part}"),
         case("one", sized(batch_size=1, **{height: 64, width: 96})),
         case("several", sized(batch_size=3, **{height: 96, width: 32})),
-        serves("semantic-segmentation", gives(gives_, f"batch_size _ {height}//scale {width}//scale")),
+        serves("semantic-segmentation", gives(output, f"batch_size _ {height}//scale {width}//scale")),
         *specs,
     )
 
 
 def vae_decoder(part: str, *specs: ExportSpec) -> ExportSpec:
-    """From its own space to a picture."""
+    """A spec of the decoder of an autoencoder, from latents to images: AutoencoderKL, AutoencoderDC.
+
+    Inputs: `latent_sample`, `[batch_size, num_channels, latent_height, latent_width]`.
+    Tasks: semantic-segmentation, which is Optimum's name for the models of diffusers.
+
+    Args:
+        part: The function of wrappers/diffusers.py that the part runs.
+        specs: Specs to add.
+    """
     return compose(
         autoencoder,
         float_input("latent_sample", "batch_size num_channels= latent_height latent_width", "pixels"),
@@ -251,7 +282,11 @@ def vae_decoder(part: str, *specs: ExportSpec) -> ExportSpec:
 
 
 def latent_scale(blocks: str) -> ExportSpec:
-    """A spec of how much smaller its own space is: each block but the last halves height and width."""
+    """A spec of `scale`, how many times smaller latents are than images: each block but the last halves them.
+
+    Args:
+        blocks: The key of the configuration that lists the blocks.
+    """
     return reads(scale=power(constant(2), difference(count(blocks), constant(1))))
 
 
@@ -266,7 +301,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             "dcae_encoder",
             latent_scale("encoder_block_out_channels"),
             sized(height=64, width=64),
-            gives_="latent_sample",
+            output="latent_sample",
         ),
         "diffusers.flux-transformer-2d": flux,
         "diffusers.gemma2-text-encoder": gemma2_text,
@@ -280,7 +315,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             "vae_encoder",
             latent_scale("down_block_types"),
             sized(sample_height=sample_size, sample_width=sample_size),
-            gives_="latent_parameters",
+            output="latent_parameters",
         ),
         "sentence_transformers.clip": clip_sentence_encoder,
         "sentence_transformers.transformer": sentence_encoder,

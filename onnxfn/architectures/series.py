@@ -1,4 +1,4 @@
-"""Models of time series and decisions: rows. Inputs and tasks are those of Optimum's table: see tests/contract."""
+"""Models for time series, and Decision Transformer. Rows that Optimum also has take its inputs and tasks."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ decision_transformer = compose(
     case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
     case("left-padded", sized(batch_size=3, sequence_length=24), padded("left")),
     always(return_dict=True),
-    # Not what feature-extraction gives elsewhere: the states come last.
+    # `last_hidden_state` is the last output here. In other models it is the first.
     *(serves(task, loads("AutoModel"), decision_outputs) for task in ("feature-extraction", "reinforcement-learning")),
 )
 
-# As many steps as there are; the model reads the last of them.
+# Series of any length: `past_values`, `[batch_size, sequence_length]`. The model uses the last steps only.
 series_of_any_length = compose(
     takes("past_values", TOKENS, "measured", kind="float"),
     generates("measured", "normal"),
@@ -60,11 +60,12 @@ timesfm = compose(
     patched(
         "transformers.models.timesfm.modeling_timesfm:TimesFmModel._timesfm_masked_mean_std",
         by="timesfm.masked_mean_std",
-        why="compares sums of 32-bit numbers, which torch makes of 64 bits and ONNX does not",
+        why="compares sums of int32 tensors, which are int64 in torch and int32 in ONNX",
     ),
 )
 
-# What was measured, what is known of the times, and what is forecast so far: the states that the next is drawn from.
+# The inputs are the past values, the features of the time steps, and the forecast so far. The outputs are the states
+# and the parameters from which `generate` samples the next value.
 PAST_AXES = "batch_size past_length="
 FUTURE_AXES = "batch_size prediction_length="
 time_series_transformer = compose(
@@ -111,7 +112,11 @@ time_series_transformer = compose(
 
 
 def forecast_loader(loader: str) -> ExportSpec:
-    """A spec that says which class forecasts: no automatic one knows it."""
+    """A spec of the class that loads a model for time-series-forecasting. No auto class has these models.
+
+    Args:
+        loader: The class of transformers.
+    """
     return tasked("time-series-forecasting", spec=loads(loader))
 
 
