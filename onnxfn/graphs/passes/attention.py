@@ -190,10 +190,8 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     """Inserts the Attention of a match; `masks` holds the masks that were made for earlier ones."""
     scores, last = match.scores, match.output.producer()
     heads = shape_of(scores.query)[1]
-    (key, key_start), (value, value_start) = _ungrouped(scores.key, heads), _ungrouped(match.value, heads)
-    if shape_of(key)[1] != shape_of(value)[1]:  # the operator has one number of heads for both
-        (key, key_start), (value, value_start) = (scores.key, None), (match.value, None)
-    cache = _cache(key, value, position, {last, scores.transpose, key_start, value_start})
+    key, value, group_nodes = _keys_and_values(scores.key, match.value, heads)
+    cache = _cache(key, value, position, {last, scores.transpose, *group_nodes})
     mask = attention_mask(last, scores.query, match.boolean_mask, scores.masks, masks)
     tensors = (scores.query, cache.new_key if cache else key, cache.new_value if cache else value, match.output)
     flat = _flat(last, *tensors)
@@ -215,6 +213,17 @@ def _without_trailing_none(inputs: list[Any]) -> list[Any]:
     return inputs if inputs[-1] is not None else _without_trailing_none(inputs[:-1])
 
 
+def _keys_and_values(key: Any, value: Any, heads: int) -> tuple[Any, Any, tuple[Any, ...]]:
+    """Keys and values before their heads are repeated for groups of queries, and the first nodes of the repetitions.
+
+    If only one of them is repeated, both stay as they are: the operator has one number of heads for both.
+    """
+    (single_key, key_node), (single_value, value_node) = _ungrouped(key, heads), _ungrouped(value, heads)
+    if shape_of(single_key)[1] != shape_of(single_value)[1]:
+        return key, value, ()
+    return single_key, single_value, tuple(node for node in (key_node, value_node) if node is not None)
+
+
 def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
     """Keys or values before each head is repeated for a group of queries, and the first node of the repetition.
 
@@ -226,7 +235,9 @@ def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
     if unsqueeze is None or integers(unsqueeze.inputs[1]) != (2,) or not _has_heads(unsqueeze.inputs[0]):
         return repeated, None
     groups, sizes = shape_of(unsqueeze.inputs[0])[1], shape_of(expand.outputs[0])
-    fits = len(sizes) == RANK + 1 and sizes[1:3] == (groups, heads // groups) and shape_of(repeated)[1] == heads
+    if groups == 0 or len(sizes) != RANK + 1:
+        return repeated, None
+    fits = sizes[1:3] == (groups, heads // groups) and shape_of(repeated)[1] == heads
     return (unsqueeze.inputs[0], unsqueeze) if fits else (repeated, None)
 
 
