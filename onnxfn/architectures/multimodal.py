@@ -1,4 +1,4 @@
-"""Models that read and see: rows. Inputs and tasks are those of Optimum's table: see tests/contract."""
+"""Models for text with images, videos or audio. Rows that Optimum also has take its inputs and tasks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from onnxfn.specs.tasks import tasked
 clip = compose(text_and_vision, text_with_end, tasked("image-classification", spec=image_inputs()))
 chinese_clip = text_and_vision
 
-# SigLIP reads texts that are padded to one length and has no use for a mask; it calls the axis of images their own.
+# SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
 IMAGE_BATCH = "image_batch_size"
 unmasked_text_inputs = takes("input_ids", TEXT_AXES, "token_ids")
 image_batch_cases = compose(
@@ -79,9 +79,14 @@ siglip = compose(
 )
 
 
-# SigLIP 2 takes the patches of images of any shape, which spatial_shapes tells: as many places as the mask keeps.
+# SigLIP 2 takes patches of images of any shape. `spatial_shapes` is the grid of each image: height times width is the
+# number of patches in the mask.
 def patch_inputs(batch: str) -> ExportSpec:
-    """A spec of images as their patches, `batch` of them."""
+    """A spec of the inputs of SigLIP 2: the patches of images, their mask, and the shape of each grid.
+
+    Args:
+        batch: The symbol of the batch axis.
+    """
     return compose(
         takes("pixel_values", f"{batch} max_num_patches patch_values=", "pixels", kind="float"),
         takes("pixel_attention_mask", f"{batch} max_num_patches", "patch_mask"),
@@ -91,7 +96,11 @@ def patch_inputs(batch: str) -> ExportSpec:
 
 
 def patch_dummies(at: str = "vision_config.") -> ExportSpec:
-    """A spec of how patches are read and made, where a configuration keeps their size below `at`."""
+    """A spec of the dummy inputs of `patch_inputs`, and of the patch of the position embeddings.
+
+    Args:
+        at: The prefix of the configuration's keys.
+    """
     return compose(
         reads(patch_values=product(f"{at}num_channels", f"{at}patch_size", f"{at}patch_size")),
         generates("pixels", "normal"),
@@ -100,7 +109,7 @@ def patch_dummies(at: str = "vision_config.") -> ExportSpec:
         patched(
             "transformers.models.siglip2.modeling_siglip2:Siglip2VisionEmbeddings.resize_positional_embeddings",
             by="siglip2.resized_positional_embeddings",
-            why="loops over images, whose shapes are numbers in tensors",
+            why="loops over the images, and reads the shape of each from a tensor",
         ),
     )
 
@@ -126,7 +135,7 @@ siglip2_vision_model = compose(
     pooler_output(when=negated(equals("vision_use_head", value=False))),
 )
 
-# The parts as models of their own.
+# The text models and vision models of these, as models of their own.
 text_layer_states = layer_states(f"{TOKENS} _")
 clip_text_model = compose(text_model, text_with_end, pooler_output(), text_layer_states)
 siglip_text_model = compose(text_model, pooler_output(loader="SiglipTextModel"), text_layer_states)
@@ -150,7 +159,7 @@ groupvit = compose(
     feature_outputs(image_inputs(), text_batch_inputs, similarity_outputs("image")),
 )
 
-# As many texts for each image, and the boxes of each image for each of its texts.
+# Each image has the same number of texts. The outputs are boxes per image, and logits per box and text.
 owlvit = compose(
     groupvit,
     sized(text_batch_size=4),
@@ -170,7 +179,7 @@ owlvit = compose(
     ),
 )
 
-# Texts on a page: where each word stands, and how the page looks. What comes out is of the words, then of the patches.
+# A page: its tokens, the box of each token, and the image. The outputs have a row per token, and then a row per patch.
 box_inputs = compose(
     takes("bbox", f"{TOKENS} 4", "boxes"), generates("boxes", "boxes", high=from_config("max_2d_position_embeddings"))
 )
@@ -203,7 +212,7 @@ layoutlmv3 = compose(
     tasked("token-classification"),
 )
 
-# Regions of an image, as another model saw them, stand after the words.
+# Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
 region_cases = compose(
     sized(visual_seq_length=16),
@@ -226,7 +235,7 @@ visual_bert = compose(
     tasked("visual-question-answering", spec=loads("VisualBertForQuestionAnswering")),
 )
 
-# Sounds in place of images: frames of filter banks, as many as CLAP makes an image of at most.
+# Audio in place of images. CLAP reshapes a mel spectrogram to an image, which limits the number of frames.
 AUDIO_BATCH = "audio_batch_size"
 max_frames = product("audio_config.spec_size", quotient("audio_config.spec_size", "num_mel_bins"))
 audio_inputs = compose(
@@ -254,11 +263,11 @@ clap = compose(
     patched(
         "transformers.models.clap.modeling_clap:ClapAudioPatchEmbed.forward",
         by="clap.patch_embeddings",
-        why="picks out the sounds that are longer, so that their number depends on the input",
+        why="selects the longer sounds, so that their number depends on the input",
     ),
 )
 
-# Pages and questions as many vectors each. Of a page, the first tokens stand for the patches of its image.
+# Pages and questions become one vector per token. The first tokens of a page stand for the patches of its image.
 colpali = compose(
     text_dummies,
     text_cases,
@@ -316,13 +325,13 @@ clipseg = compose(
             patched(
                 "transformers.models.clipseg.modeling_clipseg:CLIPSegForImageSegmentation.get_conditional_embeddings",
                 by="clipseg.conditional_embeddings",
-                why="counts texts and images in Python",
+                why="compares the numbers of texts and images in Python",
             ),
         ),
     ),
 )
 RETRIEVAL = "image-text-retrieval"
-"""Whether a text is of an image: two logits for each pair."""
+"""The task of image-text matching: two logits for each pair, whether the text describes the image."""
 blip = compose(
     text_and_vision,
     tasked(
@@ -333,7 +342,7 @@ blip = compose(
     ),
 )
 
-# A text begins with tokens that stand for the image, which are taken off it again.
+# A text begins with placeholder tokens for the image, which the model removes.
 blip_2 = compose(
     two_towers,
     reads(vocab_size="qformer_config.vocab_size"),
@@ -349,7 +358,7 @@ blip_2 = compose(
     ),
 )
 
-# Clips in place of images.
+# Videos in place of images.
 frame_inputs = takes(
     "pixel_values", "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"
 )
@@ -413,7 +422,7 @@ bridgetower = compose(
     tasked(RETRIEVAL, spec=compose(loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
 )
 
-# Regions of an image and where they are, as another model saw them, beside the words.
+# The tokens, and the features and positions of image regions, from another model.
 lxmert = compose(
     text_dummies,
     text_cases,
@@ -452,7 +461,12 @@ def feature_loader(loader: str) -> ExportSpec:
 
 
 def loaded_tower(row: ExportSpec, loader: str) -> ExportSpec:
-    """A part as a model of its own that no class of AutoModel loads."""
+    """A text or vision model as a model of its own that no auto class loads.
+
+    Args:
+        row: Its spec.
+        loader: The class of transformers that loads it.
+    """
     return compose(row, pooler_output(loader=loader))
 
 
@@ -468,7 +482,7 @@ TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
         "instructblipvideo_vision_model": loaded_tower(vision_model, "InstructBlipVideoVisionModel"),
         "janus_vision_model": loaded_tower(vision_model, "JanusVisionModel"),
         "videoprism_text_model": compose(
-            loaded_tower(text_model_with_mask, "VideoPrismTextModel"),  # a token of its own stands after the text
+            loaded_tower(text_model_with_mask, "VideoPrismTextModel"),  # the model appends a token to the text
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
         ),
         "videoprism_vision_model": compose(
