@@ -351,11 +351,11 @@ univnet = compose(
 )
 
 # The noise is a constant: see wrappers/vits.py.
-TEXTS = "text_batch_size sequence_length"
+TEXT_AXES = "text_batch_size sequence_length"
 VITS = "transformers.models.vits.modeling_vits"
 vits = compose(
-    takes("input_ids", TEXTS, "token_ids"),
-    takes("attention_mask", TEXTS, "padding_mask"),
+    takes("input_ids", TEXT_AXES, "token_ids"),
+    takes("attention_mask", TEXT_AXES, "padding_mask"),
     generates("token_ids", "integers", high=from_config("vocab_size")),
     padded("right"),
     sized(text_batch_size=2, sequence_length=16),

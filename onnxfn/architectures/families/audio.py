@@ -46,6 +46,7 @@ audio_transcription = tasked(
     "automatic-speech-recognition", spec=compose(loads("AutoModelForCTC"), gives("logits", FRAMES))
 )
 audio_frames = tasked("audio-frame-classification", spec=gives("logits", FRAMES))
+"""The tasks whose outputs have one vector per frame: features, CTC logits, and the classes of frames."""
 
 audio = compose(
     waveforms,

@@ -73,7 +73,6 @@ text_with_end = generates(
 )
 """The dummy inputs of texts for models that pool at the end token: each text has it once, at its end."""
 
-# The trace has 2 texts and 2 images. The cases have more texts than images, and fewer.
 text_batch_cases = compose(
     text_cases,
     sized(text_batch_size=2),
@@ -81,6 +80,10 @@ text_batch_cases = compose(
     case("right-padded", sized(text_batch_size=1)),
     case("left-padded", sized(text_batch_size=5)),
 )
+"""The cases of the check for texts and images.
+
+The trace has 2 of each. The cases have more texts than images, or fewer.
+"""
 
 text_tower = compose(runs("towers.text_model"), embedding_output("text_embeds", "text_batch_size"))
 vision_tower = compose(runs("towers.vision_model"), embedding_output("image_embeds", "batch_size"))
@@ -90,6 +93,10 @@ video_tower = compose(
     runs("towers.video_model"),
     gives("video_embeds", "batch_size _ _", path=("pooler_output",)),
 )
+"""The towers of contrastive models: the module that a part runs, and the output of the part, its embeddings.
+
+Each output is one vector per row, except `video_embeds`, which has one more axis.
+"""
 
 
 def similarity_outputs(other: str, batch: str = "batch_size") -> ExportSpec:
@@ -135,6 +142,7 @@ two_towers = compose(
 """`text_and_vision` without inputs and tasks, for models that have others: SigLIP, GroupViT, X-CLIP.
 
 The configuration has the sizes in `text_config` and `vision_config`.
+Inputs: none. Tasks: none. A row adds them.
 """
 
 text_and_vision = compose(

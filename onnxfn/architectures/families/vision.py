@@ -46,7 +46,7 @@ dynamic_images = compose(
     case("one", sized(batch_size=1, height=97, width=150)),
     case("several", sized(batch_size=3, height=75, width=66)),
 )
-"""Images of any size: `pixel_values`, `[batch_size, num_channels, height, width]`.
+"""The input of models for images of any size: `pixel_values`, `[batch_size, num_channels, height, width]`.
 
 The trace has the image size of the configuration, or 64 by 64.
 """
@@ -59,7 +59,7 @@ text_line_images = compose(
     case("one", sized(width=97)),
     case("several", sized(width=75)),
 )
-"""Images of one line of text each: `pixel_values`, `[batch_size, num_channels, 48, width]`."""
+"""Images of one line of text each, for PP-OCR: `pixel_values`, `[batch_size, num_channels, 48, width]`."""
 
 
 def video_inputs(name: str = "pixel_values") -> ExportSpec:
