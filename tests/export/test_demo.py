@@ -1,4 +1,4 @@
-"""The demo, on real weights: all-MiniLM-L6-v2."""
+"""The demo with the weights of all-MiniLM-L6-v2."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from onnxfn.export.lookup.loading import load_configuration, load_model
 
 
 @pytest.fixture(scope="module")
-def demonstrated(tmp_path_factory):
+def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "minilm"
     return CliRunner().invoke(app, ["demo", str(out)]), out
 
 
-def test_the_demo_prints_the_same_cosines_by_both(demonstrated):
-    done, _ = demonstrated
-    assert done.exit_code == 0, done.output
-    cosines = re.findall(r"^(\S+) by ONNX Runtime, (\S+) by PyTorch", done.stdout, re.MULTILINE)
+def test_the_demo_prints_equal_cosines(demo):
+    result, _ = demo
+    assert result.exit_code == 0, result.output
+    cosines = re.findall(r"^(\S+) by ONNX Runtime, (\S+) by PyTorch", result.stdout, re.MULTILINE)
     assert len(cosines) == 3
     assert all(left == right for left, right in cosines)
     assert cosines[0] == ("0.6654", "0.6654")
 
 
-def test_minilm_is_within_1e_4_of_pytorch_at_every_shape(demonstrated):
-    _, out = demonstrated
+def test_minilm_is_within_1e_4_of_pytorch_at_every_shape(demo):
+    _, out = demo
     config = load_configuration(minilm())
     spec = onnxfn.spec_for(config, "feature-extraction")
     model = load_model(str(minilm()), config, spec)
-    tried = onnxfn.compose(
+    with_cases = onnxfn.compose(
         spec,
         *(
             onnxfn.case(
@@ -46,10 +46,11 @@ def test_minilm_is_within_1e_4_of_pytorch_at_every_shape(demonstrated):
             for side in ("none", "left", "right")
         ),
     )
-    report = onnxfn.validate(tried, model, out)
+    report = onnxfn.validate(with_cases, model, out)
     assert len(report.cases) == 15
-    assert max(one.max_abs for one in report.differences) <= 1e-4
-    assert all(abs(one.onnx - one.torch) < 5e-5 for one in similarities(model, tokenizer(), out / "model.onnx"))
+    assert max(difference.max_abs for difference in report.differences) <= 1e-4
+    pairs = similarities(model, tokenizer(), out / "model.onnx")
+    assert all(abs(pair.onnx - pair.torch) < 5e-5 for pair in pairs)
 
 
 def tokenizer():
@@ -58,6 +59,6 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(minilm())
 
 
-def test_pooling_is_the_mean_of_what_is_not_padding():
+def test_pooling_is_the_mean_over_tokens_that_are_not_padding():
     hidden = np.array([[[1.0], [3.0], [100.0]]])
     assert pooled(hidden, np.array([[1, 1, 0]])).tolist() == [[2.0]]

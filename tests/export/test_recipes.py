@@ -1,4 +1,4 @@
-"""A checkpoint is exported again without its model, and only where nothing speaks against it."""
+"""A second export of a checkpoint loads no model, and only if its recipe is certain to be right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxfn.export import recipes
 from onnxfn.export.cli import app
 from onnxfn.export.recipes import load_recipe, recipe_key
 
-PLAIN = {"task": None}
+OPTIONS = {"task": None}
 FLAGS = ("--no-check", "--task")
 PROGRAM = """
 import sys
@@ -27,26 +27,26 @@ print(sorted({"torch", "transformers", "onnxruntime", "onnxscript"} & set(sys.mo
 """
 
 
-def saved(folder, model, times=1.0, **how):
+def saved(folder, model, times=1.0, **options):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(times)
-    model.save_pretrained(folder, **how)
+    model.save_pretrained(folder, **options)
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
     return folder
 
 
-def llama(folder, times=1.0, **said):
-    return saved(folder, tiny.model("llama", "AutoModelForCausalLM", **said), times)
+def llama(folder, times=1.0):
+    return saved(folder, tiny.model("llama", "AutoModelForCausalLM"), times)
 
 
-def exported(checkpoint, out, templates, *flags):
-    """Whether an export was made of a recipe; it must have gone well."""
+def exported_from_recipe(checkpoint, out, templates, *flags):
+    """Exports a checkpoint; returns whether that was done from a recipe."""
     words = ["export", checkpoint, out, "--no-check", "--template-cache", templates, *flags]
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == 0, done.output
-    assert "unchecked" in done.stdout
-    return "    plan " not in done.stdout
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    assert "unchecked" in result.stdout
+    return "    plan " not in result.stdout
 
 
 def content(folder):
@@ -54,124 +54,126 @@ def content(folder):
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
-    """A checkpoint, the templates that its export left, and the folder that was written."""
-    folder = tmp_path_factory.mktemp("kept")
+def first(tmp_path_factory):
+    """A checkpoint, the template cache after its export, and the folder of the export."""
+    folder = tmp_path_factory.mktemp("first")
     checkpoint = llama(folder / "llama")
-    assert not exported(checkpoint, folder / "out", folder / "templates")
+    assert not exported_from_recipe(checkpoint, folder / "out", folder / "templates")
     return checkpoint, folder / "templates", folder / "out"
 
 
 @pytest.fixture
-def checkpoint(kept, tmp_path):
-    return shutil.copytree(kept[0], tmp_path / "llama")
+def checkpoint(first, tmp_path):
+    return shutil.copytree(first[0], tmp_path / "llama")
 
 
-def test_a_second_export_needs_neither_torch_nor_transformers(kept, tmp_path):
-    words = ["export", kept[0], tmp_path / "out", "--no-check", "--template-cache", kept[1]]
-    ran = subprocess.run([sys.executable, "-c", PROGRAM, *map(str, words)], capture_output=True, check=True, text=True)
-    assert ran.stdout.splitlines()[-1] == "[]"
-    assert "task: text-generation-with-past (found)" in ran.stdout
-    assert content(tmp_path / "out") == content(kept[2])
+def test_a_second_export_needs_neither_torch_nor_transformers(first, tmp_path):
+    words = ["export", first[0], tmp_path / "out", "--no-check", "--template-cache", first[1]]
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, words)], capture_output=True, check=True, text=True
+    )
+    assert finished.stdout.splitlines()[-1] == "[]"
+    assert "task: text-generation-with-past (found)" in finished.stdout
+    assert content(tmp_path / "out") == content(first[2])
 
 
-def test_a_second_export_is_what_it_would_be_with_the_model(kept, tmp_path):
+def test_a_second_export_writes_the_same_files_as_an_export_of_the_model(first, tmp_path):
     templates = tmp_path / "templates"
     templates.mkdir()
-    for file in kept[1].glob("*.onnx"):
+    for file in first[1].glob("*.onnx"):
         shutil.copy(file, templates)
-    assert not exported(kept[0], tmp_path / "by model", templates)
-    assert exported(kept[0], tmp_path / "by recipe", templates)
-    assert content(tmp_path / "by recipe") == content(tmp_path / "by model") == content(kept[2])
+    assert not exported_from_recipe(first[0], tmp_path / "by model", templates)
+    assert exported_from_recipe(first[0], tmp_path / "by recipe", templates)
+    assert content(tmp_path / "by recipe") == content(tmp_path / "by model") == content(first[2])
 
 
-def test_another_fine_tune_has_its_own_weights(kept, tmp_path):
+def test_a_fine_tuned_checkpoint_gets_its_own_weights(first, tmp_path):
     other = llama(tmp_path / "other", times=1.5)
-    assert exported(other, tmp_path / "again", kept[1])
-    assert not exported(other, tmp_path / "whole", tmp_path / "none")
+    assert exported_from_recipe(other, tmp_path / "again", first[1])
+    assert not exported_from_recipe(other, tmp_path / "whole", tmp_path / "none")
     assert content(tmp_path / "again") == content(tmp_path / "whole")
-    assert content(tmp_path / "again")["model.onnx"] != content(kept[2])["model.onnx"]
+    assert content(tmp_path / "again")["model.onnx"] != content(first[2])["model.onnx"]
 
 
-def test_what_the_model_writes_of_itself_is_written_again(kept, tmp_path):
+def test_configuration_files_that_the_checkpoint_lacks_are_written(first, tmp_path):
     checkpoint = llama(tmp_path / "llama")
     (checkpoint / "generation_config.json").unlink()
-    assert not exported(checkpoint, tmp_path / "one", kept[1])
-    assert exported(checkpoint, tmp_path / "two", kept[1])
+    assert not exported_from_recipe(checkpoint, tmp_path / "one", first[1])
+    assert exported_from_recipe(checkpoint, tmp_path / "two", first[1])
     assert "generation_config.json" in content(tmp_path / "one")
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_a_file_of_a_name_and_other_places_of_weights(kept, tmp_path):
+def test_an_export_to_a_file_has_a_recipe_too(first, tmp_path):
     for file in ("one/named.onnx", "two/named.onnx"):
-        again = exported(kept[0], tmp_path / file, kept[1])
+        again = exported_from_recipe(first[0], tmp_path / file, first[1])
     assert again
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-@pytest.mark.parametrize("asked", [("--weights", "share"), ("--weights", "none"), ("--layout", "transformers.js")])
-def test_several_files_and_other_places_of_weights(tmp_path, asked):
+@pytest.mark.parametrize("options", [("--weights", "share"), ("--weights", "none"), ("--layout", "transformers.js")])
+def test_options_of_files_and_weights_hold_in_a_second_export(tmp_path, options):
     checkpoint = saved(tmp_path / "t5", tiny.model("t5", "AutoModelForSeq2SeqLM", vocab_size=20000))
-    flags = (*asked, "--decoders", "both")
-    assert not exported(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
-    assert exported(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
+    flags = (*options, "--decoders", "both")
+    assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
+    assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
     assert len(list((tmp_path / "two").rglob("*.onnx"))) == 4
-    assert len(list((tmp_path / "two").rglob("*.onnx_data"))) == (1 if "share" in asked else 0)
+    assert len(list((tmp_path / "two").rglob("*.onnx_data"))) == (1 if "share" in options else 0)
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_matrices_that_are_one_are_taken_from_where_each_lies(tmp_path):
+def test_packed_matrices_are_read_from_the_tensors_of_the_checkpoint(tmp_path):
     checkpoint = llama(tmp_path / "llama")
     flags = ("--opset", "23", "--fuse", "onnxruntime")
-    assert not exported(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
-    assert exported(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
+    assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
+    assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
     assert b"q_proj.weight+model" in content(tmp_path / "two")["model.onnx"]
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_a_checkpoint_in_shards_and_a_bare_model_of_a_headed_one(tmp_path):
+def test_a_checkpoint_in_shards_whose_head_is_not_used(tmp_path):
     checkpoint = saved(tmp_path / "bert", tiny.model("bert", "AutoModelForMaskedLM"), max_shard_size="20KB")
     assert len(list(checkpoint.glob("*.safetensors"))) > 1
     flags = ("--task", "feature-extraction")
-    assert not exported(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
-    assert exported(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
+    assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
+    assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_a_checkpoint_whose_weights_are_renamed_as_they_are_loaded(tmp_path):
+def test_a_checkpoint_whose_weights_transformers_renames(tmp_path):
     model = tiny.model("vit", "AutoModelForImageClassification")
     checkpoint = saved(tmp_path / "vit", model)
     assert set(load_file(checkpoint / "model.safetensors")) - set(model.state_dict())
-    assert not exported(checkpoint, tmp_path / "one", tmp_path / "templates")
-    assert exported(checkpoint, tmp_path / "two", tmp_path / "templates")
+    assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates")
+    assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates")
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_a_template_that_is_gone_is_made_again(kept, tmp_path):
-    templates = shutil.copytree(kept[1], tmp_path / "templates")
+def test_a_missing_template_is_built_again(first, tmp_path):
+    templates = shutil.copytree(first[1], tmp_path / "templates")
     for file in templates.glob("*.onnx"):
         file.unlink()
-    assert not exported(kept[0], tmp_path / "one", templates)
-    assert exported(kept[0], tmp_path / "two", templates)
-    assert content(tmp_path / "two") == content(kept[2])
+    assert not exported_from_recipe(first[0], tmp_path / "one", templates)
+    assert exported_from_recipe(first[0], tmp_path / "two", templates)
+    assert content(tmp_path / "two") == content(first[2])
 
 
-def test_a_check_is_by_the_model(kept, tmp_path):
-    words = ["export", str(kept[0]), str(tmp_path / "out"), "--template-cache", str(kept[1])]
+def test_an_export_with_a_check_loads_the_model(first, tmp_path):
+    words = ["export", str(first[0]), str(tmp_path / "out"), "--template-cache", str(first[1])]
     assert "check passed" in CliRunner().invoke(app, words).stdout
 
 
-# Of one kind
+# The key of a recipe
 
 
-def rewritten(file, edit):
-    told = json.loads(file.read_text())
-    edit(told)
-    file.write_text(json.dumps(told))
+def rewrite(file, edit):
+    content = json.loads(file.read_text())
+    edit(content)
+    file.write_text(json.dumps(content))
 
 
-def config(**said):
-    return lambda folder: rewritten(folder / "config.json", lambda told: told.update(said))
+def config(**values):
+    return lambda folder: rewrite(folder / "config.json", lambda content: content.update(values))
 
 
 def weights(edit):
@@ -188,16 +190,16 @@ def cut(folder):
     file.write_bytes(file.read_bytes()[:-1])
 
 
-OTHERS = {
+CHANGES = {
     "configuration": config(rms_norm_eps=0.5),
-    "deep in it": config(rope_parameters={"rope_type": "default", "rope_theta": 7.0}),
+    "nested configuration": config(rope_parameters={"rope_type": "default", "rope_theta": 7.0}),
     "number of labels": config(id2label={"0": "a"}, label2id={"a": 0}),
-    "one tensor more": weights(lambda tensors: tensors.update(more=torch.ones(2))),
-    "another type": weights(lambda tensors: tensors.update({name: one.half() for name, one in tensors.items()})),
-    "generation": lambda folder: rewritten(folder / "generation_config.json", lambda told: told.update(top_k=1)),
+    "an additional tensor": weights(lambda tensors: tensors.update(more=torch.ones(2))),
+    "another dtype": weights(lambda tensors: tensors.update({name: tensor.half() for name, tensor in tensors.items()})),
+    "generation": lambda folder: rewrite(folder / "generation_config.json", lambda content: content.update(top_k=1)),
     "no generation": lambda folder: (folder / "generation_config.json").unlink(),
 }
-DOUBTS = {
+UNSAFE_CHANGES = {
     "code": config(auto_map={"AutoModel": "mine.Model"}),
     "quantized": config(text_config={"quantization_config": {"bits": 4}}),
     "adapter": lambda folder: (folder / "adapter_config.json").write_text("{}"),
@@ -207,80 +209,80 @@ DOUBTS = {
     "no JSON": lambda folder: (folder / "config.json").write_text("{"),
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "another file": lambda folder: shutil.copy(folder / "model.safetensors", folder / "more.safetensors"),
-    "an index beside": lambda folder: (folder / recipes.INDEX_FILE).write_text('{"weight_map": {}}'),
+    "an index that is not needed": lambda folder: (folder / recipes.INDEX_FILE).write_text('{"weight_map": {}}'),
 }
 
 
-@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
-def test_what_may_matter_is_of_another_recipe_key(checkpoint, change):
-    before = recipe_key(checkpoint, PLAIN)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_may_change_the_files_changes_the_key(checkpoint, change):
+    before = recipe_key(checkpoint, OPTIONS)
     change(checkpoint)
-    assert None is not recipe_key(checkpoint, PLAIN) != before is not None
+    assert None is not recipe_key(checkpoint, OPTIONS) != before is not None
 
 
-@pytest.mark.parametrize("change", DOUBTS.values(), ids=DOUBTS)
-def test_in_doubt_there_is_no_recipe_key(checkpoint, change):
+@pytest.mark.parametrize("change", UNSAFE_CHANGES.values(), ids=UNSAFE_CHANGES)
+def test_an_unsafe_checkpoint_has_no_key(checkpoint, change):
     change(checkpoint)
-    assert recipe_key(checkpoint, PLAIN) is None
+    assert recipe_key(checkpoint, OPTIONS) is None
 
 
-def test_values_and_names_do_not_matter(checkpoint):
+def test_values_of_weights_and_names_of_labels_do_not_change_the_key(checkpoint):
     config(id2label={"0": "a", "1": "b"}, label2id={"a": 0, "b": 1})(checkpoint)
-    before = recipe_key(checkpoint, PLAIN)
+    before = recipe_key(checkpoint, OPTIONS)
     config(id2label={"0": "c", "1": "d"}, label2id={"c": 0, "d": 1}, _name_or_path="elsewhere")(checkpoint)
-    weights(lambda tensors: tensors.update({name: one + 1 for name, one in tensors.items()}))(checkpoint)
-    assert recipe_key(checkpoint, PLAIN) == before is not None
+    weights(lambda tensors: tensors.update({name: tensor + 1 for name, tensor in tensors.items()}))(checkpoint)
+    assert recipe_key(checkpoint, OPTIONS) == before is not None
 
 
 @pytest.mark.parametrize(
     "flags", [("--opset", "20"), ("--size", "sequence_length=9"), ("--trace-all-layers",), ("--atol", "1")]
 )
-def test_what_is_asked_matters(kept, tmp_path, flags):
-    templates = shutil.copytree(kept[1], tmp_path / "templates")
-    assert not exported(kept[0], tmp_path / "out", templates, *flags)
+def test_flags_change_the_key(first, tmp_path, flags):
+    templates = shutil.copytree(first[1], tmp_path / "templates")
+    assert not exported_from_recipe(first[0], tmp_path / "out", templates, *flags)
 
 
-@pytest.mark.parametrize("told", ["package_versions", "_installed_packages"])
-def test_what_is_installed_matters(kept, monkeypatch, told):
-    before = recipe_key(kept[0], PLAIN)
-    monkeypatch.setattr(recipes, told, lambda: ["torch 99"])
-    assert recipe_key(kept[0], PLAIN) != before
+@pytest.mark.parametrize("function", ["package_versions", "_installed_packages"])
+def test_installed_packages_change_the_key(first, monkeypatch, function):
+    before = recipe_key(first[0], OPTIONS)
+    monkeypatch.setattr(recipes, function, lambda: ["torch 99"])
+    assert recipe_key(first[0], OPTIONS) != before
 
 
-def test_an_index_that_tells_another_file_is_a_doubt(tmp_path):
+def test_a_checkpoint_whose_index_lacks_a_tensor_has_no_key(tmp_path):
     checkpoint = saved(tmp_path / "bert", tiny.model("bert", "AutoModelForMaskedLM"), max_shard_size="20KB")
-    assert recipe_key(checkpoint, PLAIN) is not None
-    rewritten(checkpoint / recipes.INDEX_FILE, lambda told: told["weight_map"].popitem())
-    assert recipe_key(checkpoint, PLAIN) is None
+    assert recipe_key(checkpoint, OPTIONS) is not None
+    rewrite(checkpoint / recipes.INDEX_FILE, lambda content: content["weight_map"].popitem())
+    assert recipe_key(checkpoint, OPTIONS) is None
 
 
-# What is not proven is not kept
+# Recipes that are not certain are not saved
 
 
-def tied_twice(folder):
+def store_tied_head(folder):
     config(tie_word_embeddings=True)(folder)
     weights(lambda tensors: tensors.update({"lm_head.weight": tensors["model.embed_tokens.weight"].clone()}))(folder)
 
 
-def test_weights_that_are_converted_leave_no_recipe(tmp_path):
+def test_converted_weights_save_no_recipe(tmp_path):
     checkpoint = saved(tmp_path / "half", tiny.model("llama", "AutoModelForCausalLM").half())
-    assert not exported(checkpoint, tmp_path / "out", tmp_path / "templates")
+    assert not exported_from_recipe(checkpoint, tmp_path / "out", tmp_path / "templates")
     assert list((tmp_path / "templates").glob("*.onnx"))
     assert list((tmp_path / "templates").glob("*.json")) == []
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_a_head_that_is_stored_beside_what_it_is_tied_to_leaves_no_recipe(checkpoint, tmp_path, tied):
+def test_a_stored_head_that_is_tied_to_the_embedding_saves_no_recipe(checkpoint, tmp_path, tied):
     config(tie_word_embeddings=tied)(checkpoint)
     if tied:
-        tied_twice(checkpoint)
-    exported(checkpoint, tmp_path / "out", tmp_path / "templates")
+        store_tied_head(checkpoint)
+    exported_from_recipe(checkpoint, tmp_path / "out", tmp_path / "templates")
     assert bool(list((tmp_path / "templates").glob("*.json"))) is not tied
 
 
-def test_a_recipe_that_cannot_be_read_is_none(kept, tmp_path):
+def test_a_recipe_that_cannot_be_read_is_ignored(first, tmp_path):
     assert load_recipe(None, "x") is load_recipe(tmp_path, "x") is load_recipe(tmp_path, None) is None
-    file = min(kept[1].glob("*.json"), key=lambda one: one.stat().st_mtime)
-    assert load_recipe(kept[1], file.stem).plan.task == "text-generation-with-past"
+    file = min(first[1].glob("*.json"), key=lambda path: path.stat().st_mtime)
+    assert load_recipe(first[1], file.stem).plan.task == "text-generation-with-past"
     (tmp_path / "x.json").write_text(file.read_text()[:-9])
     assert load_recipe(tmp_path, "x") is None

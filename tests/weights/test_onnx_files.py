@@ -1,0 +1,69 @@
+"""The producer and the external data of ONNX files are read without their weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxfn.weights.onnx_files import external_data_names, mentions, written_by_onnxfn
+from onnxfn.weights.protobuf import write_model
+
+
+def model(producer="onnxfn", locations=()):
+    arrays = [np.arange(300, dtype=np.float32), *(np.ones(5, dtype=np.float32) for _ in locations)]
+    tensors = [numpy_helper.from_array(array, f"w{index}") for index, array in enumerate(arrays)]
+    for tensor, location in zip(tensors[1:], locations, strict=True):
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", location), ("offset", "4096"), ("length", "20")):
+            tensor.external_data.add(key=key, value=value)
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [300])
+    graph = helper.make_graph([helper.make_node("Identity", ["w0"], ["y"])], "main", [], [output], tensors)
+    return helper.make_model(graph, producer_name=producer)
+
+
+def written(path, proto):
+    with path.open("wb") as file:
+        write_model(proto, file, {})
+    return path
+
+
+def test_the_producer_is_onnxfn_only_for_files_that_it_wrote(tmp_path):
+    own, other = written(tmp_path / "own.onnx", model()), written(tmp_path / "other.onnx", model("onnxfn2"))
+    onnx.save(onnx.load(own), tmp_path / "saved_again.onnx")
+    assert [written_by_onnxfn(path) for path in (own, other, tmp_path / "saved_again.onnx")] == [True, False, False]
+
+
+def test_the_names_of_external_data_are_those_that_onnx_reads(tmp_path):
+    locations = ("a.data", "b.data", "a.data")
+    (tmp_path / "saved.onnx").write_bytes(model(locations=locations).SerializeToString())
+    for path in (written(tmp_path / "streamed.onnx", model(locations=locations)), tmp_path / "saved.onnx"):
+        assert external_data_names(path) == {"a.data", "b.data"}
+    assert external_data_names(written(tmp_path / "inside.onnx", model())) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x0f", b"\x3a", b"\x3a\xff\xff\xff\xff\x0f", b"text, no protobuf", bytes(9)]
+)
+def test_a_file_that_is_not_onnx_has_no_producer_and_no_external_data(tmp_path, content):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    assert not written_by_onnxfn(path)
+    assert external_data_names(path) == frozenset()
+
+
+@pytest.mark.parametrize("length", range(1, 90, 7))
+def test_a_truncated_file_is_not_an_error(tmp_path, length):
+    path = written(tmp_path / "model.onnx", model(locations=("a.data",)))
+    path.write_bytes(path.read_bytes()[:-length])
+    assert not written_by_onnxfn(path)
+    assert external_data_names(path) == frozenset()
+
+
+def test_a_file_mentions_a_text(tmp_path):
+    path = written(tmp_path / "model.onnx", model(locations=("a.data",)))
+    assert mentions(path, "a.data")
+    assert not mentions(path, "b.data")
+    assert not mentions(tmp_path / "missing.onnx", "a.data")
