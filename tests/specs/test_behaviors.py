@@ -32,28 +32,28 @@ def view(behavior, **past):
     return part(with_behavior(BART, behavior, **past))
 
 
-def test_an_encoder_gives_what_it_reads():
+def test_an_encoder_returns_hidden_states_of_its_input():
     made = view("encoder")
     assert made.name == "encoder_model"
     assert list(made.inputs) == ["input_ids", "attention_mask"]
     assert made.outputs == {"last_hidden_state": {0: "batch_size", 1: "encoder_sequence_length"}}
 
 
-def test_a_decoder_without_past_neither_takes_nor_gives_a_cache():
+def test_a_decoder_without_past_has_no_cache():
     made = view("decoder")
     assert made.name == "decoder_model"
     assert list(made.inputs) == ["encoder_hidden_states", "encoder_attention_mask", "input_ids"]
     assert list(made.outputs) == ["logits"]
 
 
-def test_a_decoder_that_is_asked_first_gives_both_caches():
+def test_the_first_decoder_returns_both_caches():
     made = view("decoder", past="outputs")
     assert made.name == "decoder_model"
     assert list(made.inputs) == ["encoder_hidden_states", "encoder_attention_mask", "input_ids"]
     assert list(made.outputs) == ["logits", *cache("present", "decoder", "encoder")]
 
 
-def test_a_decoder_that_takes_a_past_gives_its_own_alone():
+def test_a_decoder_with_past_returns_its_own_cache_alone():
     made = view("decoder", past="both")
     assert made.name == "decoder_with_past_model"
     assert list(made.inputs)[3:] == cache("past_key_values", "decoder", "encoder")
@@ -67,7 +67,7 @@ def test_a_monolith_is_one_file():
     assert list(made.outputs) == ["logits"]
 
 
-def test_a_monolith_with_past_gives_the_decoders_own():
+def test_a_monolith_with_past_returns_the_cache_of_the_decoder():
     assert list(view("monolith", past="outputs").outputs) == ["logits", *cache("present", "decoder")]
     both = view("monolith", past="both")
     assert both.name == "model"
@@ -75,7 +75,7 @@ def test_a_monolith_with_past_gives_the_decoders_own():
     assert list(both.outputs) == ["logits", *cache("present", "decoder")]
 
 
-def test_axes_of_a_cache_are_optimums():
+def test_the_axes_of_a_cache_are_those_of_optimum():
     made = view("decoder", past="both")
     grown = "past_decoder_sequence_length + decoder_sequence_length"
     assert made.inputs["past_key_values.0.decoder.key"] == {0: "batch_size", 2: "past_decoder_sequence_length"}
@@ -83,7 +83,7 @@ def test_axes_of_a_cache_are_optimums():
     assert made.outputs["present.1.decoder.value"] == {0: "batch_size", 2: grown}
 
 
-def test_a_behavior_leaves_its_argument_as_it_is():
+def test_with_behavior_does_not_change_its_argument():
     before = repr(BART)
     with_behavior(BART, "decoder", past="outputs")
     assert repr(BART) == before
@@ -92,11 +92,11 @@ def test_a_behavior_leaves_its_argument_as_it_is():
 # Files
 
 
-def test_one_decoder_stands_for_two():
+def test_one_merged_decoder_replaces_two():
     assert plan(BART, CONFIG).files == ("encoder_model.onnx", "decoder_model_merged.onnx")
 
 
-def test_both_decoders_are_planned_when_asked_for():
+def test_separate_and_both_plan_the_two_decoders():
     apart = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
     assert plan(BART, CONFIG, decoders="separate").files == apart
     assert plan(BART, CONFIG, decoders="both").files == (*apart, "decoder_model_merged.onnx")
@@ -112,7 +112,7 @@ def test_features_without_past_are_one_file():
     assert part(for_task(ARCHITECTURES["bart"], "feature-extraction")).name == "model"
 
 
-def test_a_merged_decoder_holds_what_computes_its_empty_inputs():
+def test_a_merged_decoder_has_a_filler_for_its_empty_inputs():
     merged = plan(BART, CONFIG).parts[1]
     (filler,) = merged.filler
     assert list(filler.outputs) == cache("present", "encoder")
@@ -142,7 +142,7 @@ def test_an_unknown_behavior_is_refused():
     assert "known: monolith, encoder, decoder" in refusal(UnknownName, behaves, "decodr")
 
 
-def test_a_behavior_of_what_is_no_encoder_decoder_is_refused():
+def test_a_behavior_of_an_encoder_is_refused():
     assert refusal(InvalidSpec, with_behavior, ARCHITECTURES["bert"], "decoder") == (
         "bert is no encoder-decoder (or one of its parts already), so it has no behavior 'decoder'; "
         "an encoder-decoder has: monolith, encoder, decoder"
@@ -153,7 +153,7 @@ def test_a_behavior_is_chosen_once():
     assert "one of its parts already" in refusal(InvalidSpec, with_behavior, with_behavior(BART, "decoder"), "encoder")
 
 
-def test_a_task_comes_before_a_behavior():
+def test_a_behavior_without_a_task_is_refused():
     assert refusal(InvalidSpec, with_behavior, ARCHITECTURES["bart"], "encoder") == (
         "choose the task of bart before its behavior: for_task(spec, task)"
     )
@@ -172,7 +172,7 @@ def test_an_unknown_past_is_refused():
 
 
 @pytest.mark.parametrize(("model_type", "task"), [("bert", "fill-mask-with-past"), ("whisper", "text-generation")])
-def test_a_task_with_past_of_a_model_that_keeps_none_is_refused(model_type, task):
+def test_a_task_with_past_of_a_model_without_a_cache_is_refused(model_type, task):
     assert f"no task {task!r} for {model_type}" in refusal(UnknownName, for_task, ARCHITECTURES[model_type], task)
 
 
@@ -189,7 +189,7 @@ def test_any_spec_can_have_behaviors():
     assert set(BEHAVIORS) == {one.name for one in own.parts.behaviors}
 
 
-def test_a_part_stands_beside_the_three_behaviors_and_goes_by_its_own_name():
+def test_a_part_with_its_own_name_is_a_behavior():
     mute = compose(
         model_part("vocoder", takes("spectrogram", "frames 80", "noise", kind="float")), extra_file("speaks", "vocoder")
     )
@@ -200,7 +200,7 @@ def test_a_part_stands_beside_the_three_behaviors_and_goes_by_its_own_name():
     assert "known: vocoder" in refusal(UnknownName, with_behavior, mute, "decoder")
 
 
-def test_a_cache_of_one_text_grows_to_what_its_decoder_says():
+def test_a_cache_has_the_batch_and_output_length_that_are_given():
     kept = cross_cache(heads="heads", key="size", value="size", batch="1", output_length="frames")
     own, cross = kept.cache.rows[0], kept.cache.rows[2]
     assert [one.symbol for one in own.input_axes.axes] == ["1", "heads", "past_decoder_sequence_length", "size"]
@@ -224,17 +224,17 @@ def test_a_model_of_two_parts_is_one_file_until_it_is_split():
     assert list(reading.inputs) == ["input_ids", "attention_mask"]
 
 
-def test_one_part_can_be_asked_for():
+def test_one_part_can_be_chosen():
     assert plan(split(CLIP, "text_model"), PAIR).files == ("text_model.onnx",)
     assert plan(with_behavior(CLIP, "text_model"), PAIR).parts == plan(split(CLIP, "text_model"), PAIR).parts
     assert plan(split(BART, "encoder"), CONFIG).files == ("encoder_model.onnx",)
 
 
-def test_an_encoder_decoder_is_split_into_its_halves_and_not_into_the_whole_too():
+def test_an_encoder_decoder_is_split_into_encoder_and_decoder():
     assert plan(split(BART), CONFIG).files == ("decoder_model.onnx", "encoder_model.onnx")
 
 
-def test_what_cannot_be_split_is_refused():
+def test_a_spec_of_one_part_cannot_be_split():
     known = refusal(UnknownName, split, CLIP, "text")
     assert "no behavior 'text' for clip; known: vision_model, text_model" in known
     bert = for_task(ARCHITECTURES["bert"], "fill-mask")

@@ -11,12 +11,12 @@ from onnxfn.specs.records import Edit
 from onnxfn.specs.spec import Check, ExportSpec, Overlay
 
 
-def test_an_input_said_again_keeps_its_place_and_takes_the_later_axes():
+def test_a_repeated_input_keeps_its_position_and_has_the_later_axes():
     joined = compose(takes("ids", "batch", "a"), takes("mask", "batch", "b"), takes("ids", "batch length", "c"))
     assert joined == ExportSpec(inputs=(*takes("ids", "batch length", "c").inputs, *takes("mask", "batch", "b").inputs))
 
 
-def test_zero_and_an_empty_text_are_said():
+def test_zero_and_an_empty_text_are_values():
     assert compose(
         ExportSpec(check=Check(atol=1.0), name="bert"), ExportSpec(check=Check(atol=0.0), name="")
     ) == ExportSpec(check=Check(atol=0.0), name="")
@@ -27,7 +27,7 @@ def test_reads_join_by_name():
     assert joined == reads(hidden="hidden_size", layers="n_layer")
 
 
-def test_overlays_of_one_task_are_laid_over_each_other():
+def test_overlays_of_one_task_are_composed():
     left = ExportSpec(tasks=[Overlay("ner", sized(batch_size=1), [Edit("with_opset", {"opset": 18})])])
     right = ExportSpec(tasks=[Overlay("ner", gives("logits", "batch_size _"), [Edit("with_opset", {"opset": 19})])])
     both = compose(sized(batch_size=1), gives("logits", "batch_size _"))
@@ -35,15 +35,15 @@ def test_overlays_of_one_task_are_laid_over_each_other():
     assert compose(left, right) == ExportSpec(tasks=[Overlay("ner", both, edits)])
 
 
-def test_an_edit_that_both_sides_ask_for_is_done_once():
+def test_an_edit_on_both_sides_is_applied_once():
     edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": "batch_size"})
     one = ExportSpec(tasks=[Overlay("multiple-choice", edits=[edit])])
     assert compose(one, one) == one
 
 
-def test_every_way_to_join_is_a_function_so_called():
+def test_every_join_is_a_function_of_that_name():
     assert {name: join.__name__ for name, join in JOINS.items()} == {name: name for name in JOINS}
 
 
-def test_what_is_no_spec_is_refused():
+def test_an_argument_that_is_no_spec_is_refused():
     assert refusal(InvalidSpec, compose, ExportSpec(), "bert") == "compose joins ExportSpec records, not str: 'bert'"

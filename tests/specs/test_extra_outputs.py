@@ -40,7 +40,7 @@ def answers(file, **feeds):
 # Plans
 
 
-def test_what_each_layer_gives_is_an_output_a_layer_from_the_embeddings_on():
+def test_hidden_states_are_one_output_per_layer_from_the_embeddings_on():
     tokens = {0: "batch_size", 1: "sequence_length"}
     assert given_by(with_outputs(BERT, "hidden_states")) == {
         "logits": {0: "batch_size"},
@@ -48,26 +48,26 @@ def test_what_each_layer_gives_is_an_output_a_layer_from_the_embeddings_on():
     }
 
 
-def test_attentions_are_over_what_is_kept_too():
+def test_attentions_are_over_cached_tokens_too():
     llama = for_task(spec_for("llama"), "text-generation-with-past")
     axes = {0: "batch_size", 2: "sequence_length", 3: "past_sequence_length + sequence_length"}
     config = tiny.config("llama")
     assert given_by(with_outputs(llama, "attentions"), config)["attentions.1"] == axes
 
 
-def test_a_spec_is_asked_before_it_takes_a_past_or_after():
+def test_outputs_can_be_added_before_or_after_a_past():
     plain = for_task(spec_for("llama"), "text-generation")
     assert with_past(with_outputs(plain, "attentions")).outputs == with_outputs(with_past(plain), "attentions").outputs
 
 
 @pytest.mark.parametrize("task", ["text-classification", "multiple-choice", "fill-mask"])
-def test_a_spec_is_asked_before_its_task_is_said_or_after(task):
+def test_outputs_can_be_added_before_or_after_the_task(task):
     before = for_task(with_outputs(spec_for("bert"), "hidden_states", "attentions"), task)
     after = with_outputs(for_task(spec_for("bert"), task), "hidden_states", "attentions")
     assert compose(before, ExportSpec(tasks=after.tasks)) == compose(after, ExportSpec(tasks=before.tasks))
 
 
-def test_a_length_of_several_has_no_past_by_one_name():
+def test_a_length_that_is_a_formula_has_no_past():
     of_squares = ExportSpec(
         outputs=[OutputSpec("last_hidden_state", "batch_size height*width _")], cache=Cache(past="inputs")
     )
@@ -78,25 +78,25 @@ def test_a_length_of_several_has_no_past_by_one_name():
     }
 
 
-def test_rows_of_choices_are_rows_of_the_batch():
+def test_the_batch_of_hidden_states_counts_choices():
     asked = with_outputs(for_task(spec_for("bert"), "multiple-choice"), "hidden_states")
     assert given_by(asked)["hidden_states.1"] == {0: "batch_size * num_choices", 1: "sequence_length"}
 
 
 @given(st.lists(st.sampled_from((*SINGLE_MODEL_OUTPUTS, "hidden_states.1", "attentions.0")), max_size=4), some.specs)
-def test_asking_twice_is_asking_once(names, spec):
+def test_adding_twice_equals_adding_once(names, spec):
     once = with_outputs(evolve(spec, tasks=(), parts=Parts()), *names)
     assert with_outputs(once, *names) == once
 
 
-def test_one_layer_is_asked_for_by_its_number():
+def test_the_output_of_one_layer_is_chosen_by_its_number():
     assert list(given_by(with_outputs(BERT, "hidden_states.1"))) == ["logits", "hidden_states.1"]
     every = with_outputs(BERT, "hidden_states")
     assert with_outputs(every, "hidden_states.1") == every
     assert with_outputs(BERT, "hidden_states.1", "hidden_states") == every
 
 
-def test_files_of_an_encoder_decoder_give_what_they_compute():
+def test_each_file_of_an_encoder_decoder_has_the_outputs_that_it_computes():
     t5 = for_task(spec_for("t5"), "text2text-generation-with-past")
     made = onnxfn.plan(with_outputs(t5, "encoder_hidden_states", "cross_attentions"), tiny.config("t5"))
     encoder, decoder = made.parts
@@ -111,7 +111,7 @@ def test_files_of_an_encoder_decoder_give_what_they_compute():
     }
 
 
-def test_one_graph_of_an_encoder_decoder_is_asked_by_its_own_names():
+def test_one_graph_of_an_encoder_decoder_uses_its_own_names():
     t5 = for_task(spec_for("t5"), "text2text-generation-with-past")
     encoder = with_outputs(with_behavior(t5, "encoder"), "hidden_states.0")
     assert list(given_by(encoder, tiny.config("t5"))) == ["last_hidden_state", "hidden_states.0"]
@@ -120,7 +120,7 @@ def test_one_graph_of_an_encoder_decoder_is_asked_by_its_own_names():
 # Refusals
 
 
-def test_an_unknown_output_is_refused_with_what_is_known():
+def test_an_unknown_output_is_refused_with_the_known_ones():
     known = "last_hidden_state, pooler_output, hidden_states, attentions, logits"
     assert refusal(UnknownName, with_outputs, BERT, "hidden_state") == (
         f"no output 'hidden_state' for bert; known: {known}; did you mean 'hidden_states'?; "
@@ -128,28 +128,28 @@ def test_an_unknown_output_is_refused_with_what_is_known():
     )
 
 
-def test_an_unknown_output_is_refused_before_the_task_is_said():
+def test_an_unknown_output_is_refused_before_a_task_is_chosen():
     assert "no output 'hiden_states'" in refusal(UnknownName, with_outputs, spec_for("bert"), "hiden_states")
 
 
-def test_an_encoder_decoder_has_two_of_each():
+def test_an_encoder_decoder_has_outputs_of_both_sides():
     t5 = for_task(spec_for("t5"), "text2text-generation")
     assert "did you mean 'encoder_hidden_states'?" in refusal(UnknownName, with_outputs, t5, "hidden_states")
 
 
 @pytest.mark.parametrize("name", ["hidden_states.last", "pooler_output.0"])
-def test_what_is_of_no_layer_is_refused(name):
+def test_a_layer_number_of_an_output_without_layers_is_refused(name):
     assert f"{name!r} names no layer's output" in refusal(InvalidSpec, with_outputs, BERT, name)
 
 
-def test_an_output_that_the_model_lacks_is_refused_where_it_is_traced(tmp_path):
+def test_an_output_that_the_model_lacks_is_refused_at_the_trace(tmp_path):
     spec = with_outputs(for_task(spec_for("distilbert"), "feature-extraction"), "pooler_output")
     model = tiny.model("distilbert")
     text = refusal(CaptureFailed, onnxfn.export, spec, model, tmp_path / "out")
     assert "nothing at 'pooler_output'; there is: last_hidden_state" in text
 
 
-def test_layers_that_the_plan_does_not_know_are_refused(tmp_path):
+def test_more_layers_than_planned_are_refused(tmp_path):
     spec = compose(with_outputs(for_task(spec_for("bert"), "feature-extraction"), "hidden_states"))
     config = tiny.config("bert").to_dict() | {"num_hidden_layers": 1}
     text = refusal(CaptureFailed, onnxfn.export, spec, tiny.model("bert"), tmp_path / "out", config=config)
@@ -199,23 +199,23 @@ def test_the_model_is_left_with_its_own_attention_and_without_hooks(tmp_path):
         ),
     ],
 )
-def test_what_is_asked_for_agrees_with_pytorch(model_type, task, names, tmp_path):
+def test_extra_outputs_agree_with_pytorch(model_type, task, names, tmp_path):
     spec = with_outputs(for_task(spec_for(model_type), task), *names)
     exported(spec, tiny.model(model_type, spec.call.loader), tmp_path / "out")
 
 
-def test_the_edit_of_one_name_is_said_as_data():
+def test_with_outputs_is_an_edit_as_data():
     (overlay, *_) = with_outputs(spec_for("bert"), "hidden_states").tasks
     assert edited(for_task(spec_for("bert"), overlay.name), overlay.edits[-1:]) == with_outputs(
         for_task(spec_for("bert"), overlay.name), "hidden_states"
     )
 
 
-def test_another_output_is_said_with_its_axes():
+def test_an_unlisted_output_is_added_with_its_axes():
     assert "anything" in given_by(with_output(BERT, "anything", "batch_size _"))
 
 
-def test_windows_that_are_rows_are_not_called_a_batch(tmp_path):
+def test_windows_are_not_a_batch(tmp_path):
     spec = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions.0")
     every = with_outputs(for_task(spec_for("donut-swin"), "feature-extraction"), "attentions")
     assert list(given_by(spec, tiny.config("donut-swin")))[-1] == "attentions.0"

@@ -54,7 +54,7 @@ def test_fixing_nothing_changes_nothing(spec):
 
 
 @given(st.lists(some.moving_axes, max_size=3), some_sizes, st.dictionaries(st.sampled_from(some.AXES), st.just(3)))
-def test_fixed_axes_are_of_the_sizes_that_they_had(said, sizes, others):
+def test_fixed_axes_have_the_given_sizes(said, sizes, others):
     """Whatever is fixed first, the shape is the same; what is fixed whole has no name."""
     axes = axis_map(" ".join(word for word, _ in said if "//" not in word))
     every = dict.fromkeys(some.AXES, 2) | others | sizes
@@ -80,19 +80,19 @@ def test_a_plan_whose_axes_are_all_fixed_has_no_symbol(spec, config, sizes):
 # Plans
 
 
-def test_what_is_not_fixed_moves():
+def test_other_axes_stay_dynamic():
     (part,) = onnxfn.plan(with_shapes(LLAMA, sequence_length=1), tiny.config("llama")).parts
     assert moving(part) == {"batch_size", "past_sequence_length", "past_sequence_length + 1"}
 
 
-def test_a_graph_that_takes_no_past_gives_what_is_new():
+def test_a_graph_without_a_past_returns_the_new_length():
     """Optimum calls the length of what it gives a sum with a past that it does not take."""
     made = onnxfn.plan(with_shapes(T5, **LENGTHS), tiny.config("t5"), decoders="separate")
     given_axes = {part.name: pattern(graph_axes(part.spec, part.spec.outputs[1])) for part in made.parts[1:]}
     assert given_axes == {"decoder_model": "batch_size 4 1 8", "decoder_with_past_model": "batch_size 4 8 8"}
 
 
-def test_no_file_stands_for_two_of_different_lengths():
+def test_a_fixed_length_plans_separate_decoders():
     assert len(onnxfn.plan(with_shapes(T5, batch_size=1), tiny.config("t5")).files) == 2
     assert onnxfn.plan(with_shapes(T5, encoder_sequence_length=9), tiny.config("t5")).files == (
         *("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"),
@@ -103,7 +103,7 @@ def test_a_plan_prints_the_numbers():
     assert "int64[1, 12]" in str(onnxfn.plan(with_shapes(BERT, batch_size=1, sequence_length=12), SIZES))
 
 
-def test_dummies_are_of_that_shape():
+def test_dummies_have_the_fixed_shape():
     spec = with_shapes(BERT, batch_size=1)
     assert onnxfn.dummy_inputs(spec, SIZES, "np", sequence_length=5)["input_ids"].shape == (1, 5)
     assert refusal(InvalidSpec, onnxfn.dummy_inputs, spec, SIZES, batch_size=2) == (
@@ -126,7 +126,7 @@ def test_a_size_below_one_is_refused():
     )
 
 
-def test_the_edit_is_said_as_data():
+def test_with_shapes_is_an_edit_as_data():
     assert edited(BERT, (Edit("with_shapes", {"batch_size": 1}),)) == with_shapes(BERT, batch_size=1)
 
 
@@ -151,7 +151,7 @@ def test_a_fixed_graph_agrees_with_pytorch(spec, sizes, tmp_path):
             assert (batch.dim_value, batch.dim_param) == (sizes["batch_size"], "")
 
 
-def test_cases_at_one_shape_have_other_values():
+def test_cases_of_one_shape_have_different_values():
     part = onnxfn.plan(with_shapes(BERT, batch_size=2, sequence_length=6), SIZES).parts[0]
     one, other = (
         case_inputs(None, part, in_case(part.spec, overlay), seed=seed)["input_ids"].tolist()

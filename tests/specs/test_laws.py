@@ -130,14 +130,14 @@ def test_the_right_most_wins(a, b):
 
 
 @given(some.specs, some.specs)
-def test_what_the_right_does_not_say_the_left_keeps(a, b):
+def test_a_value_that_the_right_spec_leaves_out_comes_from_the_left(a, b):
     joined = compose(a, b)
     unspecified = [path for path in SCALARS if value(b, path) is None]
     assert [path for path in unspecified if value(joined, path) != value(a, path)] == []
 
 
 @given(some.specs, some.specs)
-def test_records_stand_in_the_order_of_first_mention_with_the_value_of_last_mention(a, b):
+def test_records_are_in_the_order_of_first_mention_with_the_last_value(a, b):
     joined = compose(a, b)
     assert named(joined.normalizer.reads) == named((*a.normalizer.reads, *b.normalizer.reads))
     for name in BY_NAME:
@@ -176,7 +176,7 @@ def test_a_synonym_names_the_same_spec(synonym, task):
 
 
 @given(some.said_axis_maps)
-def test_a_pattern_says_its_axes(said):
+def test_a_pattern_gives_its_axes(said):
     word, axes = said
     assert axis_map(word) == axes
 
@@ -370,13 +370,13 @@ def specs_and_names(draw):
 
 
 @given(specs_and_names())
-def test_a_spec_without_tensors_names_none_of_them(given_pair):
+def test_removed_tensors_are_in_no_inner_spec(given_pair):
     spec, gone = given_pair
     assert set(every_name(edits.without(spec, *gone))) == set(every_name(spec)) - set(gone)
 
 
 @given(specs_and_names())
-def test_leaving_out_several_is_leaving_out_one_after_another(given_pair):
+def test_removing_several_tensors_equals_removing_one_by_one(given_pair):
     spec, gone = given_pair
     one_by_one = spec
     for name in gone:
@@ -385,7 +385,7 @@ def test_leaving_out_several_is_leaving_out_one_after_another(given_pair):
 
 
 @given(specs_and_names())
-def test_what_is_left_out_cannot_be_left_out_again(given_pair):
+def test_a_removed_tensor_cannot_be_removed_again(given_pair):
     spec, gone = given_pair
     assert f"no input or output {gone[0]!r}" in refusal(
         UnknownName, edits.without, edits.without(spec, gone[0]), gone[0]
@@ -393,7 +393,7 @@ def test_what_is_left_out_cannot_be_left_out_again(given_pair):
 
 
 @given(specs_and_names(), st.data())
-def test_renaming_and_renaming_back_gives_the_names_and_the_places(given_pair, data):
+def test_renaming_and_renaming_back_restores_names_and_paths(given_pair, data):
     spec, old = given_pair
     new = data.draw(st.permutations(old) | st.just([f"my_{name}" for name in old]))
     there = dict(zip(old, new, strict=True))
@@ -404,7 +404,7 @@ def test_renaming_and_renaming_back_gives_the_names_and_the_places(given_pair, d
 
 
 @given(specs_and_names())
-def test_a_renamed_tensor_keeps_its_place(given_pair):
+def test_a_renamed_tensor_keeps_its_path(given_pair):
     spec, (old, *_) = given_pair
     changed = edits.renamed(spec, **{old: "otherwise"})
     assert [one.place for one in changed.inputs] == [one.place for one in spec.inputs]
@@ -426,7 +426,7 @@ CHANGES = {
 
 
 @given(st.sampled_from(sorted(CHANGES)), some.specs, some.inputs)
-def test_an_edit_gives_another_spec_and_leaves_its_argument_as_it_is(name, spec, one):
+def test_an_edit_returns_another_spec_and_does_not_change_its_argument(name, spec, one):
     whole = compose(spec, ExportSpec(inputs=[one]), tasked("fill-mask"), tasked("question-answering"))
     before = to_json(whole)
     assert CHANGES[name](whole) != whole

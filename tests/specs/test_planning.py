@@ -40,14 +40,14 @@ EVERYTHING = CONFIG | {
 # What goes in, what comes out
 
 
-def test_a_plan_says_every_input_and_output_with_its_axes():
+def test_a_plan_has_every_input_and_output_with_its_axes():
     made = for_task(BERT, "text-classification")
     names = ("input_ids", "attention_mask", "token_type_ids")
     assert inputs(made, CONFIG) == dict.fromkeys(names, TOKENS)
     assert outputs(made, CONFIG) == {"logits": {0: "batch_size"}}
 
 
-def test_a_configuration_tells_sizes_of_dummies_and_of_cases():
+def test_sizes_of_dummies_and_cases_are_read_from_the_configuration():
     spec = compose(
         takes("x", "batch_size length", "ids"),
         generates("ids", "integers", high=9),
@@ -74,13 +74,13 @@ def test_a_spec_without_outputs_and_features_is_planned_for_its_first_task():
     assert plan(only_tasks(BERT, "question-answering", "fill-mask"), CONFIG).task == "question-answering"
 
 
-def test_a_spec_with_outputs_is_planned_as_it_is():
+def test_a_spec_with_outputs_needs_no_task():
     spec = compose(takes("x", "batch_size", "ids"), gives("y", "batch_size"), generates("ids", "first_one"))
     assert plan(spec, {}).task is None
     assert outputs(spec, {}) == {"y": {0: "batch_size"}}
 
 
-def test_a_plan_starts_from_the_defaults_and_what_is_said_wins():
+def test_a_plan_starts_from_the_defaults_and_the_spec_wins():
     planned = plan(compose(BERT, ExportSpec(target=Target(opset=20))), CONFIG).parts[0].spec
     assert (planned.target.opset, planned.check.atol, planned.target.int_dtype) == (
         20,
@@ -102,7 +102,7 @@ def test_what_a_generator_reads_is_a_number_in_the_plan():
     assert dict(ids.arguments) == {"high": 50}
 
 
-def test_a_plain_text_in_a_generator_is_meant_as_it_is():
+def test_a_text_argument_of_a_generator_is_not_read_from_the_configuration():
     assert ("padding", "right") in [
         pair for made in plan(BERT, CONFIG).parts[0].spec.dummies.generators for pair in made.arguments
     ]
@@ -125,13 +125,13 @@ def test_a_generator_that_no_input_uses_reads_nothing():
 
 
 @pytest.mark.parametrize(("segments", "names"), [(2, {"token_type_ids"}), (0, set())])
-def test_an_input_under_a_condition_is_there_when_it_is_met(segments, names):
+def test_an_input_exists_when_its_condition_is_true(segments, names):
     made = inputs(ARCHITECTURES["deberta-v2"], {"vocab_size": 50, "type_vocab_size": segments})
     assert set(made) == {"input_ids", "attention_mask"} | names
 
 
 @pytest.mark.parametrize(("head", "names"), [("linear", {"y", "z"}), ("none", {"y"}), (None, {"y"})])
-def test_an_output_under_a_condition_is_there_when_it_is_met(head, names):
+def test_an_output_exists_when_its_condition_is_true(head, names):
     spec = compose(gives("y", "batch_size"), gives("z", "batch_size", when=equals("head", "linear")))
     assert set(outputs(spec, {"head": head})) == names
 
@@ -142,7 +142,7 @@ def test_a_plan_holds_no_conditions():
     assert {one.when for one in (*planned.inputs, *planned.outputs)} == {None}
 
 
-def test_what_is_left_out_reads_nothing():
+def test_an_input_whose_condition_is_false_reads_nothing():
     spec = compose(
         takes("x", "batch_size", "ids"), takes("y", "depth=", "ids", when="deep"), generates("ids", "first_one")
     )
@@ -160,7 +160,7 @@ def test_a_planned_spec_holds_nothing_to_read_from_a_configuration(model_type):
         assert {type(size.value) for size in (*sizes, *planned.fixed_axes)} <= {int}
 
 
-def test_a_fact_that_an_axis_needs_is_missing_with_the_axis():
+def test_a_missing_value_names_the_axis_that_needs_it():
     spec = compose(ExportSpec(name="markuplm"), takes("x", "batch_size depth=", "ids"), reads(depth="max_depth"))
     assert refusal(MissingValue, plan, spec, {"max_dept": 50}) == (
         "axis 'depth' of 'x' of markuplm: "
@@ -168,13 +168,13 @@ def test_a_fact_that_an_axis_needs_is_missing_with_the_axis():
     )
 
 
-def test_a_fact_that_a_generator_needs_is_missing_with_the_generator():
+def test_a_missing_value_names_the_generator_that_needs_it():
     assert refusal(MissingValue, plan, BERT, {"vocab": 50}) == (
         "'high' of token_ids of bert: the configuration has no 'vocab_size'; it has: vocab; did you mean 'vocab'?"
     )
 
 
-def test_a_spec_without_a_name_is_said_so():
+def test_an_error_calls_a_spec_without_a_name_this_spec():
     spec = compose(takes("x", "depth=", "ids"))
     assert refusal(MissingValue, plan, spec, {}) == (
         "axis 'depth' of 'x' of this spec: the configuration has no 'depth'; it has: none"
@@ -194,7 +194,7 @@ def test_dummies_have_optimums_sizes(task):
 
 
 @pytest.mark.parametrize("size", OPTIMUM)
-def test_each_size_is_said_otherwise_by_its_name(size):
+def test_a_size_of_dummies_is_set_by_its_name(size):
     spec = for_task(BERT, "multiple-choice")
     told = {**OPTIMUM, size: 7}
     made = dummy_inputs(spec, CONFIG, "np", **{size: 7})
@@ -241,6 +241,6 @@ def test_another_framework_is_refused():
     assert refusal(UnknownName, dummy_inputs, BERT, CONFIG, "jax") == "no framework 'jax'; known: pt, np"
 
 
-def test_an_output_more_is_planned_beside_the_tasks_own():
+def test_an_added_output_is_planned_with_the_outputs_of_the_task():
     made = with_output(for_task(BERT, "feature-extraction"), "pooler_output", "batch_size _")
     assert outputs(made, CONFIG) == {"last_hidden_state": TOKENS, "pooler_output": {0: "batch_size"}}

@@ -43,20 +43,20 @@ def test_a_spec_cannot_be_changed(spec):
 @pytest.mark.parametrize(
     "record", [one for one in (*vars(records).values(), *vars(results).values()) if isinstance(one, type) and has(one)]
 )
-def test_no_record_takes_an_attribute_that_it_does_not_have(record):
+def test_a_record_accepts_no_unknown_attribute(record):
     assert "__dict__" not in dir(record)
 
 
-def test_lists_are_held_as_tuples():
+def test_lists_become_tuples():
     assert Dummies(sizes=[DummySize("batch_size", 2)]) == Dummies(sizes=(DummySize("batch_size", 2),))
 
 
-def test_keyword_arguments_are_held_in_order_of_their_names():
+def test_keyword_arguments_are_sorted_by_name():
     assert Generator("ids", "integers", {"low": 1, "high": 9}) == Generator("ids", "integers", {"high": 9, "low": 1})
     assert Generator("ids", "integers", {"low": 1, "high": 9}).arguments == (("high", 9), ("low", 1))
 
 
-def test_a_pattern_is_held_as_axes():
+def test_a_pattern_becomes_an_axis_map():
     assert str(InputSpec("ids", "batch_size 4", "token_ids").axes) == "[batch_size, 4]"
 
 
@@ -72,14 +72,14 @@ def test_two_reads_of_one_name_are_refused():
     )
 
 
-def test_a_tensor_sits_where_its_name_says_unless_a_path_says_otherwise():
+def test_the_place_of_a_tensor_is_its_path_or_its_name():
     assert InputSpec("ids", "b", "token_ids").place == ("ids",)
     assert InputSpec("ids", "b", "token_ids", path=("past", 0)).place == ("past", 0)
     assert OutputSpec("logits", "b").place == ("logits",)
     assert OutputSpec("logits", "b", path=("scores",)).place == ("scores",)
 
 
-def test_a_part_reads_as_names_and_symbols():
+def test_a_part_has_inputs_and_outputs_as_names_and_symbols():
     assert PLAN.parts[0].inputs == {"input_ids": {0: "batch_size", 1: "sequence_length"}, "mask": {0: "batch_size"}}
     assert PLAN.parts[0].outputs == {"logits": {0: "batch_size"}}
 
@@ -103,7 +103,7 @@ def test_a_report_on_nothing_has_not_passed():
     assert not Report(()).passed
 
 
-def test_an_export_reads_as_its_first_part():
+def test_an_export_has_the_inputs_and_outputs_of_its_first_part():
     exported = Exported("out", ["encoder.onnx"], PLAN, 18, [])
     assert (exported.inputs, exported.outputs) == (PLAN.parts[0].inputs, PLAN.parts[0].outputs)
 
@@ -124,7 +124,7 @@ def test_a_spec_prints_as_a_table():
     ]
 
 
-def test_a_spec_prints_the_tasks_that_it_knows_while_it_is_for_none():
+def test_a_spec_without_a_task_prints_its_tasks():
     spec = compose(IDS, ExportSpec(tasks=[Overlay("fill-mask"), Overlay("question-answering")]))
     assert str(spec).splitlines()[-3:] == ["  tasks", "    fill-mask", "    question-answering"]
     assert "tasks" not in str(compose(spec, ExportSpec(task="fill-mask")))
@@ -168,12 +168,12 @@ def test_an_export_prints_the_status_of_its_check():
     ("limit", "said"),
     [(Limit("sequence_length", 4), "sequence_length from 4"), (Limit("n", 4, 512), "n from 4 up to 512")],
 )
-def test_a_limit_prints_its_ends(limit, said):
+def test_a_limit_prints_its_bounds(limit, said):
     assert str(limit) == said
 
 
 @pytest.mark.parametrize("record", [BERT, PLAN, PLAN.parts[0], Report([GOOD]), Exported("out", [], PLAN, 18, [])])
-def test_what_prints_as_a_table_is_a_table_in_a_notebook_too(record):
+def test_a_record_that_prints_as_a_table_is_a_table_in_a_notebook(record):
     made = record._repr_html_()
     assert made.startswith("<table><caption>")
     assert made.endswith("</table>")

@@ -21,54 +21,54 @@ BERT = compose(
 )
 
 
-def test_tasks_are_known_in_the_order_in_which_they_were_said():
+def test_tasks_are_in_the_order_of_first_mention():
     assert task_names(BERT) == ("fill-mask", "multiple-choice")
     assert task_names(ExportSpec()) == ()
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_task_of_the_table_says_what_loads_its_model_and_what_all_models_of_it_give(task):
+def test_a_task_has_a_loader_and_usual_outputs(task):
     made = for_task(tasked(task), task)
     assert (made.task, made.call.loader, made.outputs) == (task, TASKS[task].call.loader, TASKS[task].outputs)
     assert hasattr(transformers, made.call.loader)
 
 
-def test_a_question_is_answered_by_a_start_and_an_end():
+def test_question_answering_has_start_and_end_logits():
     assert {one.name: pattern(one.axes) for one in TASKS["question-answering"].outputs} == {
         "start_logits": "batch_size sequence_length",
         "end_logits": "batch_size sequence_length",
     }
 
 
-def test_what_a_task_says_is_laid_over_the_spec():
+def test_the_overlay_of_a_task_is_composed_onto_the_spec():
     spec = compose(sized(batch_size=2), tasked("ner", spec=compose(sized(batch_size=9), gives("tags", "batch_size"))))
     assert for_task(spec, "ner") == compose(
         sized(batch_size=9), gives("tags", "batch_size"), ExportSpec(task="ner", tasks=spec.tasks)
     )
 
 
-def test_what_a_row_says_of_a_task_wins_over_the_table():
+def test_a_row_wins_over_the_table_of_tasks():
     made = for_task(tasked("fill-mask", spec=gives("logits", "batch_size 7")), "fill-mask")
     assert [pattern(one.axes) for one in made.outputs] == ["batch_size 7"]
 
 
-def test_the_edits_of_a_task_are_done():
+def test_the_edits_of_a_task_are_applied():
     assert [pattern(one.axes) for one in for_task(BERT, "multiple-choice").inputs] == [
         "batch_size num_choices sequence_length"
     ]
 
 
-def test_a_task_is_known_by_its_other_names():
+def test_a_task_is_found_by_its_synonyms():
     assert for_task(BERT, "masked-lm") == for_task(BERT, "fill-mask")
 
 
 @pytest.mark.parametrize("synonym", SYNONYMS)
-def test_a_row_may_say_a_task_by_any_of_its_names(synonym):
+def test_a_row_may_use_a_synonym_of_a_task(synonym):
     assert tasked(synonym) == tasked(SYNONYMS[synonym])
 
 
 @pytest.mark.parametrize("name", [*SYNONYMS, *SYNONYMS.values(), *TASKS, "my-own-task"])
-def test_a_canonical_name_is_its_own(name):
+def test_a_canonical_name_is_unchanged(name):
     once = canonical(name)
     assert once not in SYNONYMS
     assert canonical(once) == once
@@ -76,7 +76,7 @@ def test_a_canonical_name_is_its_own(name):
 
 
 @pytest.mark.parametrize("name", ["causal-lm-with-pastry", "with-past-causal-lm", "a-with-past-b"])
-def test_a_name_that_only_holds_the_ending_stays_as_it_is(name):
+def test_a_name_with_the_ending_inside_is_unchanged(name):
     assert canonical(name) == name
 
 
@@ -86,7 +86,7 @@ def test_an_unknown_task_is_refused_with_the_closest():
     )
 
 
-def test_a_spec_for_one_task_is_not_made_one_for_another():
+def test_a_spec_for_one_task_is_refused_for_another():
     assert refusal(InvalidSpec, for_task, for_task(BERT, "fill-mask"), "multiple-choice") == (
         "this spec is already for fill-mask; make one for multiple-choice from the spec without a task"
     )

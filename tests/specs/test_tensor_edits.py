@@ -48,7 +48,7 @@ def output_names(spec):
 # Words
 
 
-def test_words_make_specs_of_one_record():
+def test_facts_are_specs_of_one_record():
     assert takes("x", "batch_size", "ids", kind="float", path=("a", 0), when="b") == ExportSpec(
         inputs=[InputSpec("x", axis_map("batch_size"), "ids", "float", ("a", 0), "b")]
     )
@@ -65,20 +65,20 @@ def test_words_make_specs_of_one_record():
 # Leaving out
 
 
-def test_an_input_is_left_out():
+def test_an_input_is_removed():
     assert input_names(without(BERT, "token_type_ids")) == ["input_ids"]
 
 
-def test_an_output_is_left_out_of_the_tasks_too():
+def test_an_output_is_removed_from_the_tasks_too():
     assert output_names(for_task(without(BERT, "logits"), "fill-mask")) == []
     assert input_names(for_task(without(BERT, "labels"), "fill-mask")) == ["input_ids", "token_type_ids"]
 
 
-def test_leaving_out_nothing_changes_nothing():
+def test_removing_nothing_changes_nothing():
     assert without(BERT) == BERT
 
 
-def test_an_unknown_tensor_cannot_be_left_out():
+def test_an_unknown_tensor_cannot_be_removed():
     assert refusal(UnknownName, without, BERT, "token_type_id") == (
         "no input or output 'token_type_id' for bert; "
         "known: input_ids, token_type_ids, labels, logits, last_hidden_state; did you mean 'token_type_ids'?"
@@ -111,7 +111,7 @@ def test_an_unknown_tensor_cannot_be_renamed():
     )
 
 
-def test_a_name_that_is_taken_is_refused():
+def test_a_name_of_another_tensor_is_refused():
     assert refusal(InvalidSpec, renamed, BERT, input_ids="logits") == (
         "cannot rename 'input_ids' to 'logits': bert has a tensor of that name"
     )
@@ -132,7 +132,7 @@ def test_an_output_is_added_at_the_end():
     assert output_names(made) == ["logits", "pooler_output"]
 
 
-def test_an_output_of_the_same_name_is_replaced_where_it_stands():
+def test_an_output_of_the_same_name_is_replaced_in_its_position():
     made = with_output(with_output(for_task(BERT, "fill-mask"), "b", "x"), "logits", "batch_size 2")
     assert made.outputs == (OutputSpec("logits", "batch_size 2"), OutputSpec("b", "x"))
 
@@ -147,7 +147,7 @@ def test_an_older_opset_is_refused():
     )
 
 
-def test_a_tolerance_that_is_not_said_stays():
+def test_a_tolerance_that_is_left_out_stays():
     assert with_tolerance(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), atol=0.0) == ExportSpec(
         check=Check(atol=0.0, rtol=1e-2)
     )
@@ -160,11 +160,11 @@ def test_a_tolerance_that_is_not_said_stays():
         ({"rtol": float("nan")}, "rtol is nan; a tolerance is 0 or more"),
     ],
 )
-def test_a_tolerance_below_zero_or_of_no_size_is_refused(tolerance, text):
+def test_a_tolerance_that_is_negative_or_nan_is_refused(tolerance, text):
     assert refusal(InvalidSpec, with_tolerance, BERT, **tolerance) == text
 
 
-def test_a_type_that_is_not_said_stays():
+def test_a_type_that_is_left_out_stays():
     assert with_dtypes(with_dtypes(EMPTY, int="int32"), float="float16") == ExportSpec(
         target=Target(int_dtype="int32", float_dtype="float16")
     )
@@ -184,7 +184,7 @@ def test_an_unknown_type_is_refused_with_the_closest(dtypes, text):
 # One more axis
 
 
-def test_an_axis_goes_into_the_inputs_that_start_so_and_into_no_other():
+def test_an_axis_is_added_to_the_inputs_that_start_with_the_pattern():
     spec = compose(BERT, takes("pixels", "batch_size height", "pixels"), takes("xpath", f"{TOKENS} depth=", "ids"))
     made = with_axis(spec, "num_choices", at=1, starting=TOKENS)
     assert {one.name: pattern(one.axes) for one in made.inputs} == {
@@ -199,7 +199,7 @@ def test_an_axis_goes_into_the_inputs_that_start_so_and_into_no_other():
 # Tasks
 
 
-def test_some_tasks_are_kept_in_the_order_asked_for():
+def test_only_tasks_keeps_the_given_order():
     assert [one.name for one in only_tasks(BERT, "feature-extraction", "fill-mask").tasks] == [
         "feature-extraction",
         "fill-mask",
@@ -207,7 +207,7 @@ def test_some_tasks_are_kept_in_the_order_asked_for():
     assert only_tasks(BERT).tasks == ()
 
 
-def test_an_unknown_task_cannot_be_kept():
+def test_only_tasks_refuses_an_unknown_task():
     assert refusal(UnknownName, only_tasks, BERT, "fil-mask") == (
         "no task 'fil-mask' for bert; known: fill-mask, feature-extraction; did you mean 'fill-mask'?"
     )
@@ -216,13 +216,13 @@ def test_an_unknown_task_cannot_be_kept():
 # Edits as data
 
 
-def test_edits_said_as_data_are_done_in_order():
+def test_edits_as_data_are_applied_in_order():
     edits = (Edit("with_opset", {"opset": 18}), Edit("with_opset", {"opset": 19}))
     assert edited(BERT, edits) == with_opset(BERT, 19)
     assert edited(BERT, ()) == BERT
 
 
-def test_every_edit_is_a_function_so_called():
+def test_every_edit_is_a_function_of_that_name():
     assert {name: edit.__name__ for name, edit in EDITS.items()} == {name: name for name in EDITS}
 
 

@@ -26,7 +26,7 @@ def planned(spec, **overrides):
     return onnxfn.plan(with_inputs_embeds(spec), tiny.config(spec.name, **overrides)).parts
 
 
-def test_the_table_is_a_part_that_gives_what_the_other_takes():
+def test_the_embedding_file_computes_the_input_of_the_model():
     table, model = planned(LLAMA)
     assert (table.name, table.inputs, table.outputs) == (
         "embed_tokens",
@@ -47,7 +47,7 @@ def test_an_embedding_is_as_wide_as_the_configuration_says():
 
 
 @pytest.mark.parametrize("task", ["text-generation", "text-classification"])
-def test_embeddings_are_asked_for_before_the_task_is_said_or_after(task):
+def test_embeddings_can_be_chosen_before_or_after_the_task(task):
     config = tiny.config("llama")
     before = onnxfn.plan(for_task(with_inputs_embeds(spec_for("llama")), task), config)
     after = onnxfn.plan(with_inputs_embeds(for_task(spec_for("llama"), task)), config)
@@ -61,31 +61,31 @@ def test_one_graph_of_an_encoder_decoder_takes_embeddings():
 
 
 @given(some.specs)
-def test_asking_twice_is_asking_once(spec):
+def test_adding_twice_equals_adding_once(spec):
     plain = compose(evolve(spec, parts=Parts()), takes("input_ids", "batch_size sequence_length", "token_ids"))
     once = with_inputs_embeds(plain)
     assert with_inputs_embeds(once) == once
 
 
 @given(some.specs)
-def test_tokens_come_back_where_they_were(spec):
+def test_by_tokens_restores_the_token_input(spec):
     tokens = takes("input_ids", "batch_size sequence_length", "token_ids")
     plain = compose(evolve(spec, parts=Parts(), inputs=()), tokens)
     places = [(one.name, one.place, one.axes) for one in by_tokens(with_inputs_embeds(plain)).inputs]
     assert places == [(one.name, one.place, one.axes) for one in plain.inputs]
 
 
-def test_an_encoder_decoder_is_asked_which():
+def test_an_encoder_decoder_needs_a_behavior_first():
     assert 'with_behavior(spec, "decoder")' in refusal(InvalidSpec, with_inputs_embeds, T5)
 
 
-def test_what_takes_no_tokens_is_refused():
+def test_a_spec_without_tokens_is_refused():
     assert refusal(UnknownName, with_inputs_embeds, for_task(spec_for("vit"), "image-classification")).startswith(
         "no input 'input_ids' for vit; known: pixel_values"
     )
 
 
-def test_a_decoder_writes_through_both_files_what_pytorch_writes(tmp_path):
+def test_both_files_generate_the_tokens_of_pytorch(tmp_path):
     """The check, too, holds what both write against PyTorch's logits of the tokens."""
     model = tiny.model("llama", LLAMA.call.loader)
     result = assert_agreement(onnxfn.export(with_inputs_embeds(LLAMA), model, tmp_path / "out"), tmp_path / "out")
