@@ -27,6 +27,7 @@ from onnxfn.export.demo import SENTENCES, minilm
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS, row_name
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import UnknownName
+from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.tasks import task_names
 
 WITHOUT = ("diffusers.clip-text", "diffusers.gemma2-text-encoder", "diffusers.t5-encoder")
@@ -111,7 +112,8 @@ def test_an_image_is_of_one_size_where_a_model_of_timm_says_so():
     assert made.parts[0].inputs == {"pixel_values": {0: "batch_size", 2: "height", 3: "width"}}
     fixed = onnxfn.plan(ROWS["timm.default-timm-config"], config | {"fixed_input_size": True})
     assert fixed.parts[0].inputs == {"pixel_values": {0: "batch_size"}}
-    assert str(fixed.parts[0].spec.inputs[0].axes) == "[batch_size, 3, 224, 160]"
+    spec = fixed.parts[0].spec
+    assert str(graph_axes(spec, spec.inputs[0])) == "[batch_size, 3, 224, 160]"
 
 
 def test_the_width_of_second_texts_follows_from_what_a_unet_is_made_of():

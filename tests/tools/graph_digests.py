@@ -147,4 +147,7 @@ def main(file, *flags):
 
 
 if __name__ == "__main__":
+    # transformers builds the masks of some models (gemma3, mimo_v2_flash) in the order of a set of texts.
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     sys.exit(main(*sys.argv[1:]))
