@@ -48,3 +48,7 @@ def test_every_edit_in_the_table_is_public():
 @pytest.mark.parametrize("command", [command.callback.__name__ for command in cli.app.registered_commands])
 def test_every_command_is_named(command):
     assert f"onnxfn {command}" in README
+
+
+def test_the_readme_has_at_most_350_lines():
+    assert len(README.splitlines()) <= 350
