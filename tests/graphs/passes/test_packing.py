@@ -40,8 +40,9 @@ def bytes_in_all(tensors):
 
 def test_query_key_and_value_are_one_product_with_the_option(tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM")
-    for name, options in (("packed", {"fuse": "onnxruntime"}), ("standard", {})):
-        assert_agreement(onnxfn.export(LLAMA, model, tmp_path / name, **options), tmp_path / name)
+    for name, fuse in (("packed", "onnxruntime"), ("standard", "standard")):
+        build = onnxfn.BuildOptions(fuse=fuse)
+        assert_agreement(onnxfn.export(LLAMA, model, tmp_path / name, build=build), tmp_path / name)
     assert matmul_count(tmp_path / "packed/model.onnx") == 2 * 4 + 1
     assert matmul_count(tmp_path / "standard/model.onnx") == 2 * 7 + 1
     packed, module = weights(tmp_path / "packed/model.onnx"), model.model.layers[1].self_attn
@@ -58,8 +59,15 @@ def test_weights_that_are_linked_to_a_checkpoint_are_not_packed(tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM", tie_word_embeddings=False)
     (tmp_path / "checkpoint").mkdir()
     save_file(dict(model.state_dict()), tmp_path / "checkpoint/model.safetensors")
-    options = {"fuse": "onnxruntime", "weights": "link", "checkpoint": tmp_path / "checkpoint"}
-    assert onnxfn.export(LLAMA, model, tmp_path / "out", **options).report.passed
+    result = onnxfn.export(
+        LLAMA,
+        model,
+        tmp_path / "out",
+        checkpoint=tmp_path / "checkpoint",
+        build=onnxfn.BuildOptions(fuse="onnxruntime"),
+        write=onnxfn.WriteOptions(weight_storage="link"),
+    )
+    assert result.report.passed
     assert matmul_count(tmp_path / "out/model.onnx") == 2 * 7 + 1
 
 
