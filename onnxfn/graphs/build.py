@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
+from attrs.converters import optional
 
 from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES
 from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
@@ -71,8 +72,8 @@ class BuildOptions:
         find_repeats: Function from a model to its stacks of repeated layers. Of each stack a few layers are traced,
             and the graph repeats them. `trace_all_layers` finds none, so that every layer is traced. The graph is the
             same either way; only the time differs.
-        template_cache: Folder where graphs are saved without weights, and loaded from for the next model that differs
-            in weight values alone. None saves and loads nothing.
+        template_cache: Folder, a path or a string, where graphs are saved without weights, and loaded from for the next
+            model that differs in weight values alone. None saves and loads nothing.
         template_cache_bytes: Bytes that the files of `template_cache` may have together. The least recently used files
             are deleted when there are more.
         pretranspose: Whether weights that a graph transposes are stored transposed. False stores them as the checkpoint
@@ -86,7 +87,7 @@ class BuildOptions:
     """
 
     find_repeats: FindRepeats = repeated_layers
-    template_cache: Path | None = None
+    template_cache: Path | None = field(default=None, converter=optional(Path))
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
     fuse: str = STANDARD

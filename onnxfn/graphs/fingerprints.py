@@ -159,14 +159,18 @@ def _code(definition: Any) -> str:
         return f"{_code(definition.__func__)} of {_text(definition.__self__)}"
     module = definition.__module__ or "builtins"
     name = f"{module}.{definition.__qualname__} {_source(module)}"
-    if "<locals>" not in definition.__qualname__ and not getattr(definition, "__closure__", None):
-        return name
-    if not inspect.isfunction(definition) or not _versioned(module):
+    is_local = "<locals>" in definition.__qualname__ or getattr(definition, "__closure__", None)
+    return f"{name} {_local_function(definition, module)}" if is_local else name
+
+
+def _local_function(function: Any, module: str) -> str:
+    """What distinguishes a function that was defined at run time: its line, and the values that it closes over."""
+    if not inspect.isfunction(function) or not _versioned(module):
         raise NotHashable
-    enclosed = [_cell_value(cell) for cell in definition.__closure__ or ()]
+    enclosed = [_cell_value(cell) for cell in function.__closure__ or ()]
     if any(True for _ in _modules_in(enclosed)):  # its parameters could not be bound to the graph
         raise NotHashable
-    return f"{name} of line {definition.__code__.co_firstlineno} with {_sequence(enclosed)}"
+    return f"of line {function.__code__.co_firstlineno} with {_sequence(enclosed)}"
 
 
 def _cell_value(cell: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import attrs
 import pytest
@@ -61,6 +62,11 @@ def test_an_error_of_a_pass_after_a_trace_of_few_layers_is_followed_by_a_trace_o
     graph = graph_with_slots(model, part, timed, onnxfn.BuildOptions())
     assert graph.meta[build.TRACED_LAYERS].startswith("every layer traced: a pass failed on the graph of 'model', at ")
     assert not graph.meta[build.FROM_REPEATS]
+
+
+def test_the_cache_folder_may_be_a_string():
+    assert onnxfn.BuildOptions(template_cache="cache").template_cache == Path("cache")
+    assert onnxfn.BuildOptions().template_cache is None
 
 
 def test_every_build_option_is_documented():
