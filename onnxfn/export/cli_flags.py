@@ -16,7 +16,7 @@ Library = Annotated[
 Overwrite = Annotated[
     bool,
     typer.Option(
-        "--overwrite", "--force", help="Write to a path that exists, and remove the files of an earlier export there."
+        "--overwrite", "--force", help="Write to a path that exists; the files of an earlier export there are deleted."
     ),
 ]
 Check = Annotated[

@@ -116,6 +116,7 @@ def export_pipeline(
 
     Raises:
         UnknownName: No spec is known for the class of a component.
+        InvalidSpec: `write` says that weights are linked: a pipeline has no single checkpoint.
         OutputExists: `path` exists, and `overwrite` is False.
         CaptureFailed: A part could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.

@@ -78,7 +78,8 @@ def export(
     """Writes a PyTorch model as ONNX files and checks them against the model.
 
     The files appear at `path` when all stages have succeeded. If one fails, nothing appears and an earlier export
-    stays as it was. The model, its configuration and its training mode are left as they were.
+    stays as it was. The model, its configuration and its training mode are left as they were; other threads must not
+    call the model meanwhile.
 
     Args:
         spec: The inputs, outputs, dynamic axes and parts of the export.
@@ -231,7 +232,17 @@ def validate(
 
 @frozen
 class Job:
-    """What is built, written and checked, and where: the same in each attempt."""
+    """What is built, written and checked: the same for the first and for the second attempt.
+
+    Attributes:
+        model: The model.
+        plan: The parts to build.
+        folder: The staging folder of the ONNX files.
+        options: How the files are written.
+        timed: The timer of the stages.
+        real_inputs: The inputs that a preprocessor computed.
+        check: Whether the files are checked.
+    """
 
     model: Any
     plan: Plan
@@ -244,7 +255,14 @@ class Job:
 
 @frozen
 class Built:
-    """The graphs of a plan and the files that hold them; `report` is None if they were not checked."""
+    """The graphs of a plan, written to files.
+
+    Attributes:
+        graphs: The graph of each part.
+        files: The ONNX files and their external data.
+        report: The report of the check; None without a check.
+        traced_layers: Which layers were traced, or why all were.
+    """
 
     graphs: tuple[Any, ...]
     files: tuple[Path, ...]

@@ -77,7 +77,7 @@ class BuildOptions:
         template_cache_bytes: Bytes that the files of `template_cache` may have together. The least recently used files
             are deleted when there are more.
         pretranspose: Whether weights that a graph transposes are stored transposed. False stores them as the checkpoint
-            does, so that a file can be linked to it.
+            does, so that a file can be linked to it. `export` decides this from its `WriteOptions`.
         fuse: Operators that may replace several: `"standard"` uses those of ONNX, `"onnxruntime"` also those that only
             ONNX Runtime has.
 
