@@ -1,8 +1,8 @@
-"""Decoders end to end: a tiny random model of each goes to ONNX and agrees with PyTorch where it was not traced.
+"""Tiny random decoders are exported, agree with PyTorch at sizes that were not traced, and decode step by step.
 
-The sweep takes every task of every row and writes `tests/sweeps/decoders.json`, all of it or what `-k` chooses:
-`python -m pytest -m sweep tests/architectures/test_decoders.py`. What decoding step by step gave is in
-`tests/sweeps/decoding.json`.
+The default run exports `SAMPLE`. The sweep exports every task of every row:
+`python -m pytest -m sweep --record tests/architectures/test_decoders.py` writes `tests/sweeps/decoders.json`, and
+`tests/sweeps/decoding.json` for decoding step by step.
 """
 
 from __future__ import annotations
@@ -22,169 +22,170 @@ import onnxfn
 from onnxfn.architectures import decoders
 from onnxfn.specs.tasks import TASKS, task_names
 
-PLANNED_ALONE = ("internlm2",)
-"""What transformers 5 has no model of."""
+WITHOUT_A_MODEL = ("internlm2",)
+"""Rows of which transformers 5 has no model."""
+
 PAIRS = [
     (model_type, task)
     for model_type, row in decoders.ROWS.items()
-    if model_type not in PLANNED_ALONE
+    if model_type not in WITHOUT_A_MODEL
     for task in task_names(row)
 ]
+DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS]
 
-# Every composition once, and every task of the first.
 SAMPLE = [
     *(("llama", task) for task in task_names(decoders.ROWS["llama"])),
     ("bloom", "text-generation-with-past"),
     ("codegen", "text-generation-with-past"),
     ("deepseek_v3", "text-generation-with-past"),
-    ("deepseek_v2", "text-generation"),
     ("falcon", "question-answering"),
     ("falcon", "text-generation-with-past"),
     ("gemma2", "feature-extraction-with-past"),
     ("gemma3", "text-generation-with-past"),
-    ("gemma4_text", "text-generation-with-past"),
     ("gpt2", "token-classification"),
     ("gpt_bigcode", "text-generation-with-past"),
-    ("kimi_linear", "text-generation-with-past"),
     ("lfm2", "text-generation-with-past"),
-    ("llama4_text", "text-generation-with-past"),
     ("mamba2", "text-generation-with-past"),
-    ("mimo_v2_flash", "text-generation-with-past"),
-    ("minimax", "text-generation-with-past"),
     ("mpt", "text-generation-with-past"),
-    ("nemotron_h", "text-generation-with-past"),
     ("opt", "text-generation-with-past"),
-    ("qwen3_5_text", "text-generation-with-past"),
     ("qwen3_moe", "text-generation"),
 ]
+"""Every task of the first row, and rows of each kind of cache, attention and position that export in seconds."""
 
-# Some whose tiny models have a window of 5 tokens in one layer at least; the sweep takes every row.
 WINDOWED = ("gemma2", "gpt_oss", "qwen2")
+"""Decoders whose tiny models have a window of 5 tokens in one layer at least."""
+
 WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
-"""What configurations call a window."""
+"""The names of a window in configurations."""
+
 LENGTH, STARTS = 19, (0, 8, *range(11, 19))
-"""Where the steps of decoding start: a prompt of 8 tokens, then 3, then one at a time."""
+"""The length of a decoded text, and where each step starts: a prompt of 8 tokens, then 3, then one at a time."""
+
 BOUNDED = ("nemotron_h", "zamba2")
-"""Where PyTorch with a cache says other than without: a single token that goes on from a state has no limits."""
-DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS]
+"""Decoders whose logits in PyTorch differ with a cache: a single token that continues a state has no time limits."""
 
 
 def exported(model_type, task, folder, **overrides):
+    """A tiny model, and its checked export."""
     model = tiny.model(model_type, TASKS[task.removesuffix("-with-past")].call.loader, **overrides)
-    spec = onnxfn.spec_for(model_type, task)
-    return model, onnxfn.export(spec, model, folder)
+    return model, onnxfn.export(onnxfn.spec_for(model_type, task), model, folder)
 
 
-def agrees(model_type, task, folder, **overrides):
+def export_checked(model_type, task, folder, **overrides):
+    """The export of a tiny model, whose files agree with PyTorch and have the names and axes of the plan."""
     return assert_agreement(exported(model_type, task, folder, **overrides)[1], folder)
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
 def test_a_decoder_agrees_with_pytorch(model_type, task, tmp_path):
-    agrees(model_type, task, tmp_path / "out")
+    export_checked(model_type, task, tmp_path / "out")
 
 
-@pytest.mark.parametrize("choice", [{"alibi": True}, {"new_decoder_architecture": True}, {"multi_query": False}])
-def test_a_falcon_of_any_kind_agrees_with_pytorch(choice, tmp_path):
-    agrees("falcon", "text-generation-with-past", tmp_path / "out", **choice)
+@pytest.mark.parametrize("options", [{"alibi": True}, {"new_decoder_architecture": True}, {"multi_query": False}])
+def test_every_kind_of_falcon_agrees_with_pytorch(options, tmp_path):
+    export_checked("falcon", "text-generation-with-past", tmp_path / "out", **options)
 
 
 def test_experts_that_no_traced_token_chose_are_in_the_graph(tmp_path):
     experts = 80  # 2 texts of 16 tokens choose 2 experts each: 64 at most
-    agrees("qwen3_moe", "text-generation-with-past", tmp_path / "out", num_experts=experts)
+    export_checked("qwen3_moe", "text-generation-with-past", tmp_path / "out", num_experts=experts)
 
 
-def stepwise(path, part, ids, starts=STARTS):
-    """Logits of each step of a text, from `starts` on, each fed the cache that the one before gave."""
+# Decoding step by step
+
+
+def onnx_logits(path, part, ids, starts=STARTS):
+    """ONNX Runtime's logits of a text, in steps that begin at `starts`; each takes the cache of the step before."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    kept = {one.name: one for one in part.spec.inputs if one.kind == "float"}
     sizes = {"batch_size": len(ids), "past_sequence_length": 0}
     cache = {
-        name: np.zeros(
-            [sizes[axis.symbol] if axis.symbol in sizes else int(axis.symbol) for axis in one.axes.axes], "f4"
+        input_.name: np.zeros(
+            [sizes[axis.symbol] if axis.symbol in sizes else int(axis.symbol) for axis in input_.axes.axes], "f4"
         )
-        for name, one in kept.items()
+        for input_ in part.spec.inputs
+        if input_.kind == "float"
     }
-    forgets = "past" not in part.inputs["attention_mask"][1]  # a state says nothing of how long the text was
-    given = [one.name for one in part.spec.outputs]
+    has_past = "past" in part.inputs["attention_mask"][1]  # the mask of a recurrent state is over new tokens only
+    names = [output.name for output in part.spec.outputs]
     logits = []
     for start, end in pairwise((*starts, LENGTH)):
-        fed = {
+        feeds = {
             "input_ids": ids[:, start:end],
-            "attention_mask": np.ones((len(ids), end - (start if forgets else 0)), np.int64),
+            "attention_mask": np.ones((len(ids), end if has_past else end - start), np.int64),
             "position_ids": np.tile(np.arange(start, end), (len(ids), 1)),
         }
-        answers = session.run(given, {name: fed[name] for name in fed if name in part.inputs} | cache)
-        logits.append(answers[0])
-        cache = dict(zip(cache, answers[1:], strict=True))
+        outputs = session.run(names, {name: feeds[name] for name in feeds if name in part.inputs} | cache)
+        logits.append(outputs[0])
+        cache = dict(zip(cache, outputs[1:], strict=True))
     return np.concatenate(logits, axis=1)
 
 
-def decodes(model_type, folder):
-    """How far a file that decodes step by step is from PyTorch's whole text at once, and whether a window tells."""
-    model, result = exported(model_type, "text-generation-with-past", folder)
-    ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
-    truth = cached(model, ids, STARTS) if model_type in BOUNDED else uncached(model, ids)
-    answer = stepwise(folder / result.files[0], result.plan.parts[0], ids)
-    np.testing.assert_allclose(answer, truth, atol=2e-5, rtol=1e-4)
-    wide = uncached(tiny.model(model_type, "AutoModelForCausalLM", made=unwindowed), ids)
-    return float(np.abs(answer - truth).max()), bool(np.abs(wide - truth).max() > 1e-3)
-
-
-def uncached(model, ids):
+def logits_without_cache(model, ids):
+    """PyTorch's logits of a text, in one call."""
     with torch.no_grad():
         return model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
 
 
-def unwindowed(config):
-    """The configuration with any window far beyond the text."""
-    told = config.get_text_config(decoder=True)
+def logits_with_cache(model, ids, starts):
+    """PyTorch's logits of a text, in steps that begin at `starts`, with its own cache."""
+    cache, logits = DynamicCache(config=model.config), []
+    with torch.no_grad():
+        for start, end in pairwise((*starts, LENGTH)):
+            output = model(input_ids=torch.from_numpy(ids[:, start:end]), past_key_values=cache, use_cache=True)
+            logits.append(output.logits.numpy())
+    return np.concatenate(logits, axis=1)
+
+
+def with_wide_windows(config):
+    """The configuration with every window longer than the text."""
+    text_config = config.get_text_config(decoder=True)
     for name in WINDOWS:
-        if getattr(told, name, None):
-            setattr(told, name, 64)
+        if getattr(text_config, name, None):
+            setattr(text_config, name, 64)
     return config
 
 
+def assert_decodes(model_type, folder):
+    """The largest difference of a decoded text from PyTorch, and whether a window changes PyTorch's logits."""
+    model, result = exported(model_type, "text-generation-with-past", folder)
+    ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
+    expected = logits_with_cache(model, ids, STARTS) if model_type in BOUNDED else logits_without_cache(model, ids)
+    logits = onnx_logits(folder / result.files[0], result.plan.parts[0], ids)
+    np.testing.assert_allclose(logits, expected, atol=2e-5, rtol=1e-4)
+    wide = logits_without_cache(tiny.model(model_type, "AutoModelForCausalLM", change=with_wide_windows), ids)
+    return float(np.abs(logits - expected).max()), bool(np.abs(wide - expected).max() > 1e-3)
+
+
 @pytest.mark.parametrize("model_type", WINDOWED)
-def test_decoding_past_the_window_is_the_uncached_forward(model_type, tmp_path):
-    _, windowed = decodes(model_type, tmp_path / "out")
-    assert windowed
+def test_decoding_past_the_window_equals_the_forward_without_a_cache(model_type, tmp_path):
+    _, has_window = assert_decodes(model_type, tmp_path / "out")
+    assert has_window
 
 
-# PyTorch itself goes on from their states by single tokens alone, and a text of three starts from nothing.
-@pytest.mark.parametrize("model_type", ["jamba", "mamba", "zamba"])
-def test_a_selective_scan_goes_on_by_several_tokens(model_type, tmp_path):
-    decodes(model_type, tmp_path / "out")
+# PyTorch continues a state by single tokens only: a second call with three tokens starts from an empty state.
+def test_a_selective_scan_continues_a_state_by_several_tokens(tmp_path):
+    assert_decodes("mamba", tmp_path / "out")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("model_type", BOUNDED)
-def test_steps_have_limits_where_pytorch_has_them(model_type, tmp_path):
+def test_steps_have_time_limits_where_those_of_pytorch_have_them(model_type, tmp_path):
     model = tiny.model(model_type, "AutoModelForCausalLM", time_step_min=1.0)
     spec = onnxfn.spec_for(model_type, "text-generation-with-past")
     result = onnxfn.export(spec, model, tmp_path / "out", check=False)
     ids = np.random.default_rng(7).integers(2, 90, (2, LENGTH))
     for starts in (STARTS, range(LENGTH)):
-        truth = cached(model, ids, starts)
-        assert np.abs(truth - uncached(model, ids)).max() > 1e-2
-        answer = stepwise(tmp_path / "out" / result.files[0], onnxfn.plan(spec, model).parts[0], ids, starts)
-        np.testing.assert_allclose(answer, truth, atol=2e-5, rtol=1e-4)
-
-
-def cached(model, ids, starts):
-    """What PyTorch says step by step, with its own cache."""
-    cache, logits = DynamicCache(config=model.config), []
-    with torch.no_grad():
-        for start, end in pairwise((*starts, LENGTH)):
-            made = model(input_ids=torch.from_numpy(ids[:, start:end]), past_key_values=cache, use_cache=True)
-            logits.append(made.logits.numpy())
-    return np.concatenate(logits, axis=1)
+        expected = logits_with_cache(model, ids, starts)
+        assert np.abs(expected - logits_without_cache(model, ids)).max() > 1e-2
+        logits = onnx_logits(tmp_path / "out" / result.files[0], onnxfn.plan(spec, model).parts[0], ids, starts)
+        np.testing.assert_allclose(logits, expected, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("model_type", DECODERS)
-def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path, request):
-    worst, windowed = decodes(model_type, tmp_path / "out")
-    line = f"max abs diff {worst:.0e}{', past a window' if windowed else ''}"
+def test_decoding_step_by_step_equals_the_forward_without_a_cache(model_type, tmp_path, request):
+    worst, has_window = assert_decodes(model_type, tmp_path / "out")
+    line = f"max abs diff {worst:.0e}{', past a window' if has_window else ''}"
     if request.config.getoption("--record"):
         swept.update(
             "decoding",
@@ -192,7 +193,7 @@ def test_decoding_step_by_step_is_the_uncached_forward(model_type, tmp_path, req
         )
 
 
-def test_the_decoders_that_decoded_are_of_this_table_and_went_past_every_window():
+def test_the_recorded_decoders_are_of_this_table_and_went_past_their_windows():
     lines = swept.recorded("decoding")["results"]
     assert set(lines) <= set(DECODERS)
     for name, line in lines.items():
@@ -200,14 +201,17 @@ def test_the_decoders_that_decoded_are_of_this_table_and_went_past_every_window(
         assert "window" in line or not {"sliding_attention", "chunked_attention", "hybrid_sliding"} & {*kinds}
 
 
+# The sweep
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
 def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left, record):
     only_left("decoders", model_type, task)
-    result = agrees(model_type, task, tmp_path / "out")
+    result = export_checked(model_type, task, tmp_path / "out")
     record("decoders", model_type, task, swept.line(result), set(PAIRS))
 
 
-def test_the_last_sweep_in_the_repository_is_of_this_table():
-    """A row that was added or lost a task since then has not been swept."""
+def test_the_recorded_results_are_of_this_table():
+    """A row or a task that was added since the last sweep has no result yet."""
     assert swept.pairs("decoders") == set(PAIRS)

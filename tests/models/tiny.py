@@ -489,16 +489,16 @@ def config(model_type: str, **overrides: Any) -> Any:
 
 
 def model(
-    model_type: str, loader: str = "AutoModel", made: Callable[[Any], Any] = lambda config: config, **overrides: Any
+    model_type: str, loader: str = "AutoModel", change: Callable[[Any], Any] = lambda config: config, **overrides: Any
 ) -> Any:
-    """A model in evaluation mode with weights from a fixed seed, none constant; `made` has the last word on sizes."""
+    """A model in evaluation mode: weights from a fixed seed, none constant. `change` edits the configuration."""
     import torch
     import transformers
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
         kind = getattr(transformers, loader)
-        found = getattr(kind, "from_config", kind)(made(config(model_type, **overrides))).eval()
+        found = getattr(kind, "from_config", kind)(change(config(model_type, **overrides))).eval()
         for name, (other, kind) in BESIDE.get(model_type, {}).items():
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
         if model_type in NORMED:
