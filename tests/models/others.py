@@ -12,8 +12,8 @@ import tiny
 import torch
 
 if find_spec("torchvision"):
-    # On a torch for CPUs the operators of torchvision do not load, and its import fails, with it those of transformers
-    # and timm. Nothing here calls them: that they are declared is enough.
+    # With a CPU build of torch, torchvision cannot load its operators and its import fails, and so do those of
+    # transformers and timm. No test calls these operators: their declarations are enough.
     try:
         import_module("torchvision")
     except RuntimeError:
@@ -21,9 +21,9 @@ if find_spec("torchvision"):
             signature = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
             torch.library.define(f"torchvision::{operator}", signature)
 
-WHY = {
-    "diffusers": "diffusers brings 85 MB that nothing else here needs: pip install diffusers",
-    "timm": "timm needs torchvision, of which the package index has builds for CUDA alone",
+WHY_SKIPPED = {
+    "diffusers": "diffusers and its dependencies take 85 MB: pip install diffusers",
+    "timm": "timm needs torchvision, of which the package index has builds for CUDA only",
 }
 
 UNET = {
@@ -100,17 +100,17 @@ SANA = {
 
 
 def library(name: str) -> Any:
-    """A library, or the test is skipped that needs it."""
+    """A library; the test is skipped where it is not installed."""
     if not find_spec(name):
-        pytest.skip(WHY[name])
+        pytest.skip(WHY_SKIPPED[name])
     return import_module(name)
 
 
-def uneven(make: Callable[[], Any]) -> Any:
-    """A model of weights that matter: none constant, none near zero."""
+def random_model(build: Callable[[], Any]) -> Any:
+    """A model with random weights: no tensor is constant or near zero."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = make().eval()
+        model = build().eval()
         with torch.no_grad():
             for weights in model.parameters():
                 if weights.dim() > 1:
@@ -119,63 +119,63 @@ def uneven(make: Callable[[], Any]) -> Any:
     return model
 
 
-def diffused(name: str, **sizes: Any) -> Callable[[], Any]:
-    """What makes a model of diffusers of a class."""
-    return lambda: uneven(lambda: getattr(library("diffusers"), name)(**sizes))
+def diffusers_model(name: str, **sizes: Any) -> Callable[[], Any]:
+    """A function that builds a model of a class of diffusers."""
+    return lambda: random_model(lambda: getattr(library("diffusers"), name)(**sizes))
 
 
-def seen(name: str, **told: Any) -> Callable[[], Any]:
-    """What makes a model of timm."""
-    return lambda: uneven(lambda: library("timm").create_model(name, **told))
+def timm_model(name: str, **options: Any) -> Callable[[], Any]:
+    """A function that builds a model of timm."""
+    return lambda: random_model(lambda: library("timm").create_model(name, **options))
 
 
-def reading(loader: str, **told: Any) -> Callable[[], Any]:
-    """What makes the half of CLIP that reads."""
-    return lambda: tiny.model("clip_text_model", loader, projection_dim=16, **told)
+def clip_text_model(loader: str, **options: Any) -> Callable[[], Any]:
+    """A function that builds the text encoder of CLIP."""
+    return lambda: tiny.model("clip_text_model", loader, projection_dim=16, **options)
 
 
 MODELS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     "diffusers.clip-text": {
-        "default": reading("CLIPTextModel"),
-        "hidden_states": reading("CLIPTextModel", output_hidden_states=True),
+        "default": clip_text_model("CLIPTextModel"),
+        "hidden_states": clip_text_model("CLIPTextModel", output_hidden_states=True),
     },
     "diffusers.clip-text-with-projection": {
-        "default": reading("CLIPTextModelWithProjection"),
-        "hidden_states": reading("CLIPTextModelWithProjection", output_hidden_states=True),
+        "default": clip_text_model("CLIPTextModelWithProjection"),
+        "hidden_states": clip_text_model("CLIPTextModelWithProjection", output_hidden_states=True),
     },
-    "diffusers.dcae-decoder": {"default": diffused("AutoencoderDC", **DCAE)},
-    "diffusers.dcae-encoder": {"default": diffused("AutoencoderDC", **DCAE)},
+    "diffusers.dcae-decoder": {"default": diffusers_model("AutoencoderDC", **DCAE)},
+    "diffusers.dcae-encoder": {"default": diffusers_model("AutoencoderDC", **DCAE)},
     "diffusers.flux-transformer-2d": {
-        "default": diffused("FluxTransformer2DModel", **FLUX),
-        "guidance": diffused("FluxTransformer2DModel", **FLUX, guidance_embeds=True),
+        "default": diffusers_model("FluxTransformer2DModel", **FLUX),
+        "guidance": diffusers_model("FluxTransformer2DModel", **FLUX, guidance_embeds=True),
     },
     "diffusers.gemma2-text-encoder": {"default": lambda: tiny.model("gemma2", "Gemma2Model")},
-    "diffusers.sana-transformer": {"default": diffused("SanaTransformer2DModel", **SANA)},
-    "diffusers.sd3-transformer-2d": {"default": diffused("SD3Transformer2DModel", **SD3)},
+    "diffusers.sana-transformer": {"default": diffusers_model("SanaTransformer2DModel", **SANA)},
+    "diffusers.sd3-transformer-2d": {"default": diffusers_model("SD3Transformer2DModel", **SD3)},
     "diffusers.t5-encoder": {"default": lambda: tiny.model("t5", "T5EncoderModel")},
     "diffusers.unet-2d-condition": {
-        "default": diffused("UNet2DConditionModel", **UNET),
-        "sdxl": diffused("UNet2DConditionModel", **XL, projection_class_embeddings_input_dim=20 + 6 * 8),
-        "sdxl_refiner": diffused("UNet2DConditionModel", **XL, projection_class_embeddings_input_dim=20 + 5 * 8),
-        "lcm": diffused("UNet2DConditionModel", **UNET, time_cond_proj_dim=12),
+        "default": diffusers_model("UNet2DConditionModel", **UNET),
+        "sdxl": diffusers_model("UNet2DConditionModel", **XL, projection_class_embeddings_input_dim=20 + 6 * 8),
+        "sdxl_refiner": diffusers_model("UNet2DConditionModel", **XL, projection_class_embeddings_input_dim=20 + 5 * 8),
+        "lcm": diffusers_model("UNet2DConditionModel", **UNET, time_cond_proj_dim=12),
     },
-    "diffusers.vae-decoder": {"default": diffused("AutoencoderKL", **VAE)},
-    "diffusers.vae-encoder": {"default": diffused("AutoencoderKL", **VAE)},
+    "diffusers.vae-decoder": {"default": diffusers_model("AutoencoderKL", **VAE)},
+    "diffusers.vae-encoder": {"default": diffusers_model("AutoencoderKL", **VAE)},
     "timm.default-timm-config": {
-        "default": seen("resnet18"),
-        "fixed": seen("vit_tiny_patch16_224", depth=2, num_classes=7),
+        "default": timm_model("resnet18"),
+        "fixed": timm_model("vit_tiny_patch16_224", depth=2, num_classes=7),
     },
 }
-"""Row -> preset -> what makes a model."""
+"""{row: {preset: a function that builds a model}}."""
 
-TOLD: Mapping[tuple[str, str], Mapping[str, Any]] = {
+EXTRA_CONFIG: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("diffusers.unet-2d-condition", "sdxl_refiner"): {"requires_aesthetics_score": True},
 }
-"""What the place in a pipeline says of a model."""
+"""(row, preset) -> values that the pipeline adds to the configuration of the model."""
 
 
-def sentences(folder: Any, model_type: str = "bert", pooling: str = "mean") -> Any:
-    """A model of sentence-transformers: tokens, a pooling, a projection, a unit length; its files here."""
+def sentence_transformer(folder: Any, model_type: str = "bert", pooling: str = "mean") -> Any:
+    """A model of sentence-transformers: an encoder, a pooling, a projection, a norm. `folder` gets its files."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -189,17 +189,17 @@ def sentences(folder: Any, model_type: str = "bert", pooling: str = "mean") -> A
     return SentenceTransformer(modules=list(modules)).eval()
 
 
-def pair() -> Any:
-    """What sentence-transformers makes of CLIP, without what makes numbers of images, which needs another package."""
-    model = tiny.model("clip")
+def clip_of_sentence_transformers() -> Any:
+    """What sentence-transformers builds from CLIP, without its image processor, which needs another package."""
+    clip = tiny.model("clip")
 
     def forward(features: Mapping[str, Any]) -> dict[str, Any]:
         if features["modality"] == "image":
-            made = model.get_image_features(pixel_values=features["pixel_values"])
+            output = clip.get_image_features(pixel_values=features["pixel_values"])
         else:
-            made = model.get_text_features(features["input_ids"], attention_mask=features["attention_mask"])
-        return {**features, "sentence_embedding": made.pooler_output}
+            output = clip.get_text_features(features["input_ids"], attention_mask=features["attention_mask"])
+        return {**features, "sentence_embedding": output.pooler_output}
 
-    found = torch.nn.Module()
-    found.inner, found.forward, found.config = model, forward, model.config
-    return found
+    module = torch.nn.Module()
+    module.inner, module.forward, module.config = clip, forward, clip.config
+    return module
