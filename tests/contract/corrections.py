@@ -1,25 +1,25 @@
-"""Where a plan differs from Optimum's on purpose: model type -> (what, Optimum's, ours, why)."""
+"""Where a plan differs from Optimum's on purpose, with the reason of each difference."""
 
 from __future__ import annotations
 
 from corrected import audio, detection, libraries, multimodal, series, vision
-from corrected.records import Added, Correction, Excess, Moved, NeverMade, Resized
+from corrected.records import AbsentTensors, AddedInput, CorrectedSize, Correction, DynamicAxis, WithoutModel
 
 FAMILIES = (vision, detection, multimodal, audio, series, libraries)
 
-PRESETS_LEFT = libraries.PRESETS_LEFT
+REPEATED_PRESETS = libraries.REPEATED_PRESETS
 
 FOUR = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")
 
 CORRECTIONS = (
-    *(one for family in FAMILIES for one in family.CORRECTIONS),
+    *(record for family in FAMILIES for record in family.CORRECTIONS),
     Correction(
         model_type="markuplm",
         tensors=("xpath_subs_seq", "xpath_tags_seq"),
         axis=2,
         optimum="max_depth",
         ours=None,
-        why="the model reads exactly config.max_depth steps of each path, so the axis cannot move",
+        why="the model reads exactly config.max_depth steps of each path, so the axis is static",
     ),
     *(
         Correction(
@@ -28,7 +28,7 @@ CORRECTIONS = (
             axis=1,
             optimum="encoder_sequence_length",
             ours="audio_sequence_length",
-            why="the mask is over what was heard, which the encoder makes shorter states of",
+            why="the mask is over the audio frames; the encoder has fewer states",
         )
         for model_type in ("moonshine", "speech_to_text")
     ),
@@ -48,7 +48,7 @@ CORRECTIONS = (
         axis=0,
         optimum="batch_size",
         ours=None,
-        why="one text is spoken at a time, and all other tensors say so",
+        why="the model speaks one text at a time, and all other tensors have a batch of 1",
     ),
     Correction(
         model_type="speecht5",
@@ -56,7 +56,7 @@ CORRECTIONS = (
         axis=2,
         optimum="past_decoder_sequence_length + decoder_sequence_length",
         ours="decoder_sequence_length",
-        why="output_sequence is of all frames so far, and the cache holds as many",
+        why="output_sequence holds all frames so far, and the cache has the same length",
     ),
     Correction(
         model_type="speecht5",
@@ -64,7 +64,7 @@ CORRECTIONS = (
         axis=0,
         optimum="n_spectrums x reduction_factor",
         ours="n_spectrums_x_reduction_factor",
-        why="a symbol is a name; the vocoder reads any number of frames",
+        why="a symbol is an identifier; the vocoder reads any number of frames",
     ),
     *(
         Correction(
@@ -73,7 +73,7 @@ CORRECTIONS = (
             axis=0,
             optimum=optimum,
             ours="batch_size * 4",
-            why="there is a row for each codebook of each text, the decoder's logits too",
+            why="there is a row per codebook of each text, in the logits of the decoder too",
         )
         for optimum in ("total_batch_size_x_num_codebooks", "batch_size_x_num_codebooks")
     ),
@@ -83,7 +83,7 @@ CORRECTIONS = (
         axis=0,
         optimum="batch_size",
         ours="batch_size * 4",
-        why="there is a row for each codebook of each text, the decoder's logits too",
+        why="there is a row per codebook of each text, in the logits of the decoder too",
     ),
     Correction(
         model_type="musicgen",
@@ -91,7 +91,7 @@ CORRECTIONS = (
         axis=1,
         optimum=None,
         ours="decoder_sequence_length",
-        why="the codes that are given may be of any length, in the decoder and in the rule",
+        why="the codes may have any length, in the decoder and in the delay pattern",
     ),
     Correction(
         model_type="musicgen",
@@ -99,7 +99,7 @@ CORRECTIONS = (
         axis=0,
         optimum="total_batch_size",
         ours="batch_size",
-        why="it is the batch of the mask and of the cache beside it",
+        why="the mask and the cache have this batch axis too",
     ),
     *(
         Correction(
@@ -108,7 +108,7 @@ CORRECTIONS = (
             axis=2,
             optimum=optimum,
             ours=ours,
-            why="the decoder's lengths go by one name in all its tensors, whatever the decoder is",
+            why="all tensors of a decoder share the symbols of its lengths, whatever its model type",
         )
         for model_type in ("encoder-decoder", "vision-encoder-decoder")
         for start, optimum, ours in (
@@ -127,7 +127,7 @@ CORRECTIONS = (
             axis=axis,
             optimum=optimum,
             ours=None,
-            why="the encoder has places for the patches of one size of image, and weights for its channels",
+            why="the position embeddings are for images of one size, and the weights fix the number of channels",
         )
         for model_type in ("vision-encoder-decoder", "vit")
         for axis, optimum in ((1, "num_channels"), (2, "height"), (3, "width"))
@@ -144,38 +144,38 @@ CORRECTIONS = (
         axis=1,
         optimum=None,
         ours="encoder_sequence_length",
-        why="an image has as many patches as its processor makes of it, 2048 only by default",
+        why="the processor decides the number of patches; 2048 is a default",
     ),
 )
 
 
-NEVER_MADE = (
-    *(one for family in FAMILIES for one in family.NEVER_MADE),
-    NeverMade(
+WITHOUT_MODEL = (
+    *(record for family in FAMILIES for record in family.WITHOUT_MODEL),
+    WithoutModel(
         model_type="trocr",
         tasks=("feature-extraction", "feature-extraction-with-past"),
-        why="what is declared reads a text with an encoder; TrOCR is a decoder alone, for text-generation here",
+        why="Optimum declares an encoder that reads text; TrOCR is a decoder only, with the task text-generation",
     ),
 )
 
 
 VARIANTS = multimodal.VARIANTS
 
-# Optimum declares SAM whole as one of its halves, and MetaCLIP 2 for classification as two that its class has not.
-NEVER_ASKED = {("sam", "feature-extraction@monolith"), ("metaclip_2", "image-classification@split")}
+# Optimum declares the whole SAM as one of its parts, and a split MetaCLIP 2 for a task whose class has no parts.
+EXCLUDED = {("sam", "feature-extraction@monolith"), ("metaclip_2", "image-classification@split")}
 
 
-ONE_TOKEN = Moved(
+NEXT_TOKENS = DynamicAxis(
     optimum="1",
     ours="decoder_sequence_length",
     size=16,
-    why="a decoder that takes a past reads any number of next tokens, so a draft can be verified in one call",
+    why="a decoder with a past reads any number of new tokens, so that a draft can be verified in one call",
 )
 
 
-INPUTS_ADDED = (
-    *(one for family in FAMILIES for one in family.INPUTS_ADDED),
-    Added(
+ADDED_INPUTS = (
+    *(record for family in FAMILIES for record in family.ADDED_INPUTS),
+    AddedInput(
         name="position_ids",
         model_types=("gemma", "gemma2", "gemma3", "gemma3_text", "gpt_oss", "nemotron"),
         tasks=(
@@ -185,49 +185,53 @@ INPUTS_ADDED = (
             "text-generation-with-past",
         ),
         axes=("batch_size", "sequence_length"),
-        why="forward takes position_ids, and without them a left-padded batch is numbered from its padding",
+        why="forward takes position_ids; without them, positions in a left-padded batch start at the padding",
     ),
 )
 
 
-TENSORS_DROPPED = (
-    *(one for family in FAMILIES for one in family.TENSORS_DROPPED),
-    Excess(
+ABSENT_TENSORS = (
+    *(record for family in FAMILIES for record in family.ABSENT_TENSORS),
+    AbsentTensors(
         model_type="moonshine",
         preset="asymmetric",
         starts=("past_key_values.2.", "present.2."),
-        why="the decoder has 2 layers; the third is one of the encoder's",
+        why="the decoder has 2 layers; the third is a layer of the encoder",
     ),
 )
 
 
 BOTH = (".key", ".value")
-LATENT = "transformers 5 keeps the latent that keys and values are made of, and the rotated part that all heads share"
+LATENT = "transformers 5 caches the latent of keys and values, and the rotated part that all heads share"
 
 OF_THE_DECODER = (".encoder.key", ".encoder.value", ".0.key", ".0.value", ".1.key", ".1.value")
-HEADS = "the decoder's cross-attention, and a decoder alone, has the decoder's heads and not the encoder's"
+HEADS = "the cross-attention of a decoder has the heads of the decoder"
 
-SIZES_CORRECTED = (
-    *(one for family in FAMILIES for one in family.SIZES_CORRECTED),
-    Resized("deepseek_v3", "default", BOTH, axis=1, optimum=128, ours=1, why=LATENT),
-    Resized("deepseek_v3", "default", (".key",), axis=3, optimum=192, ours=512, why=LATENT),
-    Resized("deepseek_v3", "default", (".value",), axis=3, optimum=128, ours=64, why=LATENT),
+CORRECTED_SIZES = (
+    *(record for family in FAMILIES for record in family.CORRECTED_SIZES),
+    CorrectedSize("deepseek_v3", "default", BOTH, axis=1, optimum=128, ours=1, why=LATENT),
+    CorrectedSize("deepseek_v3", "default", (".key",), axis=3, optimum=192, ours=512, why=LATENT),
+    CorrectedSize("deepseek_v3", "default", (".value",), axis=3, optimum=128, ours=64, why=LATENT),
     *(
-        Resized("speech_to_text", preset, *one)
+        CorrectedSize("speech_to_text", preset, endings, 1, optimum, ours, why)
         for preset in ("default", "conv3")
-        for one in (
-            (("input_features",), 1, 16000, 16, "features and their mask are of one length"),
-            (("encoder_attention_mask",), 1, 16, 64, "the mask is over what was heard, 4 frames a state"),
+        for endings, optimum, ours, why in (
+            (("input_features",), 16000, 16, "features and their mask have one length"),
+            (("encoder_attention_mask",), 16, 64, "the mask is over audio frames, 4 per state"),
         )
     ),
     *(
-        Resized("pix2struct", "default", (name,), 1, 2048, 16, "the number of patches moves")
+        CorrectedSize("pix2struct", "default", (name,), 1, 2048, 16, "the number of patches is dynamic")
         for name in ("flattened_patches", "attention_mask", "encoder_hidden_states", "encoder_attention_mask")
     ),
-    Resized("pix2struct", "default", (".encoder.key", ".encoder.value"), 2, 2048, 16, "the number of patches moves"),
-    Resized("pix2struct", "default", ("attention_mask",), 1, 17, 32, "a next text is longer than a token: ONE_TOKEN"),
+    CorrectedSize(
+        "pix2struct", "default", (".encoder.key", ".encoder.value"), 2, 2048, 16, "the number of patches is dynamic"
+    ),
+    CorrectedSize("pix2struct", "default", ("attention_mask",), 1, 17, 32, "there are several new tokens: NEXT_TOKENS"),
     *(
-        Resized("longt5", "default", (name,), axis, 16, 57, "several global blocks are traced, and no whole local one")
+        CorrectedSize(
+            "longt5", "default", (name,), axis, 16, 57, "the dummies have several global blocks and no full local one"
+        )
         for name, axis in (
             ("input_ids", 1),
             ("attention_mask", 1),
@@ -236,16 +240,18 @@ SIZES_CORRECTED = (
             (".encoder.value", 2),
         )
     ),
-    Resized("speecht5", "default", (".decoder.key", ".decoder.value"), 2, 16, 12, "the past is of some of the frames"),
-    Resized("bart", "asymmetric", OF_THE_DECODER, axis=1, optimum=8, ours=4, why=HEADS),
-    Resized("bart", "asymmetric", OF_THE_DECODER, axis=3, optimum=128, ours=256, why=HEADS),
-    Resized(
+    CorrectedSize(
+        "speecht5", "default", (".decoder.key", ".decoder.value"), 2, 16, 12, "the past holds some of the frames"
+    ),
+    CorrectedSize("bart", "asymmetric", OF_THE_DECODER, axis=1, optimum=8, ours=4, why=HEADS),
+    CorrectedSize("bart", "asymmetric", OF_THE_DECODER, axis=3, optimum=128, ours=256, why=HEADS),
+    CorrectedSize(
         model_type="falcon",
         preset="new_decoder_architecture",
         endings=BOTH,
         axis=1,
         optimum=8,
         ours=71,
-        why="FalconAttention.forward repeats keys and values for each query before it keeps them",
+        why="FalconAttention.forward repeats keys and values for each query before it caches them",
     ),
 )

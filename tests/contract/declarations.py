@@ -1,4 +1,4 @@
-"""What Optimum declares: `optimum.json`, and what of it is exported."""
+"""What Optimum declares: `optimum.json`, and the tasks and files of its exports."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from pathlib import Path
 
 @cache
 def contract():
+    """The content of `optimum.json`, {model type: ...}; the README of this folder says what it holds."""
     return json.loads((Path(__file__).parent / "optimum.json").read_text())
 
 
-def alone(told):
-    """The one file of a part of a pipeline, for whose folder Optimum names it."""
-    (case,) = told["cases"]
+def single_file(task):
+    """The one file of a component of a pipeline, as `{variant: [(file, case)]}`."""
+    (case,) = task["cases"]
     return {"default": [("model.onnx", case)]}
 
 
 @cache
 def exports(model_type, preset):
-    """What Optimum exports: our name of the task -> (its own, the files that it writes, as (file, case)).
+    """What Optimum exports: {our name of the task: (its name in Optimum, [(file, case), ...])}.
 
-    A task that it has in variants, with past and without, is two tasks here; another variant than its own choice, which
-    must be asked for, is `task@variant`.
+    A task with variants, with past and without, is two tasks here. A variant that is not Optimum's default is
+    `task@variant`.
     """
-    made = {}
-    for task, told in contract()[model_type]["configs"][preset]["tasks"].items():
-        for plan_name, written in (told["export"] if "export" in told else alone(told)).items():
-            if plan_name.startswith("default") and "error" not in written:
-                variant = told["cases"][written[0][1]]["state"].get("variant", "")
+    tasks = {}
+    for name, task in contract()[model_type]["configs"][preset]["tasks"].items():
+        for variant_text, files in (task["export"] if "export" in task else single_file(task)).items():
+            if variant_text.startswith("default") and "error" not in files:
+                variant = task["cases"][files[0][1]]["state"].get("variant", "")
                 past = "-with-past" if variant.endswith("with-past") else ""
-                asked = "" if past or variant == "without-past" else asked_variant(plan_name)
-                made[f"{task}{past}{asked}"] = task, written
-    return made
+                suffix = "" if past or variant == "without-past" else variant_suffix(variant_text)
+                tasks[f"{name}{past}{suffix}"] = name, files
+    return tasks
 
 
-def asked_variant(plan_name):
-    """`@split` of "default, variant split", and nothing of the variant that is Optimum's own choice."""
-    variant = plan_name.partition("variant ")[2]
+def variant_suffix(text):
+    """`@split` for "default, variant split", and nothing for Optimum's default variant."""
+    variant = text.partition("variant ")[2]
     return f"@{variant}" if variant and not variant.endswith("(the default)") else ""

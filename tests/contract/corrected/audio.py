@@ -1,20 +1,20 @@
-"""Where a plan differs from Optimum's on purpose: models that hear and speak."""
+"""Where a plan differs from Optimum's on purpose: audio models."""
 
 from __future__ import annotations
 
-from corrected.records import Added, Correction, Excess, NeverMade, Resized
+from corrected.records import AbsentTensors, AddedInput, CorrectedSize, Correction, WithoutModel
 
 
-def after(length: str, *convolutions: tuple[int, int]) -> str:
-    """The formula of a length after convolutions of these kernels and strides, as Optimum writes it."""
+def convolved(length: str, *convolutions: tuple[int, int]) -> str:
+    """The formula of a length after convolutions with these kernels and strides, as Optimum writes it."""
     for kernel, stride in convolutions:
         length = f"( {length} - {kernel} ) // {stride} + 1"
     return length
 
 
-SEVEN = after("sequence_length", (10, 5), *[(3, 2)] * 4, *[(2, 2)] * 2)
-THIRTEEN = after("sequence_length", (10, 5), *[(3, 2), (1, 1)] * 4, *[(2, 2), (1, 1)] * 2)
-FRAMES = "one state stands for a frame of many samples, in every task as in automatic-speech-recognition"
+SEVEN = convolved("sequence_length", (10, 5), *[(3, 2)] * 4, *[(2, 2)] * 2)
+THIRTEEN = convolved("sequence_length", (10, 5), *[(3, 2), (1, 1)] * 4, *[(2, 2), (1, 1)] * 2)
+FRAMES = "there is one state per frame of many samples, in every task as in automatic-speech-recognition"
 
 CORRECTIONS: tuple[Correction, ...] = (
     *(
@@ -30,7 +30,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         for model_type, preset, ours in (
             *((name, "default", SEVEN) for name in ("data2vec-audio", "hubert", "unispeech", "unispeech-sat")),
             *((name, "default", SEVEN) for name in ("wav2vec2", "wav2vec2-conformer", "wavlm")),
-            ("wav2vec2", "two_convs", after("sequence_length", (10, 5), (3, 2))),
+            ("wav2vec2", "two_convs", convolved("sequence_length", (10, 5), (3, 2))),
             *((name, "default", THIRTEEN) for name in ("sew", "sew-d")),
         )
     ),
@@ -41,7 +41,7 @@ CORRECTIONS: tuple[Correction, ...] = (
             axis=1,
             optimum=optimum,
             ours="( sequence_length - 1 ) // 3 + 1",
-            why="the same length, without what cancels in it; states are as many as the logits",
+            why="the same formula, simplified; there are as many states as logits",
         )
         for tensors, optimum in (
             (("last_hidden_state",), "sequence_length"),
@@ -54,10 +54,10 @@ CORRECTIONS: tuple[Correction, ...] = (
         axis=1,
         optimum="sequence_length",
         ours=None,
-        why="a spectrogram is of one size, and so is the number of its patches",
+        why="a spectrogram has a fixed size, and so has the number of its patches",
     ),
 )
-NEVER_MADE: tuple[NeverMade, ...] = ()
-INPUTS_ADDED: tuple[Added, ...] = ()
-TENSORS_DROPPED: tuple[Excess, ...] = ()
-SIZES_CORRECTED: tuple[Resized, ...] = ()
+WITHOUT_MODEL: tuple[WithoutModel, ...] = ()
+ADDED_INPUTS: tuple[AddedInput, ...] = ()
+ABSENT_TENSORS: tuple[AbsentTensors, ...] = ()
+CORRECTED_SIZES: tuple[CorrectedSize, ...] = ()

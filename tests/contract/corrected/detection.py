@@ -1,12 +1,12 @@
-"""Where a plan differs from Optimum's on purpose: models that find things in images."""
+"""Where a plan differs from Optimum's on purpose: detection, segmentation, depth."""
 
 from __future__ import annotations
 
-from corrected.records import Added, Correction, Excess, NeverMade, Resized
+from corrected.records import AbsentTensors, AddedInput, CorrectedSize, Correction, WithoutModel
 
 QUERIES = ("logits", "pred_boxes", "pred_masks", "class_queries_logits", "masks_queries_logits")
 SIDES = ((2, "height"), (3, "width"))
-MAPS = "a map of another size than the image goes by an expression of the image's"
+MAPS = "the size of a map is a formula of the size of the image"
 
 CORRECTIONS: tuple[Correction, ...] = (
     *(
@@ -16,7 +16,7 @@ CORRECTIONS: tuple[Correction, ...] = (
             axis=1,
             optimum="num_channels",
             ours=None,
-            why="the model has weights for the channels of its configuration",
+            why="the configuration fixes the number of channels, and the weights have it",
         )
         for model_type in ("detr", "dpt", "glpn", "maskformer", "segformer", "table-transformer", "yolos")
     ),
@@ -27,7 +27,7 @@ CORRECTIONS: tuple[Correction, ...] = (
             axis=1,
             optimum="num_queries",
             ours=None,
-            why="there are as many queries as the model has learned",
+            why="the number of queries is fixed by the weights",
         )
         for model_type in (
             "d_fine",
@@ -46,13 +46,13 @@ CORRECTIONS: tuple[Correction, ...] = (
             axis=1,
             optimum="num_labels",
             ours=None,
-            why="there are as many classes as the model has learned",
+            why="the number of classes is fixed by the weights",
         )
         for model_type in ("dpt", "segformer")
     ),
     *(
         Correction(model_type, (tensor,), axis, optimum, f"( {side} + {stride - 1} ) // {stride}", MAPS, task)
-        for model_type, tensor, stride, moves, task in (
+        for model_type, tensor, stride, is_declared, task in (
             ("detr", "pred_masks", 4, False, None),
             ("glpn", "last_hidden_state", 32, False, None),
             ("maskformer", "masks_queries_logits", 4, True, None),
@@ -61,7 +61,7 @@ CORRECTIONS: tuple[Correction, ...] = (
             ("segformer", "logits", 4, True, "semantic-segmentation"),
         )
         for axis, side in SIDES
-        for optimum in (side if moves else None,)
+        for optimum in (side if is_declared else None,)
     ),
     *(
         Correction(
@@ -69,10 +69,10 @@ CORRECTIONS: tuple[Correction, ...] = (
             tensors=("last_hidden_state",),
             axis=1,
             optimum=None,
-            ours=f"( height // 16 ) * ( width // 16 ) + {beside}",
-            why="there is a vector a patch, and an image has more of them the larger it is",
+            ours=f"( height // 16 ) * ( width // 16 ) + {others}",
+            why="there is one vector per patch, and a larger image has more patches",
         )
-        for model_type, beside in (("dpt", "1"), ("yolos", "100 + 1"))
+        for model_type, others in (("dpt", "1"), ("yolos", "100 + 1"))
     ),
     *(
         Correction(
@@ -81,7 +81,7 @@ CORRECTIONS: tuple[Correction, ...] = (
             axis=axis,
             optimum=side,
             ours=f"( {side} // 16 + 1 ) // 2 * 32",
-            why="what is computed on half of the patches along a side, or one more, is doubled five times",
+            why="half of the patches along a side, rounded up, are doubled five times",
         )
         for tensor, sides in (("predicted_depth", ((1, "height"), (2, "width"))), ("logits", SIDES))
         for axis, side in sides
@@ -93,17 +93,23 @@ CORRECTIONS: tuple[Correction, ...] = (
             axis=axis,
             optimum=optimum,
             ours=None,
-            why="the model has places for the patches of one size of image, and a map a keypoint that it knows",
+            why="the position embeddings are for images of one size, and there is one map per keypoint",
         )
         for axis, optimum in ((1, "num_keypoints"), *SIDES)
     ),
 )
-NEVER_MADE: tuple[NeverMade, ...] = ()
-INPUTS_ADDED: tuple[Added, ...] = ()
-TENSORS_DROPPED: tuple[Excess, ...] = ()
-SIZES_CORRECTED: tuple[Resized, ...] = tuple(
-    Resized(
-        "dpt", "default", ("pixel_values",), axis, 384, 368, "an odd number of patches, where stages differ in size"
+WITHOUT_MODEL: tuple[WithoutModel, ...] = ()
+ADDED_INPUTS: tuple[AddedInput, ...] = ()
+ABSENT_TENSORS: tuple[AbsentTensors, ...] = ()
+CORRECTED_SIZES: tuple[CorrectedSize, ...] = tuple(
+    CorrectedSize(
+        "dpt",
+        "default",
+        ("pixel_values",),
+        axis,
+        384,
+        368,
+        "an odd number of patches, so that the sizes of the stages differ",
     )
     for axis in (2, 3)
 )

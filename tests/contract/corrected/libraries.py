@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from corrected.records import Added, Correction, Excess, Left, NeverMade, Resized
+from corrected.records import AbsentTensors, AddedInput, CorrectedSize, Correction, RepeatedPreset, WithoutModel
 
-SEEN = "sentence_transformers.clip"
+CLIP = "sentence_transformers.clip"
 
 CORRECTIONS: tuple[Correction, ...] = (
     Correction(
@@ -13,19 +13,21 @@ CORRECTIONS: tuple[Correction, ...] = (
         axis=1,
         optimum="num_channels",
         ours=None,
-        why="a model has weights for the channels of its images",
+        why="the number of channels is fixed by the weights",
     ),
     *(
-        Correction(SEEN, ("pixel_values",), axis, optimum, ours=None, why="the model has places for one size of image")
+        Correction(
+            CLIP, ("pixel_values",), axis, optimum, ours=None, why="positions are learned for images of one size"
+        )
         for axis, optimum in ((1, "num_channels"), (2, "height"), (3, "width"))
     ),
     Correction(
-        SEEN,
+        CLIP,
         ("image_embeds",),
         axis=0,
         optimum="image_batch_size",
         ours="batch_size",
-        why="the images are called so where they go in",
+        why="the input pixel_values calls the number of images batch_size",
     ),
     Correction(
         model_type="diffusers.clip-text-with-projection",
@@ -33,10 +35,12 @@ CORRECTIONS: tuple[Correction, ...] = (
         axis=1,
         optimum="sequence_length",
         ours=None,
-        why="text_embeds is of rank 2: one vector a text",
+        why="text_embeds has rank 2: one vector per text",
     ),
     *(
-        Correction(model_type, (name,), axis, f"{side} / {scale}", f"{side} // {scale}", why="a size is a whole number")
+        Correction(
+            model_type, (name,), axis, f"{side} / {scale}", f"{side} // {scale}", why="a size is an integer number"
+        )
         for model_type, name, start, scale in (
             ("diffusers.vae-encoder", "latent_parameters", "sample_", 8),
             ("diffusers.dcae-encoder", "latent_sample", "", 32),
@@ -44,17 +48,17 @@ CORRECTIONS: tuple[Correction, ...] = (
         for axis, side in ((2, f"{start}height"), (3, f"{start}width"))
     ),
 )
-NEVER_MADE: tuple[NeverMade, ...] = (
-    NeverMade(SEEN, ("sentence-similarity",), why="another name of feature-extraction, declared without texts"),
+WITHOUT_MODEL: tuple[WithoutModel, ...] = (
+    WithoutModel(CLIP, ("sentence-similarity",), why="a synonym of feature-extraction, declared without texts"),
 )
-INPUTS_ADDED: tuple[Added, ...] = ()
-TENSORS_DROPPED: tuple[Excess, ...] = ()
-SIZES_CORRECTED: tuple[Resized, ...] = ()
-PRESETS_LEFT: tuple[Left, ...] = (
-    Left(
+ADDED_INPUTS: tuple[AddedInput, ...] = ()
+ABSENT_TENSORS: tuple[AbsentTensors, ...] = ()
+CORRECTED_SIZES: tuple[CorrectedSize, ...] = ()
+REPEATED_PRESETS: tuple[RepeatedPreset, ...] = (
+    RepeatedPreset(
         model_type="diffusers.flux-transformer-2d",
         preset="diffusers_0.30",
         same_as="default",
-        why="diffusers before 0.31 gave ids a batch axis, and does not run beside transformers 5",
+        why="diffusers before 0.31 gave ids a batch axis, and does not run with transformers 5",
     ),
 )

@@ -7,9 +7,17 @@ from attrs import frozen
 
 @frozen
 class Correction:
-    """One difference: an axis of these tensors, wherever Optimum calls it so; None is an axis that does not move.
+    """One axis of some tensors has another symbol.
 
-    It is of one task, and of one preset of the model type, where these are said, else of all.
+    Attributes:
+        model_type: The model type.
+        tensors: The names of the tensors.
+        axis: The index of the axis.
+        optimum: The symbol that Optimum declares, None for a static axis.
+        ours: The symbol here, None for a static axis.
+        why: The reason.
+        task: The task of the correction, None for every task.
+        preset: The preset of the correction, None for every preset.
     """
 
     model_type: str
@@ -23,8 +31,8 @@ class Correction:
 
 
 @frozen
-class NeverMade:
-    """Tasks of a model type that Optimum declares files of, and that no class of transformers has a model for."""
+class WithoutModel:
+    """Tasks that Optimum declares for a model type, and that no class of transformers has."""
 
     model_type: str
     tasks: tuple[str, ...]
@@ -32,8 +40,15 @@ class NeverMade:
 
 
 @frozen
-class Moved:
-    """An axis that Optimum fixes in the decoder that takes a past, and that moves here: its name, its dummy's size."""
+class DynamicAxis:
+    """An axis that Optimum fixes in decoders with a past and that is dynamic here.
+
+    Attributes:
+        optimum: The size that Optimum declares.
+        ours: The symbol here.
+        size: The size of the axis in dummy inputs.
+        why: The reason.
+    """
 
     optimum: str
     ours: str
@@ -42,8 +57,8 @@ class Moved:
 
 
 @frozen
-class Added:
-    """An input that Optimum leaves out, last in order, in these tasks of these model types."""
+class AddedInput:
+    """An input that Optimum does not declare. It is the last one in some tasks of some model types."""
 
     name: str
     model_types: tuple[str, ...]
@@ -53,10 +68,15 @@ class Added:
 
 
 @frozen
-class Excess:
-    """Tensors that Optimum declares of a preset, by what their names start with, and that no model has.
+class AbsentTensors:
+    """Tensors that Optimum declares for a preset and that no model has.
 
-    `tasks` are those of which it is so; all when there are none.
+    Attributes:
+        model_type: The model type.
+        preset: The preset of its configuration.
+        starts: The first letters of the names of the tensors.
+        why: The reason.
+        tasks: The tasks of which this is true, all tasks if empty.
     """
 
     model_type: str
@@ -67,8 +87,8 @@ class Excess:
 
 
 @frozen
-class Resized:
-    """An axis that does not move and that Optimum gives another size, in the cache of a preset of a model type."""
+class CorrectedSize:
+    """A size that differs in the dummy inputs of a preset, for all tensors whose names have these endings."""
 
     model_type: str
     preset: str
@@ -80,8 +100,8 @@ class Resized:
 
 
 @frozen
-class Left:
-    """A preset of a model type that is not planned, whose configuration is that of another."""
+class RepeatedPreset:
+    """A preset that is not planned, because its configuration is that of another preset."""
 
     model_type: str
     preset: str

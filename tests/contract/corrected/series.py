@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corrected.records import Added, Correction, Excess, NeverMade, Resized
+from corrected.records import AbsentTensors, AddedInput, CorrectedSize, Correction, WithoutModel
 
 CORRECTIONS: tuple[Correction, ...] = (
     Correction(
@@ -11,7 +11,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         axis=1,
         optimum="sequence_length",
         ours="sequence_length * 3",
-        why="each step is three states: what is to be won, what is seen, and what is done",
+        why="each time step has three states: return, observation and action",
     ),
     *(
         Correction(
@@ -20,12 +20,12 @@ CORRECTIONS: tuple[Correction, ...] = (
             axis=1,
             optimum="sequence_length",
             ours=None,
-            why="the model has patches for config.context_length steps, and refuses others",
+            why="the model takes exactly config.context_length time steps",
         )
         for model_type in ("patchtsmixer", "patchtst")
     ),
 )
-NEVER_MADE: tuple[NeverMade, ...] = ()
-INPUTS_ADDED: tuple[Added, ...] = ()
-TENSORS_DROPPED: tuple[Excess, ...] = ()
-SIZES_CORRECTED: tuple[Resized, ...] = ()
+WITHOUT_MODEL: tuple[WithoutModel, ...] = ()
+ADDED_INPUTS: tuple[AddedInput, ...] = ()
+ABSENT_TENSORS: tuple[AbsentTensors, ...] = ()
+CORRECTED_SIZES: tuple[CorrectedSize, ...] = ()

@@ -1,10 +1,10 @@
-"""Where a plan differs from Optimum's on purpose: models that see."""
+"""Where a plan differs from Optimum's on purpose: vision models."""
 
 from __future__ import annotations
 
-from corrected.records import Added, Correction, Excess, NeverMade, Resized
+from corrected.records import AbsentTensors, AddedInput, CorrectedSize, Correction, WithoutModel
 
-PLACED = (
+FIXED_SIZE = (
     "beit",
     "data2vec-vision",
     "deit",
@@ -19,9 +19,9 @@ PLACED = (
     "vit_mae",
     "vit_msn",
 )
-"""Models of images of one size."""
+"""Models that take images of one size."""
 
-MOVED = (
+ANY_SIZE = (
     "convnext",
     "convnextv2",
     "cvt",
@@ -32,7 +32,7 @@ MOVED = (
     "resnet",
     "swin2sr",
 )
-"""Models of images of any size."""
+"""Models that take images of any size."""
 
 MAPS = (
     "convnext",
@@ -46,22 +46,30 @@ MAPS = (
     "resnet",
     "swin2sr",
 )
-"""Those of them that give a map."""
+"""Models with a feature map as output."""
 
-CHANNELS = "weights are for as many channels as the configuration says"
-FEATURES = "states of an image of any size are of any size too, which is not the image's own"
+CHANNELS = "the configuration fixes the number of channels, and the weights have it"
+FEATURES = "an image of any size has hidden states of any size, which differs from that of the image"
 
 CORRECTIONS: tuple[Correction, ...] = (
-    *(Correction(model_type, ("pixel_values",), 1, "num_channels", None, CHANNELS) for model_type in (*PLACED, *MOVED)),
+    *(
+        Correction(model_type, ("pixel_values",), 1, "num_channels", None, CHANNELS)
+        for model_type in (*FIXED_SIZE, *ANY_SIZE)
+    ),
     *(
         Correction(
-            model_type, ("pixel_values",), axis, optimum, None, "there are places, or windows, for images of one size"
+            model_type,
+            ("pixel_values",),
+            axis,
+            optimum,
+            None,
+            "position embeddings, or windows, are for images of one size",
         )
-        for model_type in PLACED
+        for model_type in FIXED_SIZE
         for axis, optimum in ((2, "height"), (3, "width"))
     ),
     *(
-        Correction(model_type, ("pixel_values",), axis, None, ours, "padding is worked out for images of every size")
+        Correction(model_type, ("pixel_values",), axis, None, ours, "the padding is computed for images of every size")
         for model_type in ("mobilenet_v1", "mobilenet_v2")
         for axis, ours in ((2, "height"), (3, "width"))
     ),
@@ -72,14 +80,10 @@ CORRECTIONS: tuple[Correction, ...] = (
     ),
     Correction("dinov2", ("last_hidden_state",), 1, None, "sequence_length", FEATURES),
     *(
-        Correction(
-            "mobilevit", ("logits",), axis, optimum, None, "a segmentation is smaller than the image that it is of"
-        )
+        Correction("mobilevit", ("logits",), axis, optimum, None, "a segmentation map is smaller than its image")
         for axis, optimum in ((2, "height"), (3, "width"))
     ),
-    Correction(
-        "efficientnet", ("logits",), 1, "num_classes", None, "the model knows as many classes as it has weights for"
-    ),
+    Correction("efficientnet", ("logits",), 1, "num_classes", None, "the number of classes is fixed by the weights"),
     Correction("swin2sr", ("reconstruction",), 1, "num_channels", None, CHANNELS),
     *(
         Correction(
@@ -88,47 +92,47 @@ CORRECTIONS: tuple[Correction, ...] = (
             2,
             f"height  * {times}",
             f"height * {times}",
-            "a symbol that is printed has one space at each side of what it multiplies by",
+            "onnxfn prints one space on each side of an operator",
         )
         for times in (2, 4)
     ),
 )
-NEVER_MADE: tuple[NeverMade, ...] = ()
-INPUTS_ADDED: tuple[Added, ...] = (
-    Added(
+WITHOUT_MODEL: tuple[WithoutModel, ...] = ()
+ADDED_INPUTS: tuple[AddedInput, ...] = (
+    AddedInput(
         name="noise",
         model_types=("vit_mae",),
         tasks=("feature-extraction",),
         axes=("batch_size",),
-        why="which patches are kept is chosen by noise: random numbers inside a graph answer otherwise each time",
+        why="noise chooses the masked patches; with random numbers inside, a graph has other outputs at each call",
     ),
-    Added(
+    AddedInput(
         name="pixel_values",
         model_types=("perceiver",),
         tasks=("image-classification",),
         axes=("batch_size",),
-        why="Optimum declares a text until it has made dummy inputs, and an image after",
+        why="Optimum declares a text before it generates dummy inputs, and an image afterwards",
     ),
 )
-TENSORS_DROPPED: tuple[Excess, ...] = tuple(
-    Excess(
+ABSENT_TENSORS: tuple[AbsentTensors, ...] = tuple(
+    AbsentTensors(
         model_type="perceiver",
         preset=preset,
         starts=("input_ids", "attention_mask"),
         tasks=("image-classification",),
-        why="Optimum declares a text until it has made dummy inputs, and an image after",
+        why="Optimum declares a text before it generates dummy inputs, and an image afterwards",
     )
     for preset in ("default", "image")
 )
-SIZES_CORRECTED: tuple[Resized, ...] = tuple(
-    Resized(
+CORRECTED_SIZES: tuple[CorrectedSize, ...] = tuple(
+    CorrectedSize(
         model_type="perceiver",
         preset=preset,
         endings=("pixel_values",),
         axis=axis,
         optimum=optimum,
         ours=ours,
-        why="an image is of the size that the model has places for, whatever its processor makes of it",
+        why="the position embeddings of the model fix the image size, and the image processor has another",
     )
     for preset, ours in (("default", 56), ("image", 224))
     for axis, optimum in ((2, 256), (3, 192))
