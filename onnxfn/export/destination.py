@@ -134,16 +134,16 @@ def _rename_folder(files: Collection[Path], staging: Path, folder: Path) -> bool
     return True
 
 
-def _move_files(files: Iterable[Path], places: Iterable[Path], backups: Path, undo: ExitStack) -> None:
-    """Moves each file to its place; `undo` moves them back, and restores the files that were there."""
+def _move_files(files: Iterable[Path], targets: Iterable[Path], backups: Path, undo: ExitStack) -> None:
+    """Moves each file to its target path; `undo` moves them back, and restores the files that were there."""
     backups.mkdir()
-    for number, (file, place) in enumerate(zip(files, places, strict=True)):
-        _make_folder(place.parent, undo)
-        if os.path.lexists(place):
-            backup = _back_up(place, backups / str(number))
-            undo.callback(backup.replace, place)
-        file.replace(place)
-        undo.callback(place.replace, file)
+    for number, (file, target) in enumerate(zip(files, targets, strict=True)):
+        _make_folder(target.parent, undo)
+        if os.path.lexists(target):
+            backup = _back_up(target, backups / str(number))
+            undo.callback(backup.replace, target)
+        file.replace(target)
+        undo.callback(target.replace, file)
 
 
 def _remove_files(files: Iterable[Path], backups: Path, undo: ExitStack) -> None:
