@@ -128,7 +128,7 @@ def export(
     options = resolved_write_options(write)
     options = with_checkpoint_entries(options, checkpoint, destination.onnx_folder, overwrite=overwrite)
     # Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
-    build = evolve(build, pretranspose=options.weight_storage != "link")
+    build = evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link")
     with _provenance_in_errors(spec), stage_timer(on_event) as (timed, seconds):
         with timed("plan", ""):
             planned = _plan_for_destination(plan(task_spec, _config(model, config), decoders=decoders), destination)

@@ -188,7 +188,7 @@ def test_a_model_that_refuses_a_cache_has_a_spec_without_one_that_states_the_rea
         f"Module.forward(input_ids); task text-generation; no cache: {type(error).__name__}: {error}"
     )
     assert [output.name for output in spec.outputs] == ["logits"]
-    assert not spec.states
+    assert not spec.cache.rows
 
 
 def test_a_task_with_past_is_refused_with_the_reason_why_the_model_has_no_cache():

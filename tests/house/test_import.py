@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 HEAVY = ("torch", "transformers", "onnx", "onnxruntime", "onnxscript", "onnx_ir")
-SECONDS = 0.3
+RATIO = 4
+"""How many times as long as its own dependencies `import onnxfn` may take."""
 
 LOOKED_AROUND = """
 import json, logging, os, signal, sys, threading
@@ -25,8 +26,10 @@ print(json.dumps(before == around()))
 TIMED = """
 from time import perf_counter
 start = perf_counter()
+import attrs, numpy, toolz
+middle = perf_counter()
 import onnxfn
-print(perf_counter() - start)
+print((perf_counter() - middle) / (middle - start))
 """
 
 
@@ -53,6 +56,6 @@ def test_importing_changes_nothing_in_the_process():
 
 
 def test_importing_is_fast(tmp_path):
-    """As after an installation, which compiles what it installs; the first of these does so here."""
+    """With compiled files, as after an installation; the first run compiles them. A ratio holds on a busy machine."""
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    assert min(float(fresh(TIMED, **compiled)[0]) for _ in range(5)) < SECONDS
+    assert min(float(fresh(TIMED, **compiled)[0]) for _ in range(5)) < RATIO
