@@ -117,7 +117,7 @@ moonshine_streaming = compose(
     audio_decoder("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
 )
 
-parakeet_inputs = compose(mel_inputs, input_lengths(64, one=37, right_padded=51, left_padded=90))
+parakeet_inputs = compose(mel_inputs, input_lengths(64, single=37, right_padded=51, left_padded=90))
 
 
 def parakeet_seq2seq(decoder: str) -> ExportSpec:
@@ -143,7 +143,7 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
 
 
 num_adapters = if_else("add_adapter", "num_adapter_layers", constant(0))
-seamless_inputs = compose(mel_inputs, input_lengths(101, one=59, right_padded=77, left_padded=126))
+seamless_inputs = compose(mel_inputs, input_lengths(101, single=59, right_padded=77, left_padded=126))
 
 
 def seamless(model: str) -> ExportSpec:

@@ -85,12 +85,13 @@ def _check_layer_axes(spec: PlannedSpec, reference: Reference) -> None:
         if axis.kind == "dynamic"
     }
     for output, array in zip(spec.outputs, reference.outputs, strict=True):
-        is_layer = output.layer is not None and len(output.place) == 2  # noqa: PLR2004 - the field, and the layer in it
+        is_layer = output.layer is not None and len(output.forward_path) == 2  # noqa: PLR2004 - the field, and the layer in it
         planned = symbols(output.axes) if is_layer else {}
         if any(array.shape[axis] != sizes.get(symbol, array.shape[axis]) for axis, symbol in planned.items()):
             raise CheckFailed(
                 f"{output.name!r} has the shape {list(array.shape)} in PyTorch, but its axes are planned as "
-                f"{output.axes}: give its axes with with_output(spec, {output.name!r}, axes, path={output.place})"
+                f"{output.axes}: give its axes with "
+                f"with_output(spec, {output.name!r}, axes, path={output.forward_path})"
             )
 
 

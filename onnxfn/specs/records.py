@@ -152,7 +152,7 @@ class InputSpec:
     layer: int | None = None
 
     @property
-    def place(self) -> Path:
+    def forward_path(self) -> Path:
         """Where it sits in the arguments of `forward`: `path`, or the argument of the same name."""
         return self.path or (self.name,)
 
@@ -179,7 +179,7 @@ class OutputSpec:
     layers: Source | None = None
 
     @property
-    def place(self) -> Path:
+    def forward_path(self) -> Path:
         """Where it sits in the result of `forward`: `path`, or the field of the same name."""
         return self.path or (self.name,)
 

@@ -1,4 +1,4 @@
-"""The version of onnxfn, said once: pyproject.toml reads it from here."""
+"""The version. pyproject.toml reads it from here."""
 
 VERSION = "0.1.0"
 """The version of onnxfn."""

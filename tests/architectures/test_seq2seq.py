@@ -126,7 +126,7 @@ def assert_same_tokens(model, result, folder):
         source = {name: array for name, array in source.items() if name.startswith("encoder_")}
     rows = len(dummies(decoder.spec, {"batch_size": 3})["input_ids"])
     start = np.array([[2, 5], [3, 9], [7, 2]] * (rows // 3))
-    argument = next(input_.place[0] for input_ in decoder.spec.inputs if input_.name == "input_ids")
+    argument = next(input_.forward_path[0] for input_ in decoder.spec.inputs if input_.name == "input_ids")
     expected = tokens_by_pytorch(model, argument, source, start)
     states, mask = encoder_states(folder, encoder, source)
     assert tokens_by_onnx(folder, decoder, states, mask, start).tolist() == expected.tolist()

@@ -199,7 +199,28 @@ def long_files(name, source):
         yield f"{name}: {lines} lines"
 
 
+VAGUE = frozenset(
+    {"one", "made", "told", "said", "kept", "found", "beside", "given", "asked", "there", "done", "place"}
+)
+"""Words that do not say what a value is. `zero, one` in translations.py are the numbers."""
+
+
+def vague_names(name, source):
+    """No variable, parameter or function has a name that does not say what it holds."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=word, ctx=ast.Store()) | ast.arg(arg=word):
+                pass
+            case ast.FunctionDef(name=word):
+                word = word.lstrip("_")
+            case _:
+                continue
+        if word in VAGUE and not name.endswith("capture/translations.py"):
+            yield f"{name}:{node.lineno}: {word} does not say what it is"
+
+
 RULES = (
+    vague_names,
     inheritance,
     unfrozen,
     global_statements,
@@ -348,6 +369,9 @@ CONVICTIONS = [
         "def g():\n async def f():" + "\n  a" * 60,
         ["axes.py:1: g has 62 lines", "axes.py:2: f has 61 lines"],
     ),
+    (vague_names, "axes.py", "one = 1", ["axes.py:1: one does not say what it is"]),
+    (vague_names, "axes.py", "def f(told): ...", ["axes.py:1: told does not say what it is"]),
+    (vague_names, "axes.py", "def _made(): ...", ["axes.py:1: made does not say what it is"]),
     (long_files, "axes.py", "a\n" * 401, ["axes.py: 401 lines"]),
 ]
 
@@ -368,6 +392,7 @@ ACQUITTALS = [
     (downward_imports, "__init__.py", "from onnxfn.export.cli import app"),
     (downward_imports, "__main__.py", "import onnxfn"),
     (long_functions, "axes.py", "def f():" + "\n  a" * 59),
+    (vague_names, "axes.py", "first = none\ndef f(tensor): return tensor.one"),
     (long_files, "axes.py", "a\n" * 400),
     (long_files, "architectures/text.py", "a\n" * 401),
 ]

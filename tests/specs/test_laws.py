@@ -399,7 +399,7 @@ def test_renaming_and_renaming_back_restores_names_and_paths(given_pair, data):
     there = dict(zip(old, new, strict=True))
     back = edits.renamed(edits.renamed(spec, **there), **{late: early for early, late in there.items()})
     assert list(tensors_in(to_plain(back))) == list(tensors_in(to_plain(spec)))
-    assert [one.place for one in back.inputs] == [one.place for one in spec.inputs]
+    assert [one.forward_path for one in back.inputs] == [one.forward_path for one in spec.inputs]
     assert [one.axes for one in back.inputs] == [one.axes for one in spec.inputs]
 
 
@@ -407,8 +407,8 @@ def test_renaming_and_renaming_back_restores_names_and_paths(given_pair, data):
 def test_a_renamed_tensor_keeps_its_path(given_pair):
     spec, (old, *_) = given_pair
     changed = edits.renamed(spec, **{old: "otherwise"})
-    assert [one.place for one in changed.inputs] == [one.place for one in spec.inputs]
-    assert [one.place for one in changed.outputs] == [one.place for one in spec.outputs]
+    assert [one.forward_path for one in changed.inputs] == [one.forward_path for one in spec.inputs]
+    assert [one.forward_path for one in changed.outputs] == [one.forward_path for one in spec.outputs]
 
 
 CHANGES = {

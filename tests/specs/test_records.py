@@ -73,10 +73,10 @@ def test_two_reads_of_one_name_are_refused():
 
 
 def test_the_place_of_a_tensor_is_its_path_or_its_name():
-    assert InputSpec("ids", "b", "token_ids").place == ("ids",)
-    assert InputSpec("ids", "b", "token_ids", path=("past", 0)).place == ("past", 0)
-    assert OutputSpec("logits", "b").place == ("logits",)
-    assert OutputSpec("logits", "b", path=("scores",)).place == ("scores",)
+    assert InputSpec("ids", "b", "token_ids").forward_path == ("ids",)
+    assert InputSpec("ids", "b", "token_ids", path=("past", 0)).forward_path == ("past", 0)
+    assert OutputSpec("logits", "b").forward_path == ("logits",)
+    assert OutputSpec("logits", "b", path=("scores",)).forward_path == ("scores",)
 
 
 def test_a_part_has_inputs_and_outputs_as_names_and_symbols():

@@ -90,7 +90,7 @@ def test_an_unknown_tensor_cannot_be_removed():
 
 def test_a_renamed_input_is_still_taken_by_forward_under_its_own_name():
     (made,) = renamed(takes("input_ids", TOKENS, "token_ids"), input_ids="tokens").inputs
-    assert (made.name, made.place, pattern(made.axes)) == ("tokens", ("input_ids",), TOKENS)
+    assert (made.name, made.forward_path, pattern(made.axes)) == ("tokens", ("input_ids",), TOKENS)
 
 
 def test_an_output_is_renamed_in_the_tasks_too():
@@ -99,7 +99,7 @@ def test_an_output_is_renamed_in_the_tasks_too():
 
 def test_two_tensors_swap_their_names():
     swapped = renamed(BERT, input_ids="token_type_ids", token_type_ids="input_ids")
-    assert [(one.name, one.place) for one in swapped.inputs] == [
+    assert [(one.name, one.forward_path) for one in swapped.inputs] == [
         ("token_type_ids", ("input_ids",)),
         ("input_ids", ("token_type_ids",)),
     ]

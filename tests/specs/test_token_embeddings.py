@@ -57,7 +57,7 @@ def test_embeddings_can_be_chosen_before_or_after_the_task(task):
 def test_one_graph_of_an_encoder_decoder_takes_embeddings():
     table, decoder = planned(with_behavior(T5, "decoder", past="outputs"))
     assert (table.name, decoder.name) == ("embed_tokens", "decoder_model")
-    assert decoder.spec.inputs[2].place == ("decoder_inputs_embeds",)
+    assert decoder.spec.inputs[2].forward_path == ("decoder_inputs_embeds",)
 
 
 @given(some.specs)
@@ -71,8 +71,8 @@ def test_adding_twice_equals_adding_once(spec):
 def test_by_tokens_restores_the_token_input(spec):
     tokens = takes("input_ids", "batch_size sequence_length", "token_ids")
     plain = compose(evolve(spec, parts=Parts(), inputs=()), tokens)
-    places = [(one.name, one.place, one.axes) for one in by_tokens(with_inputs_embeds(plain)).inputs]
-    assert places == [(one.name, one.place, one.axes) for one in plain.inputs]
+    places = [(one.name, one.forward_path, one.axes) for one in by_tokens(with_inputs_embeds(plain)).inputs]
+    assert places == [(one.name, one.forward_path, one.axes) for one in plain.inputs]
 
 
 def test_an_encoder_decoder_needs_a_behavior_first():

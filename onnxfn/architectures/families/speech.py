@@ -22,11 +22,11 @@ audio_mask = takes("encoder_attention_mask", AUDIO, "padding_mask", path=("atten
 """The padding mask of the audio as an input of the decoder, which shortens it as the encoder does."""
 
 
-def input_lengths(traced: int, one: int, right_padded: int, left_padded: int) -> ExportSpec:
+def input_lengths(traced: int, single: int, right_padded: int, left_padded: int) -> ExportSpec:
     """A spec of the length of the encoder's input in the trace and in each case of the check."""
     return compose(
         sized(encoder_sequence_length=traced),
-        case("one", sized(encoder_sequence_length=one)),
+        case("one", sized(encoder_sequence_length=single)),
         case("right-padded", sized(encoder_sequence_length=right_padded)),
         case("left-padded", sized(encoder_sequence_length=left_padded)),
     )
@@ -91,6 +91,6 @@ mel_inputs = compose(
 waveform_inputs = compose(
     takes("input_values", SOURCE, "waveform", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
-    input_lengths(16000, one=9001, right_padded=12000, left_padded=7500),
+    input_lengths(16000, single=9001, right_padded=12000, left_padded=7500),
 )
 """Waveforms `[batch_size, encoder_sequence_length]`, and their padding mask. The trace has 1 second at 16 kHz."""

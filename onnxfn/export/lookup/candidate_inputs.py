@@ -52,7 +52,7 @@ def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iter
 
 def unknown_arguments(model: Any) -> list[str]:
     """The arguments that `forward` requires and that are in no form of INPUT_FORMS."""
-    known = {input_.place[0] for forms in INPUT_FORMS.values() for form in forms for input_ in form.inputs}
+    known = {input_.forward_path[0] for forms in INPUT_FORMS.values() for form in forms for input_ in form.inputs}
     parameters = forward_parameters(model).items()
     return [name for name, parameter in parameters if _is_required(parameter) and name not in known]
 
@@ -65,4 +65,4 @@ def _restricted_to(spec: ExportSpec, parameters: Collection[str]) -> ExportSpec:
     """The spec without inputs that `forward` has no parameter for; `forward` returns a dict, and no cache."""
     no_cache = always(use_cache=False) if {"use_cache", "past_key_values"} & set(parameters) else ExportSpec()
     spec = compose(spec, always(return_dict=True), no_cache)
-    return evolve(spec, inputs=tuple(input_ for input_ in spec.inputs if input_.place[0] in parameters))
+    return evolve(spec, inputs=tuple(input_ for input_ in spec.inputs if input_.forward_path[0] in parameters))

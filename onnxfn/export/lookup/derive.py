@@ -241,7 +241,7 @@ def _known_patches(model: Any) -> ExportSpec:
 def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) -> str:
     """What a spec was derived from: the inputs, the known arguments that are no inputs, the task, the cache."""
     parameters = forward_parameters(model)
-    used = {input_.place[0] for input_ in (*inputs.inputs, *spec.inputs)}
+    used = {input_.forward_path[0] for input_ in (*inputs.inputs, *spec.inputs)}
     unused = [name for name in INPUT_FORMS if name in parameters and name not in used]
     states = ", ".join(row.name for row in spec.cache.rows)
     clauses = (

@@ -71,7 +71,7 @@ def load_model(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> Any:
     except (OSError, ValueError) as error:
         raise ModelNotFound(f"{name} could not be loaded with {spec.call.loader}: {first_line(error)}") from None
     # Checkpoints of models with a head often lack the pooler. Only an output of the pooler needs its weights.
-    needs_pooler = any("pooler_output" in output.place for output in spec.outputs)
+    needs_pooler = any("pooler_output" in output.forward_path for output in spec.outputs)
     missing = sorted(key for key in info["missing_keys"] if needs_pooler or "pooler" not in key.split("."))
     if missing:
         raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(missing, most=4)}")

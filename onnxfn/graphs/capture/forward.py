@@ -49,7 +49,7 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
         result = forward(tensors)
         _check_layers(model, spec, result)
         try:
-            return tuple(at(output.place, result) for output in spec.outputs)
+            return tuple(at(output.forward_path, result) for output in spec.outputs)
         except UnknownName as error:
             raise CaptureFailed(f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {error}") from None
 
@@ -66,7 +66,7 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
     }
 
     def forward(tensors: Sequence[Any]) -> Any:
-        arguments = nested((input_.place, tensor) for input_, tensor in zip(spec.inputs, tensors, strict=True))
+        arguments = nested((input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, tensors, strict=True))
         objects = {
             builder.name: ARGUMENT_BUILDERS[builder.by](model, arguments.get(builder.name, {}))
             for builder in spec.call.builders
@@ -81,8 +81,8 @@ def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
     """Raises CaptureFailed when a field of the result, such as `hidden_states`, has more layers than the plan."""
     planned: dict[Any, list[Any]] = {}
     for output in spec.outputs:
-        if output.layer is not None and len(output.place) == 2:  # noqa: PLR2004 - the field, and the index in it
-            planned.setdefault(output.place[0], []).append(output.place[1])
+        if output.layer is not None and len(output.forward_path) == 2:  # noqa: PLR2004 - the field, and the index in it
+            planned.setdefault(output.forward_path[0], []).append(output.forward_path[1])
     for field, indices in planned.items():
         layers = at((field,), result) if isinstance(result, Mapping) and field in result else ()
         if len(layers or ()) > max(indices) + 1:

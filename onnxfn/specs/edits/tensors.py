@@ -262,7 +262,7 @@ def _with_names(spec: ExportSpec, names: Mapping[str, str]) -> ExportSpec:
     """The spec with new names wherever it mentions a tensor."""
 
     def renamed_tensor(tensor: Any) -> Any:
-        return evolve(tensor, name=names[tensor.name], path=tensor.place) if tensor.name in names else tensor
+        return evolve(tensor, name=names[tensor.name], path=tensor.forward_path) if tensor.name in names else tensor
 
     def new(name: str) -> str:
         return names.get(name, name)

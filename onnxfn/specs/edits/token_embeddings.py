@@ -83,7 +83,7 @@ def by_tokens(spec: PlannedSpec) -> PlannedSpec:
     def tokens(tensor: InputSpec) -> InputSpec:
         if tensor.name != EMBEDS:
             return tensor
-        return evolve(_ids(tensor), path=(*tensor.place[:-1], str(tensor.place[-1]).replace(EMBEDS, IDS)))
+        return evolve(_ids(tensor), path=(*tensor.forward_path[:-1], str(tensor.forward_path[-1]).replace(EMBEDS, IDS)))
 
     return evolve(spec, inputs=tuple(map(tokens, spec.inputs)))
 
@@ -102,6 +102,6 @@ def _embeds_of(tensor: InputSpec) -> InputSpec:
     """The embeddings in place of the tokens; any other input unchanged."""
     if tensor.name != IDS:
         return tensor
-    path = (*tensor.place[:-1], str(tensor.place[-1]).replace(IDS, EMBEDS))
+    path = (*tensor.forward_path[:-1], str(tensor.forward_path[-1]).replace(IDS, EMBEDS))
     axes = AxisMap((*tensor.axes.axes, *axis_map("embedding_width=").axes))
     return evolve(tensor, name=EMBEDS, axes=axes, generator="embeddings", kind="float", path=path)

@@ -66,7 +66,7 @@ def ort_inputs(spec: AnySpec, reference_inputs: Mapping[str, Any]) -> dict[str, 
     }
     cache = arguments.get(CACHE_INPUT)
     past = {} if cache is None else flatten_outputs(CACHE_INPUT, cache)
-    tensors = {input_.name: at(input_.place, arguments) for input_ in spec.inputs if input_.name not in past}
+    tensors = {input_.name: at(input_.forward_path, arguments) for input_ in spec.inputs if input_.name not in past}
     has_unplanned_cache = isinstance(spec, ExportSpec) and spec.cache.rows
     wanted = past if has_unplanned_cache else {input_.name for input_ in spec.inputs}
     return {**tensors, **{name: tensor for name, tensor in past.items() if name in wanted}}

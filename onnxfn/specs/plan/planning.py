@@ -183,7 +183,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     dynamic = {name for tensor in taken for name in names(tensor.axes)}
     fixed = tuple(axis for axis in _fixed_axes(complete, config) if axis.name in dynamic)
     used = _used_generators(complete, {tensor.generator for tensor in taken})
-    places = {tensor.place[0] for tensor in taken}
+    places = {tensor.forward_path[0] for tensor in taken}
     has_cache = complete.cache.past is not None and bool(cache_inputs(complete, config))
     return PlannedSpec(
         name=complete.name,
@@ -310,13 +310,12 @@ def _used_generators(spec: ExportSpec, used: set[str]) -> set[str]:
 def _tensor(spec: ExportSpec, config: Snapshot, tensor: Any) -> Any:
     """The tensor with the configuration's numbers in its axes."""
 
-    def found(symbol: str) -> Any:
+    def size_of(symbol: str) -> Any:
         return _value(spec, config, symbol, f"axis {symbol!r} of {tensor.name!r}")
 
-    read = {name: found(name) for name in {entry.name for entry in spec.normalizer.reads} & set(names(tensor.axes))}
-    return evolve(
-        tensor, axes=resolve_configured(substitute(tensor.axes, read), lambda symbol: int(found(symbol))), when=None
-    )
+    read_names = {read.name for read in spec.normalizer.reads} & set(names(tensor.axes))
+    axes = substitute(tensor.axes, {name: size_of(name) for name in read_names})
+    return evolve(tensor, axes=resolve_configured(axes, lambda symbol: int(size_of(symbol))), when=None)
 
 
 def _generator(spec: ExportSpec, config: Snapshot, generator: Generator) -> Generator:
@@ -336,7 +335,9 @@ def _planned_dummies(
     """The used generators and the sizes, as numbers. A size is read from the configuration if an input has the axis."""
     axes = {name for tensor in tensors for name in names(tensor.axes)}
     return Dummies(
-        generators=tuple(_generator(spec, config, made) for made in entries.generators if made.name in used),
+        generators=tuple(
+            _generator(spec, config, generator) for generator in entries.generators if generator.name in used
+        ),
         sizes=tuple(
             DummySize(size.name, int(_value(spec, config, size.value, f"size {size.name!r}")))
             if isinstance(size.value, Getter)

@@ -46,7 +46,7 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
     dummy_sizes = known_sizes(spec, sizes)
     features = _features(spec, preprocessor, dummy_sizes, seed)
     computed = {
-        input_.name: np.asarray(features[str(input_.place[0])])
+        input_.name: np.asarray(features[str(input_.forward_path[0])])
         for input_ in spec.inputs
         if _is_computed(input_, features)
     }
@@ -91,7 +91,7 @@ def _prompt_inputs(spec: PlannedSpec, preprocessor: Any) -> dict[str, Array]:
 
 
 def _is_computed(input_: InputSpec, features: Mapping[str, Any]) -> bool:
-    return len(input_.place) == 1 and input_.place[0] in features
+    return len(input_.forward_path) == 1 and input_.forward_path[0] in features
 
 
 def _position_ids(spec: PlannedSpec, arrays: Mapping[str, Array], mask: Array | None) -> dict[str, Array]:
@@ -131,7 +131,7 @@ def _text_features(spec: PlannedSpec, tokenizer: Any, sizes: Mapping[str, int], 
 
     If the tokenizer pads, each text is shorter than the one before, so that all but the first have padding.
     """
-    input_ids = next((input_ for input_ in spec.inputs if input_.place == ("input_ids",)), None)
+    input_ids = next((input_ for input_ in spec.inputs if input_.forward_path == ("input_ids",)), None)
     if input_ids is None:
         return {}
     *rows, length = shape(input_ids.axes, sizes)
@@ -140,7 +140,7 @@ def _text_features(spec: PlannedSpec, tokenizer: Any, sizes: Mapping[str, int], 
     word_counts = [2 * length, *(shorter if pads else [2 * length] * (count - 1))]
     texts = [_text(row, words) for row, words in enumerate(word_counts)]
     second_texts = [_text(row + 1, words) for row, words in enumerate(word_counts)]
-    has_pairs = any(input_.place == ("token_type_ids",) for input_ in spec.inputs)
+    has_pairs = any(input_.forward_path == ("token_type_ids",) for input_ in spec.inputs)
     arguments = (texts, second_texts) if has_pairs else (texts,)
     tokens = tokenizer(*arguments, truncation=True, max_length=length, padding="max_length" if pads else False)
     return {name: np.reshape(np.asarray(ids), (*rows, -1)) for name, ids in tokens.items()}
