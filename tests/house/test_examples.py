@@ -1,4 +1,4 @@
-"""Every example in a docstring says what happens."""
+"""The examples in docstrings run and print what the docstrings show."""
 
 from doctest import DocTestFinder, DocTestRunner
 from importlib import import_module
@@ -12,26 +12,27 @@ PACKAGE = Path(onnxfn.__file__).parent
 
 
 def modules():
-    """Every module of onnxfn but the one that runs the command line when it is imported as a program."""
+    """All modules of onnxfn except `__main__`, whose import runs the command line."""
     names = (path.relative_to(PACKAGE.parent).with_suffix("") for path in sorted(PACKAGE.rglob("*.py")))
     dotted = (".".join(name.parts).removesuffix(".__init__") for name in names)
     return [import_module(name) for name in dotted if not name.endswith("__main__")]
 
 
-EXAMPLES = {module.__name__: [one for one in DocTestFinder().find(module) if one.examples] for module in modules()}
+FINDER = DocTestFinder()
+EXAMPLES = {module.__name__: [test for test in FINDER.find(module) if test.examples] for module in modules()}
+"""The docstrings with examples, by module."""
 
 
-def test_examples_are_found():
-    assert {"onnxfn.specs.axes", "onnxfn.specs.compose", "onnxfn.specs.plan.planning"} <= {
-        name for name, found in EXAMPLES.items() if found
-    }
+def test_modules_have_examples():
+    with_examples = {name for name, tests in EXAMPLES.items() if tests}
+    assert {"onnxfn.specs.axes", "onnxfn.specs.compose", "onnxfn.specs.plan.planning"} <= with_examples
 
 
-@pytest.mark.parametrize("module", [name for name, found in EXAMPLES.items() if found])
-def test_the_examples_of_a_module_say_what_happens(module):
-    said = []
+@pytest.mark.parametrize("module", [name for name, tests in EXAMPLES.items() if tests])
+def test_the_examples_of_a_module_are_right(module):
+    failures = []
     runner = DocTestRunner(verbose=False)
-    for example in EXAMPLES[module]:
-        runner.run(example, out=said.append)
-    assert "".join(said) == ""
-    assert runner.tries == sum(len(example.examples) for example in EXAMPLES[module])
+    for test in EXAMPLES[module]:
+        runner.run(test, out=failures.append)
+    assert "".join(failures) == ""
+    assert runner.tries == sum(len(test.examples) for test in EXAMPLES[module])

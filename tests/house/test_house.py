@@ -13,7 +13,7 @@ PACKAGE = ROOT / "onnxfn"
 SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
 
 ROOMS = ("specs", "architectures", "weights", "graphs", "check", "export")
-"""The folders of the package: each imports only from itself and from those before it."""
+"""The folders of the package. Each imports only from itself and from those before it."""
 
 OUTSIDE = ("__init__", "__main__")
 """The two files at the top of the package: they import from any folder, and no folder imports from them."""
@@ -25,7 +25,7 @@ LONGEST_FILE = 400
 EXCEPTION_ENDINGS = ("Error", "Exception", "Warning")
 EXCEPTIONS = {node.name for node in ast.walk(ast.parse(SOURCES["specs/errors.py"])) if isinstance(node, ast.ClassDef)}
 MUTABLE = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
-MAKERS_OF_MUTABLES = {"dict", "list", "set", "bytearray", "sorted", "defaultdict", "deque", "Counter", "OrderedDict"}
+MUTABLE_CONSTRUCTORS = {"dict", "list", "set", "bytearray", "sorted", "defaultdict", "deque", "Counter", "OrderedDict"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -52,24 +52,24 @@ def is_exception(base):
 
 def inheritance(name, source):
     """No class has a base, exception types excepted."""
-    for one in classes(source):
-        for base in (*one.bases, *(keyword.value for keyword in one.keywords)):
+    for class_ in classes(source):
+        for base in (*class_.bases, *(keyword.value for keyword in class_.keywords)):
             if not is_exception(base):
-                yield f"{name}:{one.lineno}: class {one.name} inherits from {ast.unparse(base)}"
+                yield f"{name}:{class_.lineno}: class {class_.name} inherits from {ast.unparse(base)}"
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and last_name(node.func) == "type" and len(node.args) > 1:
-            yield f"{name}:{node.lineno}: a class is made by a call of type"
+            yield f"{name}:{node.lineno}: a class is created by a call of type"
 
 
 def unfrozen(name, source):
     """Every class is a frozen record of attrs, exception types excepted."""
     froms = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     known = any(node.module == "attrs" and alias.name == "frozen" for node in froms for alias in node.names)
-    for one in classes(source):
-        decorators = [getattr(node, "func", node) for node in one.decorator_list]
+    for class_ in classes(source):
+        decorators = [getattr(node, "func", node) for node in class_.decorator_list]
         frozen = [getattr(node, "id", "") for node in decorators] == ["frozen"] and known
-        if not frozen and not (one.bases and all(map(is_exception, one.bases))):
-            yield f"{name}:{one.lineno}: class {one.name} is not attrs.frozen, and that alone"
+        if not frozen and not (class_.bases and all(map(is_exception, class_.bases))):
+            yield f"{name}:{class_.lineno}: class {class_.name} is not attrs.frozen, and that alone"
 
 
 def global_statements(name, source):
@@ -80,7 +80,7 @@ def global_statements(name, source):
 
 
 def outside_functions(tree):
-    """The statements that run when a module is imported, those of class bodies and of branches too."""
+    """The statements that run at import, also those in class bodies and branches."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.stmt) and not isinstance(node, FUNCTIONS):
             yield node
@@ -96,16 +96,16 @@ def is_mutable(value):
         case ast.Tuple(elts=several) | ast.BoolOp(values=several):
             return any(map(is_mutable, several))
         case ast.Call(func=function):
-            return last_name(function) in MAKERS_OF_MUTABLES
+            return last_name(function) in MUTABLE_CONSTRUCTORS
     return isinstance(value, MUTABLE)
 
 
 def mutable_values(name, source):
-    """No value of a module, or of a class, can be changed."""
+    """No module and no class has a mutable value."""
     for node in outside_functions(ast.parse(source)):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and is_mutable(node.value):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield f"{name}:{node.lineno}: {', '.join(map(ast.unparse, targets))} can be changed"
+            yield f"{name}:{node.lineno}: {', '.join(map(ast.unparse, targets))} is mutable"
 
 
 def room(name):
@@ -148,7 +148,7 @@ def module_name(name):
 
 
 def imported_modules(source):
-    """The modules of the package that a source imports, wherever the statement stands."""
+    """The modules of the package that a source imports, also inside functions."""
     modules = {module_name(name) for name in SOURCES}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -160,19 +160,19 @@ def imported_modules(source):
 
 
 def cycle(graph):
-    """The modules of one import cycle of `{module: the modules that it imports}`, or nothing when there is none."""
-    done, path = set(), []
+    """The modules of an import cycle of `{module: the modules that it imports}`; empty if there is none."""
+    visited, path = set(), []
 
     def visit(module):
         if module in path:
             return path[path.index(module) :]
-        if module in done:
+        if module in visited:
             return ()
         path.append(module)
-        found = next(filter(None, map(visit, graph.get(module, ()))), ())
+        inner = next(filter(None, map(visit, graph.get(module, ()))), ())
         path.pop()
-        done.add(module)
-        return found
+        visited.add(module)
+        return inner
 
     return tuple(next(filter(None, map(visit, graph)), ()))
 
@@ -232,14 +232,14 @@ RULES = (
 
 
 def strays(paths):
-    """What stands at the top of the repository and has no place there."""
+    """The entries at the top of the repository that are not in TOP_LEVEL."""
     return sorted({path.split("/")[0] for path in paths} - TOP_LEVEL)
 
 
 # The rules hold
 
 
-def test_the_files_are_found():
+def test_the_sources_are_all_files_of_the_package():
     assert {"specs/axes.py", "graphs/passes/naming.py", "architectures/text.py"} <= set(SOURCES)
 
 
@@ -274,21 +274,21 @@ def test_a_folder_of_more_than_five_files_has_a_short_readme(folder):
         assert len((folder / "README.md").read_text().splitlines()) <= 40
 
 
-def test_nothing_strays_at_the_top_of_the_repository():
+def test_there_is_no_stray_entry_at_the_top_of_the_repository():
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True, text=True)
     assert strays(tracked.stdout.splitlines()) == []
     assert "pyproject.toml" in tracked.stdout
 
 
-# The rules convict
+# The rules find what they forbid
 
-CONVICTIONS = [
+VIOLATIONS = [
     (inheritance, "axes.py", "class A(B): ...", ["axes.py:1: class A inherits from B"]),
     (inheritance, "axes.py", "class A(torch.nn.Module): ...", ["axes.py:1: class A inherits from torch.nn.Module"]),
     (inheritance, "axes.py", "class A(Generic[T]): ...", ["axes.py:1: class A inherits from Generic[T]"]),
     (inheritance, "axes.py", "class A(metaclass=Meta): ...", ["axes.py:1: class A inherits from Meta"]),
     (inheritance, "axes.py", "def f():\n  class A(B): ...", ["axes.py:2: class A inherits from B"]),
-    (inheritance, "axes.py", "A = type('A', (B,), {})", ["axes.py:1: a class is made by a call of type"]),
+    (inheritance, "axes.py", "A = type('A', (B,), {})", ["axes.py:1: a class is created by a call of type"]),
     (unfrozen, "axes.py", "class A: ...", ["axes.py:1: class A is not attrs.frozen, and that alone"]),
     (
         unfrozen,
@@ -309,16 +309,16 @@ CONVICTIONS = [
         ["axes.py:3: class A is not attrs.frozen, and that alone"],
     ),
     (global_statements, "axes.py", "def f():\n  global a, b", ["axes.py:2: global a, b"]),
-    (mutable_values, "axes.py", "A = {}", ["axes.py:1: A can be changed"]),
-    (mutable_values, "axes.py", "A: object = []", ["axes.py:1: A can be changed"]),
-    (mutable_values, "axes.py", "a = b = {1}", ["axes.py:1: a, b can be changed"]),
-    (mutable_values, "axes.py", "A = dict(a=1)", ["axes.py:1: A can be changed"]),
-    (mutable_values, "axes.py", "A = collections.defaultdict(int)", ["axes.py:1: A can be changed"]),
-    (mutable_values, "axes.py", "A = [b for b in c]", ["axes.py:1: A can be changed"]),
-    (mutable_values, "axes.py", "A = B | {'c': 1}", ["axes.py:1: A can be changed"]),
-    (mutable_values, "axes.py", "A = (1, [])", ["axes.py:1: A can be changed"]),
-    (mutable_values, "axes.py", "if a:\n  A = {}", ["axes.py:2: A can be changed"]),
-    (mutable_values, "axes.py", "class A:\n  b = {}", ["axes.py:2: b can be changed"]),
+    (mutable_values, "axes.py", "A = {}", ["axes.py:1: A is mutable"]),
+    (mutable_values, "axes.py", "A: object = []", ["axes.py:1: A is mutable"]),
+    (mutable_values, "axes.py", "a = b = {1}", ["axes.py:1: a, b is mutable"]),
+    (mutable_values, "axes.py", "A = dict(a=1)", ["axes.py:1: A is mutable"]),
+    (mutable_values, "axes.py", "A = collections.defaultdict(int)", ["axes.py:1: A is mutable"]),
+    (mutable_values, "axes.py", "A = [b for b in c]", ["axes.py:1: A is mutable"]),
+    (mutable_values, "axes.py", "A = B | {'c': 1}", ["axes.py:1: A is mutable"]),
+    (mutable_values, "axes.py", "A = (1, [])", ["axes.py:1: A is mutable"]),
+    (mutable_values, "axes.py", "if a:\n  A = {}", ["axes.py:2: A is mutable"]),
+    (mutable_values, "axes.py", "class A:\n  b = {}", ["axes.py:2: b is mutable"]),
     (
         downward_imports,
         "specs/axes.py",
@@ -375,7 +375,7 @@ CONVICTIONS = [
     (long_files, "axes.py", "a\n" * 401, ["axes.py: 401 lines"]),
 ]
 
-ACQUITTALS = [
+ALLOWED = [
     (inheritance, "errors.py", "class A(Exception): ...\nclass B(OnnxfnError, LookupError): ...\nclass C: ..."),
     (inheritance, "axes.py", "A = type(b)"),
     (unfrozen, "axes.py", "from attrs import frozen\n@frozen\nclass A: ...\n@frozen(kw_only=True)\nclass B: ..."),
@@ -402,19 +402,19 @@ def identified(cases):
     return [pytest.param(*case, id=f"{case[0].__name__}-{number}") for number, case in enumerate(cases)]
 
 
-@pytest.mark.parametrize(("rule", "name", "source", "complaints"), identified(CONVICTIONS))
-def test_a_rule_convicts(rule, name, source, complaints):
+@pytest.mark.parametrize(("rule", "name", "source", "complaints"), identified(VIOLATIONS))
+def test_a_rule_finds_a_violation(rule, name, source, complaints):
     assert list(rule(name, source)) == complaints
 
 
-@pytest.mark.parametrize(("rule", "name", "source"), identified(ACQUITTALS))
-def test_a_rule_acquits(rule, name, source):
+@pytest.mark.parametrize(("rule", "name", "source"), identified(ALLOWED))
+def test_a_rule_allows_the_rest(rule, name, source):
     assert list(rule(name, source)) == []
 
 
-def test_every_rule_convicts_something():
-    assert {case[0] for case in CONVICTIONS} == set(RULES)
+def test_every_rule_has_a_violation():
+    assert {case[0] for case in VIOLATIONS} == set(RULES)
 
 
-def test_a_stray_is_told():
+def test_a_stray_entry_is_found():
     assert strays(["onnxfn/axes.py", "docs/index.md", "setup.cfg", ".ci/run"]) == ["docs", "setup.cfg"]
