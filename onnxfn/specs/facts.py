@@ -66,7 +66,7 @@ def gives(name: str, axes: str | AxisMap, *, path: Path = (), when: Source | Non
     Raises:
         InvalidSpec: the pattern is not one, or `path` is a text.
 
-    >>> gives("logits", "batch_size _").outputs[0].place
+    >>> gives("logits", "batch_size _").outputs[0].forward_path
     ('logits',)
     """
     return ExportSpec(outputs=(OutputSpec(name, axes, path, when),))

@@ -224,7 +224,7 @@ def test_values_that_a_meta_tensor_lacks_do_not_mean_that_a_model_has_no_cache()
 
 
 def test_rows_declare_no_patch_of_a_repeated_function_with_other_words():
-    patches = [patch for row in ARCHITECTURES.values() for patch in row.patches]
+    patches = [patch for row in ARCHITECTURES.values() for patch in row.call.patches]
     repeated = [patch for patch in patches if patch.name.partition(":")[2] in FUNCTION_PATCHES]
     assert {patch.name.partition(":")[2] for patch in repeated} == set(FUNCTION_PATCHES)
     for patch in repeated:
