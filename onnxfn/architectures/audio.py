@@ -100,7 +100,7 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
             decoder_hidden_size="decoder_hidden_size",
         ),
         generates("token_ids", "integers", high=from_config("vocab_size")),
-        generates("remembered", "uniform"),
+        generates("lstm_states", "uniform"),
         behaves(
             "encoder",
             mel_inputs,
@@ -115,11 +115,11 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
             takes(
                 "encoder_hidden_states",
                 "batch_size encoder_sequence_length decoder_hidden_size=",
-                "remembered",
+                "lstm_states",
                 kind="float",
             ),
-            takes("past_hidden_state", state, "remembered", kind="float"),
-            takes("past_cell_state", state, "remembered", kind="float"),
+            takes("past_hidden_state", state, "lstm_states", kind="float"),
+            takes("past_cell_state", state, "lstm_states", kind="float"),
             sized(batch_size=2, encoder_sequence_length=6),
             case("one", sized(batch_size=1, encoder_sequence_length=1)),
             case("several", sized(batch_size=3, encoder_sequence_length=11)),

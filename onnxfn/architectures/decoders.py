@@ -118,10 +118,13 @@ gemma4 = compose(
 # Layers with a sliding window have twice the KV heads. Values have another size than keys (modeling_mimo_v2_flash).
 mimo_v2_flash = compose(
     mixtral,
-    reads(more_heads=product(constant(2), "num_key_value_heads")),
+    reads(sliding_heads=product(constant(2), "num_key_value_heads")),
     kv_cache(value="v_head_dim", layers=full_attention_layers),
     kv_cache(
-        heads="more_heads", value="v_head_dim", layers=indices_where("layer_types", "sliding_attention"), kind="sliding"
+        heads="sliding_heads",
+        value="v_head_dim",
+        layers=indices_where("layer_types", "sliding_attention"),
+        kind="sliding",
     ),
 )
 

@@ -63,9 +63,9 @@ composite_next_ids = compose(
 )
 
 text_inputs = compose(
-    takes("input_ids", SOURCE, "read_ids"),
+    takes("input_ids", SOURCE, "encoder_ids"),
     takes("attention_mask", SOURCE, "padding_mask"),
-    generates("read_ids", "integers", high=from_config("encoder.vocab_size")),
+    generates("encoder_ids", "integers", high=from_config("encoder.vocab_size")),
 )
 encoder_decoder = compose(
     seq2seq,

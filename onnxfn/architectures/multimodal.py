@@ -240,7 +240,7 @@ AUDIO_BATCH = "audio_batch_size"
 max_frames = product("audio_config.spec_size", quotient("audio_config.spec_size", "num_mel_bins"))
 audio_inputs = compose(
     takes("input_features", f"{AUDIO_BATCH} num_sounds= num_frames num_mel_bins=", "mel", kind="float"),
-    takes("is_longer", f"{AUDIO_BATCH} 1", "longer", kind="bool", when="audio_config.enable_fusion"),
+    takes("is_longer", f"{AUDIO_BATCH} 1", "is_longer", kind="bool", when="audio_config.enable_fusion"),
 )
 clap = compose(
     text_dummies,
@@ -251,7 +251,7 @@ clap = compose(
         num_sounds=if_else("audio_config.enable_fusion", constant(4), constant(1)),
     ),
     generates("mel", "normal"),
-    generates("longer", "integers", high=2),
+    generates("is_longer", "integers", high=2),
     sized(audio_batch_size=2, num_frames=difference(max_frames, constant(23))),
     case("one", sized(audio_batch_size=1, num_frames=difference(max_frames, constant(40)))),
     case("right-padded", sized(audio_batch_size=3, num_frames=difference(max_frames, constant(2)))),
@@ -433,12 +433,12 @@ lxmert = compose(
         visual_pos_dim="visual_pos_dim",
     ),
     generates("regions", "normal"),
-    generates("places", "uniform", low=0.0, high=1.0),
+    generates("box_coordinates", "uniform", low=0.0, high=1.0),
     region_cases,
     always(return_dict=True),
     text_inputs,
     takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "regions", kind="float"),
-    takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "places", kind="float"),
+    takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "box_coordinates", kind="float"),
     takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("token_type_ids", TOKENS, "segment_ids"),
     feature_outputs(

@@ -20,12 +20,12 @@ decision_outputs = compose(
     gives("last_hidden_state", "batch_size sequence_length*3 _"),
 )
 decision_transformer = compose(
-    takes("states", f"{TOKENS} state_dim=", "measured", kind="float"),
-    takes("actions", f"{TOKENS} act_dim=", "measured", kind="float"),
+    takes("states", f"{TOKENS} state_dim=", "values", kind="float"),
+    takes("actions", f"{TOKENS} act_dim=", "values", kind="float"),
     takes("timesteps", TOKENS, "steps"),
-    takes("returns_to_go", f"{TOKENS} 1", "measured", kind="float"),
+    takes("returns_to_go", f"{TOKENS} 1", "values", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask", kind="float"),
-    generates("measured", "normal"),
+    generates("values", "normal"),
     generates("steps", "integers", high=from_config("max_ep_len")),
     padded("left"),
     reads(state_dim="state_dim", act_dim="act_dim", max_ep_len="max_ep_len"),
@@ -40,8 +40,8 @@ decision_transformer = compose(
 
 # Series of any length: `past_values`, `[batch_size, sequence_length]`. The model uses the last steps only.
 series_of_any_length = compose(
-    takes("past_values", TOKENS, "measured", kind="float"),
-    generates("measured", "normal"),
+    takes("past_values", TOKENS, "values", kind="float"),
+    generates("values", "normal"),
     sized(batch_size=2, sequence_length=64),
     case("one", sized(batch_size=1, sequence_length=19)),
     case("several", sized(batch_size=3, sequence_length=96)),
@@ -69,8 +69,8 @@ timesfm = compose(
 PAST_AXES = "batch_size past_length="
 FUTURE_AXES = "batch_size prediction_length="
 time_series_transformer = compose(
-    takes("past_values", PAST_AXES, "measured", kind="float"),
-    takes("past_time_features", f"{PAST_AXES} num_time_features=", "measured", kind="float"),
+    takes("past_values", PAST_AXES, "values", kind="float"),
+    takes("past_time_features", f"{PAST_AXES} num_time_features=", "values", kind="float"),
     takes("past_observed_mask", PAST_AXES, "observed", kind="float"),
     takes(
         "static_categorical_features",
@@ -81,13 +81,13 @@ time_series_transformer = compose(
     takes(
         "static_real_features",
         "batch_size num_static_real_features=",
-        "measured",
+        "values",
         kind="float",
         when="num_static_real_features",
     ),
-    takes("future_values", FUTURE_AXES, "measured", kind="float"),
-    takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "measured", kind="float"),
-    generates("measured", "normal"),
+    takes("future_values", FUTURE_AXES, "values", kind="float"),
+    takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "values", kind="float"),
+    generates("values", "normal"),
     generates("observed", "mask", padding="left"),
     generates("category", "integers", high=from_config(item("cardinality", 0))),
     reads(

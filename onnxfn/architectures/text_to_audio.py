@@ -89,7 +89,7 @@ musicgen = compose(
         hidden_size="text_encoder.d_model",
         codebook_size="decoder.vocab_size",
         num_codebooks="decoder.num_codebooks",
-        codebooks_heard=quotient("decoder.num_codebooks", "decoder.audio_channels"),
+        codebooks_per_channel=quotient("decoder.num_codebooks", "decoder.audio_channels"),
         decoder_num_layers="decoder.num_hidden_layers",
         decoder_num_attention_heads="decoder.num_attention_heads",
         decoder_head_dim=quotient("decoder.hidden_size", "decoder_num_attention_heads"),
@@ -114,7 +114,7 @@ musicgen = compose(
     ),
     model_part(
         "encodec_decode",
-        takes("audio_codes", "1 batch_size codebooks_heard= chunk_length", "codes"),
+        takes("audio_codes", "1 batch_size codebooks_per_channel= chunk_length", "codes"),
         runs("musicgen.encodec_decode"),
         gives("audio_values", "batch_size _ audio_length"),
     ),

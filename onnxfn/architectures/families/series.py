@@ -9,8 +9,8 @@ from onnxfn.specs.getters import reads
 from onnxfn.specs.tasks import tasked
 
 time_series = compose(
-    takes("past_values", "batch_size context_length= num_input_channels=", "measured", kind="float"),
-    generates("measured", "normal"),
+    takes("past_values", "batch_size context_length= num_input_channels=", "values", kind="float"),
+    generates("values", "normal"),
     reads(context_length="context_length", num_input_channels="num_input_channels"),
     sized(batch_size=2),
     always(return_dict=True),
