@@ -1,6 +1,7 @@
-"""What PyTorch answers, kept in a file, and whether a folder of ONNX files answers the same, whoever named its tensors.
+"""Compares a folder of ONNX files of any exporter with PyTorch.
 
-Two rows of input, none of them traced by anyone; a text is also continued greedily by a few tokens.
+PyTorch's outputs for a checkpoint are computed once and saved. The inputs have two rows and sizes that no exporter
+traced. A decoder also decodes a few tokens greedily. Exporters use different names, so tensors are matched by role.
 """
 
 from __future__ import annotations
@@ -14,16 +15,21 @@ from typing import Any
 
 import numpy as np
 from models import CACHE, CHECKPOINTS, Checkpoint, checkpoint_folder
-from processes import ran
+from processes import run_process
 
 Arrays = dict[str, Any]
 PROMPT, STEPS = 9, 6
-ANSWERED = "answered:"
+"""Tokens of a prompt, and tokens that are decoded after it."""
+
+RESULT_MARK = "difference:"
+"""What this file prints before the difference, when it runs as a program."""
+
 TOLERANCE = 1e-3
-"""Of the largest difference, in units of the root mean square of what PyTorch answers, or of 1 where that is less."""
-CACHED = re.compile(r"(?:past|present).*?(?P<layer>\d+)\D*?(?P<entry>key|value)")
-CACHED_LAST = re.compile(r"(?:past|present)_(?P<entry>key|value)_(?:self|cross)_(?P<layer>\d+)")
-CALLED = {
+"""The largest difference that is tolerated, relative to the root mean square of PyTorch's output, at least 1."""
+
+CACHE_NAME = re.compile(r"(?:past|present).*?(?P<layer>\d+)\D*?(?P<entry>key|value)")
+CACHE_NAME_LAYER_LAST = re.compile(r"(?:past|present)_(?P<entry>key|value)_(?:self|cross)_(?P<layer>\d+)")
+SYNONYMS = {
     "decoder_input_ids": "input_ids",
     "encoder_outputs.last_hidden_state": "encoder_hidden_states",
     "audio_features": "input_features",
@@ -35,12 +41,13 @@ DECODERS = {
     "decoder.onnx": "decoder.onnx",
     "decoder/model.onnx": "decoder/model.onnx",
 }
-"""The file that gives the first token, and the one that gives the others."""
+"""From the file that decodes the first token to the file that decodes the others."""
+
 ENCODERS = ("encoder_model.onnx", "encoder.onnx", "encoder/model.onnx")
 
 
 def role(name: str) -> str:
-    """What a tensor is for, whatever it is called.
+    """What the tensor with this name is for; exporters use different names for one role.
 
     >>> role("past_key_values.3.key"), role("input.past_key_values.layers.3.keys"), role("present.0.encoder.value")
     ('cache.3.key', 'cache.3.key', 'cache.0.cross.value')
@@ -49,61 +56,62 @@ def role(name: str) -> str:
     >>> role("decoder_input_ids")
     'input_ids'
     """
-    found = CACHED_LAST.search(name) or CACHED.search(name)
-    if found is None:
-        return CALLED.get(name, name)
-    crossed = "cross" in name or ".encoder." in name
-    return f"cache.{found['layer']}.{'cross.' if crossed else ''}{found['entry']}"
+    match = CACHE_NAME_LAYER_LAST.search(name) or CACHE_NAME.search(name)
+    if match is None:
+        return SYNONYMS.get(name, name)
+    is_cross = "cross" in name or ".encoder." in name
+    return f"cache.{match['layer']}.{'cross.' if is_cross else ''}{match['entry']}"
 
 
-def expected(one: Checkpoint, cache: Path = CACHE) -> Arrays:
-    """Inputs and PyTorch's answers for a checkpoint, computed once."""
-    file = cache / "answers" / f"{one.name}.npz"
+def expected_arrays(checkpoint: Checkpoint, cache: Path = CACHE) -> Arrays:
+    """The inputs for a checkpoint and PyTorch's outputs (`logits`, `tokens`), by role; computed once."""
+    file = cache / "expected" / f"{checkpoint.name}.npz"
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(file, **_by_torch(one, checkpoint_folder(one, cache)))
-    with np.load(file) as kept:
-        return dict(kept)
+        np.savez(file, **_torch_arrays(checkpoint, checkpoint_folder(checkpoint, cache)))
+    with np.load(file) as saved:
+        return dict(saved)
 
 
-def disagreement(one: Checkpoint, folder: Path, cache: Path = CACHE) -> str | None:
-    """How a folder of ONNX files answers otherwise than PyTorch, in a line; None when it does not.
+def difference(checkpoint: Checkpoint, folder: Path, cache: Path = CACHE) -> str | None:
+    """How the ONNX files in a folder differ from PyTorch, as one line; None if they agree.
 
-    Asked in a process of its own: there are graphs that end the process which runs them.
+    Runs in another process: some graphs crash the process that runs them.
     """
-    expected(one, cache)
-    done = ran([sys.executable, __file__, one.name, folder, cache])
-    if done.code < 0:
-        return f"ends ONNX Runtime with signal {-done.code}"
-    assert done.code == 0, done.said
-    return done.said.rpartition(ANSWERED)[2].strip() or None
+    expected_arrays(checkpoint, cache)
+    process = run_process([sys.executable, __file__, checkpoint.name, folder, cache])
+    if process.code < 0:
+        return f"ends ONNX Runtime with signal {-process.code}"
+    assert process.code == 0, process.output
+    return process.output.rpartition(RESULT_MARK)[2].strip() or None
 
 
-def difference(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> str | None:
-    """What `disagreement` says, found in this process."""
+def difference_in_this_process(checkpoint: Checkpoint, folder: Path, expected: Mapping[str, Any]) -> str | None:
+    """How the ONNX files in a folder differ from the expected arrays, as one line; None if they agree."""
     try:
-        answer = _by_onnx(one, folder, known)
-    except Exception as problem:  # noqa: BLE001, a graph that cannot be fed or run is one that is wrong, whatever it says
-        return f"could not be run: {type(problem).__name__}: {(str(problem).splitlines() or [''])[0][:300]}"
-    judged = known["attention_mask"].astype(bool) if one.kind == "encoder" else ...
-    wanted, given = known["answer"][judged], answer["answer"][judged]
-    off = float(np.abs(wanted - given).max())
-    allowed = TOLERANCE * max(1.0, float(np.sqrt(np.square(wanted).mean())))
-    if not off <= allowed:
-        return f"{off:.1e} away from PyTorch, {allowed:.1e} allowed"
-    if "tokens" in known and not np.array_equal(known["tokens"], answer["tokens"]):
-        return "writes other tokens than PyTorch"
+        arrays = _onnx_arrays(checkpoint, folder, expected)
+    except Exception as error:  # noqa: BLE001 - a graph that cannot be run is wrong, whatever the error is
+        return f"could not be run: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+    compared = expected["attention_mask"].astype(bool) if checkpoint.kind == "encoder" else ...
+    by_torch, by_onnx = expected["answer"][compared], arrays["answer"][compared]
+    largest = float(np.abs(by_torch - by_onnx).max())
+    tolerated = TOLERANCE * max(1.0, float(np.sqrt(np.square(by_torch).mean())))
+    if not largest <= tolerated:
+        return f"{largest:.1e} away from PyTorch, {tolerated:.1e} allowed"
+    if "tokens" in expected and not np.array_equal(expected["tokens"], arrays["tokens"]):
+        return "decodes other tokens than PyTorch"
     return None
 
 
 def share_threads() -> None:
-    """Let graphs that have no threads of their own be run by as many as there are cores: the same for all of them."""
+    """Makes all sessions without threads of their own use the same threads, one for each core."""
     import onnxruntime
 
     onnxruntime.set_global_thread_pool_sizes(os.cpu_count() or 1, 1)
 
 
 def session(file: Path, *, own_threads: bool = True) -> Any:
+    """An ONNX Runtime session of a file."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -112,139 +120,157 @@ def session(file: Path, *, own_threads: bool = True) -> Any:
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
 
-def fed(graph: Any, known: Mapping[str, Any]) -> Arrays:
-    """What a graph takes, by its own names; a cache that nobody knows is empty."""
-    sizes = {"batch": len(next(iter(known.values()))), "head_dim": int(known["head_dim"]) if "head_dim" in known else 0}
-    if any(one.name.startswith("encoder_outputs.") for one in graph.get_inputs()) and "encoder_attention_mask" in known:
-        known = {
-            **known,
-            "attention_mask": known["encoder_attention_mask"],
-        }  # the encoder's, as T5's `forward` calls it
-    return {one.name: _array(one, known, sizes) for one in graph.get_inputs()}
+def feeds(graph: Any, arrays: Mapping[str, Any]) -> Arrays:
+    """The inputs of a graph under its own names, from arrays by role. A cache that is not among them is empty."""
+    head_dim = int(arrays["head_dim"]) if "head_dim" in arrays else 0
+    sizes = {"batch": len(next(iter(arrays.values()))), "head_dim": head_dim}
+    takes_encoder_outputs = any(input_.name.startswith("encoder_outputs.") for input_ in graph.get_inputs())
+    if takes_encoder_outputs and "encoder_attention_mask" in arrays:
+        # In T5's `forward`, `attention_mask` is the mask of the encoder.
+        arrays = {**arrays, "attention_mask": arrays["encoder_attention_mask"]}
+    return {input_.name: _feed(input_, arrays, sizes) for input_ in graph.get_inputs()}
 
 
-def asked(graph: Any, known: Mapping[str, Any]) -> Arrays:
-    """What a graph answers, by what its outputs are for."""
-    names = [one.name for one in graph.get_outputs()]
-    return {role(name): made for name, made in zip(names, graph.run(None, fed(graph, known)), strict=True)}
+def outputs_by_role(graph: Any, arrays: Mapping[str, Any]) -> Arrays:
+    """The outputs of a graph for arrays by role, by role."""
+    names = [output.name for output in graph.get_outputs()]
+    return {role(name): array for name, array in zip(names, graph.run(None, feeds(graph, arrays)), strict=True)}
 
 
-def text(new: Any, length: int) -> Arrays:
-    """The inputs for new tokens of a text that has `length` tokens with them."""
-    places = np.arange(length - new.shape[1], length)[None].repeat(len(new), 0)
-    return {"input_ids": new, "attention_mask": np.ones((len(new), length), np.int64), "position_ids": places}
+def token_arrays(new_tokens: Any, length: int) -> Arrays:
+    """The inputs for new tokens of a text that has `length` tokens, the new ones included."""
+    positions = np.arange(length - new_tokens.shape[1], length)[None].repeat(len(new_tokens), 0)
+    mask = np.ones((len(new_tokens), length), np.int64)
+    return {"input_ids": new_tokens, "attention_mask": mask, "position_ids": positions}
 
 
-def _array(one: Any, known: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
-    purpose = role(one.name)
-    if purpose in known:
-        return known[purpose].astype({"tensor(int64)": np.int64, "tensor(int32)": np.int32}.get(one.type, np.float32))
-    if purpose == "use_cache_branch":
-        return np.array([any(name.startswith("cache") for name in known)])
-    if not purpose.startswith("cache."):
-        raise ValueError(f"nothing to feed {one.name} with")
-    _, heads, _, width = one.shape
+def _feed(input_: Any, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+    input_role = role(input_.name)
+    if input_role in arrays:
+        dtype = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}.get(input_.type, np.float32)
+        return arrays[input_role].astype(dtype)
+    if input_role == "use_cache_branch":
+        return np.array([any(name.startswith("cache") for name in arrays)])
+    if not input_role.startswith("cache."):
+        raise ValueError(f"no array for the input {input_.name}")
+    _, heads, _, width = input_.shape
     return np.zeros((sizes["batch"], heads, 0, width if isinstance(width, int) else sizes["head_dim"]), np.float32)
 
 
-def _by_onnx(one: Checkpoint, folder: Path, known: Mapping[str, Any]) -> Arrays:
-    if one.kind in {"encoder", "image"}:
-        answer = asked(session(folder / "model.onnx"), known)
-        return {"answer": answer["last_hidden_state" if one.kind == "encoder" else "logits"]}
-    told = {name: known[name] for name in ("head_dim",) if name in known}
-    if one.kind == "decoder":
+def _onnx_arrays(checkpoint: Checkpoint, folder: Path, expected: Mapping[str, Any]) -> Arrays:
+    """ONNX Runtime's outputs for the expected inputs."""
+    if checkpoint.kind in {"encoder", "image"}:
+        outputs = outputs_by_role(session(folder / "model.onnx"), expected)
+        return {"answer": outputs["last_hidden_state" if checkpoint.kind == "encoder" else "logits"]}
+    constant = {name: expected[name] for name in ("head_dim",) if name in expected}
+    if checkpoint.kind == "decoder":
         graph = session(folder / "model.onnx")
-        return _written(graph, graph, known["input_ids"], told)
-    encoder = session(_there(folder, ENCODERS))
-    read = {name: known[name] for name in ("input_features", "attention_mask") if name in known}
-    states = asked(encoder, read | {"input_ids": known["read_ids"]} if "read_ids" in known else read)
-    told["encoder_hidden_states"] = next(iter(states.values()))
-    told |= {name: made for name, made in states.items() if name.startswith("cache.")}
-    if "attention_mask" in known:
-        told["encoder_attention_mask"] = known["attention_mask"]
-    first = _there(folder, tuple(DECODERS))
-    later = folder / DECODERS[first.relative_to(folder).as_posix()]
-    opened = session(first)
-    return _written(opened, opened if first == later else session(later), known["input_ids"], told)
+        return _decoded(graph, graph, expected["input_ids"], constant)
+    constant |= _encoder_arrays(folder, expected)
+    first_file = _first_existing(folder, tuple(DECODERS))
+    next_file = folder / DECODERS[first_file.relative_to(folder).as_posix()]
+    first = session(first_file)
+    following = first if first_file == next_file else session(next_file)
+    return _decoded(first, following, expected["input_ids"], constant)
 
 
-def _there(folder: Path, names: tuple[str, ...]) -> Path:
-    found = [folder / name for name in names if (folder / name).is_file()]
-    if not found:
-        there = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.onnx"))
-        raise ValueError(f"none of {', '.join(names)}; there is: {', '.join(there)}")
-    return found[0]
+def _encoder_arrays(folder: Path, expected: Mapping[str, Any]) -> Arrays:
+    """The encoder's outputs that a decoder takes: hidden states, their mask, and a cross-attention cache if any."""
+    inputs = {name: expected[name] for name in ("input_features", "attention_mask") if name in expected}
+    if "encoder_input_ids" in expected:
+        inputs["input_ids"] = expected["encoder_input_ids"]
+    outputs = outputs_by_role(session(_first_existing(folder, ENCODERS)), inputs)
+    arrays = {"encoder_hidden_states": next(iter(outputs.values()))}
+    arrays |= {name: array for name, array in outputs.items() if name.startswith("cache.")}
+    if "attention_mask" in expected:
+        arrays["encoder_attention_mask"] = expected["attention_mask"]
+    return arrays
 
 
-def _written(first: Any, later: Any, prompt: Any, told: Mapping[str, Any]) -> Arrays:
-    """The answer to a prompt, and the tokens that follow it."""
-    graph, new, length, kept, answers, tokens = first, prompt, prompt.shape[1], {}, [], []
+def _first_existing(folder: Path, names: tuple[str, ...]) -> Path:
+    files = [folder / name for name in names if (folder / name).is_file()]
+    if not files:
+        present = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.onnx"))
+        raise ValueError(f"none of {', '.join(names)} in the folder, which has {', '.join(present)}")
+    return files[0]
+
+
+def _decoded(first: Any, following: Any, prompt: Any, constant: Mapping[str, Any]) -> Arrays:
+    """The logits of a prompt, and the tokens that are decoded greedily after it.
+
+    `first` decodes the first token, `following` the others. `constant` are inputs that stay the same.
+    """
+    graph, new_tokens, length, cache = first, prompt, prompt.shape[1], {}
+    logits, tokens = [], []
     for _ in range(STEPS):
-        answer = asked(graph, {**text(new, length), **told, **kept})
-        answers.append(answer["logits"])
-        kept |= {name: made for name, made in answer.items() if name.startswith("cache.") and made.size}
-        new = answer["logits"][:, -1:].argmax(-1)
-        tokens.append(new)
-        graph, length = later, length + 1
-    return {"answer": answers[0], "tokens": np.concatenate(tokens, 1)}
+        outputs = outputs_by_role(graph, {**token_arrays(new_tokens, length), **constant, **cache})
+        logits.append(outputs["logits"])
+        cache |= {name: array for name, array in outputs.items() if name.startswith("cache.") and array.size}
+        new_tokens = outputs["logits"][:, -1:].argmax(-1)
+        tokens.append(new_tokens)
+        graph, length = following, length + 1
+    return {"answer": logits[0], "tokens": np.concatenate(tokens, 1)}
 
 
-def _by_torch(one: Checkpoint, folder: Path) -> Arrays:
+def _torch_arrays(checkpoint: Checkpoint, folder: Path) -> Arrays:
+    """Inputs for a checkpoint and PyTorch's outputs."""
     import torch
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(folder)
-    loader = transformers.AutoModel if one.kind == "encoder" else getattr(transformers, config.architectures[0])
+    is_encoder = checkpoint.kind == "encoder"
+    loader = transformers.AutoModel if is_encoder else getattr(transformers, config.architectures[0])
     model = loader.from_pretrained(folder, dtype=torch.float32).eval()
-    given = {name: torch.from_numpy(made) for name, made in _inputs(one, config).items()}
+    inputs = {name: torch.from_numpy(array) for name, array in _inputs(checkpoint, config).items()}
     with torch.no_grad():
-        if one.kind in {"encoder", "image"}:
-            known: Arrays = {"answer": model(**given)[0]}
-        elif one.kind == "decoder":
-            known = _continued(model, given.pop("input_ids"), "input_ids", {}) | {"head_dim": _width(config)}
+        if checkpoint.kind in {"encoder", "image"}:
+            outputs: Arrays = {"answer": model(**inputs)[0]}
+        elif checkpoint.kind == "decoder":
+            outputs = _decoded_by_torch(model, inputs.pop("input_ids"), "input_ids", {})
+            outputs["head_dim"] = _head_dim(config)
         else:
             start = torch.full((2, 1), config.decoder_start_token_id)
-            known = _continued(model, start, "decoder_input_ids", given)
-            given |= {"read_ids": given.pop("input_ids")} if "input_ids" in given else {}
-    return {name: np.asarray(made) for name, made in {**given, **known}.items()}
+            outputs = _decoded_by_torch(model, start, "decoder_input_ids", inputs)
+            if "input_ids" in inputs:
+                inputs["encoder_input_ids"] = inputs.pop("input_ids")
+    return {name: np.asarray(tensor) for name, tensor in {**inputs, **outputs}.items()}
 
 
-def _width(config: Any) -> int:
+def _head_dim(config: Any) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-def _continued(model: Any, prompt: Any, name: str, beside: Mapping[str, Any]) -> Arrays:
-    """Without a cache: each token from the whole text."""
+def _decoded_by_torch(model: Any, prompt: Any, input_name: str, constant: Mapping[str, Any]) -> Arrays:
+    """PyTorch's logits of a prompt and the tokens after it, without a cache: each token from the whole text."""
     import torch
 
-    written, answers = prompt, []
+    text, logits = prompt, []
     for _ in range(STEPS):
-        answers.append(model(**beside, **{name: written}, use_cache=False).logits)
-        written = torch.cat([written, answers[-1][:, -1:].argmax(-1)], 1)
-    return {"input_ids": prompt, "answer": answers[0], "tokens": written[:, prompt.shape[1] :]}
+        logits.append(model(**constant, **{input_name: text}, use_cache=False).logits)
+        text = torch.cat([text, logits[-1][:, -1:].argmax(-1)], 1)
+    return {"input_ids": prompt, "answer": logits[0], "tokens": text[:, prompt.shape[1] :]}
 
 
-def _inputs(one: Checkpoint, config: Any) -> Arrays:
-    draw = np.random.default_rng(0)
-    if one.kind == "image":
-        return {"pixel_values": _noise(draw, 2, config.num_channels, config.image_size, config.image_size)}
-    if one.kind == "speech to text":
-        return {"input_features": _noise(draw, 2, config.num_mel_bins, 2 * config.max_source_positions)}
-    ids = draw.integers(5, config.vocab_size, (2, PROMPT))
-    if one.kind == "decoder":
+def _inputs(checkpoint: Checkpoint, config: Any) -> Arrays:
+    """Two rows of random inputs. In a text with a mask, the second row has padding."""
+    random = np.random.default_rng(0)
+    if checkpoint.kind == "image":
+        shape = (2, config.num_channels, config.image_size, config.image_size)
+        return {"pixel_values": random.standard_normal(shape, dtype=np.float32)}
+    if checkpoint.kind == "speech to text":
+        shape = (2, config.num_mel_bins, 2 * config.max_source_positions)
+        return {"input_features": random.standard_normal(shape, dtype=np.float32)}
+    ids = random.integers(5, config.vocab_size, (2, PROMPT))
+    if checkpoint.kind == "decoder":
         return {"input_ids": ids}
     mask = np.ones_like(ids)
     mask[1, 6:] = 0
-    return {"input_ids": ids, "attention_mask": mask} | (
-        {"token_type_ids": np.zeros_like(ids)} if one.kind == "encoder" else {}
-    )
-
-
-def _noise(draw: Any, *shape: int) -> Any:
-    return draw.standard_normal(shape, dtype=np.float32)
+    segments = {"token_type_ids": np.zeros_like(ids)} if checkpoint.kind == "encoder" else {}
+    return {"input_ids": ids, "attention_mask": mask, **segments}
 
 
 if __name__ == "__main__":
     name, folder, cache = sys.argv[1:]
-    asked_of = CHECKPOINTS[name]
-    print(ANSWERED, difference(asked_of, Path(folder), expected(asked_of, Path(cache))) or "")
+    selected = CHECKPOINTS[name]
+    line = difference_in_this_process(selected, Path(folder), expected_arrays(selected, Path(cache)))
+    print(RESULT_MARK, line or "")

@@ -1,9 +1,8 @@
-"""transformers.exporters as a program: the folder of a checkpoint -> ONNX files, with explicit axes; no check.
+"""Exports the folder of a checkpoint with transformers.exporters, with explicit dynamic axes and without a check.
 
     python by_exporters.py FOLDER OUT KIND
 
-Runs in the peer's own environment and imports nothing of onnxfn. The decoder of an encoder-decoder
-is decomposed by the peer itself.
+Runs in the peer's own environment and imports nothing of onnxfn. The peer itself splits encoder-decoders.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import torch
 import transformers
 from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
 
-MOVING = torch.export.Dim.DYNAMIC
+DYNAMIC = torch.export.Dim.DYNAMIC
 OPSET = 18
 
 
@@ -31,17 +30,17 @@ def main(folder: str, out: str, kind: str) -> None:
 def encoder(model: Any) -> Any:
     ids = torch.randint(5, 99, (2, 16))
     sample = {"input_ids": ids, "attention_mask": mask(ids), "token_type_ids": torch.zeros_like(ids)}
-    return with_axes(model, sample, {name: {0: MOVING, 1: MOVING} for name in sample})
+    return with_axes(model, sample, {name: {0: DYNAMIC, 1: DYNAMIC} for name in sample})
 
 
 def image(model: Any) -> Any:
     config = model.config
     pixels = torch.randn(2, config.num_channels, config.image_size, config.image_size)
-    return with_axes(model, {"pixel_values": pixels}, {"pixel_values": {0: MOVING}})
+    return with_axes(model, {"pixel_values": pixels}, {"pixel_values": {0: DYNAMIC}})
 
 
 def decoder(model: Any) -> Any:
-    """16 tokens after 16 others, so that prompt and later tokens are one graph."""
+    """Exports a decoder with 16 new tokens and a past of 16: one graph for the prompt and for later tokens."""
     config = model.config
     shape = (2, config.num_key_value_heads, 16, config.head_dim)
     layers = config.num_hidden_layers
@@ -52,26 +51,26 @@ def decoder(model: Any) -> Any:
         "position_ids": torch.arange(16, 32).repeat(2, 1),
         "past_key_values": cache,
     }
-    moving = {name: {0: MOVING, 1: MOVING} for name in ("input_ids", "attention_mask", "position_ids")}
-    return with_axes(model, sample, {**moving, "past_key_values": [{0: MOVING, 2: MOVING}] * (2 * layers)})
+    dynamic = {name: {0: DYNAMIC, 1: DYNAMIC} for name in ("input_ids", "attention_mask", "position_ids")}
+    return with_axes(model, sample, {**dynamic, "past_key_values": [{0: DYNAMIC, 2: DYNAMIC}] * (2 * layers)})
 
 
 def encoder_decoder(model: Any) -> Any:
-    """The encoder, and what the peer itself makes of the decoder: one graph for the first token, one for the others."""
+    """Exports the encoder, and the decoder as two graphs: for the first token and for the others."""
     config = model.config
     if model.main_input_name == "input_features":
         sample = {"input_features": torch.randn(2, config.num_mel_bins, 2 * config.max_source_positions)}
     else:
         ids = torch.randint(5, 99, (2, 16))
         sample = {"input_ids": ids, "attention_mask": mask(ids)}
-    moving = {name: {0: MOVING} if name == "input_features" else {0: MOVING, 1: MOVING} for name in sample}
-    reading = with_axes(model.get_encoder(), sample, moving)
-    # Else the length of the past becomes the number that it was traced with.
-    writing = OnnxExporter().export_for_generation(
+    dynamic = {name: {0: DYNAMIC} if name == "input_features" else {0: DYNAMIC, 1: DYNAMIC} for name in sample}
+    encoder_ = with_axes(model.get_encoder(), sample, dynamic)
+    # Without `multi_token_decode` the length of the past is fixed at its traced size.
+    decoders = OnnxExporter().export_for_generation(
         model, sample, OnnxConfig(dynamic=True, opset_version=OPSET), multi_token_decode=True
     )
-    writing.components["encoder"] = reading.components["model"]
-    return writing
+    decoders.components["encoder"] = encoder_.components["model"]
+    return decoders
 
 
 def with_axes(model: Any, sample: dict[str, Any], axes: dict[str, Any]) -> Any:
@@ -79,10 +78,10 @@ def with_axes(model: Any, sample: dict[str, Any], axes: dict[str, Any]) -> Any:
 
 
 def mask(like: Any) -> Any:
-    """A mask with padding in it: without, the peer drops the input."""
-    made = torch.ones(like.shape, dtype=torch.int64)
-    made[1, :3] = 0
-    return made
+    """A mask with padding. Without padding the peer drops the input."""
+    ones = torch.ones(like.shape, dtype=torch.int64)
+    ones[1, :3] = 0
+    return ones
 
 
 if __name__ == "__main__":

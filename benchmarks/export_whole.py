@@ -1,9 +1,9 @@
-"""What does it cost to export a checkpoint, as a whole process: seconds, memory, bytes on disk?
+"""Seconds, memory and bytes on disk of the export of a checkpoint, as a whole process.
 
     python benchmarks/export_whole.py [--runs 5] [--models minilm,smollm2,...] [--without "transformers.exporters"]
 
-In each round all exporters take their turn. What the first round writes must answer as PyTorch does, or no figure of
-its exporter is printed. onnxfn and Optimum check what they export, "onnxfn unchecked" and the other peers do not.
+In each round every exporter runs once. The files of the first round must agree with PyTorch, else the exporter has no
+figures. onnxfn and Optimum check their exports; "onnxfn unchecked" and the other peers do not.
 """
 
 from __future__ import annotations
@@ -11,122 +11,138 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from answers import disagreement
+from answers import difference
 from attrs import frozen
-from figures import Required, median, published, ratio
+from figures import Required, median, print_and_save, ratio
 from models import Checkpoint, checkpoint_folder, parameter_bytes
-from options import able, told
-from peers import Exporter, exported, python
+from options import exporters_for, parsed_options
+from peers import Exporter, interpreter, run_exporter
 from processes import Process
 
 GB = 1e9
 MODELS = "minilm,smollm2,vit-base,t5-small,whisper-tiny"
-FASTER = (
+TIME_LIMITS = (
     ("smollm2", "onnxfn", "optimum", 0.6),
     ("smollm2", "onnxfn unchecked", "transformers.exporters", 0.12),
     ("smollm2", "onnxfn unchecked", "genai builder", 1.5),
     ("smollm2", "onnxfn templates", "genai builder", 0.6),
 )
-"""Which model, whose time, over whose, at most how much."""
-SMALL = 1.01
-"""Bytes on disk over bytes of the parameters, at most."""
+"""Model, exporter, peer, and the largest ratio of their times."""
+
+SIZE_LIMIT = 1.01
+"""The largest ratio of the bytes on disk to the bytes of the parameters."""
 
 
 @frozen
-class Found:
-    """What came of an exporter's runs on a checkpoint: each run and the bytes it left, or why there is no figure."""
+class Measured:
+    """The runs of an exporter on a checkpoint, the bytes of its files, and why it has no figures, if it has none."""
 
     runs: tuple[Process, ...] = ()
     disk: int = 0
     problem: str | None = None
 
 
-def measured(
-    one: Checkpoint, hows: list[Exporter], rounds: int, cache: Path, tell: Callable[[str], None]
-) -> dict[str, Found]:
-    """Every exporter on a checkpoint, in turn."""
-    found = {how.name: Found() for how in hows}
-    with tempfile.TemporaryDirectory(dir=cache) as place:
-        for turn in range(rounds):
-            for how in [how for how in hows if found[how.name].problem is None]:
-                done, disk, problem = _once(how, one, Path(place), cache, first=turn == 0)
-                found[how.name] = Found((*found[how.name].runs, done), disk, problem)
-                tell(f"{one.name}, {how.name}: {problem or f'{done.seconds:.1f} s, {done.work:.1f} s of work'}")
-    return found
+def measure(checkpoint: Checkpoint, exporters: list[Exporter], rounds: int, cache: Path) -> dict[str, Measured]:
+    """Runs all exporters on a checkpoint, round by round; the results by exporter. Prints each run to stderr."""
+    results = {exporter.name: Measured() for exporter in exporters}
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        for round_ in range(rounds):
+            for exporter in exporters:
+                if results[exporter.name].problem is None:
+                    result = _run_once(exporter, checkpoint, Path(folder), cache, is_first=round_ == 0)
+                    results[exporter.name] = Measured(
+                        (*results[exporter.name].runs, *result.runs), result.disk, result.problem
+                    )
+                    print(f"{checkpoint.name}, {exporter.name}: {_run_text(result)}", file=sys.stderr)
+    return results
 
 
-def _once(how: Exporter, one: Checkpoint, place: Path, cache: Path, *, first: bool) -> tuple[Process, int, str | None]:
-    """One run, the bytes it left, and what is wrong with it; the first one's answers are held against PyTorch's."""
-    out = place / "out"
-    for _ in range(2 if how.twice and first else 1):
+def _run_once(exporter: Exporter, checkpoint: Checkpoint, folder: Path, cache: Path, *, is_first: bool) -> Measured:
+    """One run of an exporter. The files of the first run are compared with PyTorch."""
+    out = folder / "out"
+    for _ in range(2 if exporter.twice and is_first else 1):
         shutil.rmtree(out, ignore_errors=True)
-        done = exported(how, one, out, cache)
-    wrong = disagreement(one, out, cache) if first and done.code == 0 else None
-    return done, graph_bytes(out), f"cannot: {done.last_words}" if done.code else wrong and f"wrong: {wrong}"
+        run = run_exporter(exporter, checkpoint, out, cache)
+    return Measured((run,), graph_bytes(out), problem_of(run, checkpoint, out, cache, compare=is_first))
+
+
+def problem_of(run: Process, checkpoint: Checkpoint, out: Path, cache: Path, *, compare: bool) -> str | None:
+    """Why a run has no figures: the exporter failed, or its files differ from PyTorch; None if it has figures."""
+    if run.code:
+        return f"cannot: {run.error_line}"
+    differs = difference(checkpoint, out, cache) if compare else None
+    return f"wrong: {differs}" if differs else None
+
+
+def _run_text(result: Measured) -> str:
+    run = result.runs[-1]
+    return result.problem or f"{run.seconds:.1f} s, {run.cpu_seconds:.1f} s of processors"
 
 
 def graph_bytes(folder: Path) -> int:
-    """Bytes of graphs and weights."""
+    """The bytes of the graphs and weights in a folder."""
     files = [file for file in folder.rglob("*") if file.is_file()]
     return sum(file.stat().st_size for file in files if ".onnx" in file.name or file.suffix in {".data", ".bin"})
 
 
-def row(one: Checkpoint, name: str, found: Mapping[str, Found], parameters: int) -> dict[str, Any]:
-    here = found[name]
-    if here.problem:
-        return {"model": one.name, "exporter": name, "problem": here.problem}
+def row(checkpoint: Checkpoint, name: str, results: Mapping[str, Measured], parameters: int) -> dict[str, Any]:
+    """The row of an exporter in the table."""
+    result = results[name]
+    if result.problem:
+        return {"model": checkpoint.name, "exporter": name, "problem": result.problem}
     return {
-        "model": one.name,
+        "model": checkpoint.name,
         "exporter": name,
-        "seconds": median(seconds(here)),
-        "work": median([run.work for run in here.runs]),
-        "onnxfn / it": ratio(seconds(found.get("onnxfn")), seconds(here)),
-        "unchecked / it": ratio(seconds(found.get("onnxfn unchecked")), seconds(here)),
-        "resident GB": median([run.resident / GB for run in here.runs]),
-        "anonymous GB": median([run.anonymous / GB for run in here.runs]),
-        "disk / parameters": here.disk / parameters,
+        "seconds": median(seconds(result)),
+        "work": median([run.cpu_seconds for run in result.runs]),
+        "onnxfn / it": ratio(seconds(results.get("onnxfn")), seconds(result)),
+        "unchecked / it": ratio(seconds(results.get("onnxfn unchecked")), seconds(result)),
+        "resident GB": median([run.resident / GB for run in result.runs]),
+        "anonymous GB": median([run.anonymous / GB for run in result.runs]),
+        "disk / parameters": result.disk / parameters,
     }
 
 
-def seconds(found: Found | None) -> list[float]:
-    return [run.seconds for run in found.runs] if found and not found.problem else []
+def seconds(result: Measured | None) -> list[float]:
+    """The seconds of each run; empty if there are no figures."""
+    return [run.seconds for run in result.runs] if result and not result.problem else []
 
 
-def required(all_found: Mapping[str, Mapping[str, Found]], parameters: Mapping[str, int]) -> list[Required]:
-    faster = [
+def required(results: Mapping[str, Mapping[str, Measured]], parameters: Mapping[str, int]) -> list[Required]:
+    """The requirements on times and sizes."""
+    times = [
         Required(
             f"{model}: time of {ours} / {theirs}",
-            ratio(seconds(all_found[model].get(ours)), seconds(all_found[model].get(theirs))),
+            ratio(seconds(results[model].get(ours)), seconds(results[model].get(theirs))),
             limit,
         )
-        for model, ours, theirs, limit in FASTER
-        if model in all_found
+        for model, ours, theirs, limit in TIME_LIMITS
+        if model in results
     ]
-    small = [
-        Required(f"{model}, onnxfn: bytes on disk / bytes of parameters", here.disk / parameters[model], SMALL)
-        for model, found in all_found.items()
-        if (here := found.get("onnxfn")) is not None and not here.problem
+    sizes = [
+        Required(f"{model}, onnxfn: bytes on disk / bytes of parameters", result.disk / parameters[model], SIZE_LIMIT)
+        for model, by_exporter in results.items()
+        if (result := by_exporter.get("onnxfn")) is not None and not result.problem
     ]
-    return [*faster, *small]
+    return [*times, *sizes]
 
 
 def main() -> None:
-    asked = told(__doc__.splitlines()[0], "export_whole", MODELS)
-    for how in asked.exporters:
-        python(how.peer, asked.peers)
-    all_found, parameters, rows = {}, {}, []
-    for one in asked.checkpoints:
-        parameters[one.name] = parameter_bytes(checkpoint_folder(one, asked.peers))
-        found = measured(
-            one, able(asked.exporters, one), asked.runs, asked.peers, lambda said: print(said, file=sys.stderr)
-        )
-        all_found[one.name] = found
-        rows.extend(row(one, name, found, parameters[one.name]) for name in found)
-    published("export_whole", rows, required(all_found, parameters), asked.json, runs=asked.runs)
+    options = parsed_options(__doc__.splitlines()[0], "export_whole", MODELS)
+    for exporter in options.exporters:
+        interpreter(exporter.environment, options.cache)
+    results, parameters, rows = {}, {}, []
+    for checkpoint in options.checkpoints:
+        parameters[checkpoint.name] = parameter_bytes(checkpoint_folder(checkpoint, options.cache))
+        exporters = exporters_for(checkpoint, options.exporters)
+        measured = measure(checkpoint, exporters, options.runs, options.cache)
+        results[checkpoint.name] = measured
+        rows.extend(row(checkpoint, name, measured, parameters[checkpoint.name]) for name in measured)
+    print_and_save("export_whole", rows, required(results, parameters), options.json, runs=options.runs)
 
 
 if __name__ == "__main__":

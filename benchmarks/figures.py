@@ -1,4 +1,4 @@
-"""Medians, ratios pair by pair, tables, JSON, and whether what is required holds."""
+"""Medians, ratios, requirements, and the tables and JSON files of results."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ RESULTS = Path(__file__).parent / "results"
 
 @frozen
 class Required:
-    """A ratio, or another figure, that must not exceed a limit."""
+    """A figure and the limit that it must not exceed. The figure is None if it was not measured."""
 
     what: str
-    found: float | None
+    measured: float | None
     at_most: float
 
     @property
     def verdict(self) -> str:
-        if self.found is None:
+        if self.measured is None:
             return "not measured"
-        return "holds" if self.found <= self.at_most else "does not hold"
+        return "holds" if self.measured <= self.at_most else "does not hold"
 
     @property
     def plain(self) -> dict[str, Any]:
-        return {"what": self.what, "found": self.found, "at most": self.at_most, "verdict": self.verdict}
+        """The requirement as JSON holds it."""
+        return {"what": self.what, "measured": self.measured, "at most": self.at_most, "verdict": self.verdict}
 
 
 def median(numbers: Sequence[float]) -> float | None:
-    """The median, or None of nothing.
+    """The median; None if there are no numbers.
 
     >>> median([3.0, 1.0, 2.0]), median([])
     (2.0, None)
@@ -45,16 +46,16 @@ def median(numbers: Sequence[float]) -> float | None:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """The median of the ratios pair by pair: what both met in the same round cancels.
+    """The median of the ratios of pairs. A disturbance of one round slows both figures of a pair.
 
     >>> ratio([1.0, 2.0, 30.0], [2.0, 4.0, 60.0]), ratio([], [1.0])
     (0.5, None)
     """
-    return median([here / there for here, there in zip(ours, theirs, strict=False)])
+    return median([own / other for own, other in zip(ours, theirs, strict=False)])
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of the same or different keys as a Markdown table, a column a key; what is not there is left empty.
+    """A Markdown table with one column for each key of the rows. A cell is empty if the row lacks the key.
 
     >>> print(table([{"model": "bert", "seconds": 0.5}, {"model": "t5"}]))
     | model | seconds |
@@ -68,7 +69,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def shown(figure: Any) -> str:
-    """A figure for people.
+    """A figure as a table shows it.
 
     >>> shown(0.123), shown(12.3), shown(1234.5), shown(None), shown("x")
     ('0.12', '12.3', '1234', '', 'x')
@@ -81,25 +82,28 @@ def shown(figure: Any) -> str:
 
 
 def verdicts(required: Sequence[Required]) -> str:
-    """A line a requirement."""
+    """One line for each requirement."""
     return "\n".join(
-        f"{one.verdict}: {one.what} is {shown(one.found) or 'unknown'}, at most {one.at_most}" for one in required
+        f"{requirement.verdict}: {requirement.what} is {shown(requirement.measured) or 'unknown'}, "
+        f"at most {requirement.at_most}"
+        for requirement in required
     )
 
 
-def published(
-    name: str, rows: Sequence[Mapping[str, Any]], required: Sequence[Required], into: Path | None, *, runs: int
+def print_and_save(
+    benchmark: str, rows: Sequence[Mapping[str, Any]], required: Sequence[Required], file: Path | None, *, runs: int
 ) -> None:
-    """Print what was found, and keep it as JSON where a place is given, with how often and where it was measured."""
+    """Prints the results and, if there is a file, saves them as JSON with the number of runs and the environment."""
     print(table(rows))
     print(verdicts(required))
-    if into is not None:
-        into.parent.mkdir(parents=True, exist_ok=True)
-        found = {"benchmark": name, "runs": runs, **where(), "rows": list(rows)}
-        into.write_text(json.dumps({**found, "required": [one.plain for one in required]}, indent=1) + "\n")
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        result = {"benchmark": benchmark, "runs": runs, **environment(), "rows": list(rows)}
+        plain = [requirement.plain for requirement in required]
+        file.write_text(json.dumps({**result, "required": plain}, indent=1) + "\n")
 
 
-def where() -> dict[str, Any]:
-    """What the figures depend on beside the code: cores, and the versions of what is measured."""
-    found = {name: version(name) for name in ("torch", "transformers", "onnx", "onnxruntime")}
-    return {"cores": os.cpu_count(), "python": platform.python_version(), "versions": found}
+def environment() -> dict[str, Any]:
+    """The number of cores and the versions of the packages, on which the figures depend."""
+    versions = {name: version(name) for name in ("torch", "transformers", "onnx", "onnxruntime")}
+    return {"cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}

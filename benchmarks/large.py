@@ -1,10 +1,10 @@
-"""What does the export of 1.1 billion parameters need beyond its imports and the copying of its weights?
+"""Time and memory of the export of 1.1 billion parameters, next to those of its imports and of copying its weights.
 
     python benchmarks/large.py [--runs 3] [--exporters "onnxfn unchecked,onnxfn,..."]
 
-In each round a process imports what an export imports and does nothing else, the weights are copied once, and all
-exporters take their turn. Anonymous memory is counted above that of the imports; the time of an export is set against
-imports + graph + 1.5 times the copying. What the first round writes must answer as PyTorch does.
+In each round a process imports what an export imports and does nothing else, the weights are copied once, and every
+exporter runs once. Anonymous memory is counted above that of the imports. The time of an export is compared with
+imports + graph + 1.5 times the copying. The files of the first round must agree with PyTorch.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from answers import disagreement
-from export_whole import GB, Found, graph_bytes
-from figures import Required, median, published, ratio
+from export_whole import GB, Measured, graph_bytes, problem_of
+from figures import Required, median, print_and_save, ratio
 from models import CHECKPOINTS, Checkpoint, checkpoint_folder, parameter_bytes
-from options import told
-from peers import ALONE, EXPORTERS, OURS, Exporter, exported, python
-from processes import Process, ran
+from options import parsed_options
+from peers import EXPORTERS, NO_PYTHONPATH, OURS, Exporter, interpreter, run_exporter
+from processes import Process, run_process
 
-TOLD = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
-"""What the command line of onnxfn says of each stage."""
+STAGE = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
+"""A line of onnxfn's command line: a stage and its seconds."""
 
-GRAPH = ("template", "capture", "passes")
+GRAPH_STAGES = ("template", "capture", "passes")
 
-RECORD = """
+RECORD_MODULES = """
 import atexit, runpy, sys
-place = sys.argv.pop(1)
-atexit.register(lambda: open(place, "w").write("\\n".join(sys.modules)))
+file = sys.argv.pop(1)
+atexit.register(lambda: open(file, "w").write("\\n".join(sys.modules)))
 runpy.run_module("onnxfn", run_name="__main__", alter_sys=True)
 """
-IMPORT = """
+IMPORT_MODULES = """
 import importlib, sys
 for name in open(sys.argv[1]).read().split():
     try:
@@ -45,104 +44,112 @@ for name in open(sys.argv[1]).read().split():
     except Exception:
         pass
 """
-MEMORY, COPIES = 1.2 * GB, 1.5
+MEMORY_LIMIT, COPIES = 1.2 * GB, 1.5
 
 
-def modules(place: Path, cache: Path) -> Path:
-    """A file with the names of all that an export of a tiny model of the same type imports."""
-    tiny, names = CHECKPOINTS["llama-tiny"], place / "modules.txt"
-    how = EXPORTERS["onnxfn unchecked"]
-    options = how.command(tiny, checkpoint_folder(tiny, cache), place / "tiny", place)[2:]
-    done = ran([str(python(OURS, cache)), "-c", RECORD, str(names), *options], ALONE)
-    assert done.code == 0, done.said
+def module_list(folder: Path, cache: Path) -> Path:
+    """Writes the names of all modules that the export of a tiny model of the same type imports; returns the file."""
+    tiny, names = CHECKPOINTS["llama-tiny"], folder / "modules.txt"
+    exporter = EXPORTERS["onnxfn unchecked"]
+    arguments = exporter.command(tiny, checkpoint_folder(tiny, cache), folder / "tiny", folder)[2:]
+    process = run_process([str(interpreter(OURS, cache)), "-c", RECORD_MODULES, str(names), *arguments], NO_PYTHONPATH)
+    assert process.code == 0, process.output
     return names
 
 
-def copied(file: Path, place: Path) -> float:
-    """Seconds that the copying of a file takes."""
+def copy_seconds(file: Path, folder: Path) -> float:
+    """Copies a file; returns the seconds."""
     start = time.perf_counter()
-    shutil.copyfile(file, place / "copy")
-    spent = time.perf_counter() - start
-    (place / "copy").unlink()
-    return spent
+    shutil.copyfile(file, folder / "copy")
+    seconds = time.perf_counter() - start
+    (folder / "copy").unlink()
+    return seconds
 
 
-def graph_seconds(done: Process) -> float:
-    return sum(float(seconds) for stage, seconds in TOLD.findall(done.said) if stage in GRAPH)
+def graph_seconds(run: Process) -> float:
+    """The seconds in which onnxfn built the graph, from its output."""
+    return sum(float(seconds) for stage, seconds in STAGE.findall(run.output) if stage in GRAPH_STAGES)
 
 
-def measured(
-    one: Checkpoint, hows: list[Exporter], rounds: int, cache: Path
-) -> tuple[list[Process], list[float], dict[str, Found]]:
-    """The imports, the copies, and every exporter, in turn."""
+def measure(
+    checkpoint: Checkpoint, exporters: list[Exporter], rounds: int, cache: Path
+) -> tuple[list[Process], list[float], dict[str, Measured]]:
+    """Runs the imports, the copy and every exporter, round by round."""
     imports: list[Process] = []
     copies: list[float] = []
-    found = {how.name: Found() for how in hows}
+    results = {exporter.name: Measured() for exporter in exporters}
     with tempfile.TemporaryDirectory(dir=cache) as temporary:
-        place = Path(temporary)
-        names = modules(place, cache)
+        folder = Path(temporary)
+        names = module_list(folder, cache)
         for _ in range(rounds):
-            imports.append(ran([str(python(OURS, cache)), "-c", IMPORT, str(names)], ALONE))
-            copies.append(copied(checkpoint_folder(one, cache) / "model.safetensors", place))
-            for how in [how for how in hows if found[how.name].problem is None]:
-                found[how.name] = _once_more(found[how.name], how, one, place, cache)
-    return imports, copies, found
+            command = [str(interpreter(OURS, cache)), "-c", IMPORT_MODULES, str(names)]
+            imports.append(run_process(command, NO_PYTHONPATH))
+            copies.append(copy_seconds(checkpoint_folder(checkpoint, cache) / "model.safetensors", folder))
+            for exporter in exporters:
+                if results[exporter.name].problem is None:
+                    results[exporter.name] = _with_run(results[exporter.name], exporter, checkpoint, folder, cache)
+    return imports, copies, results
 
 
-def _once_more(before: Found, how: Exporter, one: Checkpoint, place: Path, cache: Path) -> Found:
-    """One more run; the first one's answers are held against PyTorch's."""
-    out = place / "out"
+def _with_run(before: Measured, exporter: Exporter, checkpoint: Checkpoint, folder: Path, cache: Path) -> Measured:
+    """The results with one more run. The files of the first run are compared with PyTorch."""
+    out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
-    done = exported(how, one, out, cache)
-    print(f"{how.name}: {done.seconds:.1f} s, {done.anonymous / GB:.2f} GB", file=sys.stderr)
-    wrong = None if before.runs or done.code else disagreement(one, out, cache)
-    problem = f"cannot: {done.last_words}" if done.code else wrong and f"wrong: {wrong}"
-    return Found((*before.runs, done), graph_bytes(out), problem)
-
-
-def main() -> None:
-    asked = told(__doc__.splitlines()[0], "large", "llama-1b", "onnxfn unchecked,onnxfn")
-    (one,) = asked.checkpoints
-    imports, copies, found = measured(one, asked.exporters, asked.runs, asked.peers)
-    parameters = parameter_bytes(checkpoint_folder(one, asked.peers))
-    rows = [
-        {"exporter": name, "problem": here.problem}
-        if here.problem
-        else row(name, here.runs, imports, copies) | {"disk / parameters": here.disk / parameters}
-        for name, here in found.items()
-    ]
-    published("large", rows, required(one.name, rows), asked.json, runs=asked.runs)
+    run = run_exporter(exporter, checkpoint, out, cache)
+    print(f"{exporter.name}: {run.seconds:.1f} s, {run.anonymous / GB:.2f} GB", file=sys.stderr)
+    problem = problem_of(run, checkpoint, out, cache, compare=not before.runs)
+    return Measured((*before.runs, run), graph_bytes(out), problem)
 
 
 def row(name: str, runs: Sequence[Process], imports: list[Process], copies: list[float]) -> dict[str, Any]:
-    above = [run.anonymous - bare.anonymous for run, bare in zip(runs, imports, strict=True)]
-    ideal = [
-        bare.seconds + graph_seconds(run) + COPIES * copy for run, bare, copy in zip(runs, imports, copies, strict=True)
-    ]
-    ours = EXPORTERS[name].peer == OURS
-    return {
+    """The row of an exporter in the table. Some figures are known for onnxfn alone: only it prints its stages."""
+    figures = {
         "exporter": name,
         "seconds": median([run.seconds for run in runs]),
-        "imports s": median([bare.seconds for bare in imports]),
-        "graph s": median([graph_seconds(run) for run in runs]) if ours else None,
+        "imports s": median([imported.seconds for imported in imports]),
+        "graph s": None,
         "copying s": median(copies),
-        "work s": median([run.work for run in runs]),
-        "last stages": ", ".join(f"{stage} {seconds}" for stage, seconds in TOLD.findall(runs[-1].said))
-        if ours
-        else None,
-        f"seconds / (imports + graph + {COPIES} copying)": ratio([run.seconds for run in runs], ideal)
-        if ours
-        else None,
+        "work s": median([run.cpu_seconds for run in runs]),
         "anonymous GB": median([run.anonymous / GB for run in runs]),
-        "above imports GB": median([bytes_ / GB for bytes_ in above]) if ours else None,
         "resident GB": median([run.resident / GB for run in runs]),
+    }
+    return figures | (_own_figures(runs, imports, copies) if EXPORTERS[name].environment == OURS else {})
+
+
+def _own_figures(runs: Sequence[Process], imports: list[Process], copies: list[float]) -> dict[str, Any]:
+    """The figures that only onnxfn has."""
+    above = [run.anonymous - imported.anonymous for run, imported in zip(runs, imports, strict=True)]
+    ideal = [
+        imported.seconds + graph_seconds(run) + COPIES * copy
+        for run, imported, copy in zip(runs, imports, copies, strict=True)
+    ]
+    return {
+        "graph s": median([graph_seconds(run) for run in runs]),
+        "last stages": ", ".join(f"{stage} {seconds}" for stage, seconds in STAGE.findall(runs[-1].output)),
+        f"seconds / (imports + graph + {COPIES} copying)": ratio([run.seconds for run in runs], ideal),
+        "above imports GB": median([bytes_ / GB for bytes_ in above]),
     }
 
 
 def required(model: str, rows: list[dict[str, Any]]) -> list[Required]:
-    ours = next((one for one in rows if one["exporter"] == "onnxfn unchecked"), {})
-    limits = {"above imports GB": MEMORY / GB, f"seconds / (imports + graph + {COPIES} copying)": 1.0}
+    """The requirements on memory and time."""
+    ours = next((figures for figures in rows if figures["exporter"] == "onnxfn unchecked"), {})
+    limits = {"above imports GB": MEMORY_LIMIT / GB, f"seconds / (imports + graph + {COPIES} copying)": 1.0}
     return [Required(f"{model}, unchecked: {name}", ours.get(name), limit) for name, limit in limits.items()]
+
+
+def main() -> None:
+    options = parsed_options(__doc__.splitlines()[0], "large", "llama-1b", "onnxfn unchecked,onnxfn")
+    (checkpoint,) = options.checkpoints
+    imports, copies, results = measure(checkpoint, options.exporters, options.runs, options.cache)
+    parameters = parameter_bytes(checkpoint_folder(checkpoint, options.cache))
+    rows = [
+        {"exporter": name, "problem": result.problem}
+        if result.problem
+        else row(name, result.runs, imports, copies) | {"disk / parameters": result.disk / parameters}
+        for name, result in results.items()
+    ]
+    print_and_save("large", rows, required(checkpoint.name, rows), options.json, runs=options.runs)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""The checkpoints that are exported: folders, made once and kept in a cache.
+"""The checkpoints that are exported. Their folders are made once and kept in a cache.
 
-MiniLM and SmolLM2 are real, from the package index; the others have the sizes of ViT-base, T5-small, Whisper-tiny and
-TinyLlama 1.1B, and random weights. `older` is the same checkpoint for transformers 4, which reads the configuration of
-transformers 5 without a word and wrongly.
+MiniLM and SmolLM2 have their real weights, from the package index. The others have the sizes of ViT-base, T5-small,
+Whisper-tiny and TinyLlama 1.1B, and random weights.
 """
 
 from __future__ import annotations
@@ -22,7 +21,14 @@ SMOLLM2_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.j
 
 @frozen
 class Checkpoint:
-    """A model: what it is for, how one asks it, and how its folder is made."""
+    """A checkpoint.
+
+    Attributes:
+        name: Its name in the tables.
+        task: The task it is exported for.
+        kind: The kind of its inputs and outputs: one of `peers.KINDS`.
+        make: Writes it to a folder; the second argument is the cache.
+    """
 
     name: str
     task: str
@@ -30,62 +36,65 @@ class Checkpoint:
     make: Callable[[Path, Path], None]
 
 
-def checkpoint_folder(one: Checkpoint, cache: Path = CACHE) -> Path:
-    """The folder of a checkpoint, made when it is not there."""
-    place = cache / "models" / one.name
-    if not place.is_dir():
-        begun = place.with_name(f"{place.name}.begun")
-        shutil.rmtree(begun, ignore_errors=True)
-        begun.mkdir(parents=True)
-        one.make(begun, cache)
-        begun.rename(place)
-    return place
+def checkpoint_folder(checkpoint: Checkpoint, cache: Path = CACHE) -> Path:
+    """The folder of a checkpoint. Makes it if it does not exist."""
+    folder = cache / "models" / checkpoint.name
+    if not folder.is_dir():
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        checkpoint.make(unfinished, cache)
+        unfinished.rename(folder)
+    return folder
 
 
-def older(one: Checkpoint, cache: Path = CACHE) -> Path:
-    """The same checkpoint for transformers 4: another `config.json`, links to all other files."""
-    newer = checkpoint_folder(one, cache)
-    place = newer.with_name(f"{newer.name}-for-transformers-4")
-    if not place.is_dir():
-        place.mkdir()
-        told = json.loads((newer / "config.json").read_text())
-        (place / "config.json").write_text(json.dumps(older_config(told), indent=1))
-        for file in newer.iterdir():
+def folder_for_transformers_4(checkpoint: Checkpoint, cache: Path = CACHE) -> Path:
+    """A folder with the same checkpoint for transformers 4: a `config.json` of its own, links to the other files.
+
+    transformers 4 reads the configuration of transformers 5 wrongly, and raises no error.
+    """
+    original = checkpoint_folder(checkpoint, cache)
+    folder = original.with_name(f"{original.name}-for-transformers-4")
+    if not folder.is_dir():
+        folder.mkdir()
+        config = json.loads((original / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config_for_transformers_4(config), indent=1))
+        for file in original.iterdir():
             if file.name not in {"config.json", "tokenizer_config.json"}:
-                (place / file.name).symlink_to(file)
-    return place
+                (folder / file.name).symlink_to(file)
+    return folder
 
 
-def older_config(config: dict[str, Any]) -> dict[str, Any]:
+def config_for_transformers_4(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration of transformers 5 as transformers 4 writes it.
 
-    >>> older_config({"dtype": "float32", "rope_parameters": {"rope_type": "default", "rope_theta": 1e5}})
+    >>> config_for_transformers_4({"dtype": "float32", "rope_parameters": {"rope_type": "default", "rope_theta": 1e5}})
     {'torch_dtype': 'float32', 'rope_theta': 100000.0}
     """
-    kept = {name: value for name, value in config.items() if name not in {"dtype", "rope_parameters"}}
+    older = {name: value for name, value in config.items() if name not in {"dtype", "rope_parameters"}}
     rope = config.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default":
-        raise ValueError(f"transformers 4 says {rope} otherwise; write it down here")
-    kept |= {"torch_dtype": config["dtype"]} if "dtype" in config else {}
-    return kept | ({"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {})
+        raise ValueError(f"add how transformers 4 writes {rope}")
+    older |= {"torch_dtype": config["dtype"]} if "dtype" in config else {}
+    return older | ({"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {})
 
 
 def parameter_bytes(folder: Path) -> int:
-    """Bytes of all different parameters in float32, as the checkpoint's own headers say."""
+    """The bytes of all parameters in float32, from the headers of the checkpoint. Tied parameters count once."""
     from safetensors import safe_open
 
     total = 0
     for file in folder.glob("*.safetensors"):
         with safe_open(file, "pt") as tensors:
-            shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118, it is no dict
+            shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118 - not a dict
         total += sum(4 * _product(shape) for shape in shapes)
     return total
 
 
 def _product(shape: list[int]) -> int:
     size = 1
-    for one in shape:
-        size *= one
+    for axis_size in shape:
+        size *= axis_size
     return size
 
 
@@ -107,7 +116,7 @@ def _smollm2(folder: Path, _: Path) -> None:
 
 
 def _llama(folder: Path, cache: Path) -> None:
-    """The sizes of TinyLlama 1.1B; with SmolLM2's tokenizer, for a peer that wants one."""
+    """Writes a model of TinyLlama 1.1B's sizes, with SmolLM2's tokenizer, which one peer needs."""
     sizes = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32}
     _random("LlamaForCausalLM", "LlamaConfig", vocab_size=32000, num_key_value_heads=4, **sizes)(folder, cache)
     for name in SMOLLM2_TOKENIZER:
@@ -115,7 +124,7 @@ def _llama(folder: Path, cache: Path) -> None:
 
 
 def _random(model: str, config: str, **sizes: int) -> Callable[[Path, Path], None]:
-    """How a model of random weights is written."""
+    """A function that writes a model with random weights."""
 
     def make(folder: Path, _: Path) -> None:
         import torch
@@ -128,8 +137,8 @@ def _random(model: str, config: str, **sizes: int) -> Callable[[Path, Path], Non
 
 
 CHECKPOINTS = {
-    one.name: one
-    for one in (
+    checkpoint.name: checkpoint
+    for checkpoint in (
         Checkpoint("minilm", "feature-extraction", "encoder", _minilm),
         Checkpoint("smollm2", "text-generation-with-past", "decoder", _smollm2),
         Checkpoint("vit-base", "image-classification", "image", _random("ViTForImageClassification", "ViTConfig")),

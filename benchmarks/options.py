@@ -1,4 +1,4 @@
-"""What every benchmark is told on its command line."""
+"""The command-line options that the benchmarks share."""
 
 from __future__ import annotations
 
@@ -9,36 +9,41 @@ from typing import Any
 
 from figures import RESULTS
 from models import CACHE, CHECKPOINTS, Checkpoint
-from peers import EXPORTERS, Exporter, chosen
+from peers import EXPORTERS, Exporter, selected_exporters
 
 
-def told(
-    question: str, name: str, models: str, exporters: str | None = None, **more: Callable[[str], Any]
+def parsed_options(
+    description: str, benchmark: str, models: str, exporters: str | None = None, **more: Callable[[str], Any]
 ) -> argparse.Namespace:
-    """The options; `checkpoints` and `exporters` are the rows that are meant, `more` are options of this one alone."""
-    parser = argparse.ArgumentParser(description=question)
-    parser.add_argument("--runs", type=int, default=5, help="Rounds; in each, all take their turn.")
+    """The options of the command line.
+
+    `options.checkpoints` and `options.exporters` are the selected rows. `more` are further options of a benchmark and
+    their types.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--runs", type=int, default=5, help="Rounds. In each round every exporter runs once.")
     parser.add_argument("--models", default=models, help=f"Of: {','.join(CHECKPOINTS)}.")
     parser.add_argument("--exporters", default=exporters, help=f"Of: {','.join(EXPORTERS)}.")
     parser.add_argument("--without", action="append", default=[], help="An exporter to leave out.")
     parser.add_argument("--peers-only", action="store_true", help="Leave out onnxfn.")
-    parser.add_argument("--peers", type=Path, default=CACHE, help="Where checkpoints and environments are kept.")
-    parser.add_argument("--json", type=Path, default=RESULTS / f"{name}.json", help="Where the figures go.")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="The folder of checkpoints and environments.")
+    parser.add_argument("--json", type=Path, default=RESULTS / f"{benchmark}.json", help="The file for the figures.")
     for option, kind in more.items():
         parser.add_argument(f"--{option}", type=kind)
-    asked = parser.parse_args()
-    asked.checkpoints = checkpoints(asked.models)
-    asked.exporters = chosen(asked.exporters, asked.without, peers_only=asked.peers_only)
-    return asked
+    options = parser.parse_args()
+    options.checkpoints = checkpoints(options.models)
+    options.exporters = selected_exporters(options.exporters, options.without, peers_only=options.peers_only)
+    return options
 
 
 def checkpoints(names: str) -> list[Checkpoint]:
-    wanted = names.split(",")
-    if unknown := set(wanted) - set(CHECKPOINTS):
-        raise SystemExit(f"no model is called {', '.join(unknown)}; there are: {', '.join(CHECKPOINTS)}")
-    return [CHECKPOINTS[name] for name in wanted]
+    """The checkpoints with these names, which are separated by commas."""
+    selected = names.split(",")
+    if unknown := set(selected) - set(CHECKPOINTS):
+        raise SystemExit(f"no model {', '.join(unknown)}; known: {', '.join(CHECKPOINTS)}")
+    return [CHECKPOINTS[name] for name in selected]
 
 
-def able(asked: list[Exporter], one: Checkpoint) -> list[Exporter]:
-    """Those of the exporters that have a way for this kind of model."""
-    return [how for how in asked if one.kind in how.kinds]
+def exporters_for(checkpoint: Checkpoint, exporters: list[Exporter]) -> list[Exporter]:
+    """Those of the exporters that can export a checkpoint of this kind."""
+    return [exporter for exporter in exporters if checkpoint.kind in exporter.kinds]

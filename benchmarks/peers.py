@@ -1,7 +1,4 @@
-"""Who exports: onnxfn and its variants, and its peers, each installed in a virtual environment of its own.
-
-An exporter is a row: what it is called, whose environment it runs in, and the command for a checkpoint.
-"""
+"""The exporters: onnxfn with several options, and its peers, each in a virtual environment of its own."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attrs import field, frozen
-from models import CACHE, Checkpoint, checkpoint_folder, older
-from processes import Process, ran
+from models import CACHE, Checkpoint, checkpoint_folder, folder_for_transformers_4
+from processes import Process, run_process
 
 import onnxfn
 
 HERE = Path(__file__).parent
 TORCH = "torch==2.13.0"
-"""Later ones come with several GB of CUDA."""
+"""A CPU build. Later versions install several GB of CUDA."""
 
 OURS = "onnxfn"
 CHECKOUT = Path(onnxfn.__file__).parent.parent
@@ -33,100 +30,111 @@ ENVIRONMENTS = {
     "genai": (TORCH, "onnxruntime-genai==0.18.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxruntime==1.31.1"),
     "mobius": (TORCH, "mobius-onnx==0.1.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
 }
+"""From an environment to the packages that are installed in it."""
+
+NO_PYTHONPATH = {"PYTHONPATH": ""}
+"""Environment variables of an exporter's process: it imports from its own environment alone."""
+
+KINDS = ("encoder", "decoder", "image", "text to text", "speech to text")
+
+Command = Callable[[Checkpoint, Path, Path, Path], list[str]]
+"""From a checkpoint, its folder, the output folder and a folder that is kept between runs to Python's arguments."""
 
 
 @frozen
 class Exporter:
-    """A way to come from a checkpoint to ONNX files.
+    """An exporter: a command that writes the ONNX files of a checkpoint.
 
-    `command` is given the checkpoint, its folder, the folder to write to, and a folder that outlasts one run.
+    Attributes:
+        name: Its name in the tables.
+        environment: The key of `ENVIRONMENTS`.
+        command: Makes the command.
+        kinds: The kinds of checkpoints that it can export.
+        twice: Whether the first round runs it twice: the first run fills the template cache.
+        folder: Makes the folder of a checkpoint that it can read.
     """
 
     name: str
-    peer: str
-    command: Callable[[Checkpoint, Path, Path, Path], list[str]]
-    kinds: frozenset[str] = field(
-        default=frozenset({"encoder", "decoder", "image", "text to text", "speech to text"}), converter=frozenset
-    )
+    environment: str
+    command: Command
+    kinds: frozenset[str] = field(default=KINDS, converter=frozenset)
     twice: bool = False
     folder: Callable[[Checkpoint, Path], Path] = checkpoint_folder
 
 
-def exported(how: Exporter, one: Checkpoint, out: Path, cache: Path = CACHE) -> Process:
-    """A checkpoint exported by a whole process."""
-    lasting = out.parent / "lasting"
-    command = how.command(one, how.folder(one, cache), out, lasting)
-    return ran([str(python(how.peer, cache)), *command], ALONE | {"XDG_CACHE_HOME": str(lasting)})
+def run_exporter(exporter: Exporter, checkpoint: Checkpoint, out: Path, cache: Path = CACHE) -> Process:
+    """Exports a checkpoint in a process of its own."""
+    kept = out.parent / "kept"
+    command = exporter.command(checkpoint, exporter.folder(checkpoint, cache), out, kept)
+    python = interpreter(exporter.environment, cache)
+    return run_process([str(python), *command], NO_PYTHONPATH | {"XDG_CACHE_HOME": str(kept)})
 
 
-ALONE = {"PYTHONPATH": ""}
-"""What a process is told: it has its own environment, and nothing of this one."""
-
-
-def python(peer: str, cache: Path = CACHE) -> Path:
-    """The interpreter of an environment, which is made when it is not there or has other versions."""
-    place = cache / "peers" / peer
-    pins = "\n".join(ENVIRONMENTS[peer]) + (_digest() if peer == OURS else "")
-    stamp = place / "pins.txt"
-    if not stamp.is_file() or stamp.read_text() != pins:
-        _made(peer, place, afresh=not stamp.is_file() or stamp.read_text().splitlines()[:-1] != pins.splitlines()[:-1])
+def interpreter(environment: str, cache: Path = CACHE) -> Path:
+    """The Python interpreter of an environment. Installs the environment if it is missing or has other versions."""
+    folder = cache / "peers" / environment
+    pins = "\n".join(ENVIRONMENTS[environment]) + (_source_digest() if environment == OURS else "")
+    stamp = folder / "pins.txt"
+    installed = stamp.read_text() if stamp.is_file() else ""
+    if installed != pins:
+        _install(environment, folder, from_scratch=installed.splitlines()[:-1] != pins.splitlines()[:-1])
         stamp.write_text(pins)
-    return place / "bin" / "python"
+    return folder / "bin" / "python"
 
 
-def _made(peer: str, place: Path, *, afresh: bool) -> None:
-    """An environment made, or onnxfn alone put into it once more: installed and compiled, as its peers are."""
-    print(f"making the environment of {peer}", file=sys.stderr)
-    quiet = {**os.environ, **ALONE}
-    if afresh:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True, env=quiet)
-    told = ENVIRONMENTS[peer] if afresh else ("--no-deps", "--force-reinstall", str(CHECKOUT))
-    subprocess.run([str(place / "bin/pip"), "install", "-q", *told], check=True, env=quiet)
+def _install(environment: str, folder: Path, *, from_scratch: bool) -> None:
+    """Installs all packages of an environment, or onnxfn alone. Peers are installed and compiled, so onnxfn is too."""
+    print(f"installing the environment {environment}", file=sys.stderr)
+    variables = {**os.environ, **NO_PYTHONPATH}
+    if from_scratch:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, env=variables)
+    packages = ENVIRONMENTS[environment] if from_scratch else ("--no-deps", "--force-reinstall", str(CHECKOUT))
+    subprocess.run([str(folder / "bin/pip"), "install", "-q", *packages], check=True, env=variables)
 
 
-def _digest() -> str:
-    """A line that changes with the sources of this checkout."""
+def _source_digest() -> str:
+    """A line that changes with the source files of this checkout."""
     files = sorted((CHECKOUT / "onnxfn").rglob("*.py"))
     return "\n" + hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def chosen(names: str | None, without: list[str], *, peers_only: bool = False) -> list[Exporter]:
-    """The exporters that are asked for."""
-    wanted = set(names.split(",")) if names else set(EXPORTERS)
-    if unknown := (wanted | set(without)) - set(EXPORTERS):
-        raise SystemExit(f"no exporter is called {', '.join(unknown)}; there are: {', '.join(EXPORTERS)}")
+def selected_exporters(names: str | None, without: list[str], *, peers_only: bool = False) -> list[Exporter]:
+    """The exporters with these names, which are separated by commas; all for None."""
+    selected = set(names.split(",")) if names else set(EXPORTERS)
+    if unknown := (selected | set(without)) - set(EXPORTERS):
+        raise SystemExit(f"no exporter {', '.join(unknown)}; known: {', '.join(EXPORTERS)}")
     return [
-        one
-        for name, one in EXPORTERS.items()
-        if name in wanted and name not in without and not (peers_only and one.peer == OURS)
+        exporter
+        for name, exporter in EXPORTERS.items()
+        if name in selected and name not in without and not (peers_only and exporter.environment == OURS)
     ]
 
 
-def _onnxfn(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]]:
-    """onnxfn's own command line; its templates are kept in the user's cache, which here is the folder that lasts."""
+def _onnxfn(*options: str) -> Command:
+    """onnxfn's command line. Its template cache lies in the folder that is kept between runs."""
 
-    def command(one: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
-        return ["-m", "onnxfn", "export", str(folder), str(out), "--task", one.task, *options]
+    def command(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
+        return ["-m", "onnxfn", "export", str(folder), str(out), "--task", checkpoint.task, *options]
 
     return command
 
 
-def _optimum(one: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
+def _optimum(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
     module = "from optimum.commands.optimum_cli import main; main()"
-    told = ["--model", str(folder), "--task", one.task, "--library-name", "transformers"]
-    return ["-c", module, "export", "onnx", *told, str(out)]
+    options = ["--model", str(folder), "--task", checkpoint.task, "--library-name", "transformers"]
+    return ["-c", module, "export", "onnx", *options, str(out)]
 
 
-def _exporters(one: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
-    return [str(HERE / "by_exporters.py"), str(folder), str(out), one.kind]
+def _exporters(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
+    return [str(HERE / "by_exporters.py"), str(folder), str(out), checkpoint.kind]
 
 
-def _genai(_: Checkpoint, folder: Path, out: Path, lasting: Path) -> list[str]:
+def _genai(_: Checkpoint, folder: Path, out: Path, kept: Path) -> list[str]:
     builder = ["-m", "onnxruntime_genai.models.builder"]
-    return [*builder, "-i", str(folder), "-o", str(out), "-p", "fp32", "-e", "cpu", "-c", str(lasting / "genai")]
+    return [*builder, "-i", str(folder), "-o", str(out), "-p", "fp32", "-e", "cpu", "-c", str(kept / "genai")]
 
 
-def _mobius(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]]:
+def _mobius(*options: str) -> Command:
     def command(_: Checkpoint, folder: Path, out: Path, __: Path) -> list[str]:
         return ["-m", "mobius", "build", "--model", str(folder), *options, str(out)]
 
@@ -134,8 +142,8 @@ def _mobius(*options: str) -> Callable[[Checkpoint, Path, Path, Path], list[str]
 
 
 EXPORTERS = {
-    one.name: one
-    for one in (
+    exporter.name: exporter
+    for exporter in (
         Exporter("onnxfn", OURS, _onnxfn("--no-template-cache")),
         Exporter("onnxfn unchecked", OURS, _onnxfn("--no-check", "--no-template-cache")),
         Exporter("onnxfn templates", OURS, _onnxfn("--no-check"), twice=True),
@@ -146,7 +154,7 @@ EXPORTERS = {
             kinds=("decoder",),
         ),
         Exporter("onnxfn opset 23", OURS, _onnxfn("--no-template-cache", "--opset", "23"), kinds=("decoder",)),
-        Exporter("optimum", "optimum", _optimum, folder=older),
+        Exporter("optimum", "optimum", _optimum, folder=folder_for_transformers_4),
         Exporter("transformers.exporters", "exporters", _exporters),
         Exporter("genai builder", "genai", _genai, kinds=("decoder", "speech to text")),
         Exporter("mobius", "mobius", _mobius()),

@@ -1,7 +1,7 @@
-"""One command as a whole process: seconds, the most memory it held, and what it said.
+"""Runs a command as a process and measures it: seconds, memory, output.
 
-Memory is summed over the process and its children and read every hundredth of a second. Resident memory counts mapped
-files that the system may drop at any time, weights above all; anonymous memory is what must be there.
+Memory is summed over the process and its children and read every 0.01 s. Resident memory includes mapped files, which
+the system may drop at any time; most of these are weights. Anonymous memory is what the process must have.
 """
 
 from __future__ import annotations
@@ -17,67 +17,80 @@ from pathlib import Path
 
 from attrs import frozen
 
-EVERY = 0.01
+INTERVAL = 0.01
+"""Seconds between two readings of the memory."""
+
 FIELDS = re.compile(r"^(VmHWM|VmRSS|RssAnon):\s+(\d+) kB$", re.MULTILINE)
-QUIET = {
+
+OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
-"""No process looks for a hub that is not there."""
+"""Environment variables of every process: the benchmarks do not need a model hub."""
 
 
 @frozen
 class Process:
-    """What a process took: seconds by the clock and of both cores' work, and bytes at their most."""
+    """The measurements of a process that has ended.
+
+    Attributes:
+        seconds: Wall-clock time.
+        cpu_seconds: Time of all processors, with the children's.
+        resident: The largest resident memory, in bytes.
+        anonymous: The largest anonymous memory, in bytes.
+        code: The exit code.
+        output: The text of stdout and stderr.
+    """
 
     seconds: float
-    work: float
+    cpu_seconds: float
     resident: int
     anonymous: int
     code: int
-    said: str
+    output: str
 
     @property
-    def last_words(self) -> str:
-        """The line that says why it failed, as near as one can tell."""
-        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        telling = [line for line in lines if re.search(r"error|exception|no such option", line, re.IGNORECASE)]
-        return (telling or lines or [f"exit code {self.code}"])[-1].strip("│ ")[:200]
+    def error_line(self) -> str:
+        """The last line of the output that mentions an error, else the last line."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        errors = [line for line in lines if re.search(r"error|exception|no such option", line, re.IGNORECASE)]
+        return (errors or lines or [f"exit code {self.code}"])[-1].strip("│ ")[:200]
 
 
-def ran(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> Process:
-    """A command run to its end, with what it said on both streams."""
-    told = {**os.environ, **QUIET, **(environment or {})}
-    with tempfile.TemporaryFile("w+") as words:
-        start, before = time.perf_counter(), _work()
-        running = subprocess.Popen([str(word) for word in command], stdout=words, stderr=words, env=told)
+def run_process(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> Process:
+    """Runs a command until it ends."""
+    variables = {**os.environ, **OFFLINE, **(environment or {})}
+    with tempfile.TemporaryFile("w+") as output:
+        start, cpu_before = time.perf_counter(), _cpu_seconds()
+        process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=output, env=variables)
         resident = anonymous = 0
-        while running.poll() is None:
-            found = [_memory(each) for each in _family(running.pid)]
-            resident = max(resident, sum(one.get("VmRSS", 0) for one in found), *(one.get("VmHWM", 0) for one in found))
-            anonymous = max(anonymous, sum(one.get("RssAnon", 0) for one in found))
-            time.sleep(EVERY)
+        while process.poll() is None:
+            readings = [_memory(member) for member in _family(process.pid)]
+            peaks = [reading.get("VmHWM", 0) for reading in readings]
+            resident = max(resident, sum(reading.get("VmRSS", 0) for reading in readings), *peaks)
+            anonymous = max(anonymous, sum(reading.get("RssAnon", 0) for reading in readings))
+            time.sleep(INTERVAL)
         seconds = time.perf_counter() - start
-        words.seek(0)
-        return Process(seconds, _work() - before, resident, anonymous, running.returncode, words.read())
+        output.seek(0)
+        return Process(seconds, _cpu_seconds() - cpu_before, resident, anonymous, process.returncode, output.read())
 
 
-def _work() -> float:
-    """Seconds that processors have spent on processes that have ended."""
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return spent.ru_utime + spent.ru_stime
+def _cpu_seconds() -> float:
+    """Processor seconds of all children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _family(process: int) -> list[int]:
-    """A process and all that it started, as far as they still run."""
+    """A process and all its descendants that still run."""
     try:
         threads = list(Path(f"/proc/{process}/task").iterdir())
-        born = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+        children = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
     except OSError:
         return [process]
-    return [process, *(member for child in born for member in _family(child))]
+    return [process, *(member for child in children for member in _family(child))]
 
 
 def _memory(process: int) -> dict[str, int]:

@@ -78,11 +78,10 @@ BENCHMARKS_README = """\
 
 Written by `python benchmarks/readme.py` from `results/*.json`; a test checks that it is current.
 
-Each file asks one question. The files of an exporter must compute what PyTorch computes before a figure of it counts.
-All exporters take their turn in every round, on one machine. "onnxfn / it" is the median, over the rounds, of onnxfn's
+Each file answers one question. The ONNX files of an exporter must agree with PyTorch, else it has no figures.
+All exporters run in every round, on one machine. "onnxfn / it" is the median, over the rounds, of onnxfn's
 figure divided by that of the exporter in the row. onnxfn and its peers run in virtual environments of their own, which
-the scripts create. "cannot" is an exporter that ends with an error, "wrong" one whose files compute something else than
-PyTorch, or do not run.
+the scripts create. "cannot": the exporter ends with an error. "wrong": its files differ from PyTorch or do not run.
 
 {tables}
 
@@ -127,7 +126,7 @@ def requirement_table(required: Sequence[Mapping[str, Any]]) -> str:
         [
             {
                 "what": requirement["what"],
-                "measured": shown(requirement["found"]),
+                "measured": shown(requirement["measured"]),
                 "at most": str(requirement["at most"]),
                 "": requirement["verdict"],
             }
@@ -140,7 +139,7 @@ def key_figures(results: Mapping[str, Any]) -> str:
     """The text between the marks of README.md: five figures, and what is required of each."""
     known = {requirement["what"]: requirement for requirement in requirements(results)}
     rows = [
-        {"figure": title, "measured": shown(known[what]["found"]), "at most": str(known[what]["at most"])}
+        {"figure": title, "measured": shown(known[what]["measured"]), "at most": str(known[what]["at most"])}
         for what, title in KEY_FIGURES.items()
     ]
     return f"{table(rows)}\n\n[All figures, and what is required of them](benchmarks/README.md)."

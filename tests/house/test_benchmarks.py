@@ -38,10 +38,10 @@ def test_a_ratio_is_the_median_of_the_ratios_of_pairs():
 def test_a_process_is_measured_with_its_children():
     child = "import time; held = b'x' * 60_000_000; time.sleep(0.2); print(len(held))"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
-    done = import_module("processes").ran([sys.executable, "-c", parent])
-    assert (done.code, done.said.strip()) == (0, "60000000")
-    assert done.anonymous > 60_000_000
-    assert done.resident >= done.anonymous
+    process = import_module("processes").run_process([sys.executable, "-c", parent])
+    assert (process.code, process.output.strip()) == (0, "60000000")
+    assert process.anonymous > 60_000_000
+    assert process.resident >= process.anonymous
 
 
 def test_the_tables_are_those_of_the_last_results():
