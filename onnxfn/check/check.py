@@ -10,10 +10,10 @@ from typing import Any
 
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
+from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.sessions import open_check_session, runtime_message
 from onnxfn.check.valid_elements import valid_elements
-from onnxfn.specs.axes import symbols
 from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.reports import Difference, Report
@@ -42,57 +42,36 @@ def check(
         The report, also if the file does not agree with PyTorch: see `report.passed`.
 
     Raises:
-        CheckFailed: ONNX Runtime cannot load or run the file, or an output does not have its planned axes.
+        CheckFailed: ONNX Runtime cannot load or run the file.
     """
     session_for = session_for or cache(open_check_session)
     comparisons: list[Comparison] = []
     cases: list[str] = []
+    findings: tuple[str, ...] = ()
     with ThreadPoolExecutor(1) as pool:  # PyTorch computes the first case while ONNX Runtime loads the file
         session = pool.submit(session_for, file)
         for reference in references(model, part) if expected is None else expected:
-            _check_layer_axes(part.spec, reference)
             outputs = _run(session.result(), file, part, reference)
+            findings = findings or (*interface_findings(part, file, reference), *size_findings(part, reference))
             cases.append(reference.case)
             comparisons.extend(_comparisons(part.spec, reference, outputs))
     decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for)
     comparisons.extend(decoded)
     cases.extend(comparison.case for comparison in decoded)
-    return Report(_differences(part, comparisons), tuple(cases))
+    return Report(_differences(part, comparisons), tuple(cases), findings)
 
 
 def check_error(report: Report) -> CheckFailed:
-    """The error for a report that did not pass: the worst case of each output that differs, and by how much."""
-    lines = [
+    """The error for a report that did not pass: its findings, and the worst case of each output that differs."""
+    differences = [
         f"{difference.part}: {difference.output!r} is {difference.max_abs:.2e} away from PyTorch "
         f"at {difference.worst_case} (atol {difference.tolerance:.1e})"
         for difference in report.differences
         if not difference.passed
     ]
-    error = CheckFailed("; ".join(lines) or "nothing was checked")
+    error = CheckFailed("; ".join([*report.findings, *differences]) or "nothing was checked")
     error.report = report
     return error
-
-
-def _check_layer_axes(spec: PlannedSpec, reference: Reference) -> None:
-    """Raises CheckFailed if an output of a layer has other sizes than the inputs with the same symbols.
-
-    The plan cannot know all models: in some, windows of an image are rows of the batch.
-    """
-    sizes = {
-        axis.symbol: size
-        for input_ in reversed(spec.inputs)  # the first input with a symbol counts, since a past may be empty
-        for axis, size in zip(input_.axes.axes, reference.inputs[input_.name].shape, strict=True)
-        if axis.kind == "dynamic"
-    }
-    for output, array in zip(spec.outputs, reference.outputs, strict=True):
-        is_layer = output.layer is not None and len(output.forward_path) == 2  # noqa: PLR2004 - the field, and the layer in it
-        planned = symbols(output.axes) if is_layer else {}
-        if any(array.shape[axis] != sizes.get(symbol, array.shape[axis]) for axis, symbol in planned.items()):
-            raise CheckFailed(
-                f"{output.name!r} has the shape {list(array.shape)} in PyTorch, but its axes are planned as "
-                f"{output.axes}: give its axes with "
-                f"with_output(spec, {output.name!r}, axes, path={output.forward_path})"
-            )
 
 
 def _run(session: Any, file: Path, part: Part, reference: Reference) -> OutputArrays:

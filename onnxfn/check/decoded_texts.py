@@ -16,11 +16,13 @@ from attrs import evolve, frozen
 
 from onnxfn.check.compare import LARGEST_ORDINARY, ROUNDING, Comparison, scale_of
 from onnxfn.check.generation import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
+from onnxfn.check.sessions import runtime_message
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
 from onnxfn.specs.compose import group
 from onnxfn.specs.dummies import Array, dummies, padded
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
+from onnxfn.specs.errors import CheckFailed, OnnxfnError
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
@@ -57,9 +59,22 @@ def decoded_text_comparisons(
 
     Inputs that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and
     from PyTorch for PyTorch. Other inputs are the same dummies for both.
+
+    CheckFailed if a text cannot be decoded: a wrong file may return logits or a cache that no next step can take.
     """
     if not _can_decode(part, plan):
         return []
+    try:
+        return _comparisons(model, part, plan, folder, session_for)
+    except OnnxfnError:
+        raise
+    except Exception as error:
+        case = f"{NEW_TOKENS} tokens after left-padded prompts of {PROMPT_LENGTH}"
+        message = f"{part.name}: texts cannot be decoded ({case}): {type(error).__name__}: {runtime_message(error)}"
+        raise CheckFailed(message) from error
+
+
+def _comparisons(model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener) -> list[Comparison]:
     token_part = evolve(part, spec=_token_spec(part, plan))
     batches = _choice_batches(token_part.spec)
     embeddings = session_for(folder / f"{EMBEDDING_FILE}.onnx") if EMBEDDING_FILE in _linked_parts(part) else None

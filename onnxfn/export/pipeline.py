@@ -32,7 +32,7 @@ from onnxfn.graphs.capture.forward import in_dtype
 from onnxfn.graphs.passes.fusing import check_fuse_option, fusions
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
+from onnxfn.specs.errors import CheckFailed, InvalidSpec, ModelNotFound, OnnxfnError
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.planned import Plan
@@ -260,19 +260,16 @@ class Built:
     Attributes:
         graphs: The graph of each part.
         files: The ONNX files and their external data.
-        report: The report of the check; None without a check.
+        report: The report of the check; None without a check, and if the check could not compare all cases.
         traced_layers: Which layers were traced, or why all were.
+        error: Why the check failed; None if it passed, and without a check.
     """
 
     graphs: tuple[Any, ...]
     files: tuple[Path, ...]
     report: Report | None
     traced_layers: tuple[str, ...]
-
-    @property
-    def failed(self) -> bool:
-        """Whether the check found an output that differs from PyTorch's."""
-        return self.report is not None and not self.report.passed
+    error: CheckFailed | None = None
 
 
 def _build_until_checked(job: Job, build: BuildOptions) -> Built:
@@ -281,12 +278,12 @@ def _build_until_checked(job: Job, build: BuildOptions) -> Built:
     Raises CheckFailed if the last check fails.
     """
     built = _build(job, build)
-    if built.failed and not all(map(traced_fully, built.graphs)):
+    if built.error is not None and not all(map(traced_fully, built.graphs)):
         drop_templates(build, built.graphs)
         retraced = _build(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
         built = evolve(retraced, traced_layers=(RETRACED,))
-    if built.report is not None and built.failed:
-        raise check_error(built.report)
+    if built.error is not None:
+        raise built.error
     return built
 
 
@@ -297,8 +294,17 @@ def _build(job: Job, build: BuildOptions) -> Built:
         build_graph(model_in_dtype(part.spec.target.float_dtype), part, job.timed, build) for part in job.plan.parts
     )
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
-    report = _check(job.model, job.plan, job.folder, job.timed, job.real_inputs) if job.check else None
-    return Built(graphs, files, report, _traced_layers(graphs))
+    report, error = _checked(job) if job.check else (None, None)
+    return Built(graphs, files, report, _traced_layers(graphs), error)
+
+
+def _checked(job: Job) -> tuple[Report | None, CheckFailed | None]:
+    """The report on the files of a job, and the error if they fail. There is no report if ONNX Runtime cannot run."""
+    try:
+        report = _check(job.model, job.plan, job.folder, job.timed, job.real_inputs)
+    except CheckFailed as error:
+        return None, error
+    return report, None if report.passed else check_error(report)
 
 
 def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs: RealInputs) -> Report:
@@ -316,6 +322,7 @@ def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs:
     return Report(
         tuple(difference for report in reports for difference in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),
+        tuple(finding for report in reports for finding in report.findings),
     )
 
 

@@ -135,10 +135,19 @@ def planned_sizes(spec: AnySpec, axis_names: Iterable[str]) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if name in axis_names}
 
 
+def graph_dtype(spec: AnySpec, kind: str) -> str:
+    """The dtype that tensors of a kind have in the graph of a spec.
+
+    >>> graph_dtype(ExportSpec(), "int"), graph_dtype(ExportSpec(), "float")
+    ('int64', 'float32')
+    """
+    dtypes = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32", "bool": "bool"}
+    return dtypes[kind]
+
+
 def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
     """The numpy dtype of an input's dummies. numpy has no bfloat16, so these dummies are float32."""
-    dtypes = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32", "bool": "bool"}
-    dtype = dtypes[input_.kind]
+    dtype = graph_dtype(spec, input_.kind)
     return np.dtype("float32" if dtype == "bfloat16" else dtype)
 
 

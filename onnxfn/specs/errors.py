@@ -70,8 +70,7 @@ class CheckFailed(OnnxfnError, RuntimeError):
 
     Attributes:
         report: The `Report` with the figures of each output, if all cases were compared and an output differs. None if
-            the comparison stopped: ONNX Runtime cannot load or run a file, or an output of PyTorch does not have the
-            axes that the plan gives it.
+            the comparison stopped because ONNX Runtime cannot load or run a file.
     """
 
     report: object = None

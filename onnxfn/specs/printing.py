@@ -67,7 +67,7 @@ def spec_sections(spec: Any) -> Sections:
 
 
 def report_sections(report: Any) -> Sections:
-    """The figures of each output, and the cases.
+    """What was found besides the values, the figures of each output, and the cases.
 
     Outputs that differ in the layer alone are one row, with the figures of the layer that has the largest relative
     difference. Layers that failed are not in a row with layers that passed.
@@ -78,7 +78,9 @@ def report_sections(report: Any) -> Sections:
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
     ]
-    return [("ONNX Runtime against PyTorch", [head, *rows]), ("cases", [(case,) for case in report.cases])]
+    findings = [("findings", [(finding,) for finding in report.findings])] if report.findings else []
+    cases = [(case,) for case in report.cases]
+    return [*findings, ("ONNX Runtime against PyTorch", [head, *rows]), ("cases", cases)]
 
 
 def exported_sections(exported: Any) -> Sections:

@@ -110,6 +110,8 @@ class Report:
     Attributes:
         differences: The figures of each output.
         cases: The cases that were run, each with its sizes.
+        findings: What is wrong with a file besides the values of its outputs, one line each: its inputs and outputs are
+            not those of the plan, or its weights are not those of the model.
 
     >>> difference = Difference("model", "logits", ((2, 8),), 2e-7, 2e-7, 1e-5, "one (batch_size=2)", passed=True)
     >>> print(Report([difference], ["one (batch_size=2)"]))
@@ -123,11 +125,13 @@ class Report:
 
     differences: tuple[Difference, ...] = field(converter=as_tuple)
     cases: tuple[str, ...] = field(default=(), converter=as_tuple)
+    findings: tuple[str, ...] = field(default=(), converter=as_tuple)
 
     @property
     def passed(self) -> bool:
-        """Whether every output agrees. A report without outputs has not passed."""
-        return bool(self.differences) and all(difference.passed for difference in self.differences)
+        """Whether every output agrees and nothing was found. A report without outputs has not passed."""
+        agrees = bool(self.differences) and all(difference.passed for difference in self.differences)
+        return agrees and not self.findings
 
     def __str__(self) -> str:
         return printing.text(printing.check_status(self), printing.report_sections(self))

@@ -1,4 +1,4 @@
-"""Reads who wrote an ONNX file, and the names of its external data files, without reading its weights."""
+"""Reads who wrote an ONNX file, its inputs and outputs, and where its weights lie, without reading the weights."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+from attrs import frozen
 
 from onnxfn.weights.protobuf import LENGTH_DELIMITED, SEVEN_BITS
 
@@ -58,6 +61,53 @@ def external_data_names(file: Path) -> frozenset[str]:
     return frozenset(names)
 
 
+@frozen
+class StoredTensor:
+    """Where the bytes of an initializer lie: `length` bytes of `file` from `offset` on.
+
+    `dtype` is the number of its type in ONNX.
+    """
+
+    name: str
+    dtype: int
+    shape: tuple[int, ...]
+    file: Path
+    offset: int
+    length: int
+
+
+def graph_ports(file: Path) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The inputs and the outputs of an ONNX file, each an `onnx.ValueInfoProto`, in their order in the file.
+
+    ValueError if it is not an ONNX file.
+    """
+    from onnx import GraphProto, ModelProto, ValueInfoProto
+
+    numbers = (GraphProto.INPUT_FIELD_NUMBER, GraphProto.OUTPUT_FIELD_NUMBER)
+    with _content(file) as data:
+        inputs, outputs = (
+            tuple(
+                ValueInfoProto.FromString(data[start:end])
+                for start, end in _spans(data, (0, len(data)), (ModelProto.GRAPH_FIELD_NUMBER, number))
+            )
+            for number in numbers
+        )
+    return inputs, outputs
+
+
+def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
+    """The initializers of an ONNX file whose bytes lie in the file or in external data; ValueError if it is no file.
+
+    An initializer that has its numbers one by one, as `float_data`, is left out.
+    """
+    from onnx import GraphProto, ModelProto
+
+    path = (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.INITIALIZER_FIELD_NUMBER)
+    with _content(file) as data:
+        tensors = [_stored_tensor(data, span, file) for span in _spans(data, (0, len(data)), path)]
+    return tuple(tensor for tensor in tensors if tensor is not None)
+
+
 def mentions(file: Path, text: str) -> bool:
     """Whether a text occurs anywhere in a file."""
     try:
@@ -65,6 +115,25 @@ def mentions(file: Path, text: str) -> bool:
             return data.find(text.encode()) >= 0
     except (OSError, ValueError):
         return False
+
+
+def _stored_tensor(data: mmap.mmap, span: Span, file: Path) -> StoredTensor | None:
+    """Where the bytes of the TensorProto in a span lie; None if it has its numbers one by one."""
+    from onnx import TensorProto
+
+    raw, others, field_start = None, [], span[0]
+    for number, (start, end) in _fields(data, *span):
+        if number == TensorProto.RAW_DATA_FIELD_NUMBER:
+            raw = start, end - start
+        else:
+            others.append(data[field_start:end])
+        field_start = end
+    tensor = TensorProto.FromString(b"".join(others))
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    if "location" in entries:
+        file = file.parent / entries["location"]
+        raw = int(entries.get("offset", 0)), int(entries.get("length", 0))
+    return None if raw is None else StoredTensor(tensor.name, tensor.data_type, tuple(tensor.dims), file, *raw)
 
 
 @contextmanager
