@@ -29,6 +29,7 @@ from onnxfn.graphs.build import (
 )
 from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.forward import in_dtype
+from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.passes.fusing import check_fuse_option, fusions
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.dummies import Array
@@ -136,7 +137,7 @@ def export(
             real_inputs = real_inputs_by_part(planned, preprocessor)
         with staging_folder(destination.folder) as staging:
             onnx_staging = _make_onnx_staging(staging, destination)
-            job = Job(model, planned, onnx_staging, options, timed, real_inputs, check=check)
+            job = Job(model_copy(model), planned, onnx_staging, options, timed, real_inputs, check=check)
             built = _build_until_checked(job, build)
             side_files = () if destination.is_file else _write_side_files(model, checkpoint, staging)
             declare_external_data(staging, options.layout, _external_data_files(built.files, planned, options))
@@ -227,7 +228,7 @@ def validate(
         planned = _plan_for_destination(plan(task_spec, _config(model, config), decoders=decoders), destination)
     folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     with stage_timer(on_event) as (timed, _):
-        return _check(model, planned, folder, timed, real_inputs_by_part(planned, preprocessor))
+        return _check(model_copy(model), planned, folder, timed, real_inputs_by_part(planned, preprocessor))
 
 
 @frozen

@@ -20,6 +20,7 @@ from onnxfn.export.lookup.class_tasks import loader_of
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
 from onnxfn.export.lookup.probe import Run, all_tensors, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
 from onnxfn.export.lookup.sample_inputs import sample_inputs
+from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.compose import compose
 from onnxfn.specs.config_values import snapshot
@@ -58,6 +59,7 @@ def derive_from_model(model: Any, task: str) -> ExportSpec:
     UnknownName if a model with a cache does not have the task.
     """
     name = canonical(task).removesuffix(WITH_PAST)
+    model = model_copy(model)
     inputs, runs = _accepted_inputs(model)
     base = compose(ExportSpec(name=model.config.model_type), _known_patches(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
@@ -79,7 +81,7 @@ def derive_from_sample(model: Any, sample: Mapping[str, Any], axes: Mapping[str,
             raise unknown("argument", name, parameters, of=f"the forward of {model_name}")
     base = compose(ExportSpec(name=model_name, task=task), sample_inputs(sample, axes))
     try:
-        runs = run_at_sizes(model, resolved(base, {}), all_tensors)
+        runs = run_at_sizes(model_copy(model), resolved(base, {}), all_tensors)
     except Exception as error:
         raise InvalidSpec(
             f"{model_name} does not run on tensors like this sample: {_summary(error)}; name its dynamic axes in `axes`"

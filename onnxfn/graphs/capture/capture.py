@@ -33,6 +33,9 @@ _SPECIALIZED = re.compile(
 LIMITS = "onnxfn.limits"
 """Key of a graph's `meta`: the limits that the model's own branches set to the sizes of dynamic axes."""
 
+DATA_DEPENDENT = "data-dependent"
+"""In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
+
 WRAPPED = "traced"
 """The attribute of the traced module that is the model: a prefix of parameter names, which is removed again."""
 
@@ -79,6 +82,10 @@ def _fast_export() -> Iterator[None]:
         torch.fx.config.do_not_emit_stack_traces = setting
 
 
+class BranchOnValues(Exception):
+    """Hides an error of torch from torch.export, which would print the graph so far; it is the cause."""
+
+
 def parameter_names(model: Any) -> Callable[[Any], str | None]:
     """A function from a tensor to the name of the parameter that has its memory; None for other tensors.
 
@@ -104,7 +111,12 @@ def exported_program(model: Any, part: Part) -> Any:
     def checked_forward(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         for equality in _size_equalities(part, tensors):
             torch._check(equality)
-        return forward(tensors)
+        try:
+            return forward(tensors)
+        except RuntimeError as error:
+            if DATA_DEPENDENT in str(error):
+                raise BranchOnValues from error
+            raise
 
     module = torch.nn.Module()
     setattr(module, WRAPPED, model)
@@ -115,7 +127,8 @@ def exported_program(model: Any, part: Part) -> Any:
     except OnnxfnError:
         raise
     except Exception as error:
-        raise CaptureFailed(_fixed_axes(model, part, error) or _where_it_failed(model, part, error)) from error
+        shown = root_cause(error) if isinstance(error, BranchOnValues) else error
+        raise CaptureFailed(_fixed_axes(model, part, shown) or _where_it_failed(model, part, shown)) from error
 
 
 def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
@@ -189,7 +202,7 @@ def _ends(allowed: Any) -> tuple[int, int | None]:
     return low, int(high) if high.isdecimal() and int(high) < UNBOUNDED else None
 
 
-def _fixed_axes(model: Any, part: Part, error: Exception) -> str | None:
+def _fixed_axes(model: Any, part: Part, error: BaseException) -> str | None:
     """The message for dynamic axes that the model fixes, in the names of the plan; None for any other error."""
     names = list(part.inputs)
     fixed = [
@@ -203,7 +216,7 @@ def _fixed_axes(model: Any, part: Part, error: Exception) -> str | None:
     return f"{type(model).__name__} fixes {axes}; use with_shapes(spec, {edit or '...'}), or change the model"
 
 
-def _where_it_failed(model: Any, part: Part, error: Exception) -> str:
+def _where_it_failed(model: Any, part: Part, error: BaseException) -> str:
     return (
         f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, at {_model_line(error)}: "
         f"{type(error).__name__}: {first_line(root_cause(error))}"

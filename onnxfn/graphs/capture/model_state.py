@@ -16,7 +16,8 @@ def unchanged_eval(model: Any) -> Iterator[None]:
     """Sets a model to evaluation mode; on leaving, restores every attribute of its modules and configurations.
 
     The modes of single modules are restored too, and what `forward` added is removed: attributes, buffers and hooks.
-    While it lasts, do not call the model in another thread.
+    A model that several parts and cases use is the same for each. While it lasts, no other thread may call the model:
+    callers pass a `model_copy`.
     """
     saved = [(vars(owner), _contents(owner)) for owner in _owners(model)]
     for module in model.modules():

@@ -1,11 +1,16 @@
-"""Patches: functions of other packages, replaced while a model is traced."""
+"""Patches: functions of other packages, replaced in one thread while a model is traced."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
+
+from attrs import frozen
 
 from onnxfn.architectures.functions import FUNCTIONS
 from onnxfn.specs.functions import resolve
@@ -16,7 +21,8 @@ from onnxfn.specs.records import Patch
 def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
     """Replaces the functions that the patches name, and restores them on leaving, the last one first.
 
-    A function that its class inherits, or lacks, is added to the class and removed on leaving.
+    Only this thread calls the replacements; in all others each function is what it was. A function that its class
+    inherits, or lacks, is added to the class and removed on leaving.
     """
     with ExitStack() as undo:
         for patch in patches:
@@ -24,8 +30,66 @@ def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
             undo.callback(
                 *((setattr, owner, name, vars(owner)[name]) if name in vars(owner) else (delattr, owner, name))
             )
-            setattr(owner, name, resolve(patch.by, FUNCTIONS, kind="patch"))
+            setattr(owner, name, _in_this_thread(resolve(patch.by, FUNCTIONS, kind="patch"), owner, name))
         yield
+
+
+@frozen(eq=False)
+class ThreadAttribute:
+    """An attribute of a class that is a patch in one thread, and what it was before in all others.
+
+    Attributes:
+        patch: The value in that thread.
+        thread: The identifier of the thread.
+        owner: The class.
+        name: The name of the attribute.
+        before: The one value, if any, that the class itself had.
+    """
+
+    patch: Any
+    thread: int
+    owner: type
+    name: str
+    before: tuple[Any, ...]
+
+    def __get__(self, instance: Any, class_: type | None = None) -> Any:
+        if threading.get_ident() == self.thread:
+            return _bound(self.patch, instance, class_)
+        if self.before:
+            return _bound(self.before[0], instance, class_)
+        return getattr(super(self.owner, class_ if instance is None else instance), self.name)
+
+
+def _in_this_thread(patch: Any, owner: Any, name: str) -> Any:
+    """What stands for an attribute of a class or module while it is patched: the patch for this thread alone."""
+    thread = threading.get_ident()
+    if inspect.isdatadescriptor(patch):
+        return _thread_property(patch, thread, name)
+    if inspect.isclass(owner):
+        return ThreadAttribute(
+            patch, thread, owner, name, tuple(vars(owner)[key] for key in {name} & vars(owner).keys())
+        )
+    before: Any = getattr(owner, name, None)
+
+    @functools.wraps(patch)
+    def call(*arguments: Any, **named: Any) -> Any:
+        return (patch if threading.get_ident() == thread else before)(*arguments, **named)
+
+    return call
+
+
+def _thread_property(patch: Any, thread: int, name: str) -> property:
+    """A property that is a patch in one thread; in all others it is the attribute of the instance."""
+
+    def value(instance: Any) -> Any:
+        return patch.__get__(instance) if threading.get_ident() == thread else vars(instance)[name]
+
+    return property(value, lambda instance, new: vars(instance).__setitem__(name, new))
+
+
+def _bound(value: Any, instance: Any, class_: type | None) -> Any:
+    """What an attribute of a class is for an instance of it: a function becomes a method."""
+    return value.__get__(instance, class_) if hasattr(value, "__get__") else value
 
 
 def _owner(target: str) -> tuple[Any, str]:

@@ -1,12 +1,15 @@
-"""Silence for one thread: what torch, transformers and onnxscript print, warn and log while they trace."""
+"""Silence for one thread: what torch, transformers and onnxscript warn and log while they trace.
+
+`sys.stdout` and `sys.stderr` stay as they are, since other threads use them. None of these libraries prints while a
+model is traced, with one exception that `capture.exported_program` avoids.
+"""
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,85 +19,50 @@ LOCK = threading.RLock()
 """Held while a model is traced or run: torch.export has state of its own, so a process traces one model at a time."""
 
 SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
-"""Packages whose warnings and logs are dropped."""
+"""Packages whose logs are dropped."""
 
 
 @frozen(eq=False)
-class QuietStream:
-    """A text stream that drops what one thread writes, and is the wrapped stream in everything else.
+class ThreadPattern:
+    """Matches every text in one thread, and none in others: the pattern of a warning filter.
 
     Attributes:
-        stream: The wrapped stream.
-        thread: Identifier of the thread whose text is dropped.
-        ended: Set when that thread is heard again. A library may have stored this object meanwhile, as the handler of
-            transformers does: it must then write to the wrapped stream.
+        thread: The identifier of the thread.
+        ended: Set when that thread is heard again. Another thread may have saved the list of filters meanwhile, and
+            restore it later, with this pattern in it.
     """
 
-    stream: Any
     thread: int
     ended: threading.Event
 
-    def write(self, text: str) -> int:
-        """Writes text to the wrapped stream, or drops it; returns the number of characters."""
-        return len(text) if _is_quiet(self.thread, self.ended) else int(self.stream.write(text))
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Writes each of the lines."""
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+    def match(self, _: str) -> bool:
+        """Whether the running thread is this one, and is still quiet."""
+        return threading.get_ident() == self.thread and not self.ended.is_set()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drops what the tracing libraries print, warn and log in this thread; other threads are heard as before.
+    """Drops what is warned and what the tracing libraries log in this thread; other threads are heard as before.
 
-    One thread at a time is quiet, since `LOCK` is held: a second thread waits. `sys.stdout` and `sys.stderr` are the
-    host's again when the last `quiet` is left, in whatever order several are entered and left.
+    One thread at a time is quiet, since `LOCK` is held: a second thread waits.
     """
-    thread, ended = threading.get_ident(), threading.Event()
+    thread = ThreadPattern(threading.get_ident(), threading.Event())
+    ignored = ("ignore", None, Warning, thread, 0)  # no other form of a filter looks at the thread
     with LOCK, ExitStack() as undo:
-        undo.enter_context(warnings.catch_warnings())
-        # torch copies its own records through copyreg, which is then the module that warns of them.
-        warnings.filterwarnings("ignore", module=rf"({'|'.join((*SOURCES, 'copyreg'))})\b")
-        warnings.showwarning = _show_of_other_threads(thread, ended)
-        undo.callback(_restore_streams)
-        for name in ("stdout", "stderr"):
-            if getattr(sys, name) is not None:  # a program without a console has none
-                setattr(sys, name, QuietStream(getattr(sys, name), thread, ended))
+        warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
+        undo.callback(_remove_filter, ignored)
         for handler in _handlers():
-            muted = _log_filter(thread)
+            muted = _log_filter(thread.thread)
             handler.addFilter(muted)
             undo.callback(handler.removeFilter, muted)
-        undo.callback(ended.set)
+        undo.callback(thread.ended.set)
         yield
 
 
-def _restore_streams() -> None:
-    """Unwraps `sys.stdout` and `sys.stderr` up to a `quiet` that was not left yet."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        while isinstance(stream, QuietStream) and stream.ended.is_set():
-            stream = stream.stream
-        setattr(sys, name, stream)
-
-
-def _is_quiet(thread: int, ended: threading.Event) -> bool:
-    """Whether the running thread is this one, and is still quiet."""
-    return threading.get_ident() == thread and not ended.is_set()
-
-
-def _show_of_other_threads(thread: int, ended: threading.Event) -> Any:
-    """A replacement for `warnings.showwarning` that shows no warning of one thread until `ended` is set."""
-    show_warning = warnings.showwarning
-
-    def show(*arguments: Any, **named: Any) -> None:
-        if not _is_quiet(thread, ended):
-            show_warning(*arguments, **named)
-
-    return show
+def _remove_filter(warning_filter: Any) -> None:
+    """Removes a warning filter, if no `catch_warnings` of another thread did so already."""
+    if warning_filter in warnings.filters:
+        warnings.filters.remove(warning_filter)  # type: ignore[attr-defined]
 
 
 def _log_filter(thread: int) -> Any:
