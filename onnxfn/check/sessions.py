@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from onnxfn.specs.errors import CheckFailed, ModelNotFound, first_line
+from onnxfn.specs.errors import CheckFailed, ModelNotFound, first_line, listed
+from onnxfn.weights.digests import foreign_data
 
 FATAL = 4
 """The highest severity of ONNX Runtime's log: nothing else is logged."""
@@ -14,13 +15,16 @@ FATAL = 4
 def open_session(file: str | Path, options: Any = None) -> Any:
     """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's own defaults.
 
-    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it.
+    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its external data was
+    written with another ONNX file.
     """
     import onnxruntime
 
     path = Path(file)
     if not path.is_file():
         raise ModelNotFound(f"no file {path}; name the ONNX file of a decoder with past, or the folder of an export")
+    if names := foreign_data(path):
+        raise CheckFailed(f"{listed(names)} in {path.parent} is of another export than {path.name}; export again")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Reads who wrote an ONNX file, its inputs and outputs, and where its weights lie, without reading the weights."""
+"""Reads who wrote an ONNX file, its metadata, its inputs and outputs, and where its weights lie, but no weights."""
 
 from __future__ import annotations
 
@@ -40,8 +40,23 @@ def written_by_onnxfn(file: Path) -> bool:
         return False
 
 
+def metadata(file: Path) -> dict[str, str]:
+    """The metadata of an ONNX file; empty if it is not an ONNX file."""
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto, StringStringEntryProto
+
+    try:
+        with _content(file) as data:
+            spans = _spans(data, (0, len(data)), (ModelProto.METADATA_PROPS_FIELD_NUMBER,))
+            entries = [StringStringEntryProto.FromString(data[start:end]) for start, end in spans]
+    except (OSError, ValueError, IndexError, DecodeError):
+        return {}
+    return {entry.key: entry.value for entry in entries}
+
+
 def external_data_names(file: Path) -> frozenset[str]:
     """The names of the files that hold initializers of an ONNX file; none if it is not an ONNX file."""
+    from google.protobuf.message import DecodeError
     from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto
 
     path = (
@@ -56,7 +71,7 @@ def external_data_names(file: Path) -> frozenset[str]:
                 entry = StringStringEntryProto.FromString(data[start:end])
                 if entry.key == "location":
                     names.add(entry.value)
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError, DecodeError):
         return frozenset()
     return frozenset(names)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +15,7 @@ from attrs import frozen
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, first_line
 from onnxfn.weights.checkpoint_links import entries_by_bytes
 from onnxfn.weights.chunks import chunks, memory_key
+from onnxfn.weights.digests import DIGESTS_KEY, write_with_digest
 from onnxfn.weights.protobuf import write_model
 from onnxfn.weights.safetensors import TensorEntry
 
@@ -108,12 +110,17 @@ def shared_placements(models: Sequence[Any], data_files: Sequence[str]) -> Share
     return shared
 
 
-def write_graph(model: Any, path: Path, placements: Mapping[str, Placement]) -> Path:
+def write_graph(
+    model: Any, path: Path, placements: Mapping[str, Placement], digests: Mapping[str, str] = MappingProxyType({})
+) -> Path:
     """Writes an ONNX file: the graph, the weights placed in it, and references to external data; returns its path.
 
-    CaptureFailed if `onnx.checker` refuses the graph.
+    `digests` are those of the external data files. CaptureFailed if `onnx.checker` refuses the graph.
     """
     proto = _proto_with_external_data(model, placements)
+    stated = {file: digests[file] for file in {item.file for item in placements.values()} if file in digests}
+    if stated:
+        proto.metadata_props.add(key=DIGESTS_KEY, value=json.dumps(stated, sort_keys=True))
     _check_graph(proto, path)
     large = _large_weights(model)
     inside = {
@@ -127,8 +134,8 @@ def write_graph(model: Any, path: Path, placements: Mapping[str, Placement]) -> 
     return path
 
 
-def write_external_data(model: Any, path: Path, placements: Mapping[str, Placement]) -> tuple[Path, ...]:
-    """Writes the external data file at `path`; returns its path, or nothing if no weight is placed in it."""
+def write_external_data(model: Any, path: Path, placements: Mapping[str, Placement]) -> str:
+    """Writes the external data file at `path`; returns its digest, or nothing if no weight is placed in it."""
     large = _large_weights(model)
     offsets = {
         placement.offset: name
@@ -136,13 +143,19 @@ def write_external_data(model: Any, path: Path, placements: Mapping[str, Placeme
         if placement.file == path.name and placement.source is None
     }
     if not offsets:
-        return ()
+        return ""
     path.unlink(missing_ok=True)  # it may be a hard link to a file of a checkpoint
     with path.open("wb") as file:
-        for offset, name in offsets.items():
-            file.seek(offset)
-            file.writelines(chunks(large[name]))
-    return (path,)
+        return write_with_digest(file, _padded({offset: large[offsets[offset]] for offset in sorted(offsets)}))
+
+
+def _padded(tensors: Mapping[int, Any]) -> Iterator[Any]:
+    """The bytes of tensors in chunks, with zeros up to the offset of each tensor."""
+    end = 0
+    for offset, tensor in tensors.items():
+        yield bytes(offset - end)
+        yield from chunks(tensor)
+        end = offset + tensor.nbytes
 
 
 def weight_bytes(model: Any) -> int:

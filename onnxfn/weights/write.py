@@ -138,6 +138,7 @@ def write_graphs(
     data_files = [f"{part.name}{suffix}" for part in plan.parts]
     shared = shared_placements(graphs, data_files) if storage == "share" else NO_SHARED_PLACEMENTS
     files: list[Path] = []
+    digests: dict[str, str] = {}
     for part, graph, data_file in zip(plan.parts, graphs, data_files, strict=True):
         with timed("write", part.name):
             placements = weight_placements(
@@ -148,9 +149,12 @@ def write_graphs(
                 entries=options.entries,
                 shared=shared,
             )
-            files.append(write_graph(graph, folder / f"{part.name}.onnx", placements))
-            written = write_external_data(graph, folder / data_file, placements) if check or storage != "none" else ()
-        files.extend(written if storage != "none" else ())
+            digest = write_external_data(graph, folder / data_file, placements) if check or storage != "none" else ""
+            own_data = [folder / data_file] if digest and storage != "none" else []
+            digests |= {file.name: digest for file in own_data}
+            # The graph states the digests of its external data, so it is written after them.
+            files.append(write_graph(graph, folder / f"{part.name}.onnx", placements, digests))
+        files.extend(own_data)
         files.extend(_link_files(placements.values(), folder, timed))
     return tuple(files)
 

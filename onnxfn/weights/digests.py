@@ -1,0 +1,71 @@
+"""Digests: an ONNX file states the SHA-256 of its external data, and the external data ends with its own.
+
+So a graph and external data of different exports are told apart by a look at the last bytes of a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import file_digest, sha256
+from os import SEEK_END
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from onnxfn.weights.onnx_files import metadata, written_by_onnxfn
+
+DIGESTS_KEY = "onnxfn.external_data"
+"""The key in an ONNX file's metadata under which it states the digests of its external data, as JSON: name to digest.
+
+Files of external data that are a checkpoint's own are not listed: onnxfn does not write them.
+"""
+
+END_MARK = b"onnxfn external data, SHA-256:".ljust(32)
+"""The bytes before the digest at the end of a file of external data. No weight lies there, so no program reads them."""
+
+END_BYTES = len(END_MARK) + sha256().digest_size
+
+
+def sha256_of(file: Path) -> str:
+    """The SHA-256 of the content of a file, in hexadecimal digits."""
+    with file.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()
+
+
+def write_with_digest(file: BinaryIO, chunks: Iterable[Any]) -> str:
+    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns that digest in hexadecimal digits."""
+    digest = sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+        file.write(chunk)
+    file.write(END_MARK + digest.digest())
+    return digest.hexdigest()
+
+
+def digest_at_end(file: Path) -> str:
+    """The digest at the end of a file of external data, as it was written; empty if it has none or cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(-END_BYTES, SEEK_END)
+            end = opened.read()
+    except OSError:
+        return ""
+    return end.removeprefix(END_MARK).hex() if end.startswith(END_MARK) else ""
+
+
+def stated_digests(graph: Path) -> Mapping[str, str]:
+    """The digests that an ONNX file of onnxfn states, by the names of its external data files; else none."""
+    if not written_by_onnxfn(graph):
+        return {}
+    try:
+        return dict(json.loads(metadata(graph).get(DIGESTS_KEY, "{}")))
+    except (ValueError, TypeError):
+        return {}
+
+
+def foreign_data(graph: Path) -> tuple[str, ...]:
+    """The external data files next to an ONNX file that were not written with it: their digests differ."""
+    stated = stated_digests(graph).items()
+    return tuple(
+        name for name, digest in stated if (file := graph.parent / name).is_file() and digest_at_end(file) != digest
+    )

@@ -1,0 +1,115 @@
+"""A graph states the digest of its external data, and the external data ends with it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refusal
+
+import onnxfn
+from onnxfn.check.sessions import open_session
+from onnxfn.specs.errors import CheckFailed
+from onnxfn.weights.digests import (
+    DIGESTS_KEY,
+    END_BYTES,
+    digest_at_end,
+    foreign_data,
+    sha256_of,
+    stated_digests,
+    write_with_digest,
+)
+
+WRITE = onnxfn.WriteOptions(external_data_threshold=0)
+
+
+def with_other_weights(model):
+    for parameter in model.parameters():
+        parameter.data.mul_(1.5)
+    return model
+
+
+def locations(file):
+    tensors = onnx.load(file, load_external_data=False).graph.initializer
+    return {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """Two exports of T5, of models with different weights."""
+    folder = tmp_path_factory.mktemp("digests")
+    spec, model = onnxfn.spec_for("t5", "text2text-generation-with-past"), tiny.model("t5", "AutoModelForSeq2SeqLM")
+    onnxfn.export(spec, model, folder / "a", check=False, write=WRITE)
+    onnxfn.export(spec, with_other_weights(model), folder / "b", check=False, write=WRITE)
+    return folder
+
+
+@given(st.lists(st.binary()))
+def test_the_digest_is_that_of_the_content_and_stands_at_its_end(chunks):
+    file = io.BytesIO()
+    digest = write_with_digest(file, chunks)
+    content = b"".join(chunks)
+    assert file.getvalue()[:-END_BYTES] == content
+    assert digest == hashlib.sha256(content).hexdigest()
+    assert file.getvalue().endswith(bytes.fromhex(digest))
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(END_BYTES), os.urandom(500)])
+def test_a_file_of_another_program_has_no_digest_at_its_end(tmp_path, content):
+    (tmp_path / "data").write_bytes(content)
+    assert digest_at_end(tmp_path / "data") == ""
+    assert digest_at_end(tmp_path / "missing") == ""
+
+
+def test_every_graph_states_the_digests_of_the_files_that_it_uses(exports):
+    files = sorted((exports / "a").glob("*.onnx"))
+    assert [file.name for file in files] == ["decoder_model_merged.onnx", "encoder_model.onnx"]
+    for file in files:
+        stated = stated_digests(file)
+        assert set(stated) == locations(file)
+        for name, digest in stated.items():
+            content = (file.parent / name).read_bytes()
+            assert hashlib.sha256(content[:-END_BYTES]).hexdigest() == digest == digest_at_end(file.parent / name)
+            assert sha256_of(file.parent / name) == hashlib.sha256(content).hexdigest()
+        assert foreign_data(file) == ()
+
+
+@pytest.mark.parametrize("exchanged", [f"{name}_data" for name in ("encoder_model.onnx", "decoder_model_merged.onnx")])
+def test_a_mixture_of_two_exports_is_refused(exports, tmp_path, exchanged):
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for file in (exports / "a").iterdir():
+        (mixed / file.name).hardlink_to(exports / ("b" if file.name == exchanged else "a") / file.name)
+    message = refusal(CheckFailed, onnxfn.generate, mixed, np.array([[3, 4]]), max_new_tokens=2, start=0)
+    assert f"{exchanged} in {mixed} is of another export than" in message
+    assert onnxfn.generate(exports / "a", np.array([[3, 4]]), max_new_tokens=2, start=0).shape == (1, 3)
+
+
+def test_validate_refuses_a_mixture(tmp_path):
+    spec, model = onnxfn.spec_for("bert", "fill-mask"), tiny.model("bert", "AutoModelForMaskedLM")
+    onnxfn.export(spec, model, tmp_path / "a", check=False, write=WRITE)
+    assert onnxfn.validate(spec, model, tmp_path / "a").passed
+    onnxfn.export(spec, with_other_weights(model), tmp_path / "b", check=False, write=WRITE)
+    (tmp_path / "b" / "model.onnx_data").replace(tmp_path / "a" / "model.onnx_data")
+    assert "model.onnx_data" in refusal(CheckFailed, onnxfn.validate, spec, model, tmp_path / "a")
+
+
+def test_the_graph_of_another_program_is_not_refused(tmp_path):
+    """A program that quantizes weights copies the metadata of the graph, and writes external data of its own."""
+    model = torch.nn.Linear(40, 40)
+    spec = onnxfn.derived(model, sample={"input": torch.randn(2, 40)})
+    onnxfn.export(spec, model, tmp_path / "out", check=False, write=WRITE)
+    proto = onnx.load(tmp_path / "out" / "model.onnx")
+    assert json.loads({entry.key: entry.value for entry in proto.metadata_props}[DIGESTS_KEY])
+    onnx.save(proto, tmp_path / "out" / "model.onnx", save_as_external_data=True, location="model.onnx_data")
+    assert stated_digests(tmp_path / "out" / "model.onnx") == {}
+    open_session(tmp_path / "out" / "model.onnx")
