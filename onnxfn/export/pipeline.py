@@ -40,13 +40,13 @@ from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported, Report, StageTimer
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import (
-    copy_side_files,
     declare_external_data,
     layout_of,
     onnx_folder,
     write_configs,
     write_texts,
 )
+from onnxfn.weights.side_files import copy_side_files
 from onnxfn.weights.write import (
     ResolvedWriteOptions,
     WriteOptions,
@@ -88,8 +88,8 @@ def export(
         path: A folder, or a file that ends in `.onnx` if the plan has a single part. A folder also gets the
             configuration files of the model and the side files of `checkpoint`.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
-        checkpoint: The folder of the model's checkpoint. Its tokenizer and preprocessor files are copied; its weights
-            are linked if `write` says so.
+        checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
+            copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case of the check.
         decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.

@@ -1,9 +1,8 @@
-"""Folder layouts of the programs that load an export, and the files that lie next to the ONNX files."""
+"""Folder layouts of the programs that load an export, and the configuration files next to the ONNX files."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -62,29 +61,11 @@ def layout_of(name: str) -> Layout:
 CONFIG_FILES = MappingProxyType({"config": "config.json", "generation_config": "generation_config.json"})
 """From an attribute of a model to the file that transformers saves it in."""
 
-SIDE_FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.py")
-"""Patterns of the files in a checkpoint's folder that are not weights: configurations, tokenizers, processors, code."""
-
-WEIGHT_INDEXES = ("*.index.json",)
-"""Patterns of files that match `SIDE_FILES` but belong to the weights."""
-
 
 def onnx_folder(folder: Path) -> Path:
     """The folder of the ONNX files in the folder of an export, for any layout; `folder` itself if there are none."""
     candidates = [folder / layout.subfolder for layout in LAYOUTS.values()]
     return next((candidate for candidate in candidates if any(candidate.glob("*.onnx"))), folder)
-
-
-def side_files(folder: Path) -> tuple[Path, ...]:
-    """The files in a checkpoint's folder that a program needs in addition to the weights."""
-    indexes = {file for pattern in WEIGHT_INDEXES for file in folder.glob(pattern)}
-    return tuple(sorted({file for pattern in SIDE_FILES for file in folder.glob(pattern)} - indexes))
-
-
-def copy_side_files(checkpoint: Path, folder: Path) -> tuple[Path, ...]:
-    """Copies the side files of a checkpoint's folder to `folder`; returns the copies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return tuple(Path(shutil.copy2(file, folder / file.name)) for file in side_files(checkpoint))
 
 
 def write_texts(texts: Collection[tuple[str, str]], folder: Path) -> tuple[Path, ...]:

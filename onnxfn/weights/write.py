@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import Attribute, evolve, field, frozen
 
-from onnxfn.specs.errors import InvalidSpec, OutputExists, unknown
+from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import StageTimer
 from onnxfn.weights.layouts import OPTIMUM, Layout, layout_of
@@ -24,6 +24,9 @@ from onnxfn.weights.placement import (
 )
 from onnxfn.weights.safetensors import TensorEntry, entries
 
+OTHER_SUFFIXES = (".onnx", ".safetensors", ".bin", ".pt", ".pth", ".gguf")
+"""Endings of graphs and of a checkpoint's weights, so no endings of external data."""
+
 WEIGHT_STORAGES = ("copy", "share", "link", "none")
 """The values of `WriteOptions.weight_storage`."""
 
@@ -35,6 +38,22 @@ def _check_layout(_: Any, __: Attribute[str], layout: str) -> None:
 def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None) -> None:
     if storage is not None and storage not in WEIGHT_STORAGES:
         raise unknown("weight storage", storage, WEIGHT_STORAGES)
+
+
+def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None:
+    """Raises InvalidSpec for a suffix that does not end a file name, or that ends the names of files of another kind.
+
+    A graph or a checkpoint's weights of that name would be replaced, and deleted by the next export.
+    """
+    if suffix is None:
+        return
+    if not suffix or ".." in suffix or any(character in suffix for character in "/\\\0\n"):
+        raise InvalidSpec(f"external_data_suffix {suffix!r} is not the end of a file name, such as '.onnx_data'")
+    if suffix.lower().endswith(OTHER_SUFFIXES):
+        raise InvalidSpec(
+            f"external_data_suffix {suffix!r} is that of files of another kind: {listed(OTHER_SUFFIXES)}; "
+            "choose another, such as '.onnx_data'"
+        )
 
 
 @frozen(kw_only=True)
@@ -56,6 +75,7 @@ class WriteOptions:
 
     Raises:
         UnknownName: `layout` or `weight_storage` is not a known value.
+        InvalidSpec: `external_data_suffix` is not the end of a file name, or is that of files of another kind.
 
     Example:
         >>> WriteOptions(layout="transformers.js", external_data_threshold=0).weight_storage is None
@@ -69,7 +89,7 @@ class WriteOptions:
     layout: str = field(default=OPTIMUM, validator=_check_layout)
     weight_storage: str | None = field(default=None, validator=_check_weight_storage)
     external_data_threshold: int = PROTOBUF_LIMIT
-    external_data_suffix: str | None = None
+    external_data_suffix: str | None = field(default=None, validator=_check_suffix)
 
 
 @frozen(kw_only=True)

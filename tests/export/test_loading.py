@@ -14,7 +14,8 @@ from refusals import refusal
 import onnxfn
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
-from onnxfn.weights.layouts import copy_side_files, side_files, write_configs
+from onnxfn.weights.layouts import write_configs
+from onnxfn.weights.side_files import copy_side_files
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +92,6 @@ def test_a_file_is_not_the_folder_of_a_checkpoint(folder):
     assert refusal(ModelNotFound, checkpoint_folder, str(folder / "vocab.txt")).endswith(
         "is not the folder of a checkpoint"
     )
-
-
-def test_side_files_are_all_files_but_the_weights(folder, tmp_path):
-    assert [file.name for file in side_files(folder)] == ["config.json", "vocab.txt"]
-    assert sorted(file.name for file in copy_side_files(folder, tmp_path)) == ["config.json", "vocab.txt"]
 
 
 def test_no_configuration_is_written_for_a_module_without_one(tmp_path):

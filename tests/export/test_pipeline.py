@@ -159,8 +159,8 @@ def test_merged_decoders_replace_separate_ones(tmp_path):
 def test_an_export_into_the_folder_of_its_checkpoint_never_deletes_the_checkpoint(bert, tmp_path):
     bert.save_pretrained(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for storage, suffix in (("link", None), ("share", ".safetensors"), ("none", None)):
-        write = onnxfn.WriteOptions(weight_storage=storage, external_data_suffix=suffix)
+    for storage in ("link", "share", "none"):
+        write = onnxfn.WriteOptions(weight_storage=storage)
         onnxfn.export(SPEC, bert, tmp_path, checkpoint=tmp_path, check=False, overwrite=True, write=write)
         after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         assert before.items() <= after.items()

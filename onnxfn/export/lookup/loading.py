@@ -13,7 +13,7 @@ from onnxfn.specs.functions import resolve
 from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST
-from onnxfn.weights.layouts import SIDE_FILES
+from onnxfn.weights.side_files import SIDE_FILES
 
 LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -23,6 +23,10 @@ LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Library -> its function from a folder to a model."""
+
+
+CODE_FILES = ("*.py",)
+"""Patterns of the files in a checkpoint with code of its own: a configuration with `auto_map` names them."""
 
 
 def checkpoint_folder(name: str) -> Path:
@@ -39,7 +43,7 @@ def checkpoint_folder(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=list(SIDE_FILES)))
+        return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, *CODE_FILES]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}: {first_line(error)}") from None
 

@@ -1,0 +1,93 @@
+"""The files of a checkpoint that a program needs in addition to the weights. Only files that are known are copied."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+CONFIGURATION_FILES = (
+    "config.json",
+    "generation_config.json",
+)
+
+TOKENIZER_FILES = (
+    "added_tokens.json",
+    "additional_chat_templates/*.jinja",
+    "alphabet.json",
+    "bpe.codes",
+    "byte_maps.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "dict.txt",
+    "emoji.json",
+    "entity_vocab.json",
+    "merges.txt",
+    "normalizer.json",
+    "prophetnet.tokenizer",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+    "source.spm",
+    "special_tokens_map.json",
+    "spiece.model",
+    "spm.model",
+    "spm_char.model",
+    "target.spm",
+    "target_vocab.json",
+    "tekken.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab-src.json",
+    "vocab-tgt.json",
+    "vocab.json",
+    "vocab.txt",
+    "word_pronunciation.json",
+    "word_shape.json",
+)
+"""The files that tokenizers of transformers read: the values of their `vocab_files_names`, and those of their base."""
+
+PROCESSOR_FILES = (
+    "audio_tokenizer_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "speaker_embeddings_path.json",
+    "video_preprocessor_config.json",
+)
+"""The files that processors of transformers read, for images, videos and audio."""
+
+SENTENCE_TRANSFORMERS_FILES = (
+    "[0-9]_*/config.json",
+    "config_sentence_transformers.json",
+    "modules.json",
+    "sentence_*_config.json",
+)
+"""The files of sentence-transformers: the list of its modules, and the configuration of each."""
+
+SIDE_FILES = (*CONFIGURATION_FILES, *TOKENIZER_FILES, *PROCESSOR_FILES, *SENTENCE_TRANSFORMERS_FILES)
+"""Patterns of the files in a checkpoint's folder that are copied. All others stay where they are."""
+
+
+def side_files(folder: Path) -> tuple[Path, ...]:
+    """The files in a checkpoint's folder that `SIDE_FILES` name; no links to files that are not the checkpoint's."""
+    files = {file for pattern in SIDE_FILES for file in folder.glob(pattern)}
+    return tuple(sorted(file for file in files if file.is_file() and _is_of_checkpoint(file, folder)))
+
+
+def copy_side_files(checkpoint: Path, folder: Path) -> tuple[Path, ...]:
+    """Copies the side files of a checkpoint's folder to `folder`; returns the copies."""
+    copies = []
+    for file in side_files(checkpoint):
+        copy = folder / file.relative_to(checkpoint)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copies.append(Path(shutil.copy2(file, copy)))
+    return tuple(copies)
+
+
+def _is_of_checkpoint(file: Path, folder: Path) -> bool:
+    """Whether a file, after links, lies in the checkpoint's folder or among the files of the hub's cache.
+
+    In that cache a checkpoint is a folder of links to `models--<name>/blobs`.
+    """
+    target = file.resolve()
+    in_hub_cache = target.parent.name == "blobs" and target.parent.parent.name.startswith("models--")
+    return target.is_relative_to(folder.resolve()) or in_hub_cache
