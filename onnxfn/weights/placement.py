@@ -118,7 +118,8 @@ def write_graph(
     `digests` are those of the external data files. CaptureFailed if `onnx.checker` refuses the graph.
     """
     proto = _proto_with_external_data(model, placements)
-    stated = {file: digests[file] for file in {item.file for item in placements.values()} if file in digests}
+    files = {placement.file for placement in placements.values()}
+    stated = {file: digest for file, digest in digests.items() if file in files}
     if stated:
         proto.metadata_props.add(key=DIGESTS_KEY, value=json.dumps(stated, sort_keys=True))
     _check_graph(proto, path)
