@@ -55,11 +55,13 @@ from onnxfn.specs.errors import (
     CaptureFailed,
     CheckFailed,
     InvalidSpec,
+    LoadFailed,
     MissingValue,
     ModelNotFound,
     OnnxfnError,
     OutputExists,
     UnknownName,
+    WriteFailed,
 )
 from onnxfn.specs.facts import always, builds, case, checks, fixes, gives, links, loads, patched, runs, serves, takes
 from onnxfn.specs.getters import (
@@ -128,6 +130,7 @@ __all__ = (
     "Getter",
     "InputSpec",
     "InvalidSpec",
+    "LoadFailed",
     "MissingValue",
     "ModelNotFound",
     "NestedDummy",
@@ -143,6 +146,7 @@ __all__ = (
     "Report",
     "Target",
     "UnknownName",
+    "WriteFailed",
     "WriteOptions",
     "always",
     "at_least",

@@ -12,6 +12,7 @@ import typer
 from attrs import asdict, evolve, frozen
 
 from onnxfn.export import cli_flags as flags
+from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.demo import completion, minilm, similarities, smollm2
 from onnxfn.export.destination import check_destination
 from onnxfn.export.diffusers import export_pipeline
@@ -33,7 +34,7 @@ from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
-from onnxfn.specs.errors import CheckFailed, InvalidSpec, OnnxfnError
+from onnxfn.specs.errors import CheckFailed, InvalidSpec
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.planned import Plan, PlannedSpec
 from onnxfn.specs.reports import Event, Exported
@@ -94,12 +95,13 @@ def export(
     fuse: flags.Fuse = "standard",
     check: flags.Check = True,
     overwrite: flags.Overwrite = False,
+    debug: flags.Debug = False,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    with _one_line_errors():
+    with one_line_errors(debug=debug):
         edits = SpecEdits(
             task=task,
-            opset=opset or (ATTENTION_OPSET if fuse == ONNXRUNTIME else None),
+            opset=ATTENTION_OPSET if opset is None and fuse == ONNXRUNTIME else opset,
             dtype=dtype,
             atol=atol,
             rtol=rtol,
@@ -131,17 +133,20 @@ def inspect(
     model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")],
     task: Annotated[str | None, typer.Option(help="Show the spec for this task.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    debug: flags.Debug = False,
 ) -> None:
     """Show the spec of a model type: its inputs, its outputs, and their dynamic axes."""
-    with _one_line_errors():
+    with one_line_errors(debug=debug):
         spec = spec_for(model_type, task)
         typer.echo(to_json(spec) if json else spec)
 
 
 @app.command()
-def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")]) -> None:
+def tasks(
+    model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")], debug: flags.Debug = False
+) -> None:
     """List the tasks of a model type."""
-    with _one_line_errors():
+    with one_line_errors(debug=debug):
         typer.echo("\n".join(tasks_for(model_type)))
 
 
@@ -149,12 +154,14 @@ def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as 
 def cache(
     folder: Annotated[Path | None, typer.Option(help="The cache folder. Default: that of the user.")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the files of the cache.")] = False,
+    debug: flags.Debug = False,
 ) -> None:
     """Show the cache of graphs without weights: its folder, the number of its files, their size."""
-    folder = folder or default_cache_folder()
-    entries = (clear_cache if clear else cache_entries)(folder)
-    size = sum(entry.size for entry in entries)
-    typer.echo(f"{folder}: {'deleted ' if clear else ''}{len(entries)} files, {size / 2**20:.1f} MiB")
+    with one_line_errors(debug=debug):
+        folder = folder or default_cache_folder()
+        entries = (clear_cache if clear else cache_entries)(folder)
+        size = sum(entry.size for entry in entries)
+        typer.echo(f"{folder}: {'deleted ' if clear else ''}{len(entries)} files, {size / 2**20:.1f} MiB")
 
 
 @app.command()
@@ -162,9 +169,10 @@ def demo(
     out: flags.Out,
     generate: Annotated[bool, typer.Option("--generate", help="Complete a text with SmolLM2 instead.")] = False,
     overwrite: flags.Overwrite = False,
+    debug: flags.Debug = False,
 ) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
-    with _one_line_errors():
+    with one_line_errors(debug=debug):
         check_destination(out, overwrite=overwrite)
         (_demo_completion if generate else _demo_similarities)(out, overwrite=overwrite)
 
@@ -338,16 +346,6 @@ def _export(spec: ExportSpec, model: Any, checkpoint: Path, request: ExportReque
     )
     typer.echo(exported)
     return exported
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Prints an error of onnxfn as one line on the error stream and exits with code 1."""
-    try:
-        yield
-    except OnnxfnError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 @contextmanager

@@ -22,7 +22,7 @@ Overwrite = Annotated[
 Check = Annotated[
     bool, typer.Option("--check/--no-check", help="Compare the files with PyTorch before they appear at the path.")
 ]
-Opset = Annotated[int | None, typer.Option(help="The ONNX opset, 18 or later.")]
+Opset = Annotated[int | None, typer.Option(help="The ONNX opset, 18 to 25. Default: 18.")]
 Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the check.")]
 Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the check.")]
 Dtype = Annotated[str, typer.Option(help="dtype of the weights: float32, float16 or bfloat16.")]
@@ -76,4 +76,7 @@ NoTemplateCache = Annotated[
 ]
 TraceAllLayers = Annotated[
     bool, typer.Option("--trace-all-layers", help="Trace all layers instead of tracing one period and repeating it.")
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Print the traceback of an error. Without it the error names a file with it.")
 ]

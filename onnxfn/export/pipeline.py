@@ -18,6 +18,7 @@ from onnxfn.export.destination import Destination, check_destination, publish, s
 from onnxfn.export.events import OnEvent, ignore, stage_timer
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.lookup import with_model_task
+from onnxfn.export.os_errors import write_errors
 from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
@@ -112,6 +113,7 @@ def export(
         OutputExists: `path` exists, and `overwrite` is False.
         CaptureFailed: The model could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
+        WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.
 
     >>> import tempfile, torch
     >>> from onnxfn import derived, export
@@ -123,14 +125,16 @@ def export(
     ({'output': {0: 'batch_size'}}, True)
     """
     task_spec = with_model_task(spec, model)
-    check_destination(Path(path), overwrite=overwrite)
+    with write_errors(Path(path)):
+        check_destination(Path(path), overwrite=overwrite)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     destination = Destination(Path(path), layout_of(write.layout).subfolder)
     options = resolved_write_options(write)
     options = with_checkpoint_entries(options, checkpoint, destination.onnx_folder, overwrite=overwrite)
     # Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
     build = evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link")
-    with _provenance_in_errors(spec), stage_timer(on_event) as (timed, seconds):
+    writing = write_errors(Path(path), sum(weight.nbytes for weight in model.parameters()))
+    with writing, _provenance_in_errors(spec), stage_timer(on_event) as (timed, seconds):
         with timed("plan", ""):
             planned = _plan_for_destination(plan(task_spec, _config(model, config), decoders=decoders), destination)
             check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
@@ -161,10 +165,11 @@ def export_from_recipe(
         The same as `export`, without a report. None, and nothing is written, if a template of the recipe is missing
         in the cache. `write.weight_storage` cannot be `"link"`.
     """
-    check_destination(Path(path), overwrite=overwrite)
+    with write_errors(Path(path)):
+        check_destination(Path(path), overwrite=overwrite)
     destination = Destination(Path(path), layout_of(write.layout).subfolder)
     options, planned = resolved_write_options(write), recipe.plan
-    with stage_timer(on_event) as (timed, seconds):
+    with write_errors(Path(path)), stage_timer(on_event) as (timed, seconds):
         with timed("template", ""):
             graphs = recipe_graphs(recipe, template_cache, checkpoint)
         if graphs is None:
@@ -351,7 +356,7 @@ def _exported(
         path=str(destination.path),
         files=map(str, files),
         plan=plan,
-        opset=plan.parts[0].spec.target.opset or 0,
+        opset=built.graphs[0].opset_imports[""],
         seconds=seconds.items(),
         report=built.report,
         limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.meta[LIMITS]),

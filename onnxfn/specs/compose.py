@@ -34,8 +34,8 @@ def compose(*specs: ExportSpec) -> ExportSpec:
         InvalidSpec: an argument is not an ExportSpec.
 
     >>> from onnxfn.specs.spec import Target
-    >>> compose(ExportSpec(target=Target(opset=17), name="a"), ExportSpec(target=Target(opset=18))).target.opset
-    18
+    >>> compose(ExportSpec(target=Target(opset=18), name="a"), ExportSpec(target=Target(opset=20))).target.opset
+    20
     """
     for spec in specs:
         if not isinstance(spec, ExportSpec):

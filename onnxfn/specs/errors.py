@@ -84,9 +84,23 @@ class ModelNotFound(OnnxfnError, FileNotFoundError):
     """No model, checkpoint or ONNX file was found under the given name or path."""
 
 
+class LoadFailed(OnnxfnError, RuntimeError):
+    """A checkpoint exists and cannot be loaded: a file is damaged, or its weights are not those of its configuration.
+
+    `__cause__` is the error of the library that loads it, if it raised one.
+    """
+
+
+class WriteFailed(OnnxfnError, OSError):
+    """The operating system refuses to read or write a file of an export: no space, no permission, a name too long.
+
+    `__cause__` is the error of the operating system, with its `errno`.
+    """
+
+
 def root_cause(error: BaseException) -> BaseException:
-    """The error at the start of the chain of causes: `error` itself when it has none."""
-    while error.__cause__ is not None:
+    """The error at the start of the chain of causes. The chain ends at an error of onnxfn: its message says enough."""
+    while error.__cause__ is not None and not isinstance(error, OnnxfnError):
         error = error.__cause__
     return error
 
@@ -94,11 +108,15 @@ def root_cause(error: BaseException) -> BaseException:
 def first_line(error: BaseException) -> str:
     """The first line of an error's message that is not blank; the name of the error's type when there is none.
 
+    A line that ends in a colon is joined with the next one, which says the rest.
+
     >>> first_line(ValueError("no such axis" + chr(10) + "and more"))
     'no such axis'
+    >>> first_line(ValueError("conflicts:" + chr(10) + "- axis 0 is 1"))
+    'conflicts: - axis 0 is 1'
     """
-    lines = (line.strip() for line in str(error).splitlines())
-    return next(filter(None, lines), type(error).__name__)
+    line, *others = [*filter(None, (line.strip() for line in str(error).splitlines())), ""]
+    return f"{line} {others[0]}".strip() if line.endswith(":") else line or type(error).__name__
 
 
 def closest(name: str, known: Iterable[str]) -> str:
@@ -107,7 +125,7 @@ def closest(name: str, known: Iterable[str]) -> str:
     >>> closest("seq_length", ["batch_size", "sequence_length"])
     "; did you mean 'sequence_length'?"
     """
-    matches = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    matches = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 

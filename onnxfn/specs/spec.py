@@ -7,6 +7,7 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.specs import printing
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import (
     ArgumentBuilder,
     CacheRow,
@@ -25,6 +26,13 @@ from onnxfn.specs.records import (
     unique_names,
 )
 
+OPSETS = range(18, 26)
+"""The opsets of ONNX that a graph can have.
+
+torch's exporter translates to the first, and onnxscript converts to the others. ONNX Runtime 1.31 runs opset 26, but
+onnxscript 0.7 does not convert to it.
+"""
+
 
 def joined_field(join: str, default: Any = None) -> Any:
     """A field with its neutral default; `join` names the function in compose.JOINS that merges it."""
@@ -33,6 +41,12 @@ def joined_field(join: str, default: Any = None) -> Any:
     if join == "overlays":
         return field(default=(), converter=as_tuple, validator=unique_names, metadata={"join": join})
     return field(default=default, metadata={"join": join})
+
+
+def known_opset(_: Any, __: Any, opset: Any) -> None:
+    """Raises InvalidSpec if an opset is not one of OPSETS; None is one that the spec leaves open."""
+    if opset is not None and (not isinstance(opset, int) or opset not in OPSETS):
+        raise InvalidSpec(f"no opset {opset!r}; possible: {OPSETS[0]} to {OPSETS[-1]}")
 
 
 @frozen(kw_only=True)
@@ -102,12 +116,12 @@ class Target:
     """What the graph is written for.
 
     Attributes:
-        opset: The ONNX opset.
+        opset: The ONNX opset, 18 to 25.
         int_dtype: The type of integer inputs: `int64` or `int32`.
         float_dtype: The type of weights and float tensors: `float32`, `float16` or `bfloat16`.
     """
 
-    opset: int | None = joined_field("rightmost")
+    opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
     int_dtype: str | None = joined_field("rightmost")
     float_dtype: str | None = joined_field("rightmost")
 

@@ -200,9 +200,10 @@ def test_a_path_that_exists_needs_overwrite(checkpoint, tmp_path):
     assert run("export", checkpoint, tmp_path, "--force").exit_code == 0
 
 
-def test_an_opset_below_18_is_an_error(checkpoint, tmp_path):
-    message = error_of("export", checkpoint, tmp_path / "out", "--opset", "11")
-    assert message == "opset 11 is below 18, the oldest that torch's exporter translates to"
+@pytest.mark.parametrize("opset", ["11", "0", "26"])
+def test_an_opset_that_cannot_be_written_is_an_error(checkpoint, tmp_path, opset):
+    message = error_of("export", checkpoint, tmp_path / "out", "--opset", opset)
+    assert message == f"no opset {opset}; possible: 18 to 25"
 
 
 def test_an_unknown_name_of_a_size_names_the_closest(checkpoint, tmp_path):

@@ -16,6 +16,8 @@ BASES = {
     "CheckFailed": RuntimeError,
     "OutputExists": FileExistsError,
     "ModelNotFound": FileNotFoundError,
+    "LoadFailed": RuntimeError,
+    "WriteFailed": OSError,
 }
 
 ERRORS = {

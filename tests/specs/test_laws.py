@@ -415,7 +415,7 @@ CHANGES = {
     "without": lambda spec: edits.without(spec, spec.inputs[0].name),
     "renamed": lambda spec: edits.renamed(spec, **{spec.inputs[0].name: "otherwise"}),
     "with_output": lambda spec: edits.with_output(spec, "another", "batch_size _"),
-    "with_opset": lambda spec: edits.with_opset(spec, 99),
+    "with_opset": lambda spec: edits.with_opset(spec, 25),
     "with_tolerance": lambda spec: edits.with_tolerance(spec, atol=2.0, rtol=2.0),
     "with_dtypes": lambda spec: edits.with_dtypes(spec, float="bfloat16"),
     "with_shapes": lambda spec: edits.with_shapes(spec, num_choices=4),

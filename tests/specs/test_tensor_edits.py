@@ -7,7 +7,6 @@ from onnxfn.specs.axes import axis_map, pattern
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.edits.table import EDITS, edited
 from onnxfn.specs.edits.tensors import (
-    OLDEST_OPSET,
     only_tasks,
     renamed,
     with_axis,
@@ -20,7 +19,7 @@ from onnxfn.specs.edits.tensors import (
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import always, gives, patched, takes
 from onnxfn.specs.records import Constant, Edit, InputSpec, OutputSpec, Patch
-from onnxfn.specs.spec import Call, Check, ExportSpec, Overlay, Target
+from onnxfn.specs.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.tasks import for_task
 
 TOKENS = "batch_size sequence_length"
@@ -137,14 +136,16 @@ def test_an_output_of_the_same_name_is_replaced_in_its_position():
     assert made.outputs == (OutputSpec("logits", "batch_size 2"), OutputSpec("b", "x"))
 
 
-def test_the_oldest_opset_is_one_that_a_spec_may_have():
-    assert with_opset(EMPTY, OLDEST_OPSET) == ExportSpec(target=Target(opset=OLDEST_OPSET))
+@pytest.mark.parametrize("opset", OPSETS)
+def test_each_possible_opset_is_one_that_a_spec_may_have(opset):
+    assert with_opset(EMPTY, opset) == ExportSpec(target=Target(opset=opset))
 
 
-def test_an_older_opset_is_refused():
-    assert refusal(InvalidSpec, with_opset, BERT, 17) == (
-        "opset 17 is below 18, the oldest that torch's exporter translates to"
-    )
+@pytest.mark.parametrize("opset", [-1, 0, 17, 26, 99, "20", 20.0])
+def test_another_opset_is_refused(opset):
+    message = f"no opset {opset!r}; possible: 18 to 25"
+    assert refusal(InvalidSpec, with_opset, BERT, opset) == message
+    assert refusal(InvalidSpec, Target, opset=opset) == message
 
 
 def test_a_tolerance_that_is_left_out_stays():

@@ -30,11 +30,12 @@ def convert_opset(model: Any, opset: int) -> Any:
     After: it computes the same with operators of `opset`.
 
     Raises:
-        CaptureFailed: the graph cannot be converted.
+        CaptureFailed: the graph cannot be converted. The converter of onnx itself is no substitute: it leaves the graph
+            as it is, without an error, where it fails.
     """
     from onnxscript.version_converter import convert_version
 
     if model.opset_imports.get("") != opset:
         with pass_errors(f"the conversion to opset {opset}"):
-            convert_version(model, opset, fallback=True)
+            convert_version(model, opset, fallback=False)
     return model

@@ -20,7 +20,6 @@ from onnxfn.specs.tensor_paths import Path
 
 INT_DTYPES = ("int64", "int32")
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
-OLDEST_OPSET = 18
 
 
 def without(spec: ExportSpec, *names: str) -> ExportSpec:
@@ -96,17 +95,15 @@ def with_opset(spec: ExportSpec, opset: int) -> ExportSpec:
 
     Args:
         spec: A spec.
-        opset: 18 or later.
+        opset: 18 to 25. torch's exporter translates to 18, and onnxscript converts to the others.
 
     Raises:
-        InvalidSpec: below 18, the oldest opset that torch's exporter translates to.
+        InvalidSpec: another opset.
 
     >>> from onnxfn import EMPTY
     >>> with_opset(EMPTY, 23).target.opset
     23
     """
-    if opset < OLDEST_OPSET:
-        raise InvalidSpec(f"opset {opset} is below {OLDEST_OPSET}, the oldest that torch's exporter translates to")
     return compose(spec, ExportSpec(target=Target(opset=opset)))
 
 

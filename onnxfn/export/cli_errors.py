@@ -1,0 +1,77 @@
+"""Errors at the command line: one line on the error stream, exit code 1, the traceback in a file or on the terminal."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import NamedTemporaryFile
+
+import typer
+
+from onnxfn.export.os_errors import os_error_text
+from onnxfn.specs.errors import OnnxfnError, first_line, root_cause
+from onnxfn.specs.version import VERSION
+
+TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
+"""What typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that has read enough."""
+
+
+@contextmanager
+def one_line_errors(*, debug: bool) -> Iterator[None]:
+    """Prints an error as one line on the error stream and exits with code 1.
+
+    The traceback of an error that an error of a library or of the system caused, or that nobody expected, goes to a
+    file in the system's temporary folder, which the line names; with `debug` it is printed before the line.
+    """
+    try:
+        yield
+    except TYPER_ERRORS:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever happens, the user sees one line
+        if debug:
+            traceback.print_exception(error)
+        elif has_cause(error):
+            typer.echo(f"error: {error_line(error)} (traceback: {_saved_traceback(error)})", err=True)
+            raise typer.Exit(1) from None
+        typer.echo(f"error: {error_line(error)}", err=True)
+        raise typer.Exit(1) from None
+
+
+def has_cause(error: Exception) -> bool:
+    """Whether the traceback of an error says more than its message: it was not raised by onnxfn, or has a cause."""
+    return not isinstance(error, OnnxfnError) or error.__cause__ is not None
+
+
+def error_line(error: Exception) -> str:
+    """The message of an error in one line. An error that nobody expected asks for a report.
+
+    >>> error_line(KeyError("layers"))
+    "unexpected error: KeyError: 'layers'; please report it as a fault of onnxfn, with its traceback"
+    """
+    match error:
+        case OnnxfnError():
+            line = str(error)
+        case OSError():
+            line = os_error_text(error)
+        case MemoryError():
+            line = f"not enough memory: {first_line(error)}; use a machine with more memory, or smaller sizes"
+        case _:
+            cause = root_cause(error)
+            line = (
+                f"unexpected error: {type(cause).__name__}: {first_line(cause)}; "
+                "please report it as a fault of onnxfn, with its traceback"
+            )
+    return " ".join(line.splitlines())
+
+
+def _saved_traceback(error: Exception) -> str:
+    """Writes the traceback of an error to a new temporary file; the path of the file, or why there is none."""
+    try:
+        with NamedTemporaryFile("w", prefix="onnxfn-error-", suffix=".txt", delete=False, encoding="utf-8") as file:
+            file.write(f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n")
+            traceback.print_exception(error, file=file)
+    except (OSError, UnicodeError):
+        return "not saved; repeat the command with --debug"
+    return file.name

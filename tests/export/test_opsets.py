@@ -1,0 +1,39 @@
+"""Law: a file has the opset that its spec names, and computes what PyTorch computes."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+import torch
+
+from onnxfn.export.lookup.lookup import derived
+from onnxfn.export.pipeline import export
+from onnxfn.specs.edits.tensors import with_opset
+from onnxfn.specs.spec import OPSETS
+
+
+def small_model():
+    """Operators that changed between opsets: reductions, reshapes, normalization, activations, resizing."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3, padding=1),
+        torch.nn.GroupNorm(2, 4),
+        torch.nn.GELU(),
+        torch.nn.Upsample(scale_factor=2, mode="bilinear"),
+        torch.nn.AdaptiveAvgPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.LayerNorm(16),
+        torch.nn.Linear(16, 3),
+        torch.nn.Softmax(dim=-1),
+    )
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_each_opset_is_written_and_passes_the_check(opset, tmp_path):
+    model = small_model()
+    spec = with_opset(derived(model, sample={"input": torch.randn(3, 1, 6, 6)}), opset)
+    exported = export(spec, model, tmp_path / "small.onnx")
+    proto = onnx.load(tmp_path / "small.onnx")
+    assert {entry.domain: entry.version for entry in proto.opset_import}[""] == opset == exported.opset
+    assert exported.report.passed
+    onnx.checker.check_model(proto, full_check=True)
