@@ -34,7 +34,7 @@ from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.passes.fusing import check_fuse_option, fusions
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CheckFailed, InvalidSpec, ModelNotFound, OnnxfnError
+from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, ModelNotFound, OnnxfnError
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.planned import Plan
@@ -275,42 +275,39 @@ class Built:
     files: tuple[Path, ...]
     report: Report | None
     traced_layers: tuple[str, ...]
-    error: CheckFailed | None = None
 
 
 def _build_until_checked(job: Job, build: BuildOptions) -> Built:
-    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers fail the check.
+    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong.
 
-    Raises CheckFailed if the last check fails.
+    Raises CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
     """
-    built = _build(job, build)
-    if built.error is not None and not all(map(traced_fully, built.graphs)):
-        drop_templates(build, built.graphs)
-        retraced = _build(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
-        built = evolve(retraced, traced_layers=(RETRACED,))
-    if built.error is not None:
-        raise built.error
-    return built
+    graphs = _graphs(job, build)
+    try:
+        return _written(job, graphs)
+    except (CaptureFailed, CheckFailed, KeyError, TypeError):
+        drop_templates(build, graphs)
+        if all(map(traced_fully, graphs)):
+            raise
+    graphs = _graphs(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
+    return evolve(_written(job, graphs), traced_layers=(RETRACED,))
 
 
-def _build(job: Job, build: BuildOptions) -> Built:
-    """Builds the graph of each part, writes the files, and checks them if the job says so."""
+def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
+    """The graph of each part."""
     model_in_dtype = cache(partial(in_dtype, job.model))
-    graphs = tuple(
+    return tuple(
         build_graph(model_in_dtype(part.spec.target.float_dtype), part, job.timed, build) for part in job.plan.parts
     )
+
+
+def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
+    """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
-    report, error = _checked(job) if job.check else (None, None)
-    return Built(graphs, files, report, _traced_layers(graphs), error)
-
-
-def _checked(job: Job) -> tuple[Report | None, CheckFailed | None]:
-    """The report on the files of a job, and the error if they fail. There is no report if ONNX Runtime cannot run."""
-    try:
-        report = _check(job.model, job.plan, job.folder, job.timed, job.real_inputs)
-    except CheckFailed as error:
-        return None, error
-    return report, None if report.passed else check_error(report)
+    report = _check(job.model, job.plan, job.folder, job.timed, job.real_inputs) if job.check else None
+    if report is not None and not report.passed:
+        raise check_error(report)
+    return Built(graphs, files, report, _traced_layers(graphs))
 
 
 def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs: RealInputs) -> Report:

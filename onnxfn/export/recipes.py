@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.graphs.build import BuildOptions, template_name
-from onnxfn.graphs.cache_folder import read_file, write_file
+from onnxfn.graphs.cache_folder import delete_file, read_file, write_file
 from onnxfn.graphs.fingerprints import package_versions
+from onnxfn.graphs.passes.fusing import fusions
 from onnxfn.graphs.passes.slots import bind_weights, slot_of, slot_parameters
-from onnxfn.graphs.template_cache import load_template
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError
+from onnxfn.graphs.template_cache import delete_template, load_template
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.records import as_tuple
 from onnxfn.specs.serialize import from_plain, to_plain
@@ -32,6 +34,9 @@ IGNORED_KEYS = ("_name_or_path", "finetuning_task")
 
 UNSAFE_KEYS = ("auto_map", "quantization_config", "compression_config")
 """Keys of a configuration whose effect on the model is known only when the model is loaded."""
+
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_NOT_IN_NAMES = frozenset("/\\:\0")
 
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 """The weights of a checkpoint in one file, and the index of weights in several files."""
@@ -98,28 +103,65 @@ def save_recipe(key: str, model: Any, plan: Plan, folder: Path, out: Path, build
 
 
 def load_recipe(template_cache: Path | None, key: str | None) -> Recipe | None:
-    """The recipe that is saved under a key; None if there is none, or if its file cannot be read."""
-    if template_cache is None or key is None:
+    """The recipe that is saved under a key; None if there is none, or if its file cannot be read.
+
+    A file that is not a recipe, or whose names would lead out of the folder of an export, is deleted.
+    """
+    content = None if template_cache is None or key is None else read_file(_recipe_file(template_cache, key))
+    if content is None:
         return None
     try:
-        saved = json.loads(read_file(_recipe_file(template_cache, key)))
-        pairs = {name: tuple(saved[name].items()) for name in ("parameter_sources", "config_files")}
-        return Recipe(from_plain(saved["plan"]), tuple(saved["templates"]), **pairs)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, OnnxfnError):
-        return None
+        recipe = _recipe(json.loads(content))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
+        recipe = None
+    if recipe is not None and _stays_in_folder(recipe):
+        return recipe
+    delete_file(_recipe_file(template_cache, key))
+    return None
 
 
 def recipe_graphs(recipe: Recipe, template_cache: Path, folder: Path) -> tuple[Any, ...] | None:
-    """The graphs of a recipe with the weights of the checkpoint in a folder; None if a template is missing."""
+    """The graphs of a recipe with the weights of the checkpoint in a folder; None if a template is missing.
+
+    Templates that do not fit the checkpoint are deleted.
+    """
     graphs = tuple(load_template(template_cache, name) for name in recipe.templates)
     if None in graphs:
         return None
     stored = arrays(entries(folder))
-    tensors = {parameter: stored[source] for parameter, source in recipe.parameter_sources}
     try:
+        tensors = {parameter: stored[source] for parameter, source in recipe.parameter_sources}
+        for graph in graphs:
+            fusions(graph)  # raises CaptureFailed when an expected operator is missing
         return tuple(bind_weights(graph, tensors.__getitem__) for graph in graphs)
-    except (CaptureFailed, KeyError):
+    except Exception:  # noqa: BLE001 - whatever the recipe lacks, the model can be loaded
+        for name in recipe.templates:
+            delete_template(template_cache, name)
         return None
+
+
+def _recipe(saved: Mapping[str, Any]) -> Recipe:
+    """The recipe that was saved as JSON. Raises an error of several types if it is none."""
+    pairs = {name: tuple(saved[name].items()) for name in ("parameter_sources", "config_files")}
+    return Recipe(from_plain(saved["plan"]), tuple(saved["templates"]), **pairs)
+
+
+def _stays_in_folder(recipe: Recipe) -> bool:
+    """Whether each name in a recipe is that of a file in the folder of an export, or in the cache.
+
+    Configuration files are those that onnxfn writes. Templates are fingerprints. Parts have plain file names.
+    """
+    return (
+        len(recipe.plan.parts) == len(recipe.templates) > 0
+        and {name for name, _ in recipe.config_files} <= {*CONFIG_FILES.values()}
+        and all(_FINGERPRINT.fullmatch(name) for name in recipe.templates)
+        and all(_is_plain_name(part.name) for part in recipe.plan.parts)
+    )
+
+
+def _is_plain_name(name: str) -> bool:
+    """Whether a name is that of a file in any folder, on every system: no path, drive or stream, and not `..`."""
+    return bool(name.strip(". ")) and not _NOT_IN_NAMES & {*name} and name.isprintable()
 
 
 def _parameter_sources(model: Any, parameters: Collection[str], folder: Path) -> dict[str, str] | None:
@@ -196,4 +238,4 @@ def _installed_packages() -> list[str]:
 
 
 def _recipe_file(template_cache: Path, key: str) -> Path:
-    return template_cache / f"{key}.json"
+    return template_cache / f"{key}.recipe"

@@ -47,6 +47,9 @@ FROM_REPEATS = "onnxfn.from_repeats"
 TEMPLATE_NAME = "onnxfn.template_name"
 """Key of a graph's `meta`: the name of its template in the cache, or None."""
 
+FROM_TEMPLATE = "onnxfn.from_template"
+"""Key of a graph's `meta`: whether it was loaded from its template, so that nothing was traced."""
+
 
 def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a value of BuildOptions.find_repeats
     """Finds no repeated layers, so that every layer is traced; a value of `BuildOptions.find_repeats`.
@@ -104,12 +107,27 @@ def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         if options.template_cache is not None:
             with timed("template", part.name):
                 name = template_name(model, part, options)
-                graph = load_template(options.template_cache, name)
+                graph = _from_template(model, name, options.template_cache)
+        from_template = graph is not None
         if graph is None:
             graph = _unbound_graph(model, part, timed, options)
             save_template(options.template_cache, name, graph, options.template_cache_bytes)
-        graph.meta[TEMPLATE_NAME] = name
+            graph = bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
+        graph.meta[TEMPLATE_NAME], graph.meta[FROM_TEMPLATE] = name, from_template
+        return graph
+
+
+def _from_template(model: Any, name: str | None, folder: Path) -> Any:
+    """The graph of a template with the weights of the model; None, and the template is deleted, if it does not fit."""
+    graph = load_template(folder, name)
+    if graph is None:
+        return None
+    try:
+        fusions(graph)  # raises CaptureFailed when an expected operator is missing
         return bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
+    except Exception:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
+        delete_template(folder, name)
+        return None
 
 
 def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
@@ -125,7 +143,7 @@ def drop_templates(options: BuildOptions, graphs: Iterable[Any]) -> None:
 
 def traced_fully(graph: Any) -> bool:
     """Whether a graph was traced from the model itself with all its layers: not repeated, and not from a template."""
-    return graph.meta[TEMPLATE_NAME] is None and not graph.meta[FROM_REPEATS]
+    return not graph.meta[FROM_TEMPLATE] and not graph.meta[FROM_REPEATS]
 
 
 def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:

@@ -1,10 +1,19 @@
-"""Files of a cache folder: written atomically, marked when they are used, deleted when the folder is too large."""
+"""Files of a cache folder: written atomically, checked when they are read, deleted when the folder is too large.
+
+A file starts with a digest of its name and its content. The digest protects from damage: from bits that a disk lost, a
+file that was cut, a file under the name of another. It does not protect from a person who can write the file, since
+that person can write the digest, too. Therefore a file is read only if its owner is the user of this process, and
+nobody else may write it. A cache belongs to one user: nothing is read that another user wrote.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import accumulate
@@ -18,8 +27,18 @@ MAX_CACHE_BYTES = 512 * 2**20
 PARTIAL = ".partial"
 """Suffix of a file that is being written."""
 
+STALE_SECONDS = 3600
+"""Age from which on a file that is being written belongs to a process that was killed."""
+
+DIGEST_LENGTH = len(f"{hashlib.sha256().hexdigest()}\n")
+"""Bytes at the start of a file that hold its digest."""
+
 # A cache may share its folder with files of the user: only names that onnxfn gives are counted and deleted.
-_ENTRY = re.compile(r"[0-9a-f]{64}\.(onnx|json)(\.\w+\.partial)?")
+# Earlier versions gave the endings .onnx and .json.
+_ENTRY = re.compile(r"[0-9a-f]{64}\.(template|recipe|onnx|json)(\.\w+\.partial)?")
+
+_OPEN_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 @frozen
@@ -92,13 +111,29 @@ def beyond_limit(entries: Iterable[CacheEntry], max_bytes: int) -> tuple[CacheEn
 def delete_files(entries: Iterable[CacheEntry]) -> None:
     """Deletes files; one that is gone already, or cannot be deleted, is no error."""
     for entry in entries:
-        with suppress(OSError):
-            entry.path.unlink()
+        delete_file(entry.path)
 
 
-def read_file(file: Path) -> bytes:
-    """The content of a file of the cache, which is marked as used now. Raises OSError when it cannot be read."""
-    content = file.read_bytes()
+def delete_file(file: Path) -> None:
+    """Deletes a file; one that is gone already, or cannot be deleted, is no error."""
+    with suppress(OSError):
+        file.unlink()
+
+
+def read_file(file: Path) -> bytes | None:
+    """The content of a file of the cache, which is marked as used now; None if it cannot be read or is not to be read.
+
+    A file whose digest is not that of its name and content is deleted. A link, a file of another user, and a file that
+    another user may write stay and are not read.
+    """
+    try:
+        stored = _own_bytes(file)
+    except OSError:
+        return None
+    content = stored[DIGEST_LENGTH:]
+    if stored[:DIGEST_LENGTH] != _digest_line(file, content):
+        delete_file(file)
+        return None
     with suppress(OSError):  # a folder that cannot be written can still be read
         os.utime(file)
     return content
@@ -107,19 +142,52 @@ def read_file(file: Path) -> bytes:
 def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> None:
     """Writes a file of the cache; then deletes the least recently used files while there are more than `max_bytes`.
 
-    The file appears whole or not at all. A full disk or a folder that cannot be written is no error: the cache is then
-    without the file.
+    The file appears whole or not at all, and only this user can read and write it. A full disk or a folder that cannot
+    be written is no error: the cache is then without the file. What killed processes were writing is deleted.
     """
     with suppress(OSError), _partial_file(file) as partial:
-        partial.write_bytes(content)
+        partial.write_bytes(_digest_line(file, content) + content)
         partial.replace(file)
-    delete_files(beyond_limit(cache_entries(file.parent), max_bytes))
+    entries = cache_entries(file.parent)
+    delete_files({*beyond_limit(entries, max_bytes), *stale_files(entries, time.time())})
+
+
+def stale_files(entries: Iterable[CacheEntry], now: float) -> tuple[CacheEntry, ...]:
+    """The entries that a killed process was writing: those that are being written since more than `STALE_SECONDS`.
+
+    >>> entries = [CacheEntry(Path(name), size=6, used=1.0) for name in ("a.template", "b.template.x1.partial")]
+    >>> [entry.path.name for entry in stale_files(entries, now=5000.0)]
+    ['b.template.x1.partial']
+    """
+    return tuple(entry for entry in entries if entry.path.suffix == PARTIAL and entry.used < now - STALE_SECONDS)
+
+
+def _own_bytes(file: Path) -> bytes:
+    """The bytes of a regular file that only this user may write; OSError for any other, and for one that is missing."""
+    descriptor = os.open(file, os.O_RDONLY | _OPEN_FLAGS)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+            raise PermissionError(file)
+        return stream.read()
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user and nobody else may write it; always, where files have no POSIX owner."""
+    if not hasattr(os, "geteuid"):
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
+
+
+def _digest_line(file: Path, content: bytes) -> bytes:
+    """The first line of a file: the SHA-256 of its name and its content."""
+    return f"{hashlib.sha256(file.name.encode() + b' ' + content).hexdigest()}\n".encode()
 
 
 @contextmanager
 def _partial_file(file: Path) -> Iterator[Path]:
     """A new empty file in the folder of `file`; on leaving, it is deleted if it is still there."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f"{file.name}.", suffix=PARTIAL, dir=file.parent)
     os.close(handle)
     try:

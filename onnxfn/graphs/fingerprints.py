@@ -28,9 +28,9 @@ IGNORED_KEYS = (
 INTERNAL = (
     *("_parameters", "_buffers", "_modules", "training"),
     *("_weight_conversions", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
-    *("_flat_weights", "_flat_weight_refs"),
+    *("_flat_weights", "_flat_weight_refs", "name_or_path"),
 )
-"""Attributes of a module that are hashed elsewhere, or that only tell how its weights were loaded from a file."""
+"""Attributes of a module that are hashed elsewhere, or that only tell where its weights were loaded from."""
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 """Attributes of a module whose keys are numbers that count the hooks of the process."""

@@ -8,8 +8,9 @@ from typing import Any
 
 from attrs import asdict
 
-from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES, read_file, write_file
+from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES, delete_file, read_file, write_file
 from onnxfn.graphs.capture.capture import LIMITS
+from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.passes.slots import SLOT, Slot, slot_of
 from onnxfn.specs.reports import Limit
 
@@ -44,17 +45,34 @@ def save_template(folder: Path | None, name: str | None, graph: Any, max_bytes: 
 
 
 def load_template(folder: Path | None, name: str | None) -> Any:
-    """The graph that was saved under a name, its parameters slots; None when there is none that can be read."""
+    """The graph that was saved under a name, its parameters slots; None when there is none that can be read.
+
+    A file that is not a template of this version is deleted.
+    """
+    content = None if folder is None or name is None else read_file(_file(folder, name))
+    if content is None:
+        return None
+    try:
+        with quiet():
+            return _graph(content)
+    except Exception:  # noqa: BLE001 - whatever is wrong with the file, the graph can be captured again
+        delete_template(folder, name)
+        return None
+
+
+def delete_template(folder: Path | None, name: str | None) -> None:
+    """Deletes the graph that was saved under a name, if there is one."""
+    if folder is not None and name is not None:
+        delete_file(_file(folder, name))
+
+
+def _graph(content: bytes) -> Any:
+    """The graph of a template's bytes. Raises an error of any type if they are no template."""
     import onnx
     import onnx_ir
 
-    if folder is None or name is None:
-        return None
-    try:
-        graph = onnx_ir.from_proto(onnx.ModelProto.FromString(read_file(_file(folder, name))))
-        note = json.loads(graph.metadata_props.pop(NOTE))
-    except Exception:  # noqa: BLE001 - whatever is wrong with the file, the graph can be captured again
-        return None
+    graph = onnx_ir.from_proto(onnx.ModelProto.FromString(content))
+    note = json.loads(graph.metadata_props.pop(NOTE))
     for value_name, slot in note["slots"].items():
         value = graph.graph.initializers[value_name]
         value.shape, value.dtype = value.const_value.shape, value.const_value.dtype
@@ -62,12 +80,6 @@ def load_template(folder: Path | None, name: str | None) -> Any:
     graph.meta.update(note["meta"])
     graph.meta[LIMITS] = tuple(Limit(**limit) for limit in note["limits"])
     return graph
-
-
-def delete_template(folder: Path | None, name: str | None) -> None:
-    """Deletes the graph that was saved under a name, if there is one."""
-    if folder is not None and name is not None:
-        _file(folder, name).unlink(missing_ok=True)
 
 
 def _with_external_slots(graph: Any) -> Any:
@@ -83,4 +95,4 @@ def _with_external_slots(graph: Any) -> Any:
 
 
 def _file(folder: Path, name: str) -> Path:
-    return folder / f"{name}.onnx"
+    return folder / f"{name}.template"

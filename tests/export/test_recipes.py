@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from onnxfn.export import recipes
 from onnxfn.export.cli import app
 from onnxfn.export.recipes import load_recipe, recipe_key
+from onnxfn.graphs.cache_folder import cache_entries, read_file, write_file
 
 OPTIONS = {"task": None}
 FLAGS = ("--no-check", "--task")
@@ -59,6 +61,7 @@ def first(tmp_path_factory):
     folder = tmp_path_factory.mktemp("first")
     checkpoint = llama(folder / "llama")
     assert not exported_from_recipe(checkpoint, folder / "out", folder / "templates")
+    shutil.copytree(folder / "templates", folder / "unchanged")
     return checkpoint, folder / "templates", folder / "out"
 
 
@@ -80,7 +83,7 @@ def test_a_second_export_needs_neither_torch_nor_transformers(first, tmp_path):
 def test_a_second_export_writes_the_same_files_as_an_export_of_the_model(first, tmp_path):
     templates = tmp_path / "templates"
     templates.mkdir()
-    for file in first[1].glob("*.onnx"):
+    for file in first[1].glob("*.template"):
         shutil.copy(file, templates)
     assert not exported_from_recipe(first[0], tmp_path / "by model", templates)
     assert exported_from_recipe(first[0], tmp_path / "by recipe", templates)
@@ -151,7 +154,7 @@ def test_a_checkpoint_whose_weights_transformers_renames(tmp_path):
 
 def test_a_missing_template_is_built_again(first, tmp_path):
     templates = shutil.copytree(first[1], tmp_path / "templates")
-    for file in templates.glob("*.onnx"):
+    for file in templates.glob("*.template"):
         file.unlink()
     assert not exported_from_recipe(first[0], tmp_path / "one", templates)
     assert exported_from_recipe(first[0], tmp_path / "two", templates)
@@ -267,8 +270,8 @@ def store_tied_head(folder):
 def test_converted_weights_save_no_recipe(tmp_path):
     checkpoint = saved(tmp_path / "half", tiny.model("llama", "AutoModelForCausalLM").half())
     assert not exported_from_recipe(checkpoint, tmp_path / "out", tmp_path / "templates")
-    assert list((tmp_path / "templates").glob("*.onnx"))
-    assert list((tmp_path / "templates").glob("*.json")) == []
+    assert list((tmp_path / "templates").glob("*.template"))
+    assert list((tmp_path / "templates").glob("*.recipe")) == []
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -277,12 +280,113 @@ def test_a_stored_head_that_is_tied_to_the_embedding_saves_no_recipe(checkpoint,
     if tied:
         store_tied_head(checkpoint)
     exported_from_recipe(checkpoint, tmp_path / "out", tmp_path / "templates")
-    assert bool(list((tmp_path / "templates").glob("*.json"))) is not tied
+    assert bool(list((tmp_path / "templates").glob("*.recipe"))) is not tied
 
 
-def test_a_recipe_that_cannot_be_read_is_ignored(first, tmp_path):
+def test_a_missing_recipe_is_none(tmp_path):
     assert load_recipe(None, "x") is load_recipe(tmp_path, "x") is load_recipe(tmp_path, None) is None
-    file = min(first[1].glob("*.json"), key=lambda path: path.stat().st_mtime)
-    assert load_recipe(first[1], file.stem).plan.task == "text-generation-with-past"
-    (tmp_path / "x.json").write_text(file.read_text()[:-9])
-    assert load_recipe(tmp_path, "x") is None
+
+
+# Recipes that are damaged, or were edited by somebody who can write the cache
+
+
+@pytest.fixture
+def recipe_file(first, tmp_path):
+    """The file of the recipe of the first checkpoint, in a copy of the cache."""
+    templates = shutil.copytree(first[1].parent / "unchanged", tmp_path / "templates")
+    (file,) = templates.glob("*.recipe")
+    return file
+
+
+def test_a_recipe_whose_file_is_damaged_is_deleted(recipe_file):
+    assert load_recipe(recipe_file.parent, recipe_file.stem).plan.task == "text-generation-with-past"
+    recipe_file.write_bytes(recipe_file.read_bytes().replace(b'"batch_size"', b'"batch_sise"'))
+    assert load_recipe(recipe_file.parent, recipe_file.stem) is None
+    assert not recipe_file.exists()
+
+
+def edit(file, change):
+    """Edits a recipe, and writes it with the digest of the edited recipe."""
+    content = json.loads(read_file(file))
+    change(content)
+    write_file(file, json.dumps(content).encode())
+
+
+def config_file(name):
+    return lambda recipe: recipe["config_files"].update({name: "text"})
+
+
+def part_name(name):
+    return lambda recipe: recipe["plan"]["parts"][0].update(name=name)
+
+
+def template(name):
+    return lambda recipe: recipe.update(templates=[name])
+
+
+NAMES_THAT_LEAD_OUT = ("../evil", "../../../evil", "{folder}/evil", "..", "", "a/b", "a\\b", "c:evil", "evil\0")
+
+
+@pytest.mark.parametrize("name", ["../../../evil", "{folder}/evil", "evil.json"])
+def test_no_configuration_file_of_a_recipe_is_written_outside_the_folder(name, recipe_file, first, tmp_path):
+    edit(recipe_file, config_file(name.format(folder=tmp_path)))
+    before = set(tmp_path.rglob("*"))
+    assert not exported_from_recipe(first[0], tmp_path / "out", recipe_file.parent)
+    assert content(tmp_path / "out") == content(first[2])
+    assert all(path.is_relative_to(tmp_path / "out") for path in set(tmp_path.rglob("*")) - before)
+
+
+@pytest.mark.parametrize("name", NAMES_THAT_LEAD_OUT)
+@pytest.mark.parametrize("change", [part_name, template, config_file])
+def test_a_recipe_with_a_name_that_leads_out_of_the_folder_is_deleted(change, name, recipe_file, tmp_path):
+    edit(recipe_file, change(name.format(folder=tmp_path)))
+    assert load_recipe(recipe_file.parent, recipe_file.stem) is None
+    assert not recipe_file.exists()
+
+
+@pytest.mark.parametrize("name", ["evil.json", "config.json.py", "CONFIG.JSON"])
+def test_a_recipe_with_an_unknown_configuration_file_is_deleted(name, recipe_file):
+    edit(recipe_file, config_file(name))
+    assert load_recipe(recipe_file.parent, recipe_file.stem) is None
+
+
+@pytest.mark.parametrize("name", ["model", "decoder_model_merged", "my model", "né", "v1.5", ".hidden"])
+def test_a_part_may_have_any_plain_name(name, recipe_file):
+    edit(recipe_file, part_name(name))
+    assert load_recipe(recipe_file.parent, recipe_file.stem).plan.parts[0].name == name
+
+
+def no_sources(recipe):
+    recipe.update(parameter_sources={})
+
+
+def swapped_sources(recipe):
+    sources = recipe["parameter_sources"]
+    sources["model.norm.weight"] = "model.embed_tokens.weight"
+
+
+def another_source(recipe):
+    recipe["parameter_sources"]["model.norm.weight"] = "no such tensor"
+
+
+def no_plan(recipe):
+    del recipe["plan"]
+
+
+def more_templates(recipe):
+    recipe["templates"] *= 2
+
+
+@pytest.mark.parametrize("change", [no_sources, swapped_sources, another_source, no_plan, more_templates])
+def test_a_recipe_that_does_not_fit_the_checkpoint_is_not_used(change, recipe_file, first, tmp_path):
+    edit(recipe_file, change)
+    assert not exported_from_recipe(first[0], tmp_path / "one", recipe_file.parent)
+    assert exported_from_recipe(first[0], tmp_path / "two", recipe_file.parent)
+    assert content(tmp_path / "one") == content(tmp_path / "two") == content(first[2])
+
+
+def test_a_recipe_counts_to_the_size_of_the_cache_and_is_deleted_when_it_was_not_used_for_longest(recipe_file):
+    os.utime(recipe_file, (0, 0))
+    size = sum(entry.size for entry in cache_entries(recipe_file.parent))
+    write_file(recipe_file.parent / f"{'0' * 64}.template", b"", max_bytes=size)
+    assert not recipe_file.exists()

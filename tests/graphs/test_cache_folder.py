@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-import resource
-from contextlib import contextmanager
+import stat
+import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
+from full_disk import largest_file
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxfn.graphs.cache_folder import (
+    DIGEST_LENGTH,
+    STALE_SECONDS,
     CacheEntry,
     beyond_limit,
     cache_entries,
@@ -20,18 +25,9 @@ from onnxfn.graphs.cache_folder import (
     write_file,
 )
 
-NAMES = [f"{digit * 64}.onnx" for digit in "0123456789"]
-
-
-@contextmanager
-def largest_file(size):
-    """A stand-in for a full disk: writing more than `size` bytes to a file fails with an OSError."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+NAMES = [f"{digit * 64}.template" for digit in "0123456789"]
+SIZE = DIGEST_LENGTH + 10
+"""Size of a file with ten bytes of content."""
 
 
 def files(folder):
@@ -61,7 +57,7 @@ def test_a_full_disk_leaves_the_earlier_file_as_it_was(tmp_path):
     write_file(tmp_path / NAMES[0], b"earlier")
     with largest_file(1000):
         write_file(tmp_path / NAMES[0], bytes(2000))
-    assert (tmp_path / NAMES[0]).read_bytes() == b"earlier"
+    assert read_file(tmp_path / NAMES[0]) == b"earlier"
     assert files(tmp_path) == [NAMES[0]]
 
 
@@ -73,14 +69,14 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
 
 def test_the_least_recently_used_files_are_deleted_when_there_are_too_many_bytes(tmp_path):
     write(tmp_path, 4)
-    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=30)
+    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=3 * SIZE)
     assert files(tmp_path) == [NAMES[2], NAMES[3], NAMES[9]]
 
 
 def test_a_file_that_is_read_counts_as_used(tmp_path):
     write(tmp_path, 4)
     read_file(tmp_path / NAMES[0])
-    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=30)
+    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=3 * SIZE)
     assert files(tmp_path) == [NAMES[0], NAMES[3], NAMES[9]]
 
 
@@ -88,33 +84,104 @@ def test_files_that_onnxfn_did_not_write_are_neither_counted_nor_deleted(tmp_pat
     for name in ("model.onnx", "config.json", f"{'0' * 63}.onnx", f"{'0' * 64}.safetensors", f"{'0' * 64}.partial"):
         (tmp_path / name).write_bytes(bytes(1000))
     before = files(tmp_path)
-    write_file(tmp_path / NAMES[0], bytes(10), max_bytes=10)
+    write_file(tmp_path / NAMES[0], bytes(10), max_bytes=SIZE)
     assert [entry.path.name for entry in cache_entries(tmp_path)] == [NAMES[0]]
     clear_cache(tmp_path)
     assert files(tmp_path) == before
 
 
-def test_what_an_interrupted_process_left_is_deleted_like_any_other_file(tmp_path):
-    partial = tmp_path / f"{NAMES[0]}.a1b2c3.partial"
-    partial.write_bytes(bytes(10))
-    os.utime(partial, (0, 0))
-    write(tmp_path, 2)
-    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=30)
-    assert files(tmp_path) == [NAMES[0], NAMES[1], NAMES[9]]
+def test_what_a_killed_process_was_writing_is_deleted_after_an_hour(tmp_path):
+    old, new = (tmp_path / f"{NAMES[0]}.{letters}.partial" for letters in ("a1b2c3", "d4e5f6"))
+    for partial, age in ((old, STALE_SECONDS + 60), (new, STALE_SECONDS - 60)):
+        partial.write_bytes(bytes(10))
+        os.utime(partial, (time.time() - age,) * 2)
+    write_file(tmp_path / NAMES[1], bytes(10))
+    assert files(tmp_path) == [new.name, NAMES[1]]
+
+
+@pytest.mark.parametrize("suffix", ["template", "recipe", "onnx", "json"])
+def test_files_of_every_kind_and_version_count(suffix, tmp_path):
+    old = tmp_path / f"{'a' * 64}.{suffix}"
+    write_file(old, bytes(10))
+    os.utime(old, (0, 0))
+    write_file(tmp_path / NAMES[0], bytes(10), max_bytes=SIZE)
+    assert files(tmp_path) == [NAMES[0]]
+
+
+# Which files are read
+
+
+@given(st.binary(min_size=1, max_size=50), st.data())
+def test_a_file_with_one_changed_bit_is_deleted(content, data):
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / NAMES[0]
+        write_file(file, content)
+        damaged = bytearray(file.read_bytes())
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        file.write_bytes(damaged)
+        assert read_file(file) is None
+        assert not file.exists()
+
+
+def test_a_file_that_was_cut_or_has_the_name_of_another_is_deleted(tmp_path):
+    for name in NAMES[:2]:
+        write_file(tmp_path / name, b"graph")
+    (tmp_path / NAMES[0]).write_bytes((tmp_path / NAMES[0]).read_bytes()[:-1])
+    (tmp_path / NAMES[1]).rename(tmp_path / NAMES[2])
+    assert [read_file(tmp_path / name) for name in NAMES[:3]] == [None, None, None]
+    assert files(tmp_path) == []
+
+
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="only POSIX has owners and modes of files")
+
+
+@posix
+def test_only_the_user_can_read_and_write_the_cache(tmp_path):
+    write_file(tmp_path / "cache" / NAMES[0], b"graph")
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache", tmp_path / "cache" / NAMES[0])]
+    assert modes == [0o700, 0o600]
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_another_user_may_write_is_not_read_and_stays(mode, tmp_path):
+    write_file(tmp_path / NAMES[0], b"graph")
+    (tmp_path / NAMES[0]).chmod(mode)
+    assert read_file(tmp_path / NAMES[0]) is None
+    assert files(tmp_path) == [NAMES[0]]
+    write_file(tmp_path / NAMES[0], b"graph of this user")
+    assert read_file(tmp_path / NAMES[0]) == b"graph of this user"
+
+
+@posix
+def test_a_file_of_another_user_is_not_read_and_stays(tmp_path, monkeypatch):
+    write_file(tmp_path / NAMES[0], b"graph")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert read_file(tmp_path / NAMES[0]) is None
+    assert files(tmp_path) == [NAMES[0]]
+
+
+@posix
+def test_a_link_and_a_pipe_are_not_read(tmp_path):
+    write_file(tmp_path / NAMES[0], b"graph")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / NAMES[0]).symlink_to(tmp_path / NAMES[0])
+    os.mkfifo(tmp_path / NAMES[1])
+    assert read_file(tmp_path / "links" / NAMES[0]) is read_file(tmp_path / NAMES[1]) is None
 
 
 def test_entries_tell_size_and_time_and_the_most_recently_used_is_first(tmp_path):
     write(tmp_path, 2)
     assert cache_entries(tmp_path) == (
-        CacheEntry(tmp_path / NAMES[1], 10, 2.0),
-        CacheEntry(tmp_path / NAMES[0], 10, 1.0),
+        CacheEntry(tmp_path / NAMES[1], SIZE, 2.0),
+        CacheEntry(tmp_path / NAMES[0], SIZE, 1.0),
     )
 
 
 def test_a_cleared_cache_is_empty(tmp_path):
     write(tmp_path, 3)
     (tmp_path / f"{'a' * 64}.json").write_text("{}")
-    assert [entry.size for entry in clear_cache(tmp_path)] == [2, 10, 10, 10]
+    assert [entry.size for entry in clear_cache(tmp_path)] == [2, SIZE, SIZE, SIZE]
     assert files(tmp_path) == []
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
+import shutil
+from pathlib import Path
 
 import onnx
 import pytest
 import tiny
 import torch
+import transformers
+from full_disk import largest_file
 
 import onnxfn
 from onnxfn.export.pipeline import RETRACED
+from onnxfn.graphs.cache_folder import read_file, write_file
+from onnxfn.graphs.template_cache import NOTE, load_template, save_template
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 
@@ -40,7 +47,9 @@ def stages(result):
 def saved(tmp_path_factory):
     """A cache folder with one template, and the export that saved it."""
     folder = tmp_path_factory.mktemp("saved")
-    return folder / "templates", exported(llama(), folder / "out", folder / "templates")
+    result = exported(llama(), folder / "out", folder / "templates")
+    shutil.copytree(folder / "templates", folder / "unchanged")
+    return folder / "templates", result
 
 
 def test_a_fine_tuned_model_is_exported_without_a_trace(saved, tmp_path):
@@ -87,7 +96,7 @@ def test_the_loaded_graph_is_the_one_of_a_trace(saved, tmp_path):
 
 def test_a_template_has_no_weights(saved):
     templates, first = saved
-    file = next(templates.glob("*.onnx"))
+    file = next(templates.glob("*.template"))
     weights = sum(parameter.numel() * 4 for parameter in llama().parameters())
     assert file.stat().st_size < (templates.parent / "out" / "model.onnx").stat().st_size - 0.9 * weights
     assert first.report.passed
@@ -104,25 +113,137 @@ def test_another_plan_is_traced(saved, tmp_path):
     assert "capture" in stages(result)
 
 
-def test_a_template_that_cannot_be_read_is_replaced(tmp_path):
-    exported(llama(), tmp_path / "one", tmp_path / "templates", check=False)
-    (file,) = (tmp_path / "templates").iterdir()
-    file.write_bytes(file.read_bytes()[:100])
-    result = exported(llama(), tmp_path / "two", tmp_path / "templates")
+@pytest.mark.parametrize("model_type", ["llama", "bert"])
+def test_a_checkpoint_in_another_folder_is_exported_without_a_trace(model_type, tmp_path):
+    """transformers stores the folder of a checkpoint in the model and in each model inside it."""
+    spec = onnxfn.spec_for(model_type, "text-generation-with-past" if model_type == "llama" else "text-classification")
+    results = []
+    for seed, folder in enumerate((tmp_path / "first", tmp_path / "second")):
+        torch.manual_seed(seed)
+        tiny.model(model_type, spec.call.loader).save_pretrained(folder / "checkpoint")
+        model = getattr(transformers, spec.call.loader).from_pretrained(folder / "checkpoint")
+        assert model.name_or_path == model.base_model.name_or_path == str(folder / "checkpoint")
+        build = onnxfn.BuildOptions(template_cache=tmp_path / "templates")
+        results.append(onnxfn.export(spec, model, folder / "out", build=build))
+    assert ["capture" in stages(result) for result in results] == [True, False]
+    assert all(result.report.passed for result in results)
+    assert len({result.path for result in results}) == 2
+
+
+# Templates that are damaged or wrong
+
+
+def content(folder):
+    return (folder / "model.onnx").read_bytes()
+
+
+def assert_damaged_templates_are_replaced(flips, folder, seed):
+    """Flips single bits of a template; each export after that is right, and leaves a template that is right again."""
+    templates, out = folder / "templates", folder / "out"
+    expected = content(Path(exported(llama(), out, templates, check=False).path))
+    (file,) = templates.iterdir()
+    intact, choice = file.read_bytes(), random.Random(seed)
+    for _ in range(flips):
+        damaged = bytearray(intact)
+        damaged[choice.randrange(len(damaged))] ^= 1 << choice.randrange(8)
+        file.write_bytes(damaged)
+        exported(llama(), out, templates, check=False, overwrite=True)
+        assert content(out) == expected
+        assert file.read_bytes() == intact
+
+
+def test_a_template_with_a_flipped_bit_is_replaced(tmp_path, capfd):
+    assert_damaged_templates_are_replaced(3, tmp_path, seed=0)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.sweep
+def test_templates_with_flipped_bits_are_replaced_60_times_of_60(tmp_path, capfd):
+    assert_damaged_templates_are_replaced(60, tmp_path, seed=1)
+    assert capfd.readouterr().err == ""
+
+
+def cut(proto):
+    del proto.graph.node[:]
+
+
+def without_note(proto):
+    del proto.metadata_props[:]
+
+
+def unknown_parameter(proto):
+    (note,) = (entry for entry in proto.metadata_props if entry.key == NOTE)
+    note.value = note.value.replace('"parameter": "model.norm.weight"', '"parameter": "model.norm.wait"')
+
+
+def unknown_initializer(proto):
+    proto.graph.initializer.pop()
+
+
+def unknown_operator(proto):
+    next(node for node in proto.graph.node if node.op_type == "Softmax").op_type = "Softmin"
+
+
+def wrong_operator(proto):
+    next(node for node in proto.graph.node if node.op_type == "Softmax").op_type = "LogSoftmax"
+
+
+@pytest.fixture
+def edited(saved, tmp_path):
+    """A function that edits a template in a copy of the cache, its digest too; returns the copy of the cache."""
+
+    def edit(change):
+        templates = shutil.copytree(saved[0].parent / "unchanged", tmp_path / "templates")
+        (file,) = templates.iterdir()
+        proto = onnx.ModelProto.FromString(read_file(file))
+        change(proto)
+        write_file(file, proto.SerializeToString())
+        return templates
+
+    return edit
+
+
+@pytest.mark.parametrize("change", [without_note, unknown_parameter])
+def test_a_template_that_does_not_fit_the_model_is_deleted_and_the_model_is_traced(change, edited, tmp_path, capfd):
+    templates = edited(change)
+    result = exported(llama(), tmp_path / "out", templates)
+    assert result.report.passed
     assert "capture" in stages(result)
-    assert file.stat().st_size > 100
+    assert capfd.readouterr().err == ""
+    assert "capture" not in stages(exported(llama(), tmp_path / "again", templates))
 
 
-def test_a_template_that_fails_the_check_is_deleted_and_all_layers_are_traced(tmp_path):
-    exported(llama(), tmp_path / "one", tmp_path / "templates", check=False)
-    (file,) = (tmp_path / "templates").iterdir()
-    wrong = onnx.load(file, load_external_data=False)
-    next(node for node in wrong.graph.node if node.op_type == "Softmax").op_type = "LogSoftmax"
-    onnx.save(wrong, file)
-    result = exported(llama(), tmp_path / "two", tmp_path / "templates")
+@pytest.mark.parametrize("change", [cut, unknown_initializer, unknown_operator, wrong_operator])
+def test_a_template_that_fails_the_check_is_deleted_and_all_layers_are_traced(change, edited, tmp_path, capfd):
+    """The graph is not valid, or ONNX Runtime cannot load the file, or computes something else."""
+    templates = edited(change)
+    result = exported(llama(), tmp_path / "out", templates)
     assert result.report.passed
     assert result.repeats == (RETRACED,)
-    assert not file.exists()
+    assert list(templates.iterdir()) == []
+    assert capfd.readouterr().err == ""
+
+
+def test_a_model_that_fails_the_check_without_a_template_is_traced_once(tmp_path):
+    events = []
+    spec = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0)
+    with pytest.raises(onnxfn.CheckFailed, match="away from PyTorch"):
+        onnxfn.export(
+            spec,
+            llama(),
+            tmp_path / "out",
+            build=onnxfn.BuildOptions(template_cache=tmp_path / "templates"),
+            on_event=events.append,
+        )
+    assert [event.stage for event in events].count("capture") == 2  # its start and its end
+    assert list((tmp_path / "templates").iterdir()) == []
+
+
+def test_a_full_disk_under_the_cache_is_no_error_and_leaves_no_file(saved, tmp_path):
+    graph = load_template(saved[0], next(saved[0].iterdir()).stem)
+    with largest_file(1000):
+        save_template(tmp_path, "a" * 64, graph)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_part_has_a_template(tmp_path):
@@ -145,8 +266,8 @@ def test_a_cache_folder_that_cannot_be_written_is_no_error(tmp_path):
 
 
 def test_a_template_lists_the_parameters_that_it_reads(saved):
-    file = next(saved[0].glob("*.onnx"))
-    metadata = {entry.key: entry.value for entry in onnx.load(file, load_external_data=False).metadata_props}
-    slots = json.loads(metadata["onnxfn.template"])["slots"]
+    file = next(saved[0].glob("*.template"))
+    metadata = {entry.key: entry.value for entry in onnx.ModelProto.FromString(read_file(file)).metadata_props}
+    slots = json.loads(metadata[NOTE])["slots"]
     assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "perm": [], "packed_with": []}
     assert slots["model.layers.0.mlp.up_proj.weight"]["perm"] == [1, 0]
