@@ -266,9 +266,8 @@ class Built:
     Attributes:
         graphs: The graph of each part.
         files: The ONNX files and their external data.
-        report: The report of the check; None without a check, and if the check could not compare all cases.
+        report: The report of the check; None without a check.
         traced_layers: Which layers were traced, or why all were.
-        error: Why the check failed; None if it passed, and without a check.
     """
 
     graphs: tuple[Any, ...]
