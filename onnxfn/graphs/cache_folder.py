@@ -4,8 +4,8 @@ A file starts with a digest of its name and its content. The digest protects fro
 under the name of another. It does not protect from a person who can write the file: that person can write the digest,
 too. Therefore a cache belongs to one user. The folder is created with mode 0700 and its files with 0600. On POSIX a
 file is read only if this user owns it and no other user may write it, and links are not followed. Users who share a
-folder do not read each other's files. On a file system that shows every file as writable by all (FAT, some network drives)
-nothing is read, and every model is traced.
+folder do not read each other's files. On a file system that shows every file as writable by all (FAT, some network
+drives) nothing is read, and every model is traced.
 """
 
 from __future__ import annotations
