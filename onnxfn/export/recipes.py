@@ -107,7 +107,9 @@ def load_recipe(template_cache: Path | None, key: str | None) -> Recipe | None:
 
     A file that is not a recipe, or whose names would lead out of the folder of an export, is deleted.
     """
-    content = None if template_cache is None or key is None else read_file(_recipe_file(template_cache, key))
+    if template_cache is None or key is None:
+        return None
+    content = read_file(_recipe_file(template_cache, key))
     if content is None:
         return None
     try:
