@@ -86,7 +86,7 @@ def save_recipe(key: str, model: Any, plan: Plan, folder: Path, out: Path, build
     cache = build.template_cache
     names = [template_name(model, part, build) for part in plan.parts]
     graphs = [load_template(cache, name) for name in names]
-    if cache is None or None in graphs or from_plain(to_plain(plan)) != plan:
+    if cache is None or None in graphs or not _is_restorable(plan):
         return
     slots = [slot for graph in graphs for value in graph.graph.initializers.values() if (slot := slot_of(value))]
     sources = _parameter_sources(model, {name for slot in slots for name in slot_parameters(slot)}, folder)
@@ -164,6 +164,14 @@ def _stays_in_folder(recipe: Recipe) -> bool:
 def _is_plain_name(name: str) -> bool:
     """Whether a name is that of a file in any folder, on every system: no path, drive or stream, and not `..`."""
     return bool(name.strip(". ")) and not _NOT_IN_NAMES & {*name} and name.isprintable()
+
+
+def _is_restorable(plan: Plan) -> bool:
+    """Whether a plan that is saved can be read. One that names code of other packages cannot: nobody trusts them."""
+    try:
+        return bool(from_plain(to_plain(plan)) == plan)
+    except OnnxfnError:
+        return False
 
 
 def _parameter_sources(model: Any, parameters: Collection[str], folder: Path) -> dict[str, str] | None:

@@ -20,7 +20,13 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed
+from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened
+
+LARGEST_SIZE = (1 << 63) - 1
+"""ONNX stores sizes as int64."""
+
+LONGEST_WORD = 500
+"""Characters of the longest word of a pattern. The formulas of the tables have at most 63."""
 
 AxisKind = Literal["dynamic", "configured", "literal", "unspecified"]
 
@@ -70,7 +76,9 @@ def axis(word: str) -> Axis:
     """The axis that one word of a pattern describes; InvalidSpec when the word has none of the five forms."""
     if word == "_":
         return Axis("_", "unspecified")
-    if word.isdecimal():
+    if word.isascii() and word.isdecimal():
+        if len(word) > len(str(LARGEST_SIZE)) or int(word) > LARGEST_SIZE:
+            raise InvalidSpec(f"axis {shortened(word)} is above {LARGEST_SIZE}, the largest size of an axis")
         return Axis(word, "literal")
     if word.endswith("="):
         if not word[:-1].isidentifier():
@@ -234,24 +242,33 @@ def _word(axis: Axis) -> str:
 
 def _canonical_formula(text: str, word: str) -> str:
     """The formula with one space around each operator, as ONNX shows it; `word` is the axis in error messages."""
+    if len(text) > LONGEST_WORD:
+        raise InvalidSpec(f"axis {shortened(word)} has {len(text)} characters; it may have {LONGEST_WORD}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # ValueError: a surrogate or a null character
         raise InvalidSpec(f"axis {word!r} is not a name, a number, '_', 'name=' or a formula of names") from None
     if "#" in text:  # Python skips a comment, ONNX would show it
         raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
             raise InvalidSpec(f"axis {word!r} has an operator other than + - * //")
-        if not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator)) and not _is_whole_number(node):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and _is_zero(node.right):
+            raise InvalidSpec(f"axis {word!r} divides by 0")
+        if not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator)) and not _is_size(node):
             raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     if not any(isinstance(node, ast.Name) for node in ast.walk(tree)):
         raise InvalidSpec(f"axis {word!r} is a formula without a name; write a fixed size as one number")
     return " ".join(_OPERATOR_WITH_SPACES.sub(r" \1 ", text).split())
 
 
-def _is_whole_number(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int
+def _is_size(node: ast.AST) -> bool:
+    """Whether a node is a whole number that fits an axis."""
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value <= LARGEST_SIZE
+
+
+def _is_zero(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def _size(axis: Axis, sizes: Mapping[str, int]) -> int:
@@ -267,7 +284,11 @@ def _size(axis: Axis, sizes: Mapping[str, int]) -> int:
 def _node_value(node: ast.AST, sizes: Mapping[str, int], symbol: str) -> int:
     match node:
         case ast.BinOp(left, operator, right):
-            return _OPERATORS[type(operator)](_node_value(left, sizes, symbol), _node_value(right, sizes, symbol))
+            operands = _node_value(left, sizes, symbol), _node_value(right, sizes, symbol)
+            try:
+                return _OPERATORS[type(operator)](*operands)
+            except ZeroDivisionError:
+                raise InvalidSpec(f"axis {symbol!r} divides by 0 for these sizes: {dict(sizes)}") from None
         case ast.Name(name) if name in sizes:
             return sizes[name]
         case ast.Name(name):

@@ -7,8 +7,14 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.errors import InvalidSpec, MissingValue, closest, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, closest, listed, shortened, unknown
 from onnxfn.specs.records import Getter, Normalizer, Source
+
+LARGEST_BITS = 64
+"""Bits of the largest number that a getter computes as a power."""
+
+MOST_LAYERS = 10_000
+"""The largest number of layers of a model."""
 
 Snapshot = Mapping[str, Any]
 """A configuration as a plain dict."""
@@ -73,6 +79,13 @@ def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -
         return False
 
 
+def layer_indices(count: int) -> range:
+    """The whole numbers from 0 up to `count`, a number of layers; InvalidSpec above `MOST_LAYERS`."""
+    if count > MOST_LAYERS:
+        raise InvalidSpec(f"{count} layers are more than {MOST_LAYERS}")
+    return range(count)
+
+
 def _as_dict(config: Any) -> Snapshot:
     """The dict of a configuration of transformers and of those inside it, with the names of their `attribute_map`."""
     values = dict(config.to_dict())
@@ -88,13 +101,24 @@ def _as_dict(config: Any) -> Snapshot:
 
 def _source_value(sources: Mapping[str, Source], config: Snapshot, source: Source) -> Any:
     if isinstance(source, Getter):
-        if source.function not in GETTERS:
-            raise unknown("getter", source.function, GETTERS)
-        return GETTERS[source.function](lambda inner: _source_value(sources, config, inner), *source.arguments)
+        return _getter_value(sources, config, source)
+    if not isinstance(source, str):
+        raise InvalidSpec(f"{shortened(source)} is no source: a source is a name, a dotted path or a getter")
     if source in sources:
         others = {name: other for name, other in sources.items() if name != source}
         return _source_value(others, config, sources[source])
     return _path_value(config, source)
+
+
+def _getter_value(sources: Mapping[str, Source], config: Snapshot, getter: Getter) -> Any:
+    if getter.function not in GETTERS:
+        raise unknown("getter", getter.function, GETTERS)
+    try:
+        return GETTERS[getter.function](lambda inner: _source_value(sources, config, inner), *getter.arguments)
+    except OnnxfnError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as problem:
+        raise InvalidSpec(f"{shortened(str(getter))} cannot be computed: {problem}") from problem
 
 
 def _path_value(config: Snapshot, path: str) -> Any:
@@ -140,6 +164,13 @@ def _first_with(read: Reader, source: Source, key: str) -> Any:
     return values[0]
 
 
+def _power(read: Reader, base: Source, exponent: Source) -> int:
+    number, times = int(read(base)), int(read(exponent))
+    if number.bit_length() * times > LARGEST_BITS:
+        raise ValueError(f"{number} to the power of {times} is too large for a size")
+    return int(number**times)
+
+
 def _convolved(read: Reader, length: Source, kernels: Source, strides: Source) -> str:
     formula = read(length) if isinstance(length, Getter) else length
     for kernel, stride in zip(read(kernels), read(strides), strict=True):
@@ -158,7 +189,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "product": lambda read, *sources: prod(map(read, sources)),
         "total": lambda read, *sources: sum(map(read, sources)),
         "difference": lambda read, minuend, subtrahend: int(read(minuend)) - int(read(subtrahend)),
-        "power": lambda read, base, exponent: int(read(base)) ** int(read(exponent)),
+        "power": _power,
         "log2": lambda read, source: int(read(source)).bit_length() - 1,
         # conditions
         "negated": _negated,
@@ -169,16 +200,16 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "count": lambda read, source: len(read(source)),
         "item": _item,
         "maximum": lambda read, numbers: int(max(read(numbers))),
-        "repeated": lambda read, source, times: tuple(read(source) for _ in range(read(times))),
+        "repeated": lambda read, source, times: tuple(read(source) for _ in layer_indices(read(times))),
         "rounded_to_even": lambda read, numbers: tuple(number - number % 2 for number in read(numbers)),
         "indices_where": lambda read, source, *values: tuple(
             index for index, value in enumerate(read(source)) if value in values
         ),
         "complement": lambda read, count, indices: tuple(
-            index for index in range(read(count)) if index not in read(indices)
+            index for index in layer_indices(read(count)) if index not in read(indices)
         ),
         "every_nth": lambda read, count, period, offset: tuple(
-            index for index in range(read(count)) if index % int(read(period)) == int(read(offset))
+            index for index in layer_indices(read(count)) if index % int(read(period)) == int(read(offset))
         ),
         "less_than": lambda read, numbers, limit: tuple(number for number in read(numbers) if number < read(limit)),
         # others

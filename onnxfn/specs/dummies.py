@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from types import MappingProxyType
 from typing import Any
 from zlib import crc32
@@ -13,7 +14,7 @@ from numpy.random import Generator as Random
 from numpy.typing import NDArray
 
 from onnxfn.specs.axes import names, shape
-from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, UnknownName, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.planned import AnySpec
@@ -21,6 +22,9 @@ from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, Nested
 from onnxfn.specs.spec import Dummies, ExportSpec
 
 Array = NDArray[Any]
+LARGEST_DUMMY = 1 << 28
+"""The most elements of a dummy, 2 GiB of numbers: a larger one is a mistake in a size."""
+
 Fill = Callable[..., Array]
 """From a random generator, a shape and keyword arguments to an array of this shape."""
 
@@ -108,10 +112,14 @@ def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: i
     fill: Fill = resolve(generator.function, FILLS, kind="dummy function")
     random = np.random.default_rng([seed, crc32(input_.name.encode())])
     shape = _shape(spec, input_, sizes)
+    if prod(shape) > LARGEST_DUMMY:
+        raise InvalidSpec(f"the dummy of {input_.name!r} has the shape {list(shape)}: above {LARGEST_DUMMY} elements")
     arguments = _arguments(spec, input_, generator, sizes, seed)
     try:
         array = fill(random, shape, **arguments)
-    except (TypeError, ValueError) as problem:
+    except OnnxfnError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError) as problem:
         message = f"{generator} cannot make a dummy for {input_.name!r} with the shape {list(shape)}: {problem}"
         raise InvalidSpec(message) from problem
     return array.astype(dtype_of(spec, input_))

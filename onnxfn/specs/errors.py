@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+SHOWN_CHARACTERS = 60
+"""Characters of a value that a message shows."""
+
+
 class OnnxfnError(Exception):
     """The base of all errors that onnxfn raises on purpose. The message is one line that can be shown to a user.
 
@@ -117,6 +121,16 @@ def first_line(error: BaseException) -> str:
     """
     line, *others = [*filter(None, (line.strip() for line in str(error).splitlines())), ""]
     return f"{line} {others[0]}".strip() if line.endswith(":") else line or type(error).__name__
+
+
+def shortened(value: object) -> str:
+    """A value as Python writes it in ASCII, without what follows the first 60 characters.
+
+    >>> shortened(["batch_size"]), len(shortened("a" * 100))
+    ("['batch_size']", 63)
+    """
+    text = ascii(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def closest(name: str, known: Iterable[str]) -> str:

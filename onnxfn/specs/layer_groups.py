@@ -13,7 +13,7 @@ from itertools import chain, groupby, zip_longest
 
 Row = Sequence[str]
 
-_NUMBER = re.compile(r"(?<=\.)(0|[1-9][0-9]*)(?!\w)")
+_NUMBER = re.compile(r"(?<=\.)(0|[1-9][0-9]{0,17})(?!\w)")
 _CELL_END = "\0"
 _LEAST_RANGE = 3
 """Numbers in a row that are written as a range: `{0..2}`, but `{0,1}`."""

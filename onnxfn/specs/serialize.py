@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from attrs import NOTHING, fields, has
 
 from onnxfn.specs import axes, planned, records, reports, spec
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.field_types import check_fields
+from onnxfn.specs.records import as_tuple
+from onnxfn.specs.trust import check_trust
 
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
@@ -21,6 +25,11 @@ RECORDS: Mapping[str, type] = MappingProxyType(
     }
 )
 """All records, by the names that saved specs hold."""
+
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+
+DEEPEST = 64
+"""How deep plain data may be nested. The specs of the tables are at most 22 deep."""
 
 
 def to_plain(record: Any) -> Any:
@@ -46,27 +55,55 @@ def _is_specified(record: Any, field: Any) -> bool:
     return field.default is NOTHING or not is_empty
 
 
-def from_plain(data: Any) -> Any:
-    """The record that plain data describes; `from_plain(to_plain(record)) == record`.
+def from_plain(data: Any, *, trust: Iterable[str] = ()) -> Any:
+    """The record that plain data describes; `from_plain(to_plain(record)) == record`. It imports and runs nothing.
+
+    Args:
+        data: What `to_plain` returned.
+        trust: Packages whose functions the records may name (see trust.py).
 
     Raises:
         UnknownName: `record` is not the name of a record of onnxfn.
-        InvalidSpec: The record has no such fields, or their values contradict each other.
+        InvalidSpec: The record has no such fields, their values have other types or contradict each other, or it names
+            code of a package without trust.
     """
+    return _restored(data, as_tuple(trust), 0)
+
+
+def _restored(data: Any, trust: tuple[str, ...], depth: int) -> Any:
+    """The record, the tuple or the value that plain data at some depth of a text describes."""
+    if depth > DEEPEST:
+        raise InvalidSpec(f"the records are nested more than {DEEPEST} deep")
     if isinstance(data, Mapping):
-        values = {key: from_plain(value) for key, value in data.items() if key != "record"}
-        name = str(data.get("record"))
-        if name not in RECORDS:
-            raise unknown("record", name, RECORDS)
-        if name == "AxisMap":
-            return axes.axis_map(str(values.get("pattern", "")))
-        try:
-            return RECORDS[name](**values)
-        except TypeError as problem:
-            raise InvalidSpec(f"{name} cannot be built from the fields {sorted(values)}: {problem}") from problem
+        fields_of = {_text(key): _restored(value, trust, depth + 1) for key, value in data.items()}
+        return _record(str(fields_of.pop("record", None)), fields_of, trust)
     if isinstance(data, list):
-        return tuple(from_plain(item) for item in data)
-    return data
+        return tuple(_restored(item, trust, depth + 1) for item in data)
+    return _text(data) if isinstance(data, str) else data
+
+
+def _record(name: str, values: Mapping[str, Any], trust: tuple[str, ...]) -> Any:
+    """The record of this name with these values."""
+    if name not in RECORDS:
+        raise unknown("record", name, RECORDS)
+    if name == "AxisMap":
+        if list(values) != ["pattern"] or not isinstance(values["pattern"], str):
+            raise InvalidSpec(f"AxisMap has the field 'pattern', a text, and no other, not {shortened(dict(values))}")
+        return axes.axis_map(values["pattern"])
+    record = RECORDS[name]
+    check_fields(record, values, finite=record.__module__ != reports.__name__)
+    check_trust(name, values, trust)
+    try:
+        return record(**values)
+    except TypeError as problem:
+        raise InvalidSpec(f"{name} cannot be built from the fields {sorted(values)}: {problem}") from problem
+
+
+def _text(value: Any) -> str:
+    """A text, unchanged; InvalidSpec for another value, and for characters that UTF-8 or ONNX cannot hold."""
+    if not isinstance(value, str) or _NOT_TEXT.search(value):
+        raise InvalidSpec(f"{shortened(value)} is not a text that can be written as UTF-8 without null characters")
+    return value
 
 
 def to_json(record: Any, *, indent: int | None = 2) -> str:
@@ -87,24 +124,38 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
     return json.dumps(to_plain(record), indent=indent)
 
 
-def from_json(text: str) -> Any:
-    """The record that a JSON text describes.
+def from_json(text: str, *, trust: Iterable[str] = ()) -> Any:
+    """The record that a JSON text describes. Reading it imports and runs nothing.
+
+    Using a spec is another matter: an export imports the modules that the spec names and calls their functions. So the
+    text may name functions of other packages only if they are in `trust`.
 
     Args:
         text: What `to_json` returned.
+        trust: Packages or modules whose functions the text may name, such as `("my_package",)`. The functions in
+            onnxfn's own tables need no trust.
 
     Returns:
         The record, or a tuple of records.
 
     Raises:
-        InvalidSpec: The text is not JSON, or a record has no such fields.
+        InvalidSpec: The text is not JSON, a record has no such fields, a value has another type than its field, or the
+            text names code of a package that is not in `trust`.
         UnknownName: The text names a record that onnxfn does not have.
 
     >>> print(from_json('{"record": "AxisMap", "pattern": "batch_size 3"}'))
     [batch_size, 3]
+    >>> from_json('{"record": "Generator", "name": "ids", "function": "my_package.dummies:ids"}')
+    Traceback (most recent call last):
+    onnxfn.specs.errors.InvalidSpec: field 'function' of Generator names code outside onnxfn's tables: \
+'my_package.dummies:ids'; if you trust it: trust=('my_package',)
     """
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as problem:
+    except RecursionError:
+        raise InvalidSpec(f"the records are nested more than {DEEPEST} deep") from None
+    except (TypeError, ValueError) as problem:  # a number of more than 4300 digits is a ValueError
         raise InvalidSpec(f"not JSON: {problem}") from problem
-    return from_plain(data)
+    if not isinstance(data, (dict, list)):
+        raise InvalidSpec(f"the JSON is {shortened(data)}; a record is an object with the key 'record'")
+    return from_plain(data, trust=trust)

@@ -37,6 +37,9 @@ TASK_NAMES = ("fill-mask", "text-classification", "my-own-task")
 CASE_NAMES = ("one", "left-padded")
 OPERATORS = ("+", "-", "*", "//")
 
+TRUST = ("m", "p")
+"""The packages of the functions that generated patches and calls name."""
+
 # A symbol in its two spellings: packed, as patterns write it, and spaced, as ONNX shows it.
 Spelt = tuple[str, str]
 

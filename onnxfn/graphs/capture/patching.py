@@ -8,11 +8,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from attrs import frozen
 
 from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import Patch
 
@@ -93,7 +95,14 @@ def _bound(value: Any, instance: Any, class_: type | None) -> Any:
 
 
 def _owner(target: str) -> tuple[Any, str]:
-    """The module or class that holds the target of a patch, and the name of the attribute."""
+    """The module or class that holds the target of a patch, and the name of the attribute.
+
+    InvalidSpec if it belongs to another package than the target names: `transformers.utils:os.path.exists`.
+    """
     *_, name = target.replace(":", ".").split(".")
     path = target[: -len(name) - 1]
-    return (resolve(path, {}, kind="target of a patch") if ":" in path else import_module(path)), name
+    owner = resolve(path, {}, kind="target of a patch") if ":" in path else import_module(path)
+    module = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+    if module.split(".")[0] != path.split(".")[0].split(":")[0]:
+        raise InvalidSpec(f"the target of the patch {target!r} lies in {module}: name it there")
+    return owner, name

@@ -10,7 +10,7 @@ from onnxfn.specs.edits.caches import with_past, with_single_steps
 from onnxfn.specs.edits.extra_outputs import with_known_output
 from onnxfn.specs.edits.tensors import with_axis, with_opset, with_output, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
-from onnxfn.specs.errors import unknown
+from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.records import Edit
 from onnxfn.specs.spec import ExportSpec
 
@@ -20,11 +20,16 @@ def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
 
     Raises:
         UnknownName: an edit names a function that is not in EDITS.
+        InvalidSpec: an edit has arguments that its function does not take.
     """
     for edit in edits:
         if edit.function not in EDITS:
             raise unknown("edit", edit.function, EDITS)
-        spec = EDITS[edit.function](spec, **dict(edit.arguments))
+        try:
+            spec = EDITS[edit.function](spec, **dict(edit.arguments))
+        except (TypeError, AttributeError) as problem:
+            message = f"edit {edit.function!r} does not take the arguments {shortened(dict(edit.arguments))}: {problem}"
+            raise InvalidSpec(message) from problem
     return spec
 
 

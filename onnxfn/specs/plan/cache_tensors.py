@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from attrs import evolve
 
-from onnxfn.specs.config_values import Snapshot, read_config
+from onnxfn.specs.config_values import Snapshot, layer_indices, read_config
 from onnxfn.specs.edits.caches import LAYER, NEXT
-from onnxfn.specs.errors import MissingValue
+from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened
 from onnxfn.specs.records import CacheRow, Feedback, InputSpec, OutputSpec, Source
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tensor_paths import Path
@@ -72,7 +72,11 @@ def _layers(spec: ExportSpec, config: Snapshot, source: Source, name: str) -> Se
         layers = read_config(spec.normalizer, config, source)
     except MissingValue as problem:
         raise MissingValue(f"layers of {name!r} of {spec.name or 'this spec'}: {problem}") from None
-    return range(layers) if isinstance(layers, int) else layers
+    if isinstance(layers, int):
+        return layer_indices(layers)
+    if not isinstance(layers, (list, tuple)) or not all(isinstance(layer, int) for layer in layers):
+        raise InvalidSpec(f"layers of {name!r} are {shortened(layers)}: neither a number nor a list of numbers")
+    return layers
 
 
 def _in_layer(template: str, layer: int) -> str:

@@ -16,7 +16,7 @@ from onnxfn.specs.config_values import Snapshot, is_set, read_config, snapshot
 from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.dummies import Array, dummies
 from onnxfn.specs.edits.table import edited
-from onnxfn.specs.errors import InvalidSpec, MissingValue, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_outputs, per_layer
 from onnxfn.specs.plan.real_inputs import real_inputs
@@ -289,7 +289,7 @@ def _without_past(axes: AxisMap, dynamic: set[str], fixed: Mapping[str, int]) ->
 def _fixed_axes(spec: ExportSpec, config: Snapshot) -> tuple[FixedAxis, ...]:
     """The fixed axes whose condition is true, with numbers."""
     return tuple(
-        FixedAxis(axis.name, int(_value(spec, config, axis.value, f"axis {axis.name!r}")))
+        FixedAxis(axis.name, _size(spec, config, axis.value, f"axis {axis.name!r}"))
         for axis in spec.fixed_axes
         if is_set(spec.normalizer, config, axis.when)
     )
@@ -310,12 +310,14 @@ def _used_generators(spec: ExportSpec, used: set[str]) -> set[str]:
 def _tensor(spec: ExportSpec, config: Snapshot, tensor: Any) -> Any:
     """The tensor with the configuration's numbers in its axes."""
 
-    def size_of(symbol: str) -> Any:
-        return _value(spec, config, symbol, f"axis {symbol!r} of {tensor.name!r}")
+    def where(symbol: str) -> str:
+        return f"axis {symbol!r} of {tensor.name!r}"
 
     read_names = {read.name for read in spec.normalizer.reads} & set(names(tensor.axes))
-    axes = substitute(tensor.axes, {name: size_of(name) for name in read_names})
-    return evolve(tensor, axes=resolve_configured(axes, lambda symbol: int(size_of(symbol))), when=None)
+    axes = substitute(tensor.axes, {name: _value(spec, config, name, where(name)) for name in read_names})
+    return evolve(
+        tensor, axes=resolve_configured(axes, lambda symbol: _size(spec, config, symbol, where(symbol))), when=None
+    )
 
 
 def _generator(spec: ExportSpec, config: Snapshot, generator: Generator) -> Generator:
@@ -339,7 +341,7 @@ def _planned_dummies(
             _generator(spec, config, generator) for generator in entries.generators if generator.name in used
         ),
         sizes=tuple(
-            DummySize(size.name, int(_value(spec, config, size.value, f"size {size.name!r}")))
+            DummySize(size.name, _size(spec, config, size.value, f"size {size.name!r}"))
             if isinstance(size.value, Getter)
             else size
             for size in entries.sizes
@@ -367,3 +369,12 @@ def _value(spec: ExportSpec, config: Snapshot, source: int | Source, where: str)
         return read_config(spec.normalizer, config, source)
     except MissingValue as problem:
         raise MissingValue(f"{where} of {spec.name or 'this spec'}: {problem}") from None
+
+
+def _size(spec: ExportSpec, config: Snapshot, source: int | Source, where: str) -> int:
+    """The whole number that a source reads; InvalidSpec if it reads another value."""
+    number = _value(spec, config, source, where)
+    try:
+        return int(number)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidSpec(f"{where} is {shortened(number)}; a size is a whole number") from None

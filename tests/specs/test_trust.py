@@ -1,0 +1,130 @@
+"""Saved specs that name code: reading one imports nothing, and code of other packages needs trust."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from refusals import refusal
+
+import onnxfn
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.serialize import RECORDS, from_json, to_json, to_plain
+from onnxfn.specs.trust import CODE_FIELDS, PATCHED_PACKAGES
+
+PACKAGE = Path(onnxfn.__file__).parent
+CANARY = "canary_of_trust"
+
+RECORDS_WITH_CODE = {
+    ("Generator", "function"): {"record": "Generator", "name": "ids", "function": f"{CANARY}:ids"},
+    ("Call", "submodule"): {"record": "Call", "submodule": f"{CANARY}.inner:part"},
+    ("Call", "attention"): {"record": "Call", "attention": f"{CANARY}/kernels"},
+    ("Patch", "by"): {"record": "Patch", "name": "torch:linspace", "by": f"{CANARY}:f", "why": "why"},
+    ("Patch", "name"): {"record": "Patch", "name": f"{CANARY}:Model.forward", "by": "falcon.alibi_bias", "why": "why"},
+}
+
+HOSTILE_TARGETS = (
+    "os:system",
+    "os.system",
+    "builtins:print",
+    "onnxfn.specs.functions:resolve",
+    "transformersx:f",
+    "",
+    ":f",
+)
+
+
+@pytest.fixture
+def canary(tmp_path, monkeypatch):
+    """The name of a module that can be imported, and is not imported yet."""
+    (tmp_path / f"{CANARY}.py").write_text("import numpy\n\ndef ids(random, shape):\n    return numpy.zeros(shape)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield CANARY
+    sys.modules.pop(CANARY, None)
+
+
+def record_in_a_spec(record):
+    """JSON of a spec that has a record inside a task."""
+    fields = {"Generator": ("dummies", "Dummies", "generators"), "Patch": ("call", "Call", "patches")}
+    if record["record"] == "Call":
+        spec = {"record": "ExportSpec", "call": record}
+    else:
+        group, kind, name = fields[record["record"]]
+        spec = {"record": "ExportSpec", group: {"record": kind, name: [record]}}
+    overlay = {"record": "Overlay", "name": "fill-mask", "spec": spec}
+    return json.dumps({"record": "ExportSpec", "tasks": [overlay]})
+
+
+@pytest.mark.parametrize("field", CODE_FIELDS, ids=".".join)
+def test_code_of_another_package_needs_trust_and_is_not_imported(field, canary):
+    text = record_in_a_spec(RECORDS_WITH_CODE[field])
+    message = refusal(InvalidSpec, from_json, text)
+    assert message.startswith(f"field {field[1]!r} of {field[0]} names code outside onnxfn's tables: ")
+    assert message.endswith(f"if you trust it: trust=({CANARY!r},)")
+    trusted = from_json(text, trust=(CANARY,))
+    assert json.loads(to_json(trusted)) == to_plain(trusted) == json.loads(text)
+    assert canary not in sys.modules
+
+
+def test_a_trusted_function_is_imported_when_a_dummy_is_computed(canary):
+    ids = onnxfn.compose(onnxfn.takes("ids", "batch_size 3", "zeros"), onnxfn.generates("zeros", f"{CANARY}:ids"))
+    spec = from_json(to_json(ids), trust=(canary,))
+    assert canary not in sys.modules
+    assert not onnxfn.dummy_inputs(spec, {}, "np", batch_size=2)["ids"].any()
+    assert canary in sys.modules
+
+
+@pytest.mark.parametrize("target", HOSTILE_TARGETS)
+def test_a_patch_may_replace_functions_of_the_patched_libraries_alone(target):
+    patch = {"record": "Patch", "name": target, "by": "falcon.alibi_bias", "why": "why"}
+    refusal(InvalidSpec, from_json, json.dumps(patch))
+
+
+def test_a_full_name_inside_onnxfn_needs_trust_too():
+    """A module of onnxfn also holds the functions that it imports."""
+    patch = {"record": "Patch", "name": "torch:linspace", "by": "onnxfn.specs.functions:import_module", "why": "why"}
+    refusal(InvalidSpec, from_json, json.dumps(patch))
+    assert from_json(json.dumps(patch), trust=["onnxfn.specs"]).by == patch["by"]
+
+
+@pytest.mark.parametrize("trust", ["canary", "canary_of", "canary_of_trust.other"])
+def test_trust_is_in_a_whole_package_or_module(trust):
+    refusal(InvalidSpec, from_json, record_in_a_spec(RECORDS_WITH_CODE["Generator", "function"]), trust=(trust,))
+
+
+def test_trust_is_not_a_text():
+    assert refusal(InvalidSpec, from_json, "{}", trust="canary").startswith(
+        "a tuple is expected, not the text 'canary'"
+    )
+
+
+def test_no_architecture_needs_trust():
+    assert [name for name, spec in ARCHITECTURES.items() if from_json(to_json(spec)) != spec] == []
+
+
+def test_the_patched_libraries_are_those_of_the_tables():
+    targets = re.findall(
+        r'"record": "Patch", "name": "(\w+)', json.dumps([to_plain(s) for s in ARCHITECTURES.values()])
+    )
+    assert set(targets) <= set(PATCHED_PACKAGES)
+
+
+def test_the_fields_that_name_code_are_fields_of_records():
+    assert [field for record, field in CODE_FIELDS if field not in RECORDS[record].__annotations__] == []
+    assert set(RECORDS_WITH_CODE) == set(CODE_FIELDS)
+
+
+def test_names_become_modules_in_these_files_alone():
+    """A new field whose name is imported needs a row in CODE_FIELDS. The last two files import no name of a spec."""
+    imports = re.compile(r"(?<![.\w])(resolve|import_module|__import__|eval|exec)\(")
+    files = {file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py") if imports.search(file.read_text())}
+    assert files == {
+        "specs/functions.py",
+        "specs/dummies.py",
+        "graphs/capture/patching.py",
+        "graphs/capture/submodules.py",
+        "export/lookup/derive.py",
+        "export/lookup/loading.py",
+    }
