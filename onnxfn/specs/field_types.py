@@ -59,7 +59,7 @@ def fits(value: Any, annotation: Any, *, finite: bool = True) -> bool:
         return False
     if annotation in EXACT_TYPES:
         return type(value) in EXACT_TYPES[annotation]
-    classes = {Any: object, None: NoneType, AxisMap: (AxisMap, str)}
+    classes: dict[Any, Any] = {Any: object, None: NoneType, AxisMap: (AxisMap, str)}
     return isinstance(value, classes.get(annotation, annotation))
 
 
