@@ -17,8 +17,8 @@ from onnxfn.check.sessions import open_check_session
 from onnxfn.export.destination import Destination, check_destination, publish, staging_folder
 from onnxfn.export.events import OnEvent, ignore, stage_timer
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
-from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.export.os_errors import write_errors
+from onnxfn.export.planned_files import plan_for_destination, planned_files
 from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
@@ -32,10 +32,8 @@ from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.forward import in_dtype
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.passes.fusing import check_fuse_option, fusions
-from onnxfn.specs.config_values import config_of
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, ModelNotFound, OnnxfnError
-from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.errors import CaptureFailed, CheckFailed, ModelNotFound, OnnxfnError
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported, Report, StageTimer
@@ -43,7 +41,6 @@ from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import (
     declare_external_data,
     layout_of,
-    onnx_folder,
     write_configs,
     write_texts,
 )
@@ -124,7 +121,6 @@ def export(
     >>> exported.outputs, exported.report.passed
     ({'output': {0: 'batch_size'}}, True)
     """
-    task_spec = with_model_task(spec, model)
     with write_errors(Path(path)):
         check_destination(Path(path), overwrite=overwrite)
     checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -136,7 +132,7 @@ def export(
     writing = write_errors(Path(path), sum(weight.nbytes for weight in model.parameters()))
     with writing, _provenance_in_errors(spec), stage_timer(on_event) as (timed, seconds):
         with timed("plan", ""):
-            planned = _plan_for_destination(plan(task_spec, _config(model, config), decoders=decoders), destination)
+            planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
             check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         with staging_folder(destination.folder) as staging:
@@ -226,12 +222,7 @@ def validate(
     ...     validate(spec, model, exported).passed, validate(spec, torch.nn.Linear(4, 2), exported).passed
     (True, False)
     """
-    if isinstance(exported, Exported):
-        destination, planned = Destination(Path(exported.path)), exported.plan
-    else:
-        destination, task_spec = Destination(Path(exported)), with_model_task(spec, model)
-        planned = _plan_for_destination(plan(task_spec, _config(model, config), decoders=decoders), destination)
-    folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
+    folder, planned = planned_files(spec, model, exported, config, decoders=decoders)
     with stage_timer(on_event) as (timed, _):
         return _check(model_copy(model), planned, folder, timed, real_inputs_by_part(planned, preprocessor))
 
@@ -364,23 +355,6 @@ def _exported(
 def _traced_layers(graphs: Sequence[Any]) -> tuple[str, ...]:
     """Which layers were traced, or why all were, as the graphs note it; nothing for graphs without repeated layers."""
     return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
-
-
-def _plan_for_destination(plan: Plan, destination: Destination) -> Plan:
-    """The plan whose single part is named after the file, if the destination is a file."""
-    if not destination.is_file:
-        return plan
-    if len(plan.parts) != 1:
-        files = ", ".join(plan.files)
-        raise InvalidSpec(
-            f"the export has {len(plan.parts)} files, {files}; name a folder, not {destination.path.name}"
-        )
-    return Plan((evolve(plan.parts[0], name=destination.path.stem),))
-
-
-def _config(model: Any, config: Any) -> Any:
-    """The given configuration, else that of the model, else an empty one."""
-    return (config_of(model) or {}) if config is None else config
 
 
 @contextmanager

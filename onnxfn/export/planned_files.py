@@ -1,0 +1,52 @@
+"""The plan of an export, and where its files lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.export.destination import Destination
+from onnxfn.export.lookup.lookup import with_model_task
+from onnxfn.specs.config_values import config_of
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.planned import Plan
+from onnxfn.specs.reports import Exported
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.weights.layouts import onnx_folder
+
+
+def plan_for_destination(spec: ExportSpec, model: Any, config: Any, destination: Destination, *, decoders: str) -> Plan:
+    """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
+
+    `config` is the configuration that the spec reads; None: that of the model, if it has one.
+
+    Raises:
+        InvalidSpec: the model is not for the task of the spec, or the plan has several parts for one file.
+        MissingValue: the configuration lacks a value that the spec reads.
+        UnknownName: `decoders` is not a known value.
+    """
+    values = (config_of(model) or {}) if config is None else config
+    planned = plan(with_model_task(spec, model), values, decoders=decoders)
+    if not destination.is_file:
+        return planned
+    if len(planned.parts) != 1:
+        raise InvalidSpec(
+            f"the export has {len(planned.parts)} files, {', '.join(planned.files)}; "
+            f"name a folder, not {destination.path.name}"
+        )
+    return Plan((evolve(planned.parts[0], name=destination.path.stem),))
+
+
+def planned_files(
+    spec: ExportSpec, model: Any, exported: Exported | str | Path, config: Any, *, decoders: str
+) -> tuple[Path, Plan]:
+    """The folder that holds the ONNX files of an export, and their plan. Raises what `plan_for_destination` raises."""
+    if isinstance(exported, Exported):
+        destination, planned = Destination(Path(exported.path)), exported.plan
+    else:
+        destination = Destination(Path(exported))
+        planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
+    return destination.folder if destination.is_file else onnx_folder(destination.folder), planned
