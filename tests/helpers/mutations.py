@@ -1,0 +1,392 @@
+"""Random changes of an ONNX graph, of no particular meaning, and the table of all kinds of faults.
+
+A kind is a function from a model to its sites: see `structure_faults`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+from graph_edits import (
+    Model,
+    Node,
+    after_output,
+    attribute,
+    constant,
+    graphs,
+    initializers,
+    insert,
+    new_constant,
+    nodes,
+    redirect,
+    set_attribute,
+    set_constant,
+    set_input,
+)
+from operator_faults import OPERATORS
+from structure_faults import MASKS_AND_CACHES, Kind, Site, floats, random, set_edge
+from value_faults import VALUES
+
+OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Add": ("Sub", "Mul"),
+        "Sub": ("Add",),
+        "Mul": ("Div", "Add"),
+        "Div": ("Mul",),
+        "Max": ("Min",),
+        "Min": ("Max",),
+        "And": ("Or",),
+        "Or": ("And",),
+        "Tanh": ("Sigmoid", "Identity"),
+        "Sigmoid": ("Tanh", "HardSigmoid"),
+        "Sqrt": ("Abs",),
+        "Exp": ("Softplus",),
+        "Cos": ("Sin",),
+        "Sin": ("Cos",),
+        "Neg": ("Identity",),
+        "Not": ("Identity",),
+        "Erf": ("Tanh",),
+        "Softmax": ("Sigmoid", "LogSoftmax"),
+        "ReduceMean": ("ReduceSum", "ReduceMax"),
+        "ReduceMax": ("ReduceMin",),
+        "ReduceSum": ("ReduceMean",),
+        "ReduceProd": ("ReduceMax",),
+        "ArgMax": ("ArgMin",),
+        "Relu": ("Abs", "Identity"),
+        "Log": ("Sqrt",),
+        "Softplus": ("Relu",),
+        "Equal": ("GreaterOrEqual",),
+    }
+)
+"""From an operator to others of the same inputs."""
+
+COMPARISONS: Mapping[str, str] = MappingProxyType(
+    {"Less": "LessOrEqual", "LessOrEqual": "Less", "Greater": "GreaterOrEqual", "GreaterOrEqual": "Greater"}
+)
+
+
+def label(node: Node, change: str) -> str:
+    return f"{node.op_type} {node.output[0]} {change}"
+
+
+def operator_replaced(model: Model) -> Iterator[Site]:
+    for node in nodes(model, *OTHER_OPERATORS):
+        for other in OTHER_OPERATORS[node.op_type]:
+            yield label(node, f"-> {other}"), partial(replace_operator, node, other)
+
+
+def replace_operator(node: Node, other: str) -> None:
+    """Another operator, without the attributes that it does not have."""
+    known = onnx.defs.get_schema(other, 18).attributes
+    remaining = [one for one in node.attribute if one.name in known]
+    del node.attribute[:]
+    node.attribute.extend(remaining)
+    node.op_type = other
+
+
+def comparison_strictness(model: Model) -> Iterator[Site]:
+    for node in nodes(model, *COMPARISONS):
+        other = COMPARISONS[node.op_type]
+        yield label(node, f"-> {other}"), partial(setattr, node, "op_type", other)
+
+
+def constant_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray]], kinds: str) -> Iterator[Site]:
+    """Scalars and small vectors, each for all nodes that read it."""
+    for name in initializers(model):
+        value = constant(model, name)
+        if value.size <= 4 and value.dtype.kind in kinds and not name.endswith(("weight", "bias")):
+            for text, function in change.items():
+                yield f"{name} {text}", partial(set_constant, model, name, function(value))
+
+
+FLOAT_CHANGES: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
+    {
+        "* 1.01": lambda value: value * 1.01,
+        "* 2": lambda value: value * 2,
+        "= 0": lambda value: value * 0,
+        "negated": lambda value: -value,
+        "+ 0.1": lambda value: value + 0.1,
+    }
+)
+INTEGER_CHANGES: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
+    {"+ 1": lambda value: value + 1, "- 1": lambda value: value - 1, "reversed": np.flip}
+)
+
+
+def float_constant(model: Model) -> Iterator[Site]:
+    return constant_changed(model, FLOAT_CHANGES, "f")
+
+
+def integer_constant(model: Model) -> Iterator[Site]:
+    return constant_changed(model, INTEGER_CHANGES, "i")
+
+
+def boolean_constant(model: Model) -> Iterator[Site]:
+    return constant_changed(model, {"negated": lambda value: ~value}, "b")
+
+
+def constant_of_one_node(model: Model) -> Iterator[Site]:
+    """A constant of one node alone, where others read the same."""
+    for node in nodes(model):
+        for index, name in enumerate(node.input):
+            value = constant(model, name)
+            if value is not None and value.size <= 4 and value.dtype.kind in "if":
+                change = value + 1 if value.dtype.kind == "i" else value * 1.5 + 0.01
+                yield label(node, f"input {index}"), partial(set_input, model, node, index, change)
+
+
+def float_attribute(model: Model) -> Iterator[Site]:
+    for node in nodes(model):
+        for one in node.attribute:
+            if one.type == onnx.AttributeProto.FLOAT:
+                for factor in (0.5, 100.0):
+                    text = label(node, f"{one.name} * {factor:g}")
+                    yield text, partial(set_attribute, node, one.name, one.f * factor)
+
+
+def integer_attribute(model: Model) -> Iterator[Site]:
+    for node in nodes(model):
+        for one in node.attribute:
+            if one.type == onnx.AttributeProto.INT and one.name not in ("to", "stash_type", "dtype"):
+                for step in (1, -1):
+                    yield label(node, f"{one.name} {step:+d}"), partial(set_attribute, node, one.name, one.i + step)
+
+
+def list_attribute(model: Model) -> Iterator[Site]:
+    for node in nodes(model):
+        for one in node.attribute:
+            if one.type == onnx.AttributeProto.INTS and node.op_type != "Transpose":
+                changed = [one.ints[0] + 1, *one.ints[1:]]
+                yield label(node, f"{one.name}[0] + 1"), partial(set_attribute, node, one.name, changed)
+
+
+def transpose_axes(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Transpose"):
+        axes = list(attribute(node, "perm"))
+        for index in range(len(axes) - 1):
+            changed = [*axes[:index], axes[index + 1], axes[index], *axes[index + 2 :]]
+            yield label(node, f"{changed}"), partial(set_attribute, node, "perm", changed)
+
+
+def edge_moved(model: Model) -> Iterator[Site]:
+    """A node reads what an earlier node of the same operator as its producer computes."""
+    for graph in graphs(model.graph):
+        earlier: dict[str, list[str]] = {}
+        producers = {name: node.op_type for node in graph.node for name in node.output}
+        for node in graph.node:
+            for index, name in enumerate(node.input):
+                others = [other for other in earlier.get(producers.get(name, ""), []) if other != name]
+                if others:
+                    yield label(node, f"reads {others[-1]}"), partial(set_edge, node, index, others[-1])
+            earlier.setdefault(node.op_type, []).append(node.output[0])
+
+
+def edge_to_another_weight(model: Model) -> Iterator[Site]:
+    """A node reads another weight of the same shape."""
+    weights = [name for name in initializers(model) if floats(model, name) and constant(model, name).size > 4]
+    shapes = {name: constant(model, name).shape for name in weights}
+    for node in nodes(model):
+        for index, name in enumerate(node.input):
+            others = [other for other in weights if other != name and shapes[other] == shapes.get(name)]
+            if others:
+                other = others[int(random(name).integers(len(others)))]
+                yield label(node, f"reads {other}"), partial(set_edge, node, index, other)
+
+
+def operands_exchanged(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Sub", "Div", "MatMul", "Pow", "Greater", "Less", "LessOrEqual", "GreaterOrEqual"):
+        yield label(node, "operands exchanged"), partial(exchange_edges, node, 0, 1)
+
+
+def exchange_edges(node: Node, left: int, right: int) -> None:
+    node.input[left], node.input[right] = node.input[right], node.input[left]
+
+
+def where_exchanged(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Where"):
+        yield label(node, "branches exchanged"), partial(exchange_edges, node, 1, 2)
+
+
+def concat_order(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Concat"):
+        yield label(node, "order"), partial(exchange_edges, node, 0, len(node.input) - 1)
+
+
+def node_skipped(model: Model) -> Iterator[Site]:
+    """The readers of a node read its first input."""
+    kinds = ("Add", "Mul", "Div", "Sub", "Tanh", "Erf", "Sigmoid", "Relu", "Softmax", "Neg", "And", "Sqrt", "Pow")
+    for node in nodes(model, *kinds, "LayerNormalization", "Max", "Min", "Expand", "Not", "Exp", "Softplus"):
+        yield label(node, "skipped"), partial(redirect, model, node.output[0], node.input[0])
+
+
+def cast_removed(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Cast"):
+        yield label(node, "removed"), partial(redirect, model, node.output[0], node.input[0])
+
+
+def cast_inserted(model: Model) -> Iterator[Site]:
+    """A value goes through float16."""
+
+    def narrow(node, index):
+        dtype = constant(model, node.input[1 - index])
+        kind = onnx.TensorProto.FLOAT if dtype is None else onnx.helper.np_dtype_to_tensor_dtype(dtype.dtype)
+        half = insert(model, node, "Cast", [node.input[index]], to=onnx.TensorProto.FLOAT16)
+        node.input[index] = insert(model, node, "Cast", [half], to=kind)
+
+    for node in nodes(model, "MatMul", "Gemm"):
+        yield label(node, "through float16"), partial(narrow, node, 0)
+
+
+def slice_bounds(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Slice"):
+        for index, name in enumerate(node.input[1:3], start=1):
+            value = constant(model, name)
+            if value is not None and abs(int(value[0])) < 2**31:
+                for step in (1, -1):
+                    yield label(node, f"bound {index} {step:+d}"), partial(set_input, model, node, index, value + step)
+
+
+def gather_index(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Gather", "GatherElements"):
+        index = constant(model, node.input[1])
+        if index is not None and index.dtype.kind == "i":
+            for step in (1, -1):
+                yield label(node, f"index {step:+d}"), partial(set_input, model, node, 1, index + step)
+        else:
+            yield label(node, "index + 1"), partial(shift_index, model, node)
+
+
+def shift_index(model: Model, node: Node) -> None:
+    node.input[1] = insert(model, node, "Add", [node.input[1], new_constant(model, np.array(1))])
+
+
+def initializer_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray]]) -> Iterator[Site]:
+    for name in initializers(model):
+        value = constant(model, name)
+        if value.size > 4 and value.dtype.kind == "f":
+            for text, function in change.items():
+                changed = function(name, value)
+                if changed.shape == value.shape:
+                    yield f"{name} {text}", partial(set_constant, model, name, changed)
+
+
+NOISE: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
+    {
+        "noise": lambda name, value: value + random(name).normal(size=value.shape) * 0.02 * value.std(),
+        "one element": lambda name, value: with_element(name, value, value.std()),
+        "through float16": lambda _, value: value.astype(np.float16),
+    }
+)
+WHOLE: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
+    {
+        "* 1.01": lambda _, value: value * 1.01,
+        "zero": lambda _, value: value * 0,
+        "negated": lambda _, value: -value,
+    }
+)
+ORDER: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
+    {
+        "rolled": lambda _, value: np.roll(value, 1, 0),
+        "reversed": lambda _, value: np.flip(value, -1),
+        "transposed": lambda _, value: value.T,
+        "row zero": lambda _, value: with_zeros(value, 1),
+    }
+)
+
+
+def with_zeros(value: np.ndarray, row: int) -> np.ndarray:
+    changed = value.copy()
+    changed[row] = 0
+    return changed
+
+
+def with_element(name: str, value: np.ndarray, change: float) -> np.ndarray:
+    changed = value.astype(np.float64)
+    changed[tuple(random(name).integers(0, value.shape))] += change
+    return changed
+
+
+def initializer_noise(model: Model) -> Iterator[Site]:
+    return initializer_changed(model, NOISE)
+
+
+def initializer_scaled(model: Model) -> Iterator[Site]:
+    return initializer_changed(model, WHOLE)
+
+
+def initializer_order(model: Model) -> Iterator[Site]:
+    return initializer_changed(model, ORDER)
+
+
+def output_changed(model: Model) -> Iterator[Site]:
+    for value in model.graph.output:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        if dtype.kind == "f":
+            for operator, number in (("Mul", 0), ("Mul", -1), ("Add", 0.01)):
+                change = partial(change_output, model, value.name, operator, np.array(number, dtype))
+                yield f"{value.name} {operator} {number}", change
+
+
+def change_output(model: Model, name: str, operator: str, value: np.ndarray) -> None:
+    after_output(model, name, operator, new_constant(model, value))
+
+
+def condition_negated(model: Model) -> Iterator[Site]:
+    def negate(node):
+        node.input[0] = insert(model, node, "Not", [node.input[0]])
+
+    for node in nodes(model, "Where", "If"):
+        yield label(node, "condition negated"), partial(negate, node)
+
+
+def shape_changed(model: Model) -> Iterator[Site]:
+    """A size that is read from an input is that of another axis, or of another input."""
+    every = [node.output[0] for node in nodes(model, "Shape")]
+    for node in nodes(model, "Concat", "Range", "Expand", "Squeeze"):
+        for index, name in enumerate(node.input):
+            others = [other for other in every if other != name]
+            if name in every and others:
+                yield label(node, f"reads {others[0]}"), partial(set_edge, node, index, others[0])
+
+
+RANDOM: Mapping[str, Kind] = MappingProxyType(
+    {
+        "operator replaced": operator_replaced,
+        "comparison strictness": comparison_strictness,
+        "float constant": float_constant,
+        "integer constant": integer_constant,
+        "boolean constant": boolean_constant,
+        "constant of one node": constant_of_one_node,
+        "float attribute": float_attribute,
+        "integer attribute": integer_attribute,
+        "list attribute": list_attribute,
+        "transpose axes": transpose_axes,
+        "edge moved": edge_moved,
+        "edge to another weight": edge_to_another_weight,
+        "operands exchanged": operands_exchanged,
+        "where exchanged": where_exchanged,
+        "concat order": concat_order,
+        "node skipped": node_skipped,
+        "cast removed": cast_removed,
+        "cast inserted": cast_inserted,
+        "slice bounds": slice_bounds,
+        "gather index": gather_index,
+        "initializer noise": initializer_noise,
+        "initializer scaled": initializer_scaled,
+        "initializer order": initializer_order,
+        "output changed": output_changed,
+        "condition negated": condition_negated,
+        "shape of another axis": shape_changed,
+    }
+)
+"""Kinds of random mutants."""
+
+NAMED: Mapping[str, Kind] = MappingProxyType({**MASKS_AND_CACHES, **VALUES, **OPERATORS})
+"""Kinds of faults that an exporter could make."""
+
+KINDS: Mapping[str, Kind] = MappingProxyType({**NAMED, **RANDOM})
+"""All kinds of faults."""

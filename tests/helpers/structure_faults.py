@@ -1,0 +1,397 @@
+"""Faults that an exporter could make, as edits of its ONNX graph: the kinds, and where each can be made.
+
+A kind is a function from a model to its sites. A site is a name and an edit, which changes the model in place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import combinations, pairwise
+from types import MappingProxyType
+from zlib import crc32
+
+import numpy as np
+import onnx
+from graph_edits import (
+    Model,
+    Node,
+    after_input,
+    after_output,
+    attribute,
+    constant,
+    exchange_inputs,
+    exchange_outputs,
+    first,
+    initializers,
+    inputs,
+    insert,
+    new_constant,
+    nodes,
+    outputs,
+    producer,
+    redirect,
+    rename_producer,
+    set_constant,
+    set_input,
+    shape_of,
+    users,
+)
+
+Site = tuple[str, Callable[[], None]]
+Kind = Callable[[Model], Iterator[Site]]
+
+LOWEST = -1e4
+"""Scores below it hide a token: -65504 in float16, -3.4e38 in float32."""
+
+TRACED = {0: 2, 1: 16}
+"""The batch size and the length of the trace."""
+
+
+def random(label: str) -> np.random.Generator:
+    """Random numbers that depend on a label alone."""
+    return np.random.default_rng(crc32(label.encode()))
+
+
+def matrices(model: Model, *words: str) -> list[str]:
+    """The names of weights of two axes or more."""
+    return [name for name in initializers(model, *words) if floats(model, name) and constant(model, name).ndim > 1]
+
+
+def floats(model: Model, name: str) -> bool:
+    value = constant(model, name)
+    return value is not None and value.dtype.kind == "f"
+
+
+def with_row(values: np.ndarray, row: int) -> np.ndarray:
+    """A table with another row."""
+    changed = values.copy()
+    changed[row] = values[row][::-1] + values[(row + 1) % len(values)]
+    return changed
+
+
+# The interface
+
+
+def axis_name(model: Model) -> Iterator[Site]:
+    for value in (*model.graph.input, *model.graph.output):
+        for index, axis in enumerate(value.type.tensor_type.shape.dim):
+            if axis.dim_param:
+                yield f"{value.name}[{index}]", partial(setattr, axis, "dim_param", "s44")
+
+
+def declared_size(model: Model) -> Iterator[Site]:
+    for value in model.graph.output:
+        for index, axis in enumerate(value.type.tensor_type.shape.dim):
+            if axis.dim_param:
+                yield f"{value.name}[{index}]", partial(setattr, axis, "dim_value", 4)
+
+
+def extra_output(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Softmax", "MatMul", "Gemm"):
+        if node in model.graph.node:
+            value = onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None)
+            yield node.output[0], partial(model.graph.output.append, value)
+
+
+def input_order(model: Model) -> Iterator[Site]:
+    def reverse(values):
+        reordered = list(values)[::-1]
+        del values[:]
+        values.extend(reordered)
+
+    for name, values in (("inputs", model.graph.input), ("outputs", model.graph.output)):
+        if len(values) > 1:
+            yield name, partial(reverse, values)
+
+
+def input_type(model: Model) -> Iterator[Site]:
+    def narrow(value):
+        after_input(model, value.name, "Cast", to=value.type.tensor_type.elem_type)
+        value.type.tensor_type.elem_type = onnx.TensorProto.INT32
+
+    for value in model.graph.input:
+        if value.type.tensor_type.elem_type == onnx.TensorProto.INT64:
+            yield value.name, partial(narrow, value)
+
+
+def output_type(model: Model) -> Iterator[Site]:
+    def widen(value):
+        value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+        after_output(model, value.name, "Cast", to=onnx.TensorProto.DOUBLE)
+
+    for value in model.graph.output:
+        yield value.name, partial(widen, value)
+
+
+def renamed(model: Model) -> Iterator[Site]:
+    def rename_input(value):
+        old, value.name = value.name, f"{value.name}_1"
+        redirect(model, old, value.name)
+
+    def rename_output(value):
+        after_output(model, value.name, "Identity")
+        model.graph.node[-1].output[0] = value.name = f"{value.name}_1"
+
+    for value in model.graph.input:
+        yield value.name, partial(rename_input, value)
+    for value in model.graph.output:
+        yield value.name, partial(rename_output, value)
+
+
+# Masks
+
+
+def mask_inputs(model: Model) -> list[str]:
+    return [name for name in inputs(model, "mask") if users(model, name)]
+
+
+def mask_ignored(model: Model) -> Iterator[Site]:
+    def ignore(name):
+        shape = insert(model, first(model), "Shape", [name])
+        ones = onnx.numpy_helper.from_array(np.array([1]))
+        value = insert(model, model.graph.node[1], "ConstantOfShape", [shape], value=ones)
+        redirect(model, name, value, only=[node for node in users(model, name) if node.op_type != "Shape"])
+
+    for name in mask_inputs(model):
+        yield name, partial(ignore, name)
+
+
+def mask_batch(model: Model) -> Iterator[Site]:
+    """The mask of the first row for all rows; the rows in reverse."""
+
+    def first_row(name):
+        readers = [node for node in users(model, name) if node.op_type != "Shape"]
+        start = model.graph.node[0]
+        shape = insert(model, start, "Shape", [name])
+        row = insert(model, start, "Gather", [name, new_constant(model, np.array([0]))], axis=0)
+        redirect(model, name, insert(model, start, "Expand", [row, shape]), only=readers)
+
+    def reverse(name):
+        numbers = [new_constant(model, np.array([number])) for number in (-1, -(2**31), 0, -1)]
+        after_input(model, name, "Slice", *numbers)
+
+    for name in mask_inputs(model):
+        yield f"{name}: row 0", partial(first_row, name)
+        yield f"{name}: reversed", partial(reverse, name)
+
+
+def mask_shifted(model: Model) -> Iterator[Site]:
+    """Each token has the mask of the next."""
+
+    def shift(name):
+        start = model.graph.node[0]
+        readers = [node for node in users(model, name) if node.op_type != "Shape"]
+        numbers = [new_constant(model, np.array([number])) for number in (1, 2**31 - 1, 1)]
+        tail = insert(model, start, "Slice", [name, *numbers])
+        head = insert(model, start, "Slice", [name, new_constant(model, np.array([0])), numbers[0], numbers[2]])
+        redirect(model, name, insert(model, start, "Concat", [tail, head], axis=1), only=readers)
+
+    for name in mask_inputs(model):
+        yield name, partial(shift, name)
+
+
+def attentions(model: Model) -> list[tuple[Node, Node]]:
+    """Each softmax, and the addition of the mask before it."""
+    found = ((node, producer(model, node.input[0])) for node in nodes(model, "Softmax"))
+    return [(softmax, add) for softmax, add in found if add is not None and add.op_type == "Add"]
+
+
+def mask_one_layer(model: Model) -> Iterator[Site]:
+    for softmax, add in attentions(model):
+        yield softmax.output[0], partial(set_edge, softmax, 0, add.input[0])
+
+
+def set_edge(node: Node, index: int, name: str) -> None:
+    node.input[index] = name
+
+
+def mask_weak(model: Model) -> Iterator[Site]:
+    for name in initializers(model):
+        value = constant(model, name)
+        if floats(model, name) and value.size == 1 and value.item() < LOWEST:
+            for weak in (-10000.0, -30.0, -5.0):
+                yield f"{name} = {weak:g}", partial(set_constant, model, name, np.full_like(value, weak))
+
+
+def comparisons(model: Model) -> list[Node]:
+    """The comparisons of the positions of two tokens."""
+    return [
+        node
+        for node in nodes(model, "LessOrEqual", "GreaterOrEqual", "Greater", "Less")
+        if all(constant(model, name) is None for name in node.input)
+    ]
+
+
+def causal_mask(model: Model) -> Iterator[Site]:
+    def always(node):
+        after = [one for one in nodes(model) if node.output[0] in one.input]
+        negated = insert(model, after[0], "Not", [node.output[0]])
+        redirect(model, node.output[0], insert(model, after[0], "Or", [node.output[0], negated]), only=after)
+
+    strict = {"LessOrEqual": "Less", "GreaterOrEqual": "Greater", "Greater": "GreaterOrEqual", "Less": "LessOrEqual"}
+    opposite = {
+        "LessOrEqual": "GreaterOrEqual",
+        "GreaterOrEqual": "LessOrEqual",
+        "Greater": "Less",
+        "Less": "Greater",
+    }
+    for node in comparisons(model):
+        yield f"{node.output[0]}: always", partial(always, node)
+        yield f"{node.output[0]}: {strict[node.op_type]}", partial(setattr, node, "op_type", strict[node.op_type])
+        yield f"{node.output[0]}: {opposite[node.op_type]}", partial(setattr, node, "op_type", opposite[node.op_type])
+
+
+def sliding_window(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Sub"):
+        width = constant(model, node.input[1])
+        if width is not None and width.dtype.kind == "i" and any(users(model, node.output[0], "Greater")):
+            for name, other in (("+1", width + 1), ("-1", width - 1), ("-7", width - 7), ("dropped", width + 10**6)):
+                yield f"{node.output[0]} {name}", partial(set_input, model, node, 1, other)
+
+
+# The cache
+
+
+def layers(names: list[str]) -> list[tuple[str, str]]:
+    """Pairs of neighbors among names that differ in the number of a layer alone."""
+    by_pattern: dict[str, list[str]] = {}
+    for name in names:
+        by_pattern.setdefault(re.sub(r"\d+", "#", name), []).append(name)
+    return [pair for group in by_pattern.values() for pair in pairwise(group)]
+
+
+def past_inputs(model: Model) -> list[str]:
+    return [name for name in inputs(model, "past") if users(model, name)]
+
+
+def zeroed(model: Model, before: Node, name: str) -> str:
+    value = next(value for value in (*model.graph.input, *model.graph.output) if value.name == name)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    return insert(model, before, "Mul", [name, new_constant(model, np.zeros((), dtype))])
+
+
+def past_ignored(model: Model) -> Iterator[Site]:
+    def ignore(name):
+        readers = [node for node in users(model, name) if node.op_type != "Shape"]
+        redirect(model, name, zeroed(model, first(model), name), only=readers)
+
+    for name in past_inputs(model):
+        yield name, partial(ignore, name)
+
+
+def past_of_another_layer(model: Model) -> Iterator[Site]:
+    for left, right in layers([name for name in past_inputs(model) if ".encoder." not in name]):
+        yield f"{left}, {right}", partial(exchange_inputs, model, left, right)
+
+
+def cross_past_of_another_layer(model: Model) -> Iterator[Site]:
+    for left, right in layers([name for name in past_inputs(model) if ".encoder." in name]):
+        yield f"{left}, {right}", partial(exchange_inputs, model, left, right)
+
+
+def key_value_swapped(model: Model) -> Iterator[Site]:
+    for key in inputs(model, ".key"):
+        yield key, partial(exchange_inputs, model, key, key.replace(".key", ".value"))
+    for key in outputs(model, ".key"):
+        yield key, partial(exchange_outputs, model, key, key.replace(".key", ".value"))
+
+
+def concatenations(model: Model) -> list[tuple[str, Node]]:
+    """The outputs that are a past and what is new, with the node that joins them."""
+    found = ((name, producer(model, name)) for name in outputs(model, "present"))
+    return [(name, node) for name, node in found if node is not None and node.op_type == "Concat"]
+
+
+def present_stale(model: Model) -> Iterator[Site]:
+    """What is new in an output is 0, or comes before the past."""
+
+    def forget(name, node):
+        past, new = node.input
+        rename_producer(model, name)
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(
+            next(value for value in model.graph.output if value.name == name).type.tensor_type.elem_type
+        )
+        nothing = insert(model, None, "Mul", [new, new_constant(model, np.zeros((), dtype))])
+        model.graph.node.append(onnx.helper.make_node("Concat", [past, nothing], [name], axis=attribute(node, "axis")))
+
+    def reverse(name, node):
+        past, new = node.input
+        rename_producer(model, name)
+        model.graph.node.append(onnx.helper.make_node("Concat", [new, past], [name], axis=attribute(node, "axis")))
+
+    for name, node in concatenations(model):
+        yield name, partial(forget, name, node)
+        yield f"{name}: new first", partial(reverse, name, node)
+
+
+def present_wrong(model: Model) -> Iterator[Site]:
+    for left, right in layers(outputs(model, "present")):
+        yield f"{left}, {right}", partial(exchange_outputs, model, left, right)
+
+
+def outputs_swapped(model: Model) -> Iterator[Site]:
+    for left, right in combinations(model.graph.output, 2):
+        if shape_of(left) == shape_of(right) or {left.name, right.name} == {"logits_per_image", "logits_per_text"}:
+            yield f"{left.name}, {right.name}", partial(exchange_outputs, model, left.name, right.name)
+
+
+def branch(model: Model) -> Iterator[Site]:
+    """The branches of an If are exchanged, or its condition is constant."""
+
+    def exchange(node):
+        for one in node.attribute:
+            one.name = {"then_branch": "else_branch", "else_branch": "then_branch"}.get(one.name, one.name)
+
+    for node in nodes(model, "If"):
+        yield f"{node.output[0]}: exchanged", partial(exchange, node)
+        for value in (True, False):
+            yield f"{node.output[0]}: {value}", partial(set_input, model, node, 0, np.array(value))
+
+
+def frozen_axis(model: Model) -> Iterator[Site]:
+    """The size of an axis is that of the trace."""
+    for node in nodes(model, "Shape"):
+        axis = attribute(node, "start", 0)
+        if node.input[0] in inputs(model) and attribute(node, "end") == axis + 1 and axis in TRACED:
+            size = new_constant_later(model, node, np.array([TRACED[axis]]))
+            yield f"{node.output[0]} = {TRACED[axis]}", size
+
+
+def new_constant_later(model: Model, node: Node, value: np.ndarray) -> Callable[[], None]:
+    """An edit after which the users of a node read a constant."""
+    return lambda: redirect(model, node.output[0], new_constant(model, value))
+
+
+MASKS_AND_CACHES: Mapping[str, Kind] = MappingProxyType(
+    {
+        "axis name": axis_name,
+        "declared size": declared_size,
+        "extra tensor": extra_output,
+        "input order": input_order,
+        "input type": input_type,
+        "output type": output_type,
+        "renamed": renamed,
+        "mask ignored": mask_ignored,
+        "mask batch": mask_batch,
+        "mask shifted": mask_shifted,
+        "mask one layer": mask_one_layer,
+        "mask weak": mask_weak,
+        "causal mask": causal_mask,
+        "sliding window": sliding_window,
+        "past ignored": past_ignored,
+        "past of another layer": past_of_another_layer,
+        "cross past of another layer": cross_past_of_another_layer,
+        "key/value swapped": key_value_swapped,
+        "present stale": present_stale,
+        "present wrong": present_wrong,
+        "outputs swapped": outputs_swapped,
+        "branch": branch,
+        "frozen axis": frozen_axis,
+    }
+)
+"""The kinds of faults of the interface, of masks and of caches."""
+
+INTERFACE = frozenset({"axis name", "declared size", "extra tensor", "input order", "input type", "output type"})
+"""Kinds that change no number: a file with another interface is wrong even so."""

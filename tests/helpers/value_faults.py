@@ -1,0 +1,293 @@
+"""Faults of values and operators that an exporter could make: positions and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+from graph_edits import (
+    Model,
+    Node,
+    after_input,
+    constant,
+    exchange_values,
+    first,
+    initializers,
+    inputs,
+    insert,
+    new_constant,
+    nodes,
+    producer,
+    redirect,
+    set_constant,
+    set_input,
+    users,
+)
+from structure_faults import Kind, Site, floats, layers, matrices, random, with_row
+
+POSITION_TABLES = ("position_embedding", "wpe", "embed_positions")
+WORD_TABLES = ("word_embeddings", "token_embedding", "embed_tokens", "wte", "shared", "backbone.embeddings")
+CLIPS = (30, 45, 100)
+"""Positions from which on a fault shows."""
+
+
+# Positions
+
+
+def integers(model: Model, start: Node, source: str) -> str:
+    """The value 0, 1, 2, ... along the last axis of a matrix of tokens."""
+    shape = insert(model, start, "Shape", [source])
+    ones = insert(model, start, "ConstantOfShape", [shape], value=onnx.numpy_helper.from_array(np.array([1])))
+    counted = insert(model, start, "CumSum", [ones, new_constant(model, np.array(1))])
+    return insert(model, start, "Sub", [counted, new_constant(model, np.array(1))])
+
+
+def position_ids(model: Model) -> Iterator[Site]:
+    """The positions that are a constant are shifted or clipped."""
+    for name in initializers(model, "position_ids"):
+        value = constant(model, name)
+        yield f"{name} + 1", partial(set_constant, model, name, np.minimum(value + 1, value.max()))
+        for limit in CLIPS:
+            if value.max() > limit:
+                yield f"{name} clipped at {limit}", partial(set_constant, model, name, np.minimum(value, limit))
+
+
+def position_ids_ignored(model: Model) -> Iterator[Site]:
+    def recount():
+        counted = integers(model, first(model), "input_ids")
+        redirect(model, "position_ids", counted, only=users(model, "position_ids"))
+
+    if users(model, "position_ids") and "position_ids" in inputs(model):
+        yield "counted from 0", recount
+        zero, one = np.array(0), np.array(1)
+        yield "zero", partial(later, model, "position_ids", "Mul", zero)
+        yield "+ 1", partial(later, model, "position_ids", "Add", one)
+        for limit in CLIPS:
+            yield f"clipped at {limit}", partial(later, model, "position_ids", "Min", np.array(limit))
+
+
+def later(model: Model, name: str, operator: str, value: np.ndarray) -> None:
+    """Nodes that read an input read the operator of it and a constant."""
+    after_input(model, name, operator, new_constant(model, value))
+
+
+def position_table(model: Model) -> Iterator[Site]:
+    for name in matrices(model, *POSITION_TABLES):
+        value = constant(model, name)
+        yield f"{name} rolled", partial(set_constant, model, name, np.roll(value, 1, axis=0))
+        for row in (5, 50, 100, len(value) - 1):
+            if row < len(value):
+                yield f"{name} row {row}", partial(set_constant, model, name, with_row(value, row))
+
+
+def padding_not_skipped(model: Model) -> Iterator[Site]:
+    """Positions are counted over pad tokens too: RoBERTa."""
+    for node in nodes(model, "CumSum"):
+        cast = producer(model, node.input[0])
+        if cast is not None and cast.op_type == "Cast":
+            yield node.output[0], partial(all_true, model, cast)
+
+
+def all_true(model: Model, cast: Node) -> None:
+    before = cast.input[0]
+    negated = insert(model, cast, "Not", [before])
+    cast.input[0] = insert(model, cast, "Or", [before, negated])
+
+
+def table_row_unseen(model: Model) -> Iterator[Site]:
+    for name in matrices(model, *WORD_TABLES):
+        value = constant(model, name)
+        for row in (0, 1, 3, 77, len(value) // 2 + 11, len(value) - 1):
+            yield f"{name} row {row}", partial(set_constant, model, name, with_row(value, row))
+
+
+def long_texts_only(model: Model) -> Iterator[Site]:
+    """Embeddings of tokens beyond a position of the call are 10 % larger."""
+
+    def enlarge(node, limit):
+        after = users(model, node.output[0])
+        start = after[0]
+        positions = integers(model, start, "input_ids")
+        beyond = insert(model, start, "Greater", [positions, new_constant(model, np.array(limit))])
+        dtype = constant(model, node.input[0]).dtype
+        factor = insert(model, start, "Cast", [beyond], to=onnx.helper.np_dtype_to_tensor_dtype(dtype))
+        scaled = insert(model, start, "Mul", [factor, new_constant(model, np.array(0.1, dtype))])
+        column = insert(model, start, "Unsqueeze", [scaled, new_constant(model, np.array([2]))])
+        more = insert(model, start, "Mul", [node.output[0], column])
+        redirect(model, node.output[0], insert(model, start, "Add", [node.output[0], more]), only=after)
+
+    for node in nodes(model, "Gather"):
+        if "input_ids" in node.input:
+            for limit in CLIPS:
+                yield f"{node.input[0]} beyond {limit}", partial(enlarge, node, limit)
+
+
+def relative_bias(model: Model) -> Iterator[Site]:
+    """T5's buckets: rows of the table, the logarithm's base, the limit of distances."""
+    for name in matrices(model, "relative_attention_bias"):
+        value = constant(model, name)
+        for row in (0, 1, 15, 20, 24, len(value) - 1):
+            yield f"{name} row {row}", partial(set_constant, model, name, with_row(value, row))
+    for log in nodes(model, "Log"):
+        ratio = producer(model, log.input[0])
+        yield f"{ratio.output[0]} * 1.05", partial(set_input, model, ratio, 1, constant(model, ratio.input[1]) * 1.05)
+        (divided,) = users(model, log.output[0])
+        base = constant(model, divided.input[1])
+        yield f"{divided.output[0]} max_distance / 2", partial(set_input, model, divided, 1, base - np.log(2))
+        yield f"{divided.output[0]} * 1.01", partial(set_input, model, divided, 1, base * 1.01)
+    for node in nodes(model, "Min"):
+        yield f"{node.output[0]} left out", partial(redirect, model, node.output[0], node.input[0])
+
+
+# Rotary embedding
+
+
+def rope(model: Model) -> Iterator[Site]:
+    for node in nodes(model, "Neg"):
+        yield f"{node.output[0]} not negated", partial(redirect, model, node.output[0], node.input[0])
+    cosines, sines = nodes(model, "Cos"), nodes(model, "Sin")
+    for cosine, sine in zip(cosines, sines, strict=True):
+        yield f"{cosine.output[0]}, {sine.output[0]} exchanged", partial(exchange_operators, cosine, sine)
+
+
+def exchange_operators(left: Node, right: Node) -> None:
+    left.op_type, right.op_type = right.op_type, left.op_type
+
+
+def rope_theta(model: Model) -> Iterator[Site]:
+    for name in initializers(model, "inv_freq"):
+        value = constant(model, name)
+        exponents = np.arange(len(value)) / len(value)
+        for theta in (500_000.0, 11_000.0):
+            yield f"{name} {theta:g}", partial(set_constant, model, name, theta**-exponents)
+        for index in range(1, len(value)):
+            factors = np.where(np.arange(len(value)) == index, 1.05, 1.0)
+            yield f"{name}[{index}] * 1.05", partial(set_constant, model, name, value * factors)
+
+
+# Weights
+
+
+def chosen(model: Model, *words: str) -> list[str]:
+    """Some of the matrices: of each name without the number of its layer, the first and the last."""
+    every = matrices(model, *words)
+    return list(dict.fromkeys((*every[:3], *every[len(every) // 2 :][:2], *every[-2:])))
+
+
+def bias_zeroed(model: Model) -> Iterator[Site]:
+    for name in initializers(model, ".bias"):
+        if floats(model, name):
+            yield name, partial(set_constant, model, name, np.zeros_like(constant(model, name)))
+
+
+def weight_noise(model: Model) -> Iterator[Site]:
+    for name in chosen(model):
+        value = constant(model, name)
+        for share in (0.001, 0.01):
+            noise = random(name).normal(size=value.shape) * share * value.std()
+            yield f"{name} {share:.1%}", partial(set_constant, model, name, value + noise)
+
+
+def one_element(model: Model) -> Iterator[Site]:
+    for name in chosen(model):
+        value = constant(model, name)
+        for change in (0.05, 1.0):
+            changed = value.astype(np.float64)
+            changed[tuple(random(name).integers(0, value.shape))] += change
+            yield f"{name} + {change}", partial(set_constant, model, name, changed)
+
+
+def rounded(model: Model) -> Iterator[Site]:
+    for name in chosen(model):
+        value = constant(model, name)
+        scale = np.abs(value).max() / 127
+        yield f"{name} int8", partial(set_constant, model, name, np.round(value / scale) * scale)
+        if value.dtype == np.float32:
+            yield f"{name} float16", partial(set_constant, model, name, value.astype(np.float16))
+            bits = value.view(np.uint32) & np.uint32(0xFFFF0000)
+            yield f"{name} bfloat16", partial(set_constant, model, name, bits.view(np.float32))
+
+
+def weights_swapped(model: Model) -> Iterator[Site]:
+    """Two weights of the same shape: of neighboring layers, or neighbors of one layer."""
+    every = [name for name in initializers(model) if floats(model, name) and constant(model, name).size > 1]
+    neighbors = [
+        pair for pair in zip(every, every[2:], strict=False) if pair[0].split(".")[-1] == pair[1].split(".")[-1]
+    ]
+    for left, right in [*layers(every), *neighbors]:
+        if constant(model, left).shape == constant(model, right).shape:
+            yield f"{left}, {right}", partial(exchange_values, model, left, right)
+
+
+def gate_up(model: Model) -> Iterator[Site]:
+    for name in initializers(model, "gate_proj"):
+        yield name, partial(exchange_values, model, name, name.replace("gate_proj", "up_proj"))
+
+
+def tied_head(model: Model) -> Iterator[Site]:
+    for name in initializers(model, "lm_head.weight"):
+        value = constant(model, name)
+        axis = int(value.shape[0] < value.shape[1])
+        yield f"{name} rolled", partial(set_constant, model, name, np.roll(value, 1, axis))
+        changed = np.moveaxis(with_row(np.moveaxis(value, axis, 0), 77), 0, axis)
+        yield f"{name} row 77", partial(set_constant, model, name, changed)
+
+
+def files_of_other_models(model: Model) -> Iterator[Site]:
+    def redraw(deviation):
+        for name in matrices(model):
+            value = constant(model, name)
+            set_constant(model, name, random(name).normal(0, deviation, value.shape))
+
+    yield "another seed", partial(redraw, 0.15)
+
+
+def wrong_token(model: Model) -> Iterator[Site]:
+    def replace(old, new):
+        start = first(model)
+        readers = [node for node in users(model, "input_ids") if node.op_type != "Shape"]
+        is_old = insert(model, start, "Equal", ["input_ids", new_constant(model, np.array(old))])
+        changed = insert(model, start, "Where", [is_old, new_constant(model, np.array(new)), "input_ids"])
+        redirect(model, "input_ids", changed, only=readers)
+
+    if users(model, "input_ids"):
+        for old, new in ((0, 1), (1, 0), (2, 0), (3, 7), (77, 78)):
+            yield f"{new} for {old}", partial(replace, old, new)
+
+
+def nan_weight(model: Model) -> Iterator[Site]:
+    for name in chosen(model):
+        value = constant(model, name)
+        for label, number in (("NaN", np.nan), ("infinite", np.inf)):
+            changed = value.copy()
+            changed[tuple(random(name).integers(0, value.shape))] = number
+            yield f"{name} {label}", partial(set_constant, model, name, changed)
+
+
+VALUES: Mapping[str, Kind] = MappingProxyType(
+    {
+        "position ids": position_ids,
+        "position_ids ignored": position_ids_ignored,
+        "position table": position_table,
+        "padding not skipped": padding_not_skipped,
+        "table row unseen": table_row_unseen,
+        "long texts only": long_texts_only,
+        "relative bias": relative_bias,
+        "rope": rope,
+        "rope theta": rope_theta,
+        "bias zeroed": bias_zeroed,
+        "weight noise": weight_noise,
+        "one element": one_element,
+        "rounded": rounded,
+        "weights swapped": weights_swapped,
+        "gate/up": gate_up,
+        "tied head": tied_head,
+        "files of other models": files_of_other_models,
+        "wrong token": wrong_token,
+        "not a number": nan_weight,
+    }
+)
+"""The kinds of faults of positions and weights."""

@@ -1,0 +1,242 @@
+"""Whether the check finds a fault: a model, its export, and the verdict on a changed copy of its files."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mutated
+import numpy as np
+import onnx
+import onnxruntime
+from attrs import frozen
+from mutations import KINDS, NAMED
+from structure_faults import INTERFACE, Kind
+from wide_inputs import Arrays, distance, rounding, wide_inputs
+
+import onnxfn
+from onnxfn.export import pipeline
+from onnxfn.specs.errors import CheckFailed, OnnxfnError
+from onnxfn.specs.planned import Part
+
+ROUNDINGS = 1.0
+"""A fault changes an answer if the difference is larger than so many of PyTorch's own roundings."""
+
+FOUND, NOT_RUN, EQUIVALENT, MISSED, RAW = "found", "does not run", "equivalent", "missed", "raw error"
+STATUSES = (FOUND, NOT_RUN, EQUIVALENT, MISSED, RAW)
+
+
+@frozen
+class Subject:
+    """A model, its spec, and the folder of its export."""
+
+    name: str
+    model: Any
+    spec: onnxfn.ExportSpec
+    exported: onnxfn.Exported
+    folder: Path
+
+
+@frozen
+class Fault:
+    """A fault: the kind, the file and the site in it."""
+
+    model: str
+    kind: str
+    file: str
+    site: str
+
+
+@frozen
+class Verdict:
+    """What the check does with a fault. `roundings` is the largest change of an answer, for those that it passes."""
+
+    fault: Fault
+    status: str
+    note: str = ""
+    roundings: float = 0.0
+
+
+@cache
+def subject(name: str) -> Subject:
+    """The export of a model of `mutated.MODELS`, which is written once per process."""
+    model, spec = mutated.build(name)
+    folder = Path(tempfile.mkdtemp(prefix=f"onnxfn-{name}-"))
+    exported = onnxfn.export(spec, model, folder, overwrite=True)
+    return Subject(name, model, spec, exported, folder)
+
+
+def graph_files(name: str) -> dict[str, onnx.ModelProto]:
+    """The ONNX files of an export, weights included, to be changed in place."""
+    folder = subject(name).folder
+    return {path.name: onnx.load(path) for path in sorted(folder.glob("*.onnx"))}
+
+
+def faults(name: str, kinds: Mapping[str, Kind] = NAMED) -> list[Fault]:
+    """All faults of these kinds that can be made in the files of a model."""
+    return [
+        Fault(name, kind, file, site)
+        for file, model in graph_files(name).items()
+        for kind, sites in kinds.items()
+        for site, _ in sites(model)
+    ]
+
+
+def spread(every: Sequence[Fault], per_kind: int) -> list[Fault]:
+    """At most so many faults of each kind and file: the first, the last, and some between."""
+    groups: dict[tuple[str, str], list[Fault]] = {}
+    for fault in every:
+        groups.setdefault((fault.kind, fault.file), []).append(fault)
+    return [
+        group[index]
+        for group in groups.values()
+        for index in sorted({round(step) for step in np.linspace(0, len(group) - 1, per_kind)})
+    ]
+
+
+def changed_files(fault: Fault) -> dict[str, onnx.ModelProto]:
+    """The files of a model with a fault."""
+    files = graph_files(fault.model)
+    edit = next(edit for site, edit in KINDS[fault.kind](files[fault.file]) if site == fault.site)
+    edit()
+    return files
+
+
+def verdict(fault: Fault) -> Verdict:
+    """The verdict of `onnxfn.validate` on the files with a fault; the change of the answer if it passes."""
+    tested = subject(fault.model)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(tested.folder, folder, dirs_exist_ok=True)
+        write_with_fault(fault, Path(folder))
+        try:
+            report = validated(tested, Path(folder))
+        except CheckFailed as error:
+            return Verdict(fault, NOT_RUN if "ONNX Runtime cannot" in str(error) else FOUND, str(error)[:120])
+        except OnnxfnError as error:
+            return Verdict(fault, FOUND, str(error)[:120])
+        except Exception as error:  # noqa: BLE001 - any other error is a fault of the check
+            return Verdict(fault, RAW, f"{type(error).__name__}: {error}"[:200])
+        if not report.passed:
+            return Verdict(fault, FOUND)
+        return survivor(fault, Path(folder))
+
+
+def write_with_fault(fault: Fault, folder: Path) -> None:
+    """Replaces the file with a fault in a copy of the export; its weights are inside."""
+    onnx.save(changed_files(fault)[fault.file], folder / fault.file)
+
+
+def survivor(fault: Fault, folder: Path) -> Verdict:
+    """The verdict on a fault that the check passed: whether an answer to wide inputs changes."""
+    if fault.kind in INTERFACE:
+        return Verdict(fault, MISSED, "the interface differs", np.inf)
+    stem = fault.file.removesuffix(".onnx")
+    (part,) = (part for part in subject(fault.model).exported.plan.parts if part.name == stem)
+    session = onnxruntime.InferenceSession(folder / fault.file, quiet_options(), providers=["CPUExecutionProvider"])
+    worst, where = 0.0, ""
+    for number, (case, arrays) in enumerate(wide_cases(fault.model, part.name)):
+        change = largest_change(fault.model, part, number, arrays, session)
+        if change > worst:
+            worst, where = change, case
+    return Verdict(fault, MISSED if worst > ROUNDINGS else EQUIVALENT, where, worst)
+
+
+def largest_change(name: str, part: Part, number: int, arrays: Arrays, session: Any) -> float:
+    """The largest change of an output in a wide case, in roundings of PyTorch; infinite if the graph does not run."""
+    outputs = [output.name for output in part.spec.outputs]
+    expected, roundings = wide_answer(name, part.name, number)
+    try:
+        actual = session.run(outputs, arrays)
+    except Exception:  # noqa: BLE001 - ONNX Runtime has many kinds of errors
+        return np.inf
+    distances = (distance(part, index, arrays, *pair) for index, pair in enumerate(zip(actual, expected, strict=True)))
+    return max(change / limit if change else 0.0 for change, limit in zip(distances, roundings, strict=True))
+
+
+def quiet_options() -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return options
+
+
+@cache
+def wide_cases(name: str, part: str) -> tuple[tuple[str, Arrays], ...]:
+    """The wide inputs of a part."""
+    tested = subject(name)
+    return tuple(wide_inputs(tested.model, part_of(tested, part)))
+
+
+def part_of(tested: Subject, name: str) -> Part:
+    return next(part for part in tested.exported.plan.parts if part.name == name)
+
+
+@cache
+def wide_session(name: str, part: str) -> Any:
+    path = subject(name).folder / f"{part}.onnx"
+    return onnxruntime.InferenceSession(path, quiet_options(), providers=["CPUExecutionProvider"])
+
+
+@cache
+def wide_answer(name: str, part_name: str, number: int) -> tuple[list[np.ndarray], list[float]]:
+    """The answers of the export without a fault to a wide input, and PyTorch's rounding of each."""
+    tested = subject(name)
+    part = part_of(tested, part_name)
+    _, arrays = wide_cases(name, part_name)[number]
+    answers = wide_session(name, part_name).run([output.name for output in part.spec.outputs], arrays)
+    steps = [float(np.abs(answer.astype(np.float64)).max(initial=0) * 1e-9) + 1e-30 for answer in answers]
+    return answers, [max(pair) for pair in zip(rounding(tested.model, part, arrays), steps, strict=True)]
+
+
+def validated(tested: Subject, folder: Path) -> onnxfn.Report:
+    """The report of `onnxfn.validate`, with PyTorch's outputs computed once per model."""
+    original = pipeline.references
+    pipeline.references = lambda _, part, *__: known_references(tested.name, part.name)
+    try:
+        return onnxfn.validate(tested.spec, tested.model, folder)
+    finally:
+        pipeline.references = original
+
+
+@cache
+def known_references(name: str, part: str) -> tuple[Any, ...]:
+    from onnxfn.check.references import references
+
+    tested = subject(name)
+    return tuple(references(tested.model, part_of(tested, part)))
+
+
+# Summaries
+
+
+def lines(verdicts: Iterable[Verdict]) -> list[str]:
+    """A line for each verdict of a survivor: its place, the change, and the inputs of the largest change."""
+    return [
+        f"{one.status}: {one.fault.model}, {one.fault.kind}, {one.fault.file}: {one.fault.site} "
+        f"({one.roundings:.3g} roundings; {one.note})"
+        for one in verdicts
+        if one.status not in (FOUND, NOT_RUN)
+    ]
+
+
+def counts(verdicts: Iterable[Verdict], key: Callable[[Fault], str]) -> dict[str, dict[str, int]]:
+    """From a property of a fault to the numbers of its verdicts."""
+    counters: dict[str, Counter[str]] = {}
+    for one in verdicts:
+        counters.setdefault(key(one.fault), Counter())[one.status] += 1
+    return {
+        value: {status: counter[status] for status in STATUSES if counter[status]}
+        for value, counter in sorted(counters.items())
+    }
+
+
+def table(rows: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """The lines of a plain table of counts."""
+    width = max(map(len, rows), default=0)
+    yield "  ".join(["".ljust(width), *(status.rjust(12) for status in STATUSES)])
+    for name, row in rows.items():
+        yield "  ".join([name.ljust(width), *(str(row.get(status, 0)).rjust(12) for status in STATUSES)])

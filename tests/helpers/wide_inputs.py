@@ -1,0 +1,164 @@
+"""Inputs that are wider than those of the check: longer texts, masks with holes, special tokens, each token once.
+
+They decide whether a fault that the check does not find changes an answer at all.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from onnxfn.check.references import case_inputs
+from onnxfn.check.valid_elements import valid_elements
+from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.specs.dummies import padded, sized
+from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
+from onnxfn.specs.planned import Part
+
+Arrays = dict[str, np.ndarray]
+Change = Callable[[Arrays, np.random.Generator, Mapping[str, Any]], Arrays]
+
+LONGEST = 150
+"""Tokens of the longest text; the models have 160 positions."""
+
+WHOLE_TEXTS = ((1, 1), (2, 2), (3, 33), (5, 64), (2, 120), (1, LONGEST))
+"""Batch size and length of texts that are read as a whole."""
+
+CONTINUED = ((2, 0, 60), (1, 0, 120), (3, 5, 7), (2, 33, 1), (5, 90, 1), (2, 90, 7), (1, 20, 30), (2, 1, 45))
+"""Batch size, length of the past, and new tokens."""
+
+ENCODED = (1, 17, 50, 110)
+"""Lengths of the texts that an encoder read."""
+
+
+def mask_of(arrays: Arrays) -> str | None:
+    return next((name for name in arrays if name.endswith("attention_mask")), None)
+
+
+def as_it_is(arrays: Arrays, *_: Any) -> Arrays:
+    return arrays
+
+
+def holes(arrays: Arrays, random: np.random.Generator, _: Mapping[str, Any]) -> Arrays:
+    """A fifth of the tokens is masked, the first and the last of each row excepted."""
+    masks = {name: array.copy() for name, array in arrays.items() if name.endswith("mask")}
+    for mask in masks.values():
+        if mask.shape[1] > 2:
+            mask[:, 1:-1] *= random.random(mask[:, 1:-1].shape) > 0.2
+    return {**arrays, **masks}
+
+
+def pad_tokens(arrays: Arrays, _: np.random.Generator, tokens: Mapping[str, Any]) -> Arrays:
+    """Masked places hold the pad token."""
+    name = mask_of(arrays)
+    if name is None or "input_ids" not in arrays or "encoder" in name or tokens["pad"] is None:
+        return arrays
+    ids = arrays["input_ids"]
+    return {**arrays, "input_ids": np.where(arrays[name][:, -ids.shape[1] :] == 0, tokens["pad"], ids)}
+
+
+def special_tokens(arrays: Arrays, random: np.random.Generator, tokens: Mapping[str, Any]) -> Arrays:
+    """A tenth of the tokens is an end token, a tenth the pad token; masked places hold the pad token."""
+    if "input_ids" not in arrays:
+        return arrays
+    ids = arrays["input_ids"]
+    drawn = random.random(ids.shape)
+    for low, token in ((0.0, tokens["end"]), (0.1, tokens["pad"])):
+        if token is not None:
+            ids = np.where((drawn >= low) & (drawn < low + 0.1), token, ids)
+    return pad_tokens({**arrays, "input_ids": ids}, random, tokens)
+
+
+CHANGES: Mapping[str, Change] = MappingProxyType(
+    {change.__name__: change for change in (as_it_is, holes, pad_tokens, special_tokens)}
+)
+
+
+def tokens_of(model: Any) -> dict[str, Any]:
+    """The pad token, the end token and the size of the vocabulary."""
+    config = getattr(model.config, "text_config", None) or model.config
+    end = getattr(config, "eos_token_id", None)
+    return {
+        "pad": getattr(config, "pad_token_id", None),
+        "end": end[0] if isinstance(end, list) else end,
+        "vocabulary": getattr(config, "vocab_size", 0),
+    }
+
+
+def wide_inputs(model: Any, part: Part) -> Iterator[tuple[str, Arrays]]:
+    """Names and inputs, on which an export of a part must be right too."""
+    tokens = tokens_of(model)
+    padding, changes = cycle(("right", "left", "none")), cycle(CHANGES)
+    for number, sizes in enumerate(sizes_of(part)):
+        for _ in range(2):
+            side, change = next(padding), next(changes)
+            random = np.random.default_rng(number)
+            spec = with_dummies(part.spec, sized(**sizes), padded(side))
+            arrays = case_inputs(model, part, spec, seed=number + 7)
+            arrays = CHANGES[change](arrays, random, tokens)
+            yield f"{sizes}, padding {side}, {change}", arrays
+    yield from every_token(model, part, tokens)
+
+
+def sizes_of(part: Part) -> Iterator[dict[str, int]]:
+    """The sizes of the dynamic axes of the inputs, for each text."""
+    symbols = {symbol for axes in part.inputs.values() for symbol in axes.values() if symbol.isidentifier()}
+    pasts = past_lengths(part.spec)
+    encoded = cycle(ENCODED)
+    for batch, past, new in CONTINUED if pasts else ((batch, 0, new) for batch, new in WHOLE_TEXTS):
+        wanted = {
+            **{symbol: batch for symbol in symbols if symbol.endswith("batch_size")},
+            **{symbol: new for symbol in symbols if symbol.endswith("sequence_length")},
+            **{symbol: past for symbol in symbols if symbol.startswith("past")},
+        }
+        if pasts or "encoder_hidden_states" in part.inputs:
+            wanted |= {symbol: next(encoded) for symbol in symbols if symbol.startswith("encoder")}
+        yield {symbol: size for symbol, size in wanted.items() if symbol in symbols}
+
+
+def every_token(model: Any, part: Part, tokens: Mapping[str, Any]) -> Iterator[tuple[str, Arrays]]:
+    """Texts that hold each token of the vocabulary."""
+    length = 50
+    if "input_ids" not in part.inputs or not tokens["vocabulary"]:
+        return
+    sizes = next(sizes_of(part))
+    batch = -(-tokens["vocabulary"] // length)
+    wanted = {
+        symbol: batch if symbol.endswith("batch_size") else 0 if symbol.startswith("past") else length
+        for symbol in sizes
+    }
+    spec = with_dummies(part.spec, sized(**wanted), padded("none"))
+    arrays = case_inputs(model, part, spec)
+    ids = (np.arange(batch * length) % tokens["vocabulary"]).reshape(batch, length)
+    yield "every token", {**arrays, "input_ids": ids}
+
+
+def rounding(model: Any, part: Part, arrays: Arrays) -> list[float]:
+    """How far PyTorch in the dtype of the export is from PyTorch in float64, for each output: the largest distance."""
+    dtype = part.spec.target.float_dtype or "float32"
+    pairs = zip(*(torch_outputs(copied(model, each), part, arrays) for each in (dtype, "float64")), strict=True)
+    return [distance(part, index, arrays, *pair) for index, pair in enumerate(pairs)]
+
+
+def copied(model: Any, dtype: str) -> Any:
+    import torch
+
+    return model if dtype == "float32" else copy.deepcopy(model).to(getattr(torch, dtype))
+
+
+def distance(part: Part, index: int, arrays: Arrays, left: np.ndarray, right: np.ndarray) -> float:
+    """The largest distance of two arrays of an output, at tokens; infinite if their shapes differ."""
+    if left.shape != right.shape or left.dtype.kind != right.dtype.kind:
+        return np.inf
+    select = valid_elements(part.spec, part.spec.outputs[index], arrays)
+    first, second = (select(array).astype(np.float64) for array in (left, right))
+    with np.errstate(invalid="ignore"):
+        distances = np.abs(first - second)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    distances = np.where(same, 0.0, np.where(np.isnan(distances), np.inf, distances))
+    return float(distances.max(initial=0.0))

@@ -1,0 +1,114 @@
+"""The tiny models whose exports get seeded faults: random weights that matter, vocabularies larger than any text.
+
+Every matrix is N(0, 0.15), so each has a part in the answer. Parameters that were constant are uneven. A vocabulary of
+5,000 tokens holds a pad token that no random text holds by luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import tiny
+from attrs import field, frozen
+
+import onnxfn
+
+DEVIATION = 0.15
+"""The standard deviation of the weights."""
+
+LONGEST_TEXT = 160
+"""The positions of models that have a table of positions."""
+
+
+@frozen
+class Kind:
+    """A model and how it is exported: `build` makes both. `sizes` are arguments of the configuration."""
+
+    model_type: str
+    loader: str
+    task: str
+    sizes: Mapping[str, Any] = field(factory=dict)
+    float_dtype: str | None = None
+
+
+TEXT: Mapping[str, Any] = MappingProxyType(
+    {"vocab_size": 5000, "max_position_embeddings": LONGEST_TEXT, "num_hidden_layers": 2}
+)
+GENERATION = "text-generation-with-past"
+BERT = Kind("bert", "AutoModel", "feature-extraction", TEXT)
+LLAMA = Kind("llama", "AutoModelForCausalLM", GENERATION, TEXT)
+GPT2 = Kind("gpt2", "AutoModelForCausalLM", GENERATION, TEXT)
+
+TOWER: Mapping[str, Any] = MappingProxyType(
+    {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+    }
+)
+
+MODELS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "bert": BERT,
+        "bert_classifier": Kind("bert", "AutoModelForSequenceClassification", "text-classification", TEXT),
+        "roberta": Kind("roberta", "AutoModel", "feature-extraction", TEXT),
+        "llama": LLAMA,
+        "mistral": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**TEXT, "sliding_window": 8}),
+        "mistral_window_48": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**TEXT, "sliding_window": 48}),
+        "gpt2": GPT2,
+        "gpt2_classifier": Kind("gpt2", "AutoModelForSequenceClassification", "text-classification", TEXT),
+        "t5": Kind(
+            "t5",
+            "AutoModelForSeq2SeqLM",
+            "text2text-generation-with-past",
+            {"vocab_size": 200, "relative_attention_max_distance": 128, "num_layers": 2},
+        ),
+        "bart": Kind("bart", "AutoModelForSeq2SeqLM", "text2text-generation-with-past", TEXT),
+        "whisper": Kind(
+            "whisper",
+            "AutoModelForSpeechSeq2Seq",
+            "automatic-speech-recognition-with-past",
+            {"vocab_size": 200, "max_target_positions": LONGEST_TEXT},
+        ),
+        "vit": Kind("vit", "AutoModelForImageClassification", "image-classification", {"image_size": 24}),
+        "clip": Kind(
+            "clip",
+            "AutoModel",
+            "zero-shot-image-classification",
+            {
+                "text_config": {
+                    **TOWER,
+                    "vocab_size": 5000,
+                    "max_position_embeddings": LONGEST_TEXT,
+                    "eos_token_id": 3,
+                    "bos_token_id": 4,
+                    "pad_token_id": 3,
+                },
+                "vision_config": {**TOWER, "image_size": 24, "patch_size": 8},
+                "projection_dim": 16,
+            },
+        ),
+        "mamba": Kind("mamba", "AutoModelForCausalLM", GENERATION, {"vocab_size": 5000, "num_hidden_layers": 2}),
+        "bert_float16": Kind("bert", "AutoModel", "feature-extraction", TEXT, "float16"),
+        "llama_float16": Kind("llama", "AutoModelForCausalLM", GENERATION, TEXT, "float16"),
+        "gpt2_float16": Kind("gpt2", "AutoModelForCausalLM", GENERATION, TEXT, "float16"),
+    }
+)
+
+
+def build(name: str) -> tuple[Any, onnxfn.ExportSpec]:
+    """The model of a name in `MODELS`, and the spec of its export."""
+    import torch
+
+    kind = MODELS[name]
+    model = tiny.model(kind.model_type, kind.loader, **kind.sizes)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.dim() > 1 and not parameter_name.endswith("A_log"):
+                parameter.normal_(0, DEVIATION, generator=generator)
+    spec = onnxfn.spec_for(kind.model_type, kind.task)
+    return model, onnxfn.with_dtypes(spec, float=kind.float_dtype) if kind.float_dtype else spec
