@@ -88,6 +88,18 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item.nodeid in chosen]
 
 
+def pytest_terminal_summary(terminalreporter):
+    """How many seeded faults the check found, for each model and for each kind."""
+    reports = [report for status in ("passed", "failed") for report in terminalreporter.stats.get(status, ())]
+    properties = [value for report in reports for name, value in report.user_properties if name == "verdicts"]
+    if every := [tuple(verdict) for several in properties for verdict in several]:
+        import verdict_counts
+
+        terminalreporter.section("seeded faults")
+        for line in verdict_counts.summary(every):
+            terminalreporter.line(line)
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(monkeypatch, tmp_path_factory):
     """No test reads the cache of another test or of the user."""

@@ -100,7 +100,9 @@ def constant_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray
         value = constant(model, name)
         if value.size <= 4 and value.dtype.kind in kinds and not name.endswith(("weight", "bias")):
             for text, function in change.items():
-                yield f"{name} {text}", partial(set_constant, model, name, function(value))
+                with np.errstate(over="ignore"):  # the score of a masked token is the lowest number
+                    changed = function(value)
+                yield f"{name} {text}", partial(set_constant, model, name, changed)
 
 
 FLOAT_CHANGES: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
@@ -135,7 +137,7 @@ def constant_of_one_node(model: Model) -> Iterator[Site]:
         for index, name in enumerate(node.input):
             value = constant(model, name)
             if value is not None and value.size <= 4 and value.dtype.kind in "if":
-                change = value + 1 if value.dtype.kind == "i" else value * 1.5 + 0.01
+                change = value + 1 if value.dtype.kind == "i" else value * 0.5 + 0.01
                 yield label(node, f"input {index}"), partial(set_input, model, node, index, change)
 
 

@@ -106,7 +106,9 @@ def kv_heads(model: Model) -> Iterator[Site]:
     """The heads of keys are tiled where each is repeated."""
     for node in nodes(model, "Unsqueeze"):
         axes = constant(model, node.input[1])
-        if axes is not None and axes.tolist() == [2] and any(users(model, node.output[0], "Expand")):
+        expanded = [name for user in users(model, node.output[0], "Expand") for name in user.output]
+        is_repeated = any(users(model, name, "Reshape") for name in expanded)
+        if axes is not None and axes.tolist() == [2] and is_repeated:
             yield node.output[0], partial(set_input, model, node, 1, np.array([1]))
 
 

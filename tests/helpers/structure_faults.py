@@ -247,7 +247,13 @@ def sliding_window(model: Model) -> Iterator[Site]:
     for node in nodes(model, "Sub"):
         width = constant(model, node.input[1])
         if width is not None and width.dtype.kind == "i" and any(users(model, node.output[0], "Greater")):
-            for name, other in (("+1", width + 1), ("-1", width - 1), ("-7", width - 7), ("dropped", width + 10**6)):
+            for name, other in (
+                ("+1", width + 1),
+                ("-1", width - 1),
+                ("-7", width - 7),
+                ("-9", width - 9),
+                ("dropped", width + 10**6),
+            ):
                 yield f"{node.output[0]} {name}", partial(set_input, model, node, 1, other)
 
 

@@ -30,6 +30,7 @@ from structure_faults import Kind, Site, floats, layers, matrices, random, with_
 
 POSITION_TABLES = ("position_embedding", "wpe", "embed_positions")
 WORD_TABLES = ("word_embeddings", "token_embedding", "embed_tokens", "wte", "shared", "backbone.embeddings")
+SPECIAL_TOKEN = "special token "
 CLIPS = (30, 45, 100)
 """Positions from which on a fault shows."""
 
@@ -245,6 +246,11 @@ def files_of_other_models(model: Model) -> Iterator[Site]:
     yield "another seed", partial(redraw, 0.15)
 
 
+def special_tokens(model: Model) -> list[int]:
+    """The pad token and the end token, which the metadata of the model names."""
+    return sorted({int(entry.value) for entry in model.metadata_props if entry.key.startswith(SPECIAL_TOKEN)})
+
+
 def wrong_token(model: Model) -> Iterator[Site]:
     def replace(old, new):
         start = first(model)
@@ -254,8 +260,8 @@ def wrong_token(model: Model) -> Iterator[Site]:
         redirect(model, "input_ids", changed, only=readers)
 
     if users(model, "input_ids"):
-        for old, new in ((0, 1), (1, 0), (2, 0), (3, 7), (77, 78)):
-            yield f"{new} for {old}", partial(replace, old, new)
+        for token in special_tokens(model):
+            yield f"{token + 1} for {token}", partial(replace, token, token + 1)
 
 
 def nan_weight(model: Model) -> Iterator[Site]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,9 @@ import onnxruntime
 from attrs import frozen
 from mutations import KINDS, NAMED
 from structure_faults import INTERFACE, Kind
-from wide_inputs import Arrays, distance, rounding, wide_inputs
+from value_faults import SPECIAL_TOKEN
+from verdict_counts import EQUIVALENT, FOUND, MISSED, NOT_RUN, RAW, counts
+from wide_inputs import Arrays, distance, rounding, special_tokens, wide_inputs
 
 import onnxfn
 from onnxfn.export import pipeline
@@ -26,9 +27,6 @@ from onnxfn.specs.planned import Part
 
 ROUNDINGS = 1.0
 """A fault changes an answer if the difference is larger than so many of PyTorch's own roundings."""
-
-FOUND, NOT_RUN, EQUIVALENT, MISSED, RAW = "found", "does not run", "equivalent", "missed", "raw error"
-STATUSES = (FOUND, NOT_RUN, EQUIVALENT, MISSED, RAW)
 
 
 @frozen
@@ -44,7 +42,7 @@ class Subject:
 
 @frozen
 class Fault:
-    """A fault: the kind, the file and the site in it."""
+    """A fault of a model: the kind, the file, and the site in it."""
 
     model: str
     kind: str
@@ -72,9 +70,13 @@ def subject(name: str) -> Subject:
 
 
 def graph_files(name: str) -> dict[str, onnx.ModelProto]:
-    """The ONNX files of an export, weights included, to be changed in place."""
-    folder = subject(name).folder
-    return {path.name: onnx.load(path) for path in sorted(folder.glob("*.onnx"))}
+    """The ONNX files of an export, weights included: copies that can be changed."""
+    tested = subject(name)
+    files = {path.name: onnx.load(path) for path in sorted(tested.folder.glob("*.onnx"))}
+    special = {SPECIAL_TOKEN + kind: str(token) for kind, token in special_tokens(tested.model).items()}
+    for model in files.values():
+        onnx.helper.set_model_props(model, special)
+    return files
 
 
 def faults(name: str, kinds: Mapping[str, Kind] = NAMED) -> list[Fault]:
@@ -97,6 +99,19 @@ def spread(every: Sequence[Fault], per_kind: int) -> list[Fault]:
         for group in groups.values()
         for index in sorted({round(step) for step in np.linspace(0, len(group) - 1, per_kind)})
     ]
+
+
+def drawn(every: Sequence[Fault], count: int, *, seed: int) -> list[Fault]:
+    """Different faults at random: first the kind is drawn, then one of its faults."""
+    random = np.random.default_rng(seed)
+    by_kind: dict[str, list[Fault]] = {}
+    for fault in every:
+        by_kind.setdefault(fault.kind, []).append(fault)
+    chosen: dict[Fault, None] = {}
+    while len(chosen) < min(count, len(every)):
+        group = by_kind[random.choice(list(by_kind))]
+        chosen[group[int(random.integers(len(group)))]] = None
+    return list(chosen)
 
 
 def changed_files(fault: Fault) -> dict[str, onnx.ModelProto]:
@@ -223,20 +238,9 @@ def lines(verdicts: Iterable[Verdict]) -> list[str]:
     ]
 
 
-def counts(verdicts: Iterable[Verdict], key: Callable[[Fault], str]) -> dict[str, dict[str, int]]:
-    """From a property of a fault to the numbers of its verdicts."""
-    counters: dict[str, Counter[str]] = {}
-    for one in verdicts:
-        counters.setdefault(key(one.fault), Counter())[one.status] += 1
-    return {
-        value: {status: counter[status] for status in STATUSES if counter[status]}
-        for value, counter in sorted(counters.items())
-    }
-
-
-def table(rows: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """The lines of a plain table of counts."""
-    width = max(map(len, rows), default=0)
-    yield "  ".join(["".ljust(width), *(status.rjust(12) for status in STATUSES)])
-    for name, row in rows.items():
-        yield "  ".join([name.ljust(width), *(str(row.get(status, 0)).rjust(12) for status in STATUSES)])
+def recorded(verdicts: Iterable[Verdict]) -> dict[str, Any]:
+    """The counts of verdicts, and a line for each survivor."""
+    every = list(verdicts)
+    rows = [(one.fault.model, one.fault.kind, one.status) for one in every]
+    (numbers,) = counts(rows, 0).values()
+    return {**numbers, "survivors": lines(every)}

@@ -21,15 +21,15 @@ from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.planned import Part
 
 Arrays = dict[str, np.ndarray]
-Change = Callable[[Arrays, np.random.Generator, Mapping[str, Any]], Arrays]
+Change = Callable[[Arrays, np.random.Generator, Mapping[str, int]], Arrays]
 
-LONGEST = 150
-"""Tokens of the longest text; the models have 160 positions."""
+LONGEST = 160
+"""The positions of the models."""
 
 WHOLE_TEXTS = ((1, 1), (2, 2), (3, 33), (5, 64), (2, 120), (1, LONGEST))
 """Batch size and length of texts that are read as a whole."""
 
-CONTINUED = ((2, 0, 60), (1, 0, 120), (3, 5, 7), (2, 33, 1), (5, 90, 1), (2, 90, 7), (1, 20, 30), (2, 1, 45))
+CONTINUED = ((2, 0, 60), (1, 0, LONGEST), (3, 5, 7), (2, 33, 1), (5, 90, 1), (2, 90, 7), (1, 20, 30), (2, 1, 45))
 """Batch size, length of the past, and new tokens."""
 
 ENCODED = (1, 17, 50, 110)
@@ -44,7 +44,7 @@ def as_it_is(arrays: Arrays, *_: Any) -> Arrays:
     return arrays
 
 
-def holes(arrays: Arrays, random: np.random.Generator, _: Mapping[str, Any]) -> Arrays:
+def holes(arrays: Arrays, random: np.random.Generator, _: Mapping[str, int]) -> Arrays:
     """A fifth of the tokens is masked, the first and the last of each row excepted."""
     masks = {name: array.copy() for name, array in arrays.items() if name.endswith("mask")}
     for mask in masks.values():
@@ -53,48 +53,52 @@ def holes(arrays: Arrays, random: np.random.Generator, _: Mapping[str, Any]) -> 
     return {**arrays, **masks}
 
 
-def pad_tokens(arrays: Arrays, _: np.random.Generator, tokens: Mapping[str, Any]) -> Arrays:
+def pad_tokens(arrays: Arrays, _: np.random.Generator, tokens: Mapping[str, int]) -> Arrays:
     """Masked places hold the pad token."""
     name = mask_of(arrays)
-    if name is None or "input_ids" not in arrays or "encoder" in name or tokens["pad"] is None:
+    if name is None or "input_ids" not in arrays or "encoder" in name or "pad" not in tokens:
         return arrays
     ids = arrays["input_ids"]
     return {**arrays, "input_ids": np.where(arrays[name][:, -ids.shape[1] :] == 0, tokens["pad"], ids)}
 
 
-def special_tokens(arrays: Arrays, random: np.random.Generator, tokens: Mapping[str, Any]) -> Arrays:
-    """A tenth of the tokens is an end token, a tenth the pad token; masked places hold the pad token."""
-    if "input_ids" not in arrays:
+def end_tokens(arrays: Arrays, random: np.random.Generator, tokens: Mapping[str, int]) -> Arrays:
+    """A tenth of the tokens is an end token; masked places hold the pad token."""
+    if "input_ids" not in arrays or "end" not in tokens:
         return arrays
     ids = arrays["input_ids"]
-    drawn = random.random(ids.shape)
-    for low, token in ((0.0, tokens["end"]), (0.1, tokens["pad"])):
-        if token is not None:
-            ids = np.where((drawn >= low) & (drawn < low + 0.1), token, ids)
-    return pad_tokens({**arrays, "input_ids": ids}, random, tokens)
+    changed = np.where(random.random(ids.shape) < 0.1, tokens["end"], ids)
+    return pad_tokens({**arrays, "input_ids": changed}, random, tokens)
 
 
 CHANGES: Mapping[str, Change] = MappingProxyType(
-    {change.__name__: change for change in (as_it_is, holes, pad_tokens, special_tokens)}
+    {change.__name__: change for change in (as_it_is, holes, pad_tokens, end_tokens)}
 )
 
 
-def tokens_of(model: Any) -> dict[str, Any]:
-    """The pad token, the end token and the size of the vocabulary."""
-    config = getattr(model.config, "text_config", None) or model.config
-    end = getattr(config, "eos_token_id", None)
-    return {
-        "pad": getattr(config, "pad_token_id", None),
-        "end": end[0] if isinstance(end, list) else end,
-        "vocabulary": getattr(config, "vocab_size", 0),
-    }
+def text_config(model: Any) -> Any:
+    return getattr(model.config, "text_config", None) or model.config
+
+
+def special_tokens(model: Any) -> dict[str, int]:
+    """The pad token and the end token, those that the configuration names."""
+    named = {"pad": "pad_token_id", "end": "eos_token_id"}
+    found = {kind: getattr(text_config(model), name, None) for kind, name in named.items()}
+    return {kind: token for kind, token in found.items() if isinstance(token, int)}
+
+
+def longest_text(model: Any) -> int:
+    """The tokens of the longest text: RoBERTa counts positions from behind the pad token."""
+    config = text_config(model)
+    unused = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    return LONGEST - unused
 
 
 def wide_inputs(model: Any, part: Part) -> Iterator[tuple[str, Arrays]]:
     """Names and inputs, on which an export of a part must be right too."""
-    tokens = tokens_of(model)
+    tokens = special_tokens(model)
     padding, changes = cycle(("right", "left", "none")), cycle(CHANGES)
-    for number, sizes in enumerate(sizes_of(part)):
+    for number, sizes in enumerate(sizes_of(model, part)):
         for _ in range(2):
             side, change = next(padding), next(changes)
             random = np.random.default_rng(number)
@@ -105,7 +109,7 @@ def wide_inputs(model: Any, part: Part) -> Iterator[tuple[str, Arrays]]:
     yield from every_token(model, part, tokens)
 
 
-def sizes_of(part: Part) -> Iterator[dict[str, int]]:
+def sizes_of(model: Any, part: Part) -> Iterator[dict[str, int]]:
     """The sizes of the dynamic axes of the inputs, for each text."""
     symbols = {symbol for axes in part.inputs.values() for symbol in axes.values() if symbol.isidentifier()}
     pasts = past_lengths(part.spec)
@@ -113,7 +117,7 @@ def sizes_of(part: Part) -> Iterator[dict[str, int]]:
     for batch, past, new in CONTINUED if pasts else ((batch, 0, new) for batch, new in WHOLE_TEXTS):
         wanted = {
             **{symbol: batch for symbol in symbols if symbol.endswith("batch_size")},
-            **{symbol: new for symbol in symbols if symbol.endswith("sequence_length")},
+            **{symbol: min(new, longest_text(model)) for symbol in symbols if symbol.endswith("sequence_length")},
             **{symbol: past for symbol in symbols if symbol.startswith("past")},
         }
         if pasts or "encoder_hidden_states" in part.inputs:
@@ -121,21 +125,19 @@ def sizes_of(part: Part) -> Iterator[dict[str, int]]:
         yield {symbol: size for symbol, size in wanted.items() if symbol in symbols}
 
 
-def every_token(model: Any, part: Part, tokens: Mapping[str, Any]) -> Iterator[tuple[str, Arrays]]:
-    """Texts that hold each token of the vocabulary."""
-    length = 50
-    if "input_ids" not in part.inputs or not tokens["vocabulary"]:
+def every_token(model: Any, part: Part, tokens: Mapping[str, int]) -> Iterator[tuple[str, Arrays]]:
+    """Texts that hold each token of the vocabulary but the pad token."""
+    length, vocabulary = 50, getattr(text_config(model), "vocab_size", 0)
+    if "input_ids" not in part.inputs or not vocabulary:
         return
-    sizes = next(sizes_of(part))
-    batch = -(-tokens["vocabulary"] // length)
-    wanted = {
+    batch = -(-vocabulary // length)
+    sizes = {
         symbol: batch if symbol.endswith("batch_size") else 0 if symbol.startswith("past") else length
-        for symbol in sizes
+        for symbol in next(sizes_of(model, part))
     }
-    spec = with_dummies(part.spec, sized(**wanted), padded("none"))
-    arrays = case_inputs(model, part, spec)
-    ids = (np.arange(batch * length) % tokens["vocabulary"]).reshape(batch, length)
-    yield "every token", {**arrays, "input_ids": ids}
+    arrays = case_inputs(model, part, with_dummies(part.spec, sized(**sizes), padded("none")))
+    ids = (np.arange(batch * length) % vocabulary).reshape(batch, length)
+    yield "every token", {**arrays, "input_ids": np.where(ids == tokens.get("pad"), ids + 1, ids)}
 
 
 def rounding(model: Any, part: Part, arrays: Arrays) -> list[float]:

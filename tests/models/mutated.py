@@ -1,7 +1,7 @@
 """The tiny models whose exports get seeded faults: random weights that matter, vocabularies larger than any text.
 
-Every matrix is N(0, 0.15), so each has a part in the answer. Parameters that were constant are uneven. A vocabulary of
-5,000 tokens holds a pad token that no random text holds by luck.
+Every matrix is N(0, 0.15), so each has a part in the answer. Parameters that were constant are uneven. Texts that are
+read as a whole have a vocabulary of 5,000 tokens: no random text has the pad token by luck.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class Kind:
 TEXT: Mapping[str, Any] = MappingProxyType(
     {"vocab_size": 5000, "max_position_embeddings": LONGEST_TEXT, "num_hidden_layers": 2}
 )
+DECODED: Mapping[str, Any] = MappingProxyType({**TEXT, "vocab_size": 1000})
 GENERATION = "text-generation-with-past"
 BERT = Kind("bert", "AutoModel", "feature-extraction", TEXT)
-LLAMA = Kind("llama", "AutoModelForCausalLM", GENERATION, TEXT)
-GPT2 = Kind("gpt2", "AutoModelForCausalLM", GENERATION, TEXT)
+LLAMA = Kind("llama", "AutoModelForCausalLM", GENERATION, DECODED)
+GPT2 = Kind("gpt2", "AutoModelForCausalLM", GENERATION, DECODED)
 
 TOWER: Mapping[str, Any] = MappingProxyType(
     {
@@ -56,8 +57,8 @@ MODELS: Mapping[str, Kind] = MappingProxyType(
         "bert_classifier": Kind("bert", "AutoModelForSequenceClassification", "text-classification", TEXT),
         "roberta": Kind("roberta", "AutoModel", "feature-extraction", TEXT),
         "llama": LLAMA,
-        "mistral": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**TEXT, "sliding_window": 8}),
-        "mistral_window_48": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**TEXT, "sliding_window": 48}),
+        "mistral": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**DECODED, "sliding_window": 8}),
+        "mistral_window_48": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**DECODED, "sliding_window": 48}),
         "gpt2": GPT2,
         "gpt2_classifier": Kind("gpt2", "AutoModelForSequenceClassification", "text-classification", TEXT),
         "t5": Kind(
@@ -66,7 +67,7 @@ MODELS: Mapping[str, Kind] = MappingProxyType(
             "text2text-generation-with-past",
             {"vocab_size": 200, "relative_attention_max_distance": 128, "num_layers": 2},
         ),
-        "bart": Kind("bart", "AutoModelForSeq2SeqLM", "text2text-generation-with-past", TEXT),
+        "bart": Kind("bart", "AutoModelForSeq2SeqLM", "text2text-generation-with-past", DECODED),
         "whisper": Kind(
             "whisper",
             "AutoModelForSpeechSeq2Seq",
@@ -91,10 +92,10 @@ MODELS: Mapping[str, Kind] = MappingProxyType(
                 "projection_dim": 16,
             },
         ),
-        "mamba": Kind("mamba", "AutoModelForCausalLM", GENERATION, {"vocab_size": 5000, "num_hidden_layers": 2}),
+        "mamba": Kind("mamba", "AutoModelForCausalLM", GENERATION, {"vocab_size": 1000, "num_hidden_layers": 2}),
         "bert_float16": Kind("bert", "AutoModel", "feature-extraction", TEXT, "float16"),
-        "llama_float16": Kind("llama", "AutoModelForCausalLM", GENERATION, TEXT, "float16"),
-        "gpt2_float16": Kind("gpt2", "AutoModelForCausalLM", GENERATION, TEXT, "float16"),
+        "llama_float16": Kind("llama", "AutoModelForCausalLM", GENERATION, DECODED, "float16"),
+        "gpt2_float16": Kind("gpt2", "AutoModelForCausalLM", GENERATION, DECODED, "float16"),
     }
 )
 

@@ -1,0 +1,28 @@
+"""What the tests of seeded faults share."""
+
+from __future__ import annotations
+
+import pytest
+import swept
+
+
+@pytest.fixture
+def assert_found(request, record_property):
+    """Asserts that no fault is missed, and that the check raises no error that is not documented.
+
+    With `--record`, the results go to tests/sweeps/mutants.json under `record_as` and the name of the model.
+    """
+    import verdicts
+    from verdict_counts import EQUIVALENT
+
+    def run(faults, record_as=None):
+        results = [verdicts.verdict(fault) for fault in faults]
+        record_property("verdicts", [(one.fault.model, one.fault.kind, one.status) for one in results])
+        if record_as and request.config.getoption("--record"):
+            name = results[0].fault.model
+            line = verdicts.recorded(results)
+            swept.update("mutants", lambda before: {**before, record_as: {**before.get(record_as, {}), name: line}})
+        assert [line for line in verdicts.lines(results) if not line.startswith(EQUIVALENT)] == []
+        return results
+
+    return run

@@ -1,0 +1,39 @@
+"""Tables of verdicts on seeded faults. A verdict is (model, kind, status) here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+FOUND, NOT_RUN, EQUIVALENT, MISSED, RAW = "found", "does not run", "equivalent", "missed", "raw error"
+STATUSES = (FOUND, NOT_RUN, EQUIVALENT, MISSED, RAW)
+"""What the check does with a fault. `does not run`: ONNX Runtime refuses the file, which is also found."""
+
+Row = tuple[str, str, str]
+
+
+def counts(verdicts: Iterable[Row], column: int) -> dict[str, dict[str, int]]:
+    """From each model (column 0) or kind (column 1) to the numbers of its verdicts."""
+    counters: dict[str, Counter[str]] = {}
+    for verdict in verdicts:
+        counters.setdefault(verdict[column], Counter())[verdict[2]] += 1
+    return {
+        value: {status: counter[status] for status in STATUSES if counter[status]}
+        for value, counter in sorted(counters.items())
+    }
+
+
+def table(rows: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """The lines of a plain table of counts."""
+    width = max(map(len, rows), default=0)
+    yield "  ".join(["".ljust(width), *(status.rjust(12) for status in STATUSES)])
+    for name, row in rows.items():
+        yield "  ".join([name.ljust(width), *(str(row.get(status, 0)).rjust(12) for status in STATUSES)])
+
+
+def summary(verdicts: Iterable[Row]) -> Iterator[str]:
+    """A table of models, then one of kinds."""
+    every = list(verdicts)
+    yield from table(counts(every, 0))
+    yield ""
+    yield from table(counts(every, 1))
