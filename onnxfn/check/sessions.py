@@ -7,6 +7,7 @@ from typing import Any
 
 from onnxfn.specs.errors import CheckFailed, ModelNotFound, first_line, listed
 from onnxfn.weights.digests import foreign_data
+from onnxfn.weights.journal import half_replaced
 
 FATAL = 4
 """The highest severity of ONNX Runtime's log: nothing else is logged."""
@@ -15,14 +16,16 @@ FATAL = 4
 def open_session(file: str | Path, options: Any = None) -> Any:
     """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's own defaults.
 
-    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its external data was
-    written with another ONNX file.
+    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its folder holds a mixture
+    of two exports: its external data was written with another ONNX file, or an export was killed while it moved files.
     """
     import onnxruntime
 
     path = Path(file)
     if not path.is_file():
         raise ModelNotFound(f"no file {path}; name the ONNX file of a decoder with past, or the folder of an export")
+    if half_replaced(path):
+        raise CheckFailed(f"{path.parent} holds files of two exports: replacing the earlier one stopped; export again")
     if names := foreign_data(path):
         raise CheckFailed(f"{listed(names)} in {path.parent} is of another export than {path.name}; export again")
     try:

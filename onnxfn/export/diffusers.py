@@ -9,11 +9,13 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.export.destination import Destination, check_destination, publish, staging_folder
+from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore
 from onnxfn.export.lookup.lookup import spec_for
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS
 from onnxfn.export.pipeline import export
+from onnxfn.export.publishing import publish
+from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import UnknownName, listed
@@ -135,7 +137,8 @@ def export_pipeline(
     folder = Path(path)
     check_destination(folder, overwrite=overwrite)
     parts = pipeline_parts(pipeline)
-    with staging_folder(folder) as staging:
+    destination = Destination(folder)
+    with staging_folder(destination) as staging:
         exported = {
             part.name: export(
                 part.spec,
@@ -152,7 +155,8 @@ def export_pipeline(
         _save_components(pipeline, staging)
         files = sorted(file for file in staging.rglob("*") if file.is_file())
         names = {*exported, *_earlier_parts(folder)}
-        publish(files, staging, folder, [Destination(folder / name) for name in sorted(names)])
+        folders = [Destination(folder / name) for name in sorted(names)]
+        publish(files, staging, destination, overwrite=overwrite, parts=folders)
     return {name: _moved(part, staging, folder) for name, part in exported.items()}
 
 

@@ -14,12 +14,14 @@ from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.references import references
 from onnxfn.check.sessions import open_check_session
-from onnxfn.export.destination import Destination, check_destination, publish, staging_folder
+from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, stage_timer
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.os_errors import write_errors
 from onnxfn.export.planned_files import plan_for_destination, planned_files
+from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
+from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
     BuildOptions,
@@ -135,13 +137,13 @@ def export(
             planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
             check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
             real_inputs = real_inputs_by_part(planned, preprocessor)
-        with staging_folder(destination.folder) as staging:
+        with staging_folder(destination) as staging:
             onnx_staging = _make_onnx_staging(staging, destination)
             job = Job(model_copy(model), planned, onnx_staging, options, timed, real_inputs, check=check)
             built = _build_until_checked(job, build)
             side_files = () if destination.is_file else _write_side_files(model, checkpoint, staging)
             declare_external_data(staging, options.layout, _external_data_files(built.files, planned, options))
-            published = publish((*built.files, *side_files), staging, destination.folder, [destination])
+            published = publish((*built.files, *side_files), staging, destination, overwrite=overwrite)
     return _exported(destination, published, planned, built, seconds)
 
 
@@ -170,12 +172,12 @@ def export_from_recipe(
             graphs = recipe_graphs(recipe, template_cache, checkpoint)
         if graphs is None:
             return None
-        with staging_folder(destination.folder) as staging:
+        with staging_folder(destination) as staging:
             files = write_graphs(planned, graphs, _make_onnx_staging(staging, destination), options, timed, check=False)
             if not destination.is_file:
                 files = (*files, *write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
             declare_external_data(staging, options.layout, _external_data_files(files, planned, options))
-            published = publish(files, staging, destination.folder, [destination])
+            published = publish(files, staging, destination, overwrite=overwrite)
     return _exported(destination, published, planned, Built(graphs, files, None, _traced_layers(graphs)), seconds)
 
 

@@ -1,0 +1,100 @@
+"""Exchanges a folder for another one in a single step of the system, so that no reader sees a part of each."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Collection
+from itertools import islice
+from pathlib import Path
+
+from attrs import evolve
+
+from onnxfn.weights.journal import JOURNAL_FILE, STAGING_PREFIX, Journal, write_journal
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Linux: paths start at the current folder; two paths are exchanged (renameat2(2))."""
+
+MAX_ENTRIES = 4096
+"""Files and folders in a folder that is exchanged: each of those that stay gets a second name."""
+
+
+def exchange_folder(journal: Journal, staging: Path, folder: Path) -> bool:
+    """Exchanges a staging folder, which gets all other files of `folder` too, for `folder`; False if that cannot be.
+
+    It cannot be if `folder` is a mount point, holds the staging folder of another export, the current folder of this
+    process or very many files, or if the file system has no such step or no hard links. Then `folder` is unchanged.
+    Afterwards `staging` is the old folder: see `keep_newcomers`.
+    """
+    root = staging.parent
+    if root.parent != folder.parent or folder == folder.parent:
+        return False
+    try:
+        _check_is_exchangeable(folder)
+        _link_others(folder, staging, {folder / name for name in (*journal.files, *journal.stale)})
+        os.utime(staging)
+        write_journal(root, evolve(journal, new_folder=staging.stat().st_ino))
+        swap(staging, folder)
+    except OSError:
+        (root / JOURNAL_FILE).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def keep_newcomers(journal: Journal, old: Path, new: Path) -> None:
+    """Moves from an exchanged folder to the new one what another program wrote there during the exchange.
+
+    The rest of `old` are files that are replaced or stale, and second names of files that are in `new`.
+    """
+    discarded = {*journal.files, *journal.stale}
+    for file in sorted(old.rglob("*")):
+        name = file.relative_to(old)
+        is_folder = file.is_dir() and not file.is_symlink()
+        if not is_folder and name.as_posix() not in discarded and not _is_same(file, new / name):
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            file.replace(new / name)
+
+
+def swap(first: Path, second: Path) -> None:
+    """Exchanges two paths of one file system; OSError where the system cannot do that in one step."""
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "no system call exchanges two paths")
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        raise OSError(errno.ENOSYS, "the C library has no renameat2")
+    if renameat2(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(first), None, str(second))
+
+
+def _check_is_exchangeable(folder: Path) -> None:
+    if Path.cwd().is_relative_to(folder):
+        raise OSError(errno.EBUSY, "the current folder would be that of the earlier export", str(folder))
+    if any(islice(folder.rglob("*"), MAX_ENTRIES, None)):
+        raise OSError(errno.EMLINK, f"more than {MAX_ENTRIES} files", str(folder))
+
+
+def _link_others(old: Path, new: Path, replaced: Collection[Path]) -> None:
+    """Gives the files in `old` that are not replaced a second name in `new`, and `new` the owner and mode of `old`."""
+    for entry in sorted(old.iterdir()):
+        target = new / entry.name
+        if entry.name.startswith(STAGING_PREFIX):
+            raise OSError(errno.EBUSY, "another export works in this folder", str(entry))
+        if entry.is_dir() and not entry.is_symlink():
+            target.mkdir(exist_ok=True)
+            _link_others(entry, target, replaced)
+            if any(entry.iterdir()) and not any(target.iterdir()):
+                target.rmdir()
+        elif entry not in replaced:
+            os.link(entry, target, follow_symlinks=False)
+    info = old.stat()
+    os.chown(new, info.st_uid, info.st_gid)
+    shutil.copystat(old, new)
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    """Whether two paths name the same file; a link is not the file that it leads to."""
+    return os.path.lexists(second) and os.path.samestat(first.lstat(), second.lstat())

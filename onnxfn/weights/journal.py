@@ -1,0 +1,74 @@
+"""The journal of an export that replaces files: what it moves and deletes, so that a killed export can be finished.
+
+An export works in a staging folder. The staging folder gets a journal when all files are complete, before the first of
+them is moved. Files that are moved while a journal exists may be a mixture of two exports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path, PurePosixPath
+
+from attrs import asdict, field, frozen
+
+from onnxfn.specs.records import as_tuple
+
+STAGING_PREFIX = ".onnxfn."
+"""How the names of staging folders begin."""
+
+STAGED_FILES, JOURNAL_FILE = "files", "journal.json"
+"""In a staging folder: the folder of the complete files, and the journal."""
+
+
+@frozen
+class Journal:
+    """What an export does to the folder of an earlier export.
+
+    Names are relative to that folder.
+
+    Attributes:
+        files: The names of the files that are moved to the folder, in this order.
+        stale: The names of the files that are deleted after that.
+        new_folder: The inode of the folder that is exchanged for the folder as a whole; 0 if files are moved one by
+            one.
+    """
+
+    files: tuple[str, ...] = field(converter=as_tuple)
+    stale: tuple[str, ...] = field(converter=as_tuple)
+    new_folder: int = 0
+
+
+def write_journal(root: Path, journal: Journal) -> None:
+    """Writes the journal of a staging folder; it appears by one rename."""
+    temporary = root / f"{JOURNAL_FILE}.new"
+    temporary.write_text(json.dumps(asdict(journal)))
+    temporary.replace(root / JOURNAL_FILE)
+
+
+def read_journal(root: Path) -> Journal | None:
+    """The journal of a staging folder; None if it has none, or if a name in it leads out of the folder."""
+    try:
+        journal = Journal(**json.loads((root / JOURNAL_FILE).read_text()))
+        names = [PurePosixPath(name) for name in (*journal.files, *journal.stale)]
+    except (OSError, ValueError, TypeError):
+        return None
+    return None if any(name.is_absolute() or ".." in name.parts for name in names) else journal
+
+
+def half_replaced(graph: Path) -> bool:
+    """Whether an ONNX file is of a set of which an export, killed or running, has replaced some files and not all."""
+    folders = (graph.absolute().parent, graph.absolute().parent.parent)
+    roots = [(folder, root) for folder in folders for root in folder.glob(f"{STAGING_PREFIX}*")]
+    return any(_is_half_replaced(graph.absolute(), folder, root) for folder, root in roots)
+
+
+def _is_half_replaced(graph: Path, folder: Path, root: Path) -> bool:
+    journal = read_journal(root)
+    if journal is None or journal.new_folder:
+        return False
+    names = (*journal.files, *journal.stale)
+    waiting = [name for name in journal.files if os.path.lexists(root / STAGED_FILES / name)]
+    finished = not waiting and not any(os.path.lexists(folder / name) for name in journal.stale)
+    begun = len(waiting) < len(journal.files)
+    return graph.relative_to(folder).as_posix() in names and begun and not finished

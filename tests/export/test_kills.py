@@ -1,0 +1,58 @@
+"""Killed exports: the destination is absent, old or new, or no reader opens it; and the next export cleans up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import killed_exports
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STATES = {
+    "fresh": {"absent", "new"},
+    "empty": {"absent", "new"},
+    "exchanged": {"old", "new"},
+    "moved": {"old", "new", "refused"},
+    "file": {"old", "new", "refused"},
+}
+
+
+def killed(*words):
+    """What the program prints; it runs in a process that has not imported torch, and forks."""
+    path = os.pathsep.join(map(str, (ROOT, Path(killed_exports.__file__).parent)))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, killed_exports.__file__, *map(str, words)]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+@pytest.mark.parametrize("way", STATES)
+def test_a_kill_before_any_change_of_a_folder_leaves_no_mixture(tmp_path, way):
+    results = killed("steps", tmp_path / "trial", way)
+    assert len(results) > 10
+    assert {state for _, state, _, _ in results} == STATES[way]
+    assert {(after, tuple(left)) for _, _, after, left in results} == {("next", ())}
+
+
+def check_moments(tmp_path, way, count, seed):
+    results = killed("moments", tmp_path / "trial", way, count, seed)
+    print(way, Counter(state for _, state, _, _ in results))
+    assert len(results) == count
+    assert {state for _, state, _, _ in results} <= STATES[way]
+    assert {(after, tuple(left)) for _, _, after, left in results} == {("next", ())}
+
+
+def test_a_kill_of_an_export_at_a_random_moment_leaves_no_mixture(tmp_path):
+    check_moments(tmp_path, "exchanged", 3, seed=1)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("way", STATES)
+def test_40_kills_at_random_moments_leave_no_mixture(tmp_path, way):
+    check_moments(tmp_path, way, 40, seed=2)

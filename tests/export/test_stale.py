@@ -1,0 +1,79 @@
+"""The files of an earlier export that are not replaced are stale; files of other programs and checkpoints never are."""
+
+from __future__ import annotations
+
+import onnx
+from exported_folders import write, write_other
+
+from onnxfn.export.destination import Destination
+from onnxfn.export.stale import stale_files
+
+
+def stale(folder, *published):
+    paths = stale_files(Destination(folder), [folder / name for name in published])
+    return [path.relative_to(folder).as_posix() for path in paths]
+
+
+def test_onnx_files_of_onnxfn_in_the_folders_of_all_layouts_are_stale(tmp_path):
+    write(tmp_path / "decoder_model.onnx", "decoder_model.onnx_data")
+    write(tmp_path / "onnx" / "model.onnx", "model.data")
+    write(tmp_path / "model.onnx")
+    assert stale(tmp_path, "model.onnx") == [
+        "decoder_model.onnx",
+        "decoder_model.onnx_data",
+        "onnx/model.onnx",
+        "onnx/model.data",
+    ]
+
+
+def test_external_data_of_a_replaced_file_is_stale_whoever_wrote_the_file(tmp_path):
+    write_other(tmp_path / "model.onnx", "weights.bin")
+    (tmp_path / "weights.bin").write_text("weights")
+    assert stale(tmp_path, "model.onnx") == ["weights.bin"]
+    assert stale(tmp_path, "model.onnx", "weights.bin") == []
+
+
+def test_files_of_other_programs_are_not_stale(tmp_path):
+    write(tmp_path / "model.onnx", "model.onnx_data")
+    write_other(tmp_path / "other.onnx", "other.data")
+    write_other(tmp_path / "quantized.onnx", producer="onnxfn")  # saved by another program, which keeps the producer
+    for name in ("notes.txt", "other.data", "model.py", "model.onnx.bak", "model.onnx_data.txt"):
+        (tmp_path / name).write_text("mine")
+    for name in ("broken.onnx", "empty.onnx"):
+        (tmp_path / name).write_bytes(b"\x0fno protobuf" if name == "broken.onnx" else b"")
+    assert stale(tmp_path, "model.onnx") == ["model.onnx_data"]
+
+
+def test_external_data_that_another_file_uses_is_not_stale(tmp_path):
+    write(tmp_path / "model.onnx", "model.onnx_data")
+    write_other(tmp_path / "optimized.onnx", "model.onnx_data")
+    assert stale(tmp_path, "model.onnx") == []
+
+
+def test_a_checkpoint_is_never_stale(tmp_path):
+    write(tmp_path / "model.onnx", "model.safetensors")
+    write(tmp_path / "decoder.onnx", "model-00001-of-00002.safetensors")
+    (tmp_path / "pytorch_model.bin").write_text("weights")
+    assert stale(tmp_path, "model.onnx") == ["decoder.onnx"]
+
+
+def test_data_outside_the_folder_is_never_stale(tmp_path):
+    write(tmp_path / "out" / "model.onnx")
+    write_other(tmp_path / "out" / "encoder.onnx", "../weights.bin")
+    (tmp_path / "weights.bin").write_text("mine")
+    assert stale(tmp_path / "out", "encoder.onnx", "model.onnx") == []
+
+
+def test_a_target_that_is_a_file_leaves_its_neighbours_alone(tmp_path):
+    write(tmp_path / "a.onnx", "a.data")
+    write(tmp_path / "b.onnx", "b.data")
+    write(tmp_path / "onnx" / "c.onnx")
+    destination = Destination(tmp_path / "a.onnx")
+    assert stale_files(destination, [tmp_path / "a.onnx"]) == (tmp_path / "a.data",)
+
+
+def test_a_file_of_onnxfn_is_not_one_any_more_when_another_program_saves_it(tmp_path):
+    write(tmp_path / "model.onnx")
+    assert stale(tmp_path) == ["model.onnx"]
+    onnx.save(onnx.load(tmp_path / "model.onnx"), tmp_path / "model.onnx")
+    assert stale(tmp_path) == []
