@@ -9,7 +9,7 @@ an equivalent mutant. The end of the run shows how many faults were found.
 
 from __future__ import annotations
 
-import mutated
+import fault_models
 import numpy as np
 import pytest
 import verdicts
@@ -118,7 +118,7 @@ def test_a_table_counts_verdicts():
 
 
 def test_every_model_has_a_name_of_its_own_files():
-    assert {kind.model_type for kind in mutated.MODELS.values()} >= {
+    assert {kind.model_type for kind in fault_models.MODELS.values()} >= {
         "bert",
         "roberta",
         "llama",
@@ -131,4 +131,4 @@ def test_every_model_has_a_name_of_its_own_files():
         "clip",
         "mamba",
     }
-    assert sum(kind.float_dtype == "float16" for kind in mutated.MODELS.values()) == 3
+    assert sum(kind.float_dtype == "float16" for kind in fault_models.MODELS.values()) == 3

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import mutated
+import fault_models
 import numpy as np
 import onnx
 import onnxruntime
@@ -25,8 +25,11 @@ from onnxfn.export import pipeline
 from onnxfn.specs.errors import CheckFailed, OnnxfnError
 from onnxfn.specs.planned import Part
 
-ROUNDINGS = 1.0
-"""A fault changes an answer if the difference is larger than so many of PyTorch's own roundings."""
+ROUNDINGS = 2.0
+"""A fault changes an answer if the difference is larger than so many of PyTorch's own roundings.
+
+The answers with and without a fault are rounded both: without a change they may differ by the sum of both errors.
+"""
 
 
 @frozen
@@ -62,8 +65,8 @@ class Verdict:
 
 @cache
 def subject(name: str) -> Subject:
-    """The export of a model of `mutated.MODELS`, which is written once per process."""
-    model, spec = mutated.build(name)
+    """The export of a model of `fault_models.MODELS`, which is written once per process."""
+    model, spec = fault_models.build(name)
     folder = Path(tempfile.mkdtemp(prefix=f"onnxfn-{name}-"))
     exported = onnxfn.export(spec, model, folder, overwrite=True)
     return Subject(name, model, spec, exported, folder)
@@ -203,8 +206,14 @@ def wide_answer(name: str, part_name: str, number: int) -> tuple[list[np.ndarray
     part = part_of(tested, part_name)
     _, arrays = wide_cases(name, part_name)[number]
     answers = wide_session(name, part_name).run([output.name for output in part.spec.outputs], arrays)
-    steps = [float(np.abs(answer.astype(np.float64)).max(initial=0) * 1e-9) + 1e-30 for answer in answers]
+    dtype = np.dtype(part.spec.target.float_dtype or "float32")
+    steps = [float(np.abs(answer.astype(np.float64)).max(initial=0)) * half_step(dtype) for answer in answers]
     return answers, [max(pair) for pair in zip(rounding(tested.model, part, arrays), steps, strict=True)]
+
+
+def half_step(dtype: np.dtype) -> float:
+    """Half of the distance from 1 to the next number: no output is known better, though its error may be 0 by luck."""
+    return float(np.finfo(dtype).eps) / 2
 
 
 def validated(tested: Subject, folder: Path) -> onnxfn.Report:
