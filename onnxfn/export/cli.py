@@ -67,6 +67,7 @@ class ExportRequest:
     write: WriteOptions
     check: bool
     overwrite: bool
+    trust_remote_code: bool
 
 
 @app.command()
@@ -95,6 +96,7 @@ def export(
     fuse: flags.Fuse = "standard",
     check: flags.Check = True,
     overwrite: flags.Overwrite = False,
+    trust_remote_code: flags.TrustRemoteCode = False,
     debug: flags.Debug = False,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
@@ -117,7 +119,7 @@ def export(
             fuse=fuse,
         )
         write = WriteOptions(layout=layout, weight_storage=weights, external_data_suffix=external_data_suffix)
-        request = ExportRequest(model, out, edits, decoders, build, write, check, overwrite)
+        request = ExportRequest(model, out, edits, decoders, build, write, check, overwrite, trust_remote_code)
         check_destination(out, overwrite=overwrite)
         if library == "transformers":
             _export_checkpoint(request)
@@ -233,15 +235,15 @@ def _export_from_recipe(request: ExportRequest, folder: Path, key: str | None) -
 
 def _export_from_model(request: ExportRequest, folder: Path, key: str | None) -> None:
     """Loads the model of a checkpoint and exports it; saves a recipe for checkpoints of the same kind."""
-    config = load_configuration(folder)
+    config = load_configuration(folder, trust_remote_code=request.trust_remote_code)
     with _progress() as on_event:
         if has_row(config):
             spec = edited_spec(config, request.edits)
             planned = _printed_plan(spec, config, request)
-            model = _load(request.model, config, planned.parts[0].spec, on_event)
+            model = _load(request, config, planned.parts[0].spec, on_event)
         else:
             # The spec is derived from the model, so the model is loaded first.
-            model = _load(request.model, config, loader_spec(config, request.edits.task), on_event)
+            model = _load(request, config, loader_spec(config, request.edits.task), on_event)
             spec = edited_spec(model, request.edits)
             _printed_plan(spec, config, request)
         exported = _export(spec, model, folder, request, on_event)
@@ -326,9 +328,9 @@ def _print_plan(plan: Plan, task: str | None) -> None:
     typer.echo(f"task: {plan.task}{'' if task else ' (found)'}\n{plan}")
 
 
-def _load(name: str, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent) -> Any:
-    on_event(Event("load", name))
-    return load_model(name, config, spec)
+def _load(request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent) -> Any:
+    on_event(Event("load", request.model))
+    return load_model(request.model, config, spec, trust_remote_code=request.trust_remote_code)
 
 
 def _export(spec: ExportSpec, model: Any, checkpoint: Path, request: ExportRequest, on_event: OnEvent) -> Exported:

@@ -10,8 +10,8 @@ from tempfile import NamedTemporaryFile
 
 import typer
 
-from onnxfn.export.os_errors import os_error_text
 from onnxfn.specs.errors import OnnxfnError, first_line, root_cause
+from onnxfn.specs.os_errors import os_error_text
 from onnxfn.specs.version import VERSION
 
 TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)

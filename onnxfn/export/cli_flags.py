@@ -77,6 +77,10 @@ NoTemplateCache = Annotated[
 TraceAllLayers = Annotated[
     bool, typer.Option("--trace-all-layers", help="Trace all layers instead of tracing one period and repeating it.")
 ]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option("--trust-remote-code", help="Run code of the checkpoint, for a model type unknown to transformers."),
+]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Print the traceback of an error. Without it the error names a file with it.")
 ]

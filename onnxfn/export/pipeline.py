@@ -17,7 +17,6 @@ from onnxfn.check.sessions import open_check_session
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, stage_timer
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
-from onnxfn.export.os_errors import write_errors
 from onnxfn.export.planned_files import plan_for_destination, planned_files
 from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
@@ -36,6 +35,7 @@ from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.passes.fusing import check_fuse_option, fusions
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, CheckFailed, ModelNotFound, OnnxfnError
+from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported, Report, StageTimer

@@ -71,7 +71,7 @@ def recipe_key(folder: Path, options: Mapping[str, Any]) -> str | None:
         unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
         facts = [json.dumps(value, sort_keys=True) for value in (dict(options), _without_names(config))]
         facts.extend((*_weight_headers(folder), _digest(folder / CONFIG_FILES["generation_config"])))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, OnnxfnError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
         return None
     facts.extend((*package_versions(), *_installed_packages()))
     return None if unsafe else hashlib.sha256("\n".join(facts).encode()).hexdigest()

@@ -11,8 +11,8 @@ import typer
 
 from onnxfn.export import cli_errors
 from onnxfn.export.cli_errors import one_line_errors
-from onnxfn.export.os_errors import ADVICE, write_errors
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WriteFailed
+from onnxfn.specs.os_errors import ADVICE, write_errors
 
 TRACEBACK_FILE = re.compile(r" \(traceback: (.+)\)$")
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.errors import unknown
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
 
 CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
@@ -104,8 +104,11 @@ def served_tasks(class_task: str | None) -> tuple[str, ...]:
 
 
 def loader_of(task: str) -> str:
-    """The class of transformers that loads models for a task."""
-    return TASKS.get(canonical(task).removesuffix(WITH_PAST), ExportSpec()).call.loader or "AutoModel"
+    """The class of transformers that loads models for a task. UnknownName for an unknown task."""
+    name = canonical(task).removesuffix(WITH_PAST)
+    if name not in TASKS:
+        raise unknown("task", task, TASKS)
+    return TASKS[name].call.loader or "AutoModel"
 
 
 def loadable_tasks(model_or_config: Any) -> tuple[str, ...]:
@@ -121,4 +124,5 @@ def _class_name(model_or_config: Any) -> str | None:
     if hasattr(model_or_config, "forward"):
         of_transformers = hasattr(getattr(model_or_config, "config", None), "to_dict")
         return type(model_or_config).__name__ if of_transformers else None
-    return next(iter(snapshot(model_or_config).get("architectures") or ()), None)
+    name = next(iter(snapshot(model_or_config).get("architectures") or ()), None)
+    return name if isinstance(name, str) else None

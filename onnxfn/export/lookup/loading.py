@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.lookup.class_tasks import served_tasks, task_of
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_line, listed, unknown
+from onnxfn.export.lookup.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
+from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.spec import ExportSpec
@@ -28,12 +34,17 @@ LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
 CODE_FILES = ("*.py",)
 """Patterns of the files in a checkpoint with code of its own: a configuration with `auto_map` names them."""
 
+ADAPTER = "adapter_config.json"
+"""The file of an adapter. Without the package peft, transformers would load the weights without it, and say nothing."""
+
 
 def checkpoint_folder(name: str) -> Path:
     """The folder of a checkpoint: `name`, or the download of a hub repository without its weights.
 
     ModelNotFound if there is neither.
     """
+    if not name:
+        raise ModelNotFound("the checkpoint has no name: pass the folder of a checkpoint, or a name on the hub")
     folder = Path(name)
     if folder.is_dir():
         return _with_config(folder)
@@ -48,32 +59,47 @@ def checkpoint_folder(name: str) -> Path:
         raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}: {first_line(error)}") from None
 
 
-def load_configuration(folder: Path) -> Any:
-    """The configuration of transformers in the folder of a checkpoint. ModelNotFound if transformers cannot read it."""
+def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
+    """The configuration of transformers in the folder of a checkpoint. LoadFailed if transformers cannot read it.
+
+    Code of the checkpoint runs only with `trust_remote_code`. Else a configuration that needs code is LoadFailed.
+    """
     from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    try:
-        return AutoConfig.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelNotFound(
-            f"transformers cannot read a configuration from {folder / 'config.json'}: {first_line(error)}"
-        ) from None
+    step = f"transformers cannot read a configuration from {folder / CONFIG}"
+    with load_errors(str(folder), step), quiet():
+        model_type = json.loads((folder / CONFIG).read_bytes()).get("model_type")
+        if not trust_remote_code and with_code(folder) and model_type not in CONFIG_MAPPING:
+            raise LoadFailed(f"{folder} has code of its own for the model type {model_type!r}; {HOW_TO_TRUST}")
+        return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
 
 
-def load_model(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> Any:
+def load_model(name: str, config: Any, spec: ExportSpec | PlannedSpec, *, trust_remote_code: bool = False) -> Any:
     """The model of a checkpoint for the task of a spec, in float32 for any dtype of the checkpoint.
 
     InvalidSpec if the checkpoint is for another task or lacks weights: these weights would be random numbers.
+    LoadFailed if transformers cannot load it, or if weights have other shapes than the configuration says.
     """
     import torch
     import transformers
 
     _check_head(name, config, spec)
-    loader = getattr(transformers, spec.call.loader or "AutoModel")
-    try:
-        model, info = loader.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
-    except (OSError, ValueError) as error:
-        raise ModelNotFound(f"{name} could not be loaded with {spec.call.loader}: {first_line(error)}") from None
+    class_name = spec.call.loader or "AutoModel"
+    loader = getattr(transformers, class_name, None)
+    if loader is None:
+        raise LoadFailed(f"transformers has no class {class_name}, which {name} is a checkpoint of; pass a task")
+    if (Path(name) / ADAPTER).exists() and find_spec("peft") is None:
+        raise LoadFailed(f"{name} has an adapter ({ADAPTER}), which needs peft: pip install peft, or remove that file")
+    with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), _no_progress_bar():
+        model, info = loader.from_pretrained(
+            name,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are an error below, which names them
+            trust_remote_code=trust_remote_code,
+        )
+    _check_shapes(name, info["mismatched_keys"])
     # Checkpoints of models with a head often lack the pooler. Only an output of the pooler needs its weights.
     needs_pooler = any("pooler_output" in output.forward_path for output in spec.outputs)
     missing = sorted(key for key in info["missing_keys"] if needs_pooler or "pooler" not in key.split("."))
@@ -85,42 +111,61 @@ def load_model(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> Any:
 def load_library_model(library: str, name: str) -> Any:
     """The model or the pipeline that another library than transformers loads from a folder or from the hub.
 
-    UnknownName for an unknown library. ModelNotFound if the library is not installed or cannot load the model.
+    UnknownName for an unknown library. ModelNotFound if the library is not installed. LoadFailed if it cannot load the
+    model.
     """
     if library not in LIBRARY_LOADERS:
         raise unknown("library", library, ("transformers", *LIBRARY_LOADERS))
     try:
         load = resolve(library, LIBRARY_LOADERS, kind="library")
-        model = load(f"local-dir:{name}", pretrained=True) if library == "timm" else load(name)
-    except (
-        UnknownName,
-        ImportError,
-        RuntimeError,
-    ) as error:  # diffusers raises each of these for a missing package
-        cause = error.__cause__ if isinstance(error, UnknownName) and error.__cause__ else error
+    except (UnknownName, ImportError, RuntimeError) as error:  # diffusers raises each of these for a missing package
+        cause = error.__cause__ or error
         raise ModelNotFound(f"{name} needs {library}, which cannot be imported: {first_line(cause)}") from None
-    except (OSError, ValueError) as error:
-        raise ModelNotFound(f"{name} could not be loaded with {library}: {first_line(error)}") from None
+    with load_errors(name, f"{name} could not be loaded with {library}"):
+        model = load(f"local-dir:{name}", pretrained=True) if library == "timm" else load(name)
     return model.eval() if hasattr(model, "eval") else model
 
 
 def load_gguf_model(file: Path) -> tuple[Any, Any]:
-    """The model, with weights in float32, and the tokenizer of a GGUF file. ModelNotFound if they cannot be read."""
+    """The model, with weights in float32, and the tokenizer of a GGUF file. LoadFailed if they cannot be read."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     names: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    try:
+    with load_errors(str(file), f"{file} could not be read"):
         model = AutoModelForCausalLM.from_pretrained(
             **names, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
         )
         return model, AutoTokenizer.from_pretrained(**names)
-    except (OSError, ValueError, ImportError) as error:
-        raise ModelNotFound(f"{file} could not be read: {first_line(error)}") from None
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Switches off the progress bar of transformers, which would be on the error stream."""
+    from transformers.utils import logging
+
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()
+
+
+def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
+    """Raises LoadFailed if weights of a checkpoint have other shapes than in the model: `(name, shape, shape)` each."""
+    shapes = [
+        f"{key} has the shape {list(stored)}, and the configuration says {list(configured)}"
+        for key, stored, configured in sorted(mismatched)
+    ]
+    if shapes:
+        more = f" ({len(shapes)} such weights in all)" if len(shapes) > 1 else ""
+        raise LoadFailed(f"the weights of {name} do not fit its configuration: {shapes[0]}{more}")
 
 
 def _with_config(folder: Path) -> Path:
-    if not (folder / "config.json").is_file():
+    if not os.path.lexists(folder / CONFIG):
         files = sorted(file.name for file in folder.iterdir())
         raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; pass the folder of a checkpoint")
     return folder

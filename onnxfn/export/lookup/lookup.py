@@ -94,8 +94,8 @@ def derived(
     Raises:
         InvalidSpec: The model accepts no inputs that onnxfn knows, does not run on tensors like the sample, or has no
             cache although `task` ends in `-with-past`.
-        UnknownName: The sample names an argument that `forward` does not have, or the derived spec does
-            not have `task`.
+        UnknownName: The sample names an argument that `forward` does not have, or no task has the name, or the derived
+            spec does not have `task`.
 
     Example:
         >>> import torch
@@ -105,6 +105,7 @@ def derived(
     if sample is not None:
         return derive_from_sample(model_or_config, sample, axes or {}, task)
     name = task or _task_without_row(model_or_config)
+    loader_of(name)  # raises UnknownName for an unknown task
     derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
     return derive(model_or_config, name)
 
@@ -152,10 +153,16 @@ def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportS
 
 
 def loader_spec(config: Any, task: str | None) -> ExportSpec:
-    """A spec with the loader of a checkpoint without a row: the loader of `task`, or the class in its configuration."""
+    """A spec with the loader of a checkpoint without a row: the loader of `task`, or the class in its configuration.
+
+    The class of a checkpoint with code of its own is loaded by a class of transformers, as `auto_map` says.
+    """
     if task is not None:
         return ExportSpec(task=task, call=Call(loader=loader_of(task)))
-    return ExportSpec(call=Call(loader=next(iter(snapshot(config).get("architectures") or ()), None)))
+    values = snapshot(config)
+    class_name = next(iter(values.get("architectures") or ()), None)
+    loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
+    return ExportSpec(call=Call(loader=loaders.get(class_name, class_name)))
 
 
 def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:

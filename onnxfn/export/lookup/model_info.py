@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
-from onnxfn.export.lookup.lookup import checkpoint_task, spec_for, tasks_for
+from onnxfn.export.lookup.lookup import checkpoint_task, has_row, loader_spec, spec_for, tasks_for
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
@@ -103,19 +103,22 @@ def model_class(task: str, model_or_type: Any = None, *, framework: str = PYTORC
     return getattr(transformers, loader)
 
 
-def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH) -> Any:
+def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH, trust_remote_code: bool = False) -> Any:
     """Loads the model of a checkpoint.
 
     Args:
         name: A folder, or the name of a repository on the hub.
         task: The name of a task, or a synonym. By default the task of the checkpoint; see `task_at`.
         framework: `"pt"`, the only framework that onnxfn exports.
+        trust_remote_code: Whether code of the checkpoint may run, for a model type that transformers does not know.
 
     Returns:
         The model of transformers for the task, in float32 and in evaluation mode.
 
     Raises:
         ModelNotFound: There is no such checkpoint, or it belongs to timm or diffusers.
+        LoadFailed: A file of the checkpoint is damaged, its weights do not fit its configuration, it needs a package
+            that is not installed, or it needs code of its own and `trust_remote_code` is False.
         UnknownName: The model does not have the task, or the framework is not PyTorch.
         InvalidSpec: The checkpoint has no trained weights for the task.
 
@@ -135,8 +138,9 @@ def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH) -
             f"{name} is a model of {library}; load it with {library} and export the model: "
             "onnxfn.export(spec, model, path)"
         )
-    config = load_configuration(checkpoint_folder(str(folder)))
-    return load_model(name, config, spec_for(config, task or checkpoint_task(config))).eval()
+    config = load_configuration(checkpoint_folder(str(folder)), trust_remote_code=trust_remote_code)
+    spec = spec_for(config, task or checkpoint_task(config)) if has_row(config) else loader_spec(config, task)
+    return load_model(name, config, spec, trust_remote_code=trust_remote_code).eval()
 
 
 def task_at(name: str | Path) -> str | None:
@@ -150,7 +154,8 @@ def task_at(name: str | Path) -> str | None:
         the class name implies no task of the row.
 
     Raises:
-        ModelNotFound: There is no such checkpoint, or transformers cannot read its configuration.
+        ModelNotFound: There is no such checkpoint.
+        LoadFailed: transformers cannot read its configuration.
 
     Example:
         >>> import pathlib, tempfile

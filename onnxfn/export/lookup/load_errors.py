@@ -1,0 +1,142 @@
+"""Why a checkpoint cannot be loaded: the damaged file, or the error of transformers in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.specs.errors import LoadFailed, ModelNotFound, OnnxfnError, first_line, root_cause
+from onnxfn.specs.os_errors import os_error_text
+from onnxfn.weights.safetensors import read_header
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""The first bytes of the small text file that git stores in place of a file of git-lfs."""
+
+CONFIG = "config.json"
+INDEX = "*.index.json"
+
+HOW_TO_TRUST = "it runs only if you trust it: trust_remote_code=True (--trust-remote-code)"
+
+PICKLE = "the weights are a pickle that is damaged or would run code, so it is refused; convert them to safetensors"
+
+
+@contextmanager
+def load_errors(name: str, step: str) -> Iterator[None]:
+    """Raises LoadFailed for any error inside, while a checkpoint is loaded; `step` says what failed.
+
+    The message names the damaged file if there is one, else the error. MemoryError passes.
+    """
+    try:
+        yield
+    except (OnnxfnError, MemoryError):
+        raise
+    except Exception as error:
+        fault = checkpoint_fault(Path(name))
+        if fault is not None:
+            raise LoadFailed(f"{name} cannot be loaded: {fault}") from None
+        raise LoadFailed(f"{step}: {_reason(error)}") from error
+
+
+def checkpoint_fault(folder: Path) -> str | None:
+    """What is wrong with the first damaged file of a checkpoint's folder; None if there is none, or no folder."""
+    if not folder.is_dir():
+        return None
+    for pattern, content_fault in CONTENT_FAULTS.items():
+        for file in sorted(path for path in folder.iterdir() if path.match(pattern)):
+            fault = _file_fault(file) or content_fault(file)
+            if fault is not None:
+                return f"{file.name} {fault}"
+    return None
+
+
+def with_code(folder: Path) -> bool:
+    """Whether the configuration in a folder names code of the checkpoint's own."""
+    try:
+        return bool(json.loads((folder / CONFIG).read_bytes()).get("auto_map"))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _reason(error: Exception) -> str:
+    """The type and the message of an error of transformers, and what a user can do about it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return os_error_text(error)
+    if isinstance(root_cause(error), UnpicklingError):
+        return PICKLE
+    advice = "; install the package, or change config.json" if isinstance(error, ImportError) else ""
+    return f"{type(error).__name__}: {first_line(error)}{advice}"
+
+
+def _file_fault(file: Path) -> str | None:
+    """What is wrong with a file of any format: a link to nothing, a folder, not readable, a pointer of git-lfs."""
+    if not file.exists():
+        return f"is a link to {file.readlink()}, which does not exist"
+    if not file.is_file():
+        return "is not a file"
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(LFS_POINTER))
+    except OSError as error:
+        return f"cannot be read: {os_error_text(error, file)}"
+    if start == LFS_POINTER:
+        return f"is a git-lfs pointer, {file.stat().st_size} bytes, and not the file itself: run `git lfs pull`"
+    return "is empty" if not start else None
+
+
+def _json_fault(file: Path) -> str | None:
+    try:
+        content = json.loads(file.read_bytes())
+    except RecursionError:
+        return "is JSON that is nested too deeply"
+    except ValueError as error:  # also an error of UTF-8
+        return f"is not JSON: {first_line(error)}"
+    return None if isinstance(content, dict) else f"holds a {type(content).__name__}, not an object"
+
+
+def _index_fault(file: Path) -> str | None:
+    """What is wrong with the index of weights in several files: it is damaged, or names a file that does not exist."""
+    fault = _json_fault(file)
+    if fault is not None:
+        return fault
+    names: Any = json.loads(file.read_bytes()).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        return "has no weight_map from names of weights to names of files"
+    missing = sorted({name for name in names.values() if not (file.parent / name).exists()})
+    return f"names files that do not exist: {', '.join(missing[:4])}; download them" if missing else None
+
+
+def _safetensors_fault(file: Path) -> str | None:
+    """What is wrong with a safetensors file: it has no header, or not as many bytes as its header says."""
+    try:
+        header, data_start = read_header(file)
+        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+        expected = data_start + max(ends, default=0)
+    except ModelNotFound:
+        return "is not a safetensors file: it does not begin with a JSON header"
+    except (TypeError, KeyError, IndexError):
+        return "has a header of safetensors that does not say where its tensors are"
+    size = file.stat().st_size
+    if size < expected:
+        return f"is truncated: it has {size:,} bytes, and its header needs {expected:,}; download it again"
+    return f"has {size - expected:,} bytes after its last tensor; download it again" if size > expected else None
+
+
+def _no_fault(_: Path) -> str | None:
+    return None
+
+
+CONTENT_FAULTS: Mapping[str, Callable[[Path], str | None]] = MappingProxyType(
+    {
+        CONFIG: _json_fault,
+        "generation_config.json": _json_fault,
+        INDEX: _index_fault,
+        "*.safetensors": _safetensors_fault,
+        "*.bin": _no_fault,
+    }
+)
+"""Pattern of files that are loaded -> what is wrong with the content of such a file, or None."""

@@ -1,0 +1,152 @@
+"""Every broken checkpoint is refused in one line with exit code 1, and nothing is left; or it is exported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tiny
+from broken_checkpoints import BIN, BROKEN
+from typer.testing import CliRunner
+
+from onnxfn.export.cli import app
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    """The folders of checkpoints that are whole, by name."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("bases")
+    bert = tiny.model("bert", "AutoModelForMaskedLM")
+    bert.save_pretrained(folder / "bert")
+    (folder / "bert" / "vocab.txt").write_text("[PAD]\n")
+    llama = tiny.model("llama", "AutoModelForCausalLM")
+    llama.save_pretrained(folder / "llama", max_shard_size="60KB")
+    bert.config.save_pretrained(folder / "pickled")
+    torch.save(bert.state_dict(), folder / "pickled" / BIN)
+    return folder
+
+
+def test_there_are_at_least_79_of_them():
+    assert len(BROKEN) >= 79
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_checkpoint(name, bases, tmp_path, monkeypatch):
+    broken = BROKEN[name]
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
+    shutil.copytree(bases / broken.base, checkpoint)
+    broken.damage(checkpoint)
+    before = sorted(tmp_path.rglob("*"))
+    (tracebacks := tmp_path.parent / f"{tmp_path.name}-tracebacks").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tracebacks))
+    result = CliRunner().invoke(app, ["export", str(checkpoint), str(out)])
+    errors = [line for line in result.stderr.splitlines() if not line.startswith(("load", "plan"))]
+    if broken.message:
+        assert result.exit_code == 1, result.output
+        (line,) = errors
+        assert line.startswith("error: ")
+        assert broken.message in line
+        assert "please report" not in line
+        assert sorted(tmp_path.rglob("*")) == before
+        assert len(list(tracebacks.iterdir())) == line.count("(traceback: ")
+    else:
+        assert result.exit_code == 0, result.output
+        assert (out / "model.onnx").is_file()
+
+
+IN_A_PROCESS = ("weights: cut", "weights: git-lfs", "hidden_size: a text", "pickle: raw", "quantization: bitsandbytes")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", IN_A_PROCESS)
+def test_a_broken_checkpoint_in_a_process_of_its_own(name, bases, tmp_path):
+    broken = BROKEN[name]
+    shutil.copytree(bases / broken.base, tmp_path / "checkpoint")
+    broken.damage(tmp_path / "checkpoint")
+    command = [sys.executable, "-m", "onnxfn", "export", str(tmp_path / "checkpoint"), str(tmp_path / "out")]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert process.returncode == 1
+    (line,) = [line for line in process.stderr.splitlines() if "error" in line]
+    assert broken.message in line
+    assert "Traceback" not in process.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
+
+
+# Code of the checkpoint's own
+
+CODE = """
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+class OwnConfig(PretrainedConfig):
+    model_type = "own-architecture"
+    def __init__(self, vocab_size=32, num_labels=3, **named):
+        self.vocab_size = vocab_size
+        super().__init__(num_labels=num_labels, **named)
+
+class OwnForSequenceClassification(PreTrainedModel):
+    config_class = OwnConfig
+    def __init__(self, config):
+        super().__init__(config)
+        self.embeddings = torch.nn.Embedding(config.vocab_size, 8)
+        self.classifier = torch.nn.Linear(8, config.num_labels)
+        self.post_init()
+    def forward(self, input_ids, attention_mask=None):
+        weights = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        summed = (self.embeddings(input_ids) * weights[..., None]).sum(dim=1)
+        return SequenceClassifierOutput(logits=self.classifier(summed / weights.sum(dim=1, keepdim=True)))
+"""
+
+
+@pytest.fixture
+def own_code(tmp_path, monkeypatch):
+    """A checkpoint with code of its own; transformers copies the code to a temporary folder."""
+    import torch
+    from safetensors.torch import save_file
+
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "own.py").write_text(CODE)
+    classes = {
+        "AutoConfig": "own.OwnConfig",
+        "AutoModelForSequenceClassification": "own.OwnForSequenceClassification",
+    }
+    config = {"model_type": "own-architecture", "auto_map": classes, "architectures": ["OwnForSequenceClassification"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    torch.manual_seed(0)
+    weights = {"embeddings.weight": (32, 8), "classifier.weight": (3, 8), "classifier.bias": (3,)}
+    save_file({name: torch.randn(shape) for name, shape in weights.items()}, folder / "model.safetensors")
+    return folder
+
+
+def test_code_of_a_checkpoint_does_not_run_without_the_flag(own_code, tmp_path):
+    (own_code / "own.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    result = CliRunner().invoke(app, ["export", str(own_code), str(tmp_path / "out")], input="y\n")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: {own_code} has code of its own for the model type 'own-architecture'; ")
+    assert line.endswith("it runs only if you trust it: trust_remote_code=True (--trust-remote-code)")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_code_of_a_checkpoint_runs_with_the_flag(own_code, tmp_path):
+    result = CliRunner().invoke(app, ["export", str(own_code), str(tmp_path / "out"), "--trust-remote-code"])
+    assert result.exit_code == 0, result.output
+    assert "task: text-classification (found)" in result.stdout
+    assert "check passed" in result.stdout
+
+
+def test_an_error_of_trusted_code_is_one_line(own_code, tmp_path):
+    (own_code / "own.py").write_text("raise KeyError('own')")
+    result = CliRunner().invoke(app, ["export", str(own_code), str(tmp_path / "out"), "--trust-remote-code"])
+    assert result.exit_code == 1
+    assert "KeyError: 'own'" in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.output
