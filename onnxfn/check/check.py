@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
+from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs
 from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.sessions import open_check_session, runtime_message
 from onnxfn.check.valid_elements import valid_elements
+from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CheckFailed
-from onnxfn.specs.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import Difference, Report
 
 
@@ -27,16 +29,19 @@ def check(
     *,
     session_for: SessionOpener | None = None,
     expected: Iterable[Reference] | None = None,
+    exact: ExactOutputs | None = None,
 ) -> Report:
     """Compares an ONNX file with PyTorch in every case of its part.
 
     Args:
-        model: The PyTorch model.
+        model: The PyTorch model, in the float dtype of the part.
         part: The part of the plan that the file was exported for.
         file: The ONNX file.
         plan: The plan of the part. The files of its other parts lie in the folder of `file`. None: the part is alone.
         session_for: Opens an ONNX file. The default is `open_check_session`, which it calls once for each file.
         expected: The `references` of the part, if they are known. The default computes them.
+        exact: Computes PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these
+            were converted from another dtype, the function should have the model before that.
 
     Returns:
         The report, also if the file does not agree with PyTorch: see `report.passed`.
@@ -45,6 +50,7 @@ def check(
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
     session_for = session_for or cache(open_check_session)
+    exact = exact or exact_outputs(model, part.spec.target.float_dtype)
     comparisons: list[Comparison] = []
     cases: list[str] = []
     findings: tuple[str, ...] = ()
@@ -54,8 +60,8 @@ def check(
             outputs = _run(session.result(), file, part, reference)
             findings = findings or (*interface_findings(part, file, reference), *size_findings(part, reference))
             cases.append(reference.case)
-            comparisons.extend(_comparisons(part.spec, reference, outputs))
-    decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for)
+            comparisons.extend(_comparisons(part, reference, outputs, exact))
+    decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact)
     comparisons.extend(decoded)
     cases.extend(comparison.case for comparison in decoded)
     return Report(_differences(part, comparisons), tuple(cases), findings)
@@ -65,13 +71,17 @@ def check_error(report: Report) -> CheckFailed:
     """The error for a report that did not pass: its findings, and the worst case of each output that differs."""
     differences = [
         f"{difference.part}: {difference.output!r} is {difference.max_abs:.2e} away from PyTorch "
-        f"at {difference.worst_case} (atol {difference.tolerance:.1e})"
+        f"at {difference.worst_case} (allowed are {difference.tolerance:.1e}{_own_error(difference)})"
         for difference in report.differences
         if not difference.passed
     ]
     error = CheckFailed("; ".join([*report.findings, *differences]) or "nothing was checked")
     error.report = report
     return error
+
+
+def _own_error(difference: Difference) -> str:
+    return "" if difference.own_error is None else f"; the error of PyTorch itself is {difference.own_error:.1e}"
 
 
 def _run(session: Any, file: Path, part: Part, reference: Reference) -> OutputArrays:
@@ -83,10 +93,19 @@ def _run(session: Any, file: Path, part: Part, reference: Reference) -> OutputAr
         raise CheckFailed(message) from error
 
 
-def _comparisons(spec: PlannedSpec, reference: Reference, outputs: OutputArrays) -> Iterator[Comparison]:
-    for output, actual, expected in zip(spec.outputs, outputs, reference.outputs, strict=True):
-        select = valid_elements(spec, output, reference.inputs)
-        yield compare(spec, output.name, reference.case, actual, expected, select)
+def _comparisons(part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs) -> Iterator[Comparison]:
+    """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
+    exact_arrays = cache(partial(exact, part, reference.inputs))
+
+    def exact_output(index: int) -> tuple[str, Array]:
+        wider, arrays = exact_arrays()
+        return wider, arrays[index]
+
+    pairs = zip(part.spec.outputs, outputs, reference.outputs, strict=True)
+    for index, (output, actual, expected) in enumerate(pairs):
+        select = valid_elements(part.spec, output, reference.inputs)
+        exact_array = partial(exact_output, index)
+        yield compare(part.spec, output.name, reference.case, actual, expected, select, exact_array)
 
 
 def _differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:
@@ -100,6 +119,7 @@ def _differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Differe
 
 def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> Difference:
     worst = max(comparisons, key=lambda comparison: (not comparison.passed, comparison.max_abs))
+    own_errors = [comparison.own_error for comparison in comparisons if comparison.own_error is not None]
     return Difference(
         part=part.name,
         output=output,
@@ -109,4 +129,6 @@ def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> D
         tolerance=worst.tolerance,
         worst_case=worst.case,
         passed=all(comparison.passed for comparison in comparisons),
+        own_error=max(own_errors, default=None),
+        references=tuple(dict.fromkeys(comparison.reference for comparison in comparisons if comparison.reference)),
     )

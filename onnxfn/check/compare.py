@@ -1,33 +1,69 @@
-"""Compares one output of ONNX Runtime with PyTorch's, within the tolerance of a spec."""
+"""Compares one output of ONNX Runtime with PyTorch's: by the rule of `precision.py`, or by the tolerance of a spec."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
+from onnxfn.check.exact_outputs import NoReference
+from onnxfn.check.precision import PEAK, Precision, precision_of
 from onnxfn.check.valid_elements import Select, all_elements
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import PlannedSpec
 
-LARGEST_ORDINARY = 1e30
-"""Larger numbers stand for minus infinity (masked scores) and do not count for the scale of a tensor."""
+Exact = Callable[[], tuple[str, Array]]
+"""Computes the exact array of an output: the name of its dtype, and the array. It may raise NoReference."""
 
-# A graph in half precision is compared with the model in full precision, so the rounding of the graph counts. A step
-# of float16 is 2**13 steps of float32, a step of bfloat16 2**16. `atol` grows by an eighth of that, `rtol` by a 64th.
-ROUNDING: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"float32": (1.0, 1.0), "float16": (2.0**10, 2.0**7), "bfloat16": (2.0**13, 2.0**10)}
-)
-"""From a float dtype to the factors of `atol` and `rtol`."""
+
+@frozen
+class Norms:
+    """The size of a difference between two arrays, relative to the scale of the output."""
+
+    rms: float
+    peak: float
+
+    def __le__(self, bound: Norms) -> bool:
+        return self.rms <= bound.rms and self.peak <= bound.peak
+
+
+@frozen
+class Scale:
+    """The scale of an output: the root mean square of PyTorch's elements, and that or its own size for each element."""
+
+    rms: float
+    weights: Array
+
+    @staticmethod
+    def of(expected: Array, precision: Precision) -> Scale:
+        """The scale of PyTorch's elements; it is at least the smallest normal number."""
+        rms = max(scale_of(expected), precision.smallest)
+        return Scale(rms, np.maximum(np.abs(expected), rms))
+
+    def norms(self, difference: Array) -> Norms:
+        """The norms of a difference; NaN is infinite."""
+        if not difference.size:
+            return Norms(0.0, 0.0)
+        sizes = np.nan_to_num(np.abs(difference), nan=np.inf)
+        return Norms(float(np.sqrt(np.mean(sizes**2))) / self.rms, float((sizes / self.weights).max()))
 
 
 @frozen
 class Comparison:
-    """The comparison of one output in one case: the shape, the largest differences, and whether they are tolerated.
+    """The comparison of one output in one case.
 
-    `max_rel` is `max_abs` relative to the scale of the tensor. `tolerance` is the absolute part of the tolerance.
+    Attributes:
+        output: The name of the output.
+        case: The name of the case, with its sizes.
+        shape: The shape of the output.
+        max_abs: The largest difference from the reference.
+        max_rel: The same, relative to the scale of the output.
+        tolerance: The largest difference that is allowed for an element of the output's scale.
+        passed: Whether the output agrees.
+        own_error: PyTorch's own largest error, where the exact reference was computed.
+        reference: What the output was compared with, and why.
     """
 
     output: str
@@ -37,48 +73,187 @@ class Comparison:
     max_rel: float
     tolerance: float
     passed: bool
+    own_error: float | None = None
+    reference: str = ""
 
 
 def compare(
-    spec: PlannedSpec, output: str, case: str, actual: Array, expected: Array, select: Select = all_elements
+    spec: PlannedSpec,
+    output: str,
+    case: str,
+    actual: Array,
+    expected: Array,
+    select: Select = all_elements,
+    exact: Exact | None = None,
 ) -> Comparison:
     """Compares ONNX Runtime's array of an output with PyTorch's.
 
-    An element agrees if `|actual - expected| <= atol * max(1, r) + rtol * |expected|`. r is the root mean square of the
-    expected elements: rounding grows with the scale of a tensor, also for its elements near 0. Infinities and NaN
-    must be the same in both. Integers must be equal. Arrays that differ in shape or kind of number never agree.
+    Infinities and NaN must be the same in both, and numbers that stand for infinity nearly so. Integers must be equal.
+    Arrays that differ in shape or kind of number never agree. Other elements agree by the rule of `precision.py`, or,
+    if the spec has a tolerance, if `|actual - expected| <= atol * max(1, scale) + rtol * |expected|`.
 
     Args:
         spec: The planned spec: its tolerances and its float dtype.
         output: The name of the output.
         case: The name of the case, with its sizes.
         actual: ONNX Runtime's array.
-        expected: PyTorch's array, in float32 if it holds real numbers.
+        expected: PyTorch's array in the dtype of the export, as float32 if it holds real numbers.
         select: Selects the elements that are compared.
+        exact: Computes the exact array, if it is needed. None: there is none.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"
         return Comparison(output, f"{case}: {types}", actual.shape, np.inf, np.inf, 0.0, passed=False)
-    actual_values, expected_values = select(actual).astype(np.float64), select(expected).astype(np.float64)
-    finite = np.isfinite(expected_values)
-    ordinary = finite & (np.abs(expected_values) < LARGEST_ORDINARY)
-    all_ordinary = bool(ordinary.all())
-    scale = scale_of(expected_values if all_ordinary else expected_values[ordinary])
-    absolute, relative = (0.0, 0.0) if expected.dtype.kind != "f" else ROUNDING[spec.target.float_dtype or "float32"]
-    atol, rtol = (spec.check.atol or 0.0) * absolute * scale, (spec.check.rtol or 0.0) * relative
-    distances = _distances(actual_values, expected_values)
-    agree = np.where(finite, distances <= atol + rtol * np.abs(expected_values), distances == 0)
-    largest = float((distances if all_ordinary else distances[ordinary]).max(initial=0.0))
-    return Comparison(output, case, actual.shape, largest, largest / scale, atol, bool(agree.all()))
+    pair = _Pair(spec, select(actual).astype(np.float64), select(expected).astype(np.float64))
+    if expected.dtype.kind != "f":
+        judged = _equal(pair)
+    elif has_tolerance(spec):
+        judged = _within_tolerance(pair)
+    else:
+        judged = _by_arithmetic(pair, select, exact)
+    return evolve(judged, output=output, case=case, shape=actual.shape)
+
+
+def has_tolerance(spec: PlannedSpec) -> bool:
+    """Whether a spec has a tolerance of its own, which replaces the rule of `precision.py`."""
+    return spec.check.atol is not None or spec.check.rtol is not None
 
 
 def scale_of(values: Array) -> float:
-    """The root mean square of values, at least 1.
+    """The root mean square of values; 0 if there are none.
 
     >>> scale_of(np.array([3.0, -3.0])), scale_of(np.array([0.1]))
-    (3.0, 1.0)
+    (3.0, 0.1)
     """
-    return max(1.0, float(np.sqrt(np.mean(values**2)))) if values.size else 1.0
+    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0
+
+
+@frozen
+class _Pair:
+    """The elements of an output that are compared, in float64: ONNX Runtime's and PyTorch's."""
+
+    spec: PlannedSpec
+    actual: Array
+    expected: Array
+
+    @property
+    def dtype(self) -> str:
+        return self.spec.target.float_dtype or "float32"
+
+    @property
+    def precision(self) -> Precision:
+        return precision_of(self.dtype)
+
+
+@frozen
+class _Ordinary:
+    """The ordinary elements of an output: PyTorch's are finite there, and stand for no infinity."""
+
+    actual: Array
+    expected: Array
+    scale: Scale
+
+
+def _equal(pair: _Pair) -> Comparison:
+    distances = _distances(pair.actual, pair.expected)
+    largest = float(distances.max(initial=0.0))
+    return _comparison(largest, largest / max(scale_of(pair.expected), 1.0), 0.0, passed=largest == 0)
+
+
+def _within_tolerance(pair: _Pair) -> Comparison:
+    """The comparison by the tolerance of the spec; a part of it that is None is 0."""
+    check, ordinary = pair.spec.check, _is_ordinary(pair)
+    scale = max(scale_of(pair.expected[ordinary]), 1.0)
+    atol, rtol = (check.atol or 0.0) * scale, check.rtol or 0.0
+    distances = _distances(pair.actual, pair.expected)
+    agree = np.where(np.isfinite(pair.expected), distances <= atol + rtol * np.abs(pair.expected), distances == 0)
+    largest = float(distances[ordinary].max(initial=0.0))
+    reference = f"PyTorch in {pair.dtype}, by the tolerance of the spec"
+    return _comparison(largest, largest / scale, atol, passed=bool(agree.all()), reference=reference)
+
+
+def _by_arithmetic(pair: _Pair, select: Select, exact: Exact | None) -> Comparison:
+    """The comparison by the rule of `precision.py`; by scale if there is no exact reference."""
+    ordinary = _is_ordinary(pair)
+    elements = _ordinary_elements(pair, ordinary)
+    floor = allowed(pair.precision, Norms(0.0, 0.0))
+    difference = elements.actual - elements.expected
+    norms = elements.scale.norms(difference)
+    if norms <= floor:
+        reference = f"PyTorch in {pair.dtype}; float64 was not needed"
+        judged = _judged(elements, difference, floor, reference)
+    else:
+        try:
+            judged = _by_exact(pair, elements, *_exact_elements(pair, select, ordinary, exact))
+        except NoReference as problem:
+            bound = pair.precision.by_scale * pair.precision.unit_roundoff
+            reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
+            judged = _judged(elements, difference, Norms(bound, bound), reference)
+    return judged if _special_agree(pair, ordinary, floor) else evolve(judged, max_abs=np.inf, passed=False)
+
+
+def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array) -> Comparison:
+    """The comparison of the error of a graph with PyTorch's own."""
+    own = elements.expected - exact
+    bound = allowed(pair.precision, elements.scale.norms(own))
+    return _judged(elements, elements.actual - exact, bound, f"PyTorch in {wider}", own_error=_largest(own))
+
+
+def _exact_elements(pair: _Pair, select: Select, ordinary: Array, exact: Exact | None) -> tuple[str, Array]:
+    """The name of the wider dtype, and the exact values of the ordinary elements. Raises NoReference."""
+    if exact is None:
+        raise NoReference("there is no model in a wider dtype")
+    wider, array = exact()
+    values = select(array).astype(np.float64)[ordinary]
+    if not np.isfinite(values).all():
+        raise NoReference(f"{wider} has infinities or NaN where {pair.dtype} has numbers")
+    return wider, values
+
+
+def _judged(
+    elements: _Ordinary, error: Array, bound: Norms, reference: str, own_error: float | None = None
+) -> Comparison:
+    """The comparison of an error with its bound."""
+    norms = elements.scale.norms(error)
+    return _comparison(
+        _largest(error),
+        norms.peak,
+        bound.peak * elements.scale.rms,
+        passed=norms <= bound,
+        reference=reference,
+        own_error=own_error,
+    )
+
+
+def _comparison(max_abs: float, max_rel: float, tolerance: float, **others: Any) -> Comparison:
+    return Comparison("", "", (), max_abs, max_rel, tolerance, **others)
+
+
+def _is_ordinary(pair: _Pair) -> Array:
+    ordinary: Array = np.abs(pair.expected) < pair.precision.largest_ordinary
+    return ordinary
+
+
+def _ordinary_elements(pair: _Pair, ordinary: Array) -> _Ordinary:
+    actual, expected = pair.actual[ordinary], pair.expected[ordinary]
+    return _Ordinary(actual, expected, Scale.of(expected, pair.precision))
+
+
+def allowed(precision: Precision, own: Norms) -> Norms:
+    """The norms that the error of a graph may have, from those of PyTorch's own error."""
+    floor = precision.floor * precision.unit_roundoff
+    return Norms(precision.factor * own.rms + floor, precision.factor * own.peak + PEAK * floor)
+
+
+def _special_agree(pair: _Pair, ordinary: Array, floor: Norms) -> bool:
+    """Whether infinities and NaN are the same, and numbers that stand for infinity differ by rounding alone."""
+    actual, expected = pair.actual[~ordinary], pair.expected[~ordinary]
+    distances = _distances(actual, expected)
+    return bool(np.where(np.isfinite(expected), distances <= floor.peak * np.abs(expected), distances == 0).all())
+
+
+def _largest(difference: Array) -> float:
+    return float(np.nan_to_num(np.abs(difference), nan=np.inf).max(initial=0.0))
 
 
 def _distances(actual: Array, expected: Array) -> Array:

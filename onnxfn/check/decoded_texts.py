@@ -7,6 +7,7 @@ So an error in the cache shows, which a comparison of single steps may miss.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,8 +15,11 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.compare import LARGEST_ORDINARY, ROUNDING, Comparison, scale_of
+from onnxfn.check.compare import Comparison, Exact, Norms, Scale, allowed, has_tolerance
+from onnxfn.check.exact_outputs import ExactOutputs, NoReference
 from onnxfn.check.generation import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
+from onnxfn.check.precision import Precision, precision_of
+from onnxfn.check.references import OutputArrays
 from onnxfn.check.sessions import runtime_message
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
@@ -42,6 +46,11 @@ TOKEN_CHOICES: Mapping[str, ChooseTokens] = MappingProxyType(
 SessionOpener = Callable[[Path], Any]
 """From an ONNX file to its ONNX Runtime session."""
 
+RunPart = Callable[[Part, Mapping[str, Array]], OutputArrays]
+"""Runs a part on its inputs, by PyTorch or by ONNX Runtime."""
+
+NO_ERROR = Norms(0.0, 0.0)
+
 
 @frozen
 class Prompts:
@@ -53,19 +62,19 @@ class Prompts:
 
 
 def decoded_text_comparisons(
-    model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener
+    model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs
 ) -> list[Comparison]:
     """One comparison for each of `TOKEN_CHOICES`; none if the part does not decode texts.
 
     Inputs that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and
-    from PyTorch for PyTorch. Other inputs are the same dummies for both.
+    from PyTorch for PyTorch. Other inputs are the same dummies for both. `exact` computes outputs in a wider dtype.
 
     CheckFailed if a text cannot be decoded: a wrong file may return logits or a cache that no next step can take.
     """
     if not _can_decode(part, plan):
         return []
     try:
-        return _comparisons(model, part, plan, folder, session_for)
+        return _comparisons(partial(torch_outputs, model), part, plan, folder, session_for, exact)
     except OnnxfnError:
         raise
     except Exception as error:
@@ -74,14 +83,13 @@ def decoded_text_comparisons(
         raise CheckFailed(message) from error
 
 
-def _comparisons(model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener) -> list[Comparison]:
+def _comparisons(
+    run: RunPart, part: Part, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs
+) -> list[Comparison]:
     token_part = evolve(part, spec=_token_spec(part, plan))
     batches = _choice_batches(token_part.spec)
     embeddings = session_for(folder / f"{EMBEDDING_FILE}.onnx") if EMBEDDING_FILE in _linked_parts(part) else None
-    by_files, by_torch = (
-        _repeated_for_groups(inputs, part, len(batches[0]))
-        for inputs in _inputs_from_parts(model, part, plan, folder, session_for)
-    )
+    by_files = _linked_inputs(part, plan, len(batches[0]), _run_file(folder, session_for))
     prompts = _prompts(token_part.spec, len(batches[0]), {*by_files})
     session = session_for(folder / f"{part.name}.onnx")
     decoder = Decoder(session, session, embeddings, constant_feeds={**by_files, **prompts.constant_inputs})
@@ -89,10 +97,33 @@ def _comparisons(model: Any, part: Part, plan: Plan, folder: Path, session_for: 
     for choices in batches:
         choose = _choose_by_group([TOKEN_CHOICES[choice] for choice in choices])
         texts = greedy(decoder, prompts.input_ids, prompts.attention_mask, steps=NEW_TOKENS, choose=choose)
-        logits = _logits_without_cache(model, token_part, texts, prompts, by_torch)
-        groups = zip(choices, _groups(texts, len(choices)), _groups(logits, len(choices)), strict=True)
-        comparisons.extend(_text_comparison(token_part.spec, *group) for group in groups)
+        logits_by = partial(_logits_without_cache, token_part, plan, texts, prompts, len(choices))
+        exact_logits = cache(partial(_exact_logits, logits_by, exact))
+        groups = zip(choices, _groups(texts, len(choices)), _groups(logits_by(run), len(choices)), strict=True)
+        comparisons.extend(
+            text_comparison(token_part.spec, *group, exact=partial(_exact_group, exact_logits, number, len(choices)))
+            for number, group in enumerate(groups)
+        )
     return comparisons
+
+
+def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) -> tuple[str, Array]:
+    """The name of the wider dtype, and PyTorch's logits in it. Raises NoReference."""
+    dtypes: list[str] = []
+
+    def run(part: Part, inputs: Mapping[str, Array]) -> OutputArrays:
+        wider, outputs = exact(part, inputs)
+        dtypes.append(wider)
+        return outputs
+
+    logits = logits_by(run)
+    return dtypes[-1], logits
+
+
+def _exact_group(exact_logits: Exact, number: int, count: int) -> tuple[str, Array]:
+    """The exact logits of one of several groups of texts."""
+    wider, logits = exact_logits()
+    return wider, _groups(logits, count)[number]
 
 
 def _can_decode(part: Part, plan: Plan) -> bool:
@@ -160,25 +191,25 @@ def _linked_parts(part: Part) -> tuple[str, ...]:
     return tuple(dict.fromkeys(link.part for link in part.spec.links))
 
 
-def _inputs_from_parts(
-    model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The inputs of a group of texts that other parts compute: by their files, and by PyTorch.
+def _run_file(folder: Path, session_for: SessionOpener) -> RunPart:
+    """Runs the file of a part."""
+    return lambda part, inputs: tuple(session_for(folder / f"{part.name}.onnx").run(list(part.outputs), dict(inputs)))
+
+
+def _linked_inputs(part: Part, plan: Plan, groups: int, run: RunPart) -> dict[str, Array]:
+    """The inputs of the groups of texts that other parts compute.
 
     Token embeddings are left out, because they change at each step.
     """
-    by_files: dict[str, Array] = {}
-    by_torch: dict[str, Array] = {}
+    linked_inputs: dict[str, Array] = {}
     for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {EMBEDDING_FILE}):
         inputs = dummies(
             with_dummies(linked.spec, padded("right")), {"batch_size": _fixed_batch(linked.spec) or GROUP_SIZE}
         )
-        file_outputs = session_for(folder / f"{linked.name}.onnx").run(list(linked.outputs), inputs)
-        for outputs, linked_inputs in ((file_outputs, by_files), (torch_outputs(model, linked, inputs), by_torch)):
-            known = {**inputs, **dict(zip(linked.outputs, outputs, strict=True))}
-            links = (link for link in part.spec.links if link.part == linked.name)
-            linked_inputs.update({link.input: known[link.output] for link in links})
-    return by_files, by_torch
+        known = {**inputs, **dict(zip(linked.outputs, run(linked, inputs), strict=True))}
+        links = (link for link in part.spec.links if link.part == linked.name)
+        linked_inputs.update({link.input: known[link.output] for link in links})
+    return _repeated_for_groups(linked_inputs, part, groups)
 
 
 def _repeated_for_groups(inputs: Mapping[str, Array], part: Part, groups: int) -> dict[str, Array]:
@@ -212,20 +243,23 @@ def _groups(batch: Array, count: int) -> list[Array]:
 # Comparison with PyTorch
 
 
-def _logits_without_cache(model: Any, part: Part, texts: Array, prompts: Prompts, known: Mapping[str, Array]) -> Array:
+def _logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts, groups: int, run: RunPart) -> Array:
     """PyTorch's logits of whole texts, `[batch, length, vocabulary]`, with an empty past."""
     prompt_mask = prompts.attention_mask
     mask = np.concatenate([prompt_mask, np.ones_like(texts[:, prompt_mask.shape[1] :])], axis=1)
     positions = np.maximum(mask.cumsum(axis=1) - 1, 0)
     text_inputs = {"input_ids": texts, "attention_mask": mask, "position_ids": positions}
     inputs = dummies(part.spec, _text_sizes(part.spec, texts.shape[1]))
-    fed = {
-        name: array.astype(inputs[name].dtype)
-        for name, array in {**known, **prompts.constant_inputs, **text_inputs}.items()
-        if name in inputs
-    }
-    outputs = torch_outputs(model, part, inputs | _empty_past(part, inputs) | fed)
+    known = {**_linked_inputs(part, plan, groups, run), **prompts.constant_inputs, **text_inputs}
+    # In float64, what other parts compute stays float64.
+    fed = {name: _like(array, inputs[name]) for name, array in known.items() if name in inputs}
+    outputs = run(part, inputs | _empty_past(part, inputs) | fed)
     return outputs[list(part.outputs).index("logits")]
+
+
+def _like(array: Array, planned: Array) -> Array:
+    """An array in the dtype of a planned input; real numbers stay as they are."""
+    return array if array.dtype.kind == planned.dtype.kind == "f" else array.astype(planned.dtype)
 
 
 def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -243,13 +277,59 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def _text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array) -> Comparison:
+def text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array, exact: Exact) -> Comparison:
     """Compares the tokens of a group of texts with those that PyTorch's logits would choose.
 
     A text agrees if, at each step, the logit of its token is less than that of PyTorch's choice by at most twice the
-    tolerance: then rounding may have decided between the two tokens.
+    error that a logit may have: then rounding may have decided between the two tokens.
     """
-    case = f"{choice} ({NEW_TOKENS} tokens after {len(texts)} left-padded prompts)"
+    precision, dtype = precision_of(spec.target.float_dtype), spec.target.float_dtype or "float32"
+    scale, floor = _logit_scale(logits, precision), allowed(precision, NO_ERROR).peak
+    largest, shortfall = _shortfall(choice, texts, logits, scale)
+    judged = Comparison(
+        "greedy tokens",
+        f"{choice} ({NEW_TOKENS} tokens after {len(texts)} left-padded prompts)",
+        texts.shape,
+        largest,
+        shortfall,
+        2 * floor * scale.rms,
+        passed=shortfall <= 2 * floor,
+        reference=f"PyTorch in {dtype}; float64 was not needed",
+    )
+    if has_tolerance(spec):
+        bound = (spec.check.atol or 0.0) * max(scale.rms, 1.0) / scale.rms + (spec.check.rtol or 0.0)
+        return _within(judged, scale, bound, f"PyTorch in {dtype}, by the tolerance of the spec")
+    if judged.passed:
+        return judged
+    try:
+        wider, exact_logits = exact()
+    except NoReference as problem:
+        bound = precision.by_scale * precision.unit_roundoff
+        return _within(judged, scale, bound, f"PyTorch in {dtype}, by scale: {problem}")
+    own = (logits - exact_logits)[_is_ordinary(logits, precision)]
+    largest, shortfall = _shortfall(choice, texts, exact_logits, scale)
+    judged = evolve(judged, max_abs=largest, max_rel=shortfall, own_error=float(np.abs(own).max(initial=0.0)))
+    return _within(judged, scale, allowed(precision, scale.norms(own)).peak, f"PyTorch in {wider}")
+
+
+def _within(comparison: Comparison, scale: Scale, bound: float, reference: str) -> Comparison:
+    """The comparison with another reference, and with another error that each of two logits may have."""
+    passed = comparison.max_rel <= 2 * bound
+    return evolve(comparison, tolerance=2 * bound * scale.rms, passed=passed, reference=reference)
+
+
+def _logit_scale(logits: Array, precision: Precision) -> Scale:
+    values = logits[_is_ordinary(logits, precision)].astype(np.float64)
+    return Scale.of(values, precision)
+
+
+def _is_ordinary(logits: Array, precision: Precision) -> Array:
+    ordinary: Array = np.abs(logits) < precision.largest_ordinary
+    return ordinary
+
+
+def _shortfall(choice: str, texts: Array, logits: Array, scale: Scale) -> tuple[float, float]:
+    """The largest difference of the logit of PyTorch's choice and of the token of a text; and relative to the logit."""
     values = logits.astype(np.float64)
     step_logits = values[:, PROMPT_LENGTH - 1 : -1]
     choices = np.stack(
@@ -260,9 +340,5 @@ def _text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array
         np.take_along_axis(step_logits, tokens[..., None], axis=-1)[..., 0]
         for tokens in (choices, texts[:, PROMPT_LENGTH:])
     )
-    scale = scale_of(step_logits[np.abs(step_logits) < LARGEST_ORDINARY])
-    absolute, relative = ROUNDING[spec.target.float_dtype or "float32"]
-    tolerance = 2 * ((spec.check.atol or 0.0) * absolute * scale + (spec.check.rtol or 0.0) * relative * np.abs(best))
-    largest = float((best - actual).max())
-    agrees = bool((best - actual <= tolerance).all())
-    return Comparison("greedy tokens", case, texts.shape, largest, largest / scale, float(tolerance.min()), agrees)
+    differences = best - actual
+    return float(differences.max()), float((differences / np.maximum(np.abs(best), scale.rms)).max())

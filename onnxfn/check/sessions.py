@@ -56,7 +56,10 @@ def check_options(folder: Path) -> Any:
 def runtime_message(error: Exception) -> str:
     """The first line of an error of ONNX Runtime, with advice if the cause is an unsupported dtype."""
     line = first_line(error)
-    advice = "; its CPU kernels lack this type: export in float32, or with check=False for another device"
+    advice = (
+        '; its CPU kernels lack this type: export in float32, by with_dtypes(spec, float="float32") or model.float(), '
+        "or with check=False for another device"
+    )
     return line + (advice if "Could not find an implementation" in line else "")
 
 

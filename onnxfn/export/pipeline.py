@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
+from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.references import references
 from onnxfn.check.sessions import open_check_session
 from onnxfn.export.destination import Destination, check_destination
@@ -30,7 +31,7 @@ from onnxfn.graphs.build import (
     traced_fully,
 )
 from onnxfn.graphs.capture.capture import LIMITS
-from onnxfn.graphs.capture.forward import in_dtype
+from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.passes.fusing import check_fuse_option, fusions
 from onnxfn.specs.dummies import Array
@@ -305,6 +306,8 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
 def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs: RealInputs) -> Report:
     """The report on the files of a plan in a folder."""
     reports = []
+    dtype = plan.parts[0].spec.target.float_dtype
+    model_in_dtype, exact = in_dtype(model, dtype), exact_outputs(model, dtype)
     session_for = cache(open_check_session)
     for part in plan.parts:
         file = folder / f"{part.name}.onnx"
@@ -312,8 +315,11 @@ def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs:
             present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
             raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
         with timed("check", part.name):
-            expected = references(model, part, real_inputs.get(part.name))
-            reports.append(check_part(model, part, file, plan, session_for=session_for, expected=expected))
+            expected = references(model_in_dtype, part, real_inputs.get(part.name))
+            report = check_part(
+                model_in_dtype, part, file, plan, session_for=session_for, expected=expected, exact=exact
+            )
+            reports.append(report)
     return Report(
         tuple(difference for report in reports for difference in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),

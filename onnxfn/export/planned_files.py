@@ -9,6 +9,7 @@ from attrs import evolve
 
 from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
+from onnxfn.graphs.capture.dtypes import with_model_dtype
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan
@@ -24,12 +25,13 @@ def plan_for_destination(spec: ExportSpec, model: Any, config: Any, destination:
     `config` is the configuration that the spec reads; None: that of the model, if it has one.
 
     Raises:
-        InvalidSpec: the model is not for the task of the spec, or the plan has several parts for one file.
+        InvalidSpec: the model is not for the task of the spec, its parameters have several dtypes and the spec names
+            none, or the plan has several parts for one file.
         MissingValue: the configuration lacks a value that the spec reads.
         UnknownName: `decoders` is not a known value.
     """
     values = (config_of(model) or {}) if config is None else config
-    planned = plan(with_model_task(spec, model), values, decoders=decoders)
+    planned = plan(with_model_dtype(with_model_task(spec, model), model), values, decoders=decoders)
     if not destination.is_file:
         return planned
     if len(planned.parts) != 1:

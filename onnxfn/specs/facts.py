@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.compose import compose
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import (
     ArgumentBuilder,
     Constant,
@@ -154,13 +157,19 @@ def checks(*, atol: float | None = None, rtol: float | None = None, mask_input: 
     """A spec of how outputs are compared with PyTorch's; what is None stays as it is.
 
     Args:
-        atol: Absolute tolerance.
+        atol: Absolute tolerance, in place of the rule by PyTorch's own error: see `with_tolerance`.
         rtol: Relative tolerance.
         mask_input: The input that masks padding; outputs at padding are not compared.
+
+    Raises:
+        InvalidSpec: a tolerance is below 0, infinite or not a number.
 
     >>> checks(atol=1e-4).check
     Check(atol=0.0001, rtol=None, mask_input=None)
     """
+    for name, value in (("atol", atol), ("rtol", rtol)):
+        if value is not None and not 0 <= value < inf:
+            raise InvalidSpec(f"{name} is {value}; a tolerance is a number, 0 or more, and not infinite")
     return ExportSpec(check=Check(atol=atol, rtol=rtol, mask_input=mask_input))
 
 

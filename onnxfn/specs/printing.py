@@ -6,6 +6,7 @@ the fields of the records, and import none of them, because the records import t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import zip_longest
@@ -72,7 +73,7 @@ def report_sections(report: Any) -> Sections:
     Outputs that differ in the layer alone are one row, with the figures of the layer that has the largest relative
     difference. Layers that failed are not in a row with layers that passed.
     """
-    head = ("output", "max abs diff", "max rel diff", "atol", "status", "worst at")
+    head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
     names = [(_output_name(difference), _STATUS[difference.passed]) for difference in report.differences]
     rows = [
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
@@ -80,7 +81,15 @@ def report_sections(report: Any) -> Sections:
     ]
     findings = [("findings", [(finding,) for finding in report.findings])] if report.findings else []
     cases = [(case,) for case in report.cases]
-    return [*findings, ("ONNX Runtime against PyTorch", [head, *rows]), ("cases", cases)]
+    references = _reference_rows(report.differences)
+    compared = [("compared with", references)] if references else []
+    return [*findings, ("ONNX Runtime against PyTorch", [head, *rows]), *compared, ("cases", cases)]
+
+
+def _reference_rows(differences: Sequence[Any]) -> Rows:
+    """What outputs were compared with, and the number of outputs for each."""
+    counts = Counter(reference for difference in differences for reference in difference.references)
+    return [(reference, f"{count} output{'s' if count > 1 else ''}") for reference, count in counts.items()]
 
 
 def exported_sections(exported: Any) -> Sections:
@@ -168,6 +177,7 @@ def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
         f"{worst.max_abs:.1e}",
         f"{worst.max_rel:.1e}",
         f"{worst.tolerance:.1e}",
+        "" if worst.own_error is None else f"{worst.own_error:.1e}",
         _STATUS[worst.passed],
         worst.worst_case if len(differences) == 1 else f"{worst.output}, {worst.worst_case}",
     )

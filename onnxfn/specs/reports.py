@@ -85,12 +85,16 @@ class Difference:
         part: The stem of the ONNX file.
         output: The name of the output.
         shapes: The shape of the output in each case.
-        max_abs: The largest absolute difference.
-        max_rel: The largest absolute difference relative to the scale of the output, which is the root mean square of
-            PyTorch's values, at least 1.
-        tolerance: The absolute tolerance in the worst case: `atol` times the scale of the output.
-        worst_case: The name of the case with the largest difference, and its sizes.
-        passed: Whether every element agrees within the tolerances in every case.
+        max_abs: The largest error: the absolute difference from PyTorch in float64 where that was needed, else from
+            PyTorch in the dtype of the export.
+        max_rel: The largest error relative to the element itself, or to the root mean square of the output if that is
+            larger.
+        tolerance: The error that is allowed, in the worst case, for an element as large as the root mean square.
+        worst_case: The name of the case with the largest error, and its sizes.
+        passed: Whether the output agrees in every case.
+        own_error: The largest error of PyTorch itself in the dtype of the export, against float64; None where float64
+            was not needed or could not run.
+        references: What the output was compared with in the cases, and why.
     """
 
     part: str
@@ -101,6 +105,8 @@ class Difference:
     tolerance: float
     worst_case: str
     passed: bool
+    own_error: float | None = None
+    references: tuple[str, ...] = ()
 
 
 @frozen
@@ -113,12 +119,16 @@ class Report:
         findings: What is wrong with a file besides the values of its outputs, one line each: its inputs and outputs are
             not those of the plan, or its weights are not those of the model.
 
-    >>> difference = Difference("model", "logits", ((2, 8),), 2e-7, 2e-7, 1e-5, "one (batch_size=2)", passed=True)
-    >>> print(Report([difference], ["one (batch_size=2)"]))
+    >>> by = "PyTorch in float32; float64 was not needed"
+    >>> shapes, case = ((2, 8),), "one (batch_size=2)"
+    >>> difference = Difference("model", "logits", shapes, 2e-7, 2e-7, 1e-5, case, passed=True, references=(by,))
+    >>> print(Report([difference], [case]))
     check passed
       ONNX Runtime against PyTorch
-        output         max abs diff  max rel diff  atol     status  worst at
-        model: logits  2.0e-07       2.0e-07       1.0e-05  ok      one (batch_size=2)
+        output         error    relative  allowed  PyTorch's own  status  worst at
+        model: logits  2.0e-07  2.0e-07   1.0e-05                 ok      one (batch_size=2)
+      compared with
+        PyTorch in float32; float64 was not needed  1 output
       cases
         one (batch_size=2)
     """

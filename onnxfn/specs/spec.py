@@ -101,8 +101,8 @@ class Check:
     """How outputs are compared with PyTorch's.
 
     Attributes:
-        atol: Absolute tolerance.
-        rtol: Relative tolerance.
+        atol: Absolute tolerance in place of the rule by arithmetic: an output is compared with PyTorch's errors.
+        rtol: Relative tolerance in place of that rule.
         mask_input: The input that masks padding; outputs at padding are not compared.
     """
 

@@ -11,7 +11,7 @@ from onnxfn.specs.facts import case
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Constant
-from onnxfn.specs.spec import Check, ExportSpec, Overlay, Target
+from onnxfn.specs.spec import ExportSpec, Overlay, Target
 from onnxfn.specs.tasks import for_task, task_names
 
 CONFIG = {"vocab_size": 50, "type_vocab_size": 3}
@@ -25,7 +25,7 @@ def dummies_of_cases(spec):
 
 
 def test_the_defaults():
-    assert ExportSpec(check=Check(atol=1e-5, rtol=1e-4), target=Target(opset=18, int_dtype="int64")) == DEFAULTS
+    assert ExportSpec(target=Target(opset=18, int_dtype="int64")) == DEFAULTS
 
 
 def test_text_inputs_are_ids_and_a_mask_and_bert_inputs_add_segments():

@@ -164,7 +164,10 @@ def test_a_type_that_onnx_runtime_cannot_run_is_one_clear_line_without_a_report(
     with pytest.raises(CheckFailed) as caught:
         onnxfn.export(spec, bert, tmp_path / "model.onnx")
     message = str(caught.value)
-    assert message.endswith("its CPU kernels lack this type: export in float32, or with check=False for another device")
+    assert message.endswith(
+        'its CPU kernels lack this type: export in float32, by with_dtypes(spec, float="float32") or model.float(), '
+        "or with check=False for another device"
+    )
     assert "\n" not in message
     assert caught.value.report is None
 

@@ -157,11 +157,12 @@ def test_a_tolerance_that_is_left_out_stays():
 @pytest.mark.parametrize(
     ("tolerance", "text"),
     [
-        ({"atol": -1e-5}, "atol is -1e-05; a tolerance is 0 or more"),
-        ({"rtol": float("nan")}, "rtol is nan; a tolerance is 0 or more"),
+        ({"atol": -1e-5}, "atol is -1e-05; a tolerance is a number, 0 or more, and not infinite"),
+        ({"rtol": float("nan")}, "rtol is nan; a tolerance is a number, 0 or more, and not infinite"),
+        ({"atol": float("inf")}, "atol is inf; a tolerance is a number, 0 or more, and not infinite"),
     ],
 )
-def test_a_tolerance_that_is_negative_or_nan_is_refused(tolerance, text):
+def test_a_tolerance_that_is_negative_infinite_or_nan_is_refused(tolerance, text):
     assert refusal(InvalidSpec, with_tolerance, BERT, **tolerance) == text
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnxfn.graphs.capture.argument_builders import ARGUMENT_BUILDERS
+from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
-from onnxfn.graphs.capture.quiet import LOCK, quiet
+from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, UnknownName
@@ -17,27 +17,20 @@ from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.tensor_paths import at, nested
 
 
-def in_dtype(model: Any, dtype: str | None) -> Any:
-    """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already."""
-    import torch
-
-    if dtype is None or _float_dtype(model) == getattr(torch, dtype):
-        return model
-    with LOCK:
-        return copy.deepcopy(model).to(getattr(torch, dtype))
-
-
-def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
+def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Array, ...]:
     """The outputs of a part as PyTorch computes them, without patches: one array per planned output.
 
-    Floating-point outputs are float32, since numpy has no bfloat16.
+    Floating-point inputs have the torch dtype `dtype`; None is that of the model. Floating-point outputs are float64 if
+    that is float64, else float32: numpy has no bfloat16.
     """
     import torch
 
+    dtype = dtype or float_dtype(model)
     with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), torch.no_grad():
-        outputs = flat_forward(model, part.spec)(tensors_for(model, arrays))
+        outputs = flat_forward(model, part.spec)(tensors_for(model, arrays, dtype))
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
     return tuple(
-        output.detach().float().numpy() if output.is_floating_point() else output.numpy() for output in outputs
+        output.detach().to(wide).numpy() if output.is_floating_point() else output.numpy() for output in outputs
     )
 
 
@@ -91,20 +84,14 @@ def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
             )
 
 
-def tensors_for(model: Any, arrays: Mapping[str, Array]) -> tuple[Any, ...]:
-    """Arrays as tensors on the model's device, floating-point numbers in the model's dtype."""
+def tensors_for(model: Any, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:
+    """Arrays as tensors on the model's device; floating-point numbers in a dtype, by default that of the model."""
     import torch
 
-    dtype = _float_dtype(model)
+    dtype = dtype or float_dtype(model)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     tensors = (torch.from_numpy(array).to(device) for array in arrays.values())
     return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors)
-
-
-def _float_dtype(model: Any) -> Any:
-    import torch
-
-    return next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), torch.float32)
 
 
 def _has_parameter(model: Any, name: str) -> bool:

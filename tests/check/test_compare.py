@@ -1,0 +1,143 @@
+"""Laws of the comparison: rounding is never refused, and an error above the bound is found in every dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import onnxfn
+from onnxfn.check.compare import Norms, allowed, compare
+from onnxfn.check.exact_outputs import NoReference
+from onnxfn.check.precision import PEAK, PRECISIONS
+from onnxfn.specs.spec import Check, Target
+
+NUMPY = {"float32": np.float32, "float16": np.float16}
+dtypes = st.sampled_from(sorted(NUMPY))
+seeds = st.integers(0, 2**32 - 1)
+lengths = st.integers(1, 200)
+scales = st.floats(1e-3, 1e3)
+
+
+def spec(dtype, **check):
+    return onnxfn.PlannedSpec(target=Target(float_dtype=dtype), check=Check(**check))
+
+
+def normal(seed, length, scale):
+    return np.random.default_rng(seed).standard_normal(length) * scale
+
+
+def judged(dtype, actual, expected, exact):
+    return compare(
+        spec(dtype),
+        "y",
+        "case",
+        actual.astype(np.float32),
+        expected.astype(np.float32),
+        exact=lambda: ("float64", exact),
+    )
+
+
+def norms(error, expected):
+    rms = np.sqrt(np.mean(expected**2))
+    return Norms(np.sqrt(np.mean(error**2)) / rms, (np.abs(error) / np.maximum(np.abs(expected), rms)).max())
+
+
+@given(dtypes, seeds, lengths, scales)
+def test_a_number_rounded_to_the_dtype_always_agrees(dtype, seed, length, scale):
+    exact = normal(seed, length, scale)
+    rounded = exact.astype(NUMPY[dtype])
+    assert judged(dtype, rounded, rounded, exact).passed
+
+
+@given(dtypes, seeds, lengths, scales, st.floats(0, 1000))
+def test_an_error_as_large_as_that_of_pytorch_always_agrees(dtype, seed, length, scale, growth):
+    exact = normal(seed, length, scale)
+    own = normal(seed + 1, length, scale) * growth * PRECISIONS[dtype].unit_roundoff
+    expected, actual = (exact + own).astype(np.float32), (exact - own).astype(np.float32)
+    result = judged(dtype, actual, expected, exact)
+    assert result.passed
+    assert result.own_error is None or result.own_error == pytest.approx(np.abs(expected - exact).max())
+
+
+@given(dtypes, seeds, lengths, scales, st.floats(0, 1000), st.floats(1, 1000))
+def test_an_error_above_the_bound_is_found(dtype, seed, length, scale, growth, above):
+    """The error is the bound times more than 1, in one of the two norms, whatever else the arrays are."""
+    exact = normal(seed, length, scale)
+    own = normal(seed + 1, length, scale) * growth * PRECISIONS[dtype].unit_roundoff
+    expected = exact + own
+    bound = allowed(PRECISIONS[dtype], norms(own, expected))
+    direction = normal(seed + 2, length, scale)
+    assume(np.abs(direction).max() > 0)
+    size = norms(direction, expected)
+    error = direction * max(bound.rms / size.rms, bound.peak / size.peak) * (1.001 * above)
+    actual = exact + error
+    assume(np.isfinite(actual.astype(np.float32)).all())
+    result = compare(spec(dtype), "y", "case", actual, expected, exact=lambda: ("float64", exact))
+    assert not result.passed
+    assert result.reference == "PyTorch in float64"
+
+
+@given(dtypes, seeds, lengths, scales, st.floats(0, 0.999))
+def test_what_is_settled_without_float64_agrees_with_it(dtype, seed, length, scale, part):
+    """The triangle inequality: whatever the exact values are, the rule holds."""
+    expected = normal(seed, length, scale)
+    floor = PRECISIONS[dtype].floor * PRECISIONS[dtype].unit_roundoff
+    direction = normal(seed + 1, length, scale)
+    size = norms(direction, expected)
+    actual = expected + direction * part * min(floor / size.rms, PEAK * floor / size.peak)
+
+    def never():
+        raise AssertionError("float64 was not needed")
+
+    assert compare(spec(dtype), "y", "case", actual, expected, exact=never).passed
+    exact = expected + normal(seed + 2, length, scale)
+    bound = allowed(PRECISIONS[dtype], norms(expected - exact, expected))
+    error = norms(actual - exact, expected)
+    assert error.rms <= bound.rms
+    assert error.peak <= bound.peak
+
+
+@pytest.mark.parametrize("reason", ["float64 cannot run: no kernel", "float64 has infinities or NaN"])
+def test_without_float64_the_tolerance_is_by_scale_and_the_report_says_why(reason):
+    def missing():
+        raise NoReference(reason)
+
+    expected = np.linspace(-1, 1, 9)
+    precision = PRECISIONS["float32"]
+    near, far = (expected * (1 + step * precision.by_scale * precision.unit_roundoff) for step in (0.9, 1.9))
+    results = [compare(spec("float32"), "y", "case", actual, expected, exact=missing) for actual in (near, far)]
+    assert [result.passed for result in results] == [True, False]
+    assert results[0].reference == f"PyTorch in float32, by scale: {reason}"
+
+
+def test_infinities_of_float64_where_float32_has_numbers_are_no_reference():
+    expected = np.array([1.0, 2.0])
+    result = compare(
+        spec(None), "y", "case", expected * 1.00001, expected, exact=lambda: ("float64", expected * np.inf)
+    )
+    assert result.passed
+    assert result.reference.endswith("float64 has infinities or NaN where float32 has numbers")
+
+
+def test_a_tolerance_of_the_spec_replaces_the_rule():
+    expected = np.array([1.0, 2.0])
+    loose, strict = spec("float32", atol=0.1), spec("float32", atol=0.0)
+    assert compare(loose, "y", "case", expected + 0.05, expected).passed
+    assert not compare(loose, "y", "case", expected + 0.3, expected).passed
+    assert not compare(strict, "y", "case", expected + 1e-7, expected).passed
+
+
+def test_masked_scores_of_float16_do_not_widen_the_bound():
+    lowest = float(np.finfo(np.float16).min)
+    expected, actual = np.array([lowest, 0.5, 0.25]), np.array([lowest, 0.5, 0.26])
+    assert not judged("float16", actual, expected, expected).passed
+    assert judged("float16", expected, expected, expected).passed
+
+
+def test_no_row_of_a_model_has_a_tolerance_of_its_own():
+    """All numbers are in one table."""
+    rows = {name: row for name, row in onnxfn.ARCHITECTURES.items() if row.check.atol or row.check.rtol}
+    assert not rows
+    assert onnxfn.ARCHITECTURES["bert"].check.mask_input == "attention_mask"
