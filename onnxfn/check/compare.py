@@ -186,16 +186,15 @@ def _by_arithmetic(pair: _Pair, select: Select, exact: Exact | None) -> Comparis
         try:
             judged = _by_exact(pair, elements, *_exact_elements(pair, select, ordinary, exact))
         except NoReference as problem:
-            bound = pair.precision.by_scale * pair.precision.unit_roundoff
             reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
-            judged = _judged(elements, difference, Norms(bound, bound), reference)
+            judged = _judged(elements, difference, allowed_by_scale(pair.precision), reference)
     return judged if _special_agree(pair, ordinary, floor) else evolve(judged, max_abs=np.inf, passed=False)
 
 
 def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array) -> Comparison:
     """The comparison of the error of a graph with PyTorch's own."""
     own = elements.expected - exact
-    bound = allowed(pair.precision, elements.scale.norms(own))
+    bound = allowed(pair.precision, rounding(pair.precision, elements.scale.norms(own), wider))
     return _judged(elements, elements.actual - exact, bound, f"PyTorch in {wider}", own_error=_largest(own))
 
 
@@ -243,6 +242,19 @@ def allowed(precision: Precision, own: Norms) -> Norms:
     """The norms that the error of a graph may have, from those of PyTorch's own error."""
     floor = precision.floor * precision.unit_roundoff
     return Norms(precision.factor * own.rms + floor, precision.factor * own.peak + PEAK * floor)
+
+
+def allowed_by_scale(precision: Precision) -> Norms:
+    """The norms that the difference from PyTorch may have where no exact reference can run."""
+    bound = precision.by_scale * precision.unit_roundoff
+    return Norms(bound, PEAK * bound)
+
+
+def rounding(precision: Precision, own: Norms, wider: str) -> Norms:
+    """The norms of PyTorch's own error. NoReference if it is too large for rounding."""
+    if own.rms > allowed_by_scale(precision).rms:
+        raise NoReference(f"in {wider} the model itself differs by {own.rms:.1e} of the scale, more than by rounding")
+    return own
 
 
 def _special_agree(pair: _Pair, ordinary: Array, floor: Norms) -> bool:

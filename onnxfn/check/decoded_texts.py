@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.compare import Comparison, Exact, Norms, Scale, allowed, has_tolerance
+from onnxfn.check.compare import Comparison, Exact, Norms, Scale, allowed, allowed_by_scale, has_tolerance, rounding
 from onnxfn.check.exact_outputs import ExactOutputs, NoReference
 from onnxfn.check.generation import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
 from onnxfn.check.precision import Precision, precision_of
@@ -303,13 +303,13 @@ def text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array,
         return judged
     try:
         wider, exact_logits = exact()
+        own = (logits - exact_logits)[_is_ordinary(logits, precision)]
+        bound = allowed(precision, rounding(precision, scale.norms(own), wider)).peak
     except NoReference as problem:
-        bound = precision.by_scale * precision.unit_roundoff
-        return _within(judged, scale, bound, f"PyTorch in {dtype}, by scale: {problem}")
-    own = (logits - exact_logits)[_is_ordinary(logits, precision)]
+        return _within(judged, scale, allowed_by_scale(precision).peak, f"PyTorch in {dtype}, by scale: {problem}")
     largest, shortfall = _shortfall(choice, texts, exact_logits, scale)
     judged = evolve(judged, max_abs=largest, max_rel=shortfall, own_error=float(np.abs(own).max(initial=0.0)))
-    return _within(judged, scale, allowed(precision, scale.norms(own)).peak, f"PyTorch in {wider}")
+    return _within(judged, scale, bound, f"PyTorch in {wider}")
 
 
 def _within(comparison: Comparison, scale: Scale, bound: float, reference: str) -> Comparison:

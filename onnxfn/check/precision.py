@@ -41,7 +41,8 @@ class Precision:
         largest_ordinary: Larger numbers stand for minus infinity (masked scores) and do not count for the scale.
         factor: How many times PyTorch's own error the error of a graph may be.
         floor: The error that is always allowed, in unit roundoffs.
-        by_scale: The difference from PyTorch that is allowed where no exact reference can run, in unit roundoffs.
+        by_scale: The difference from PyTorch that is allowed where no exact reference can run, in unit roundoffs. If
+            PyTorch's own error is larger, the model does not compute the same in float64, which is then no reference.
         wider: The dtypes that are exact in comparison, the best first.
     """
 

@@ -1,0 +1,202 @@
+"""Models in half precision are exported as they are or in float32, and small faults in their graphs are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+import torch
+from onnx import numpy_helper
+from refusals import refusal
+
+import onnxfn
+from onnxfn.check import exact_outputs as exact_module
+from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.graphs.capture.dtypes import in_dtype, with_model_dtype
+from onnxfn.specs.errors import CheckFailed, InvalidSpec
+
+MODELS = {
+    "bert": ("fill-mask", "AutoModelForMaskedLM"),
+    "llama": ("text-generation-with-past", "AutoModelForCausalLM"),
+    "gpt2": ("text-generation-with-past", "AutoModelForCausalLM"),
+    "t5": ("text2text-generation-with-past", "AutoModelForSeq2SeqLM"),
+}
+HALF = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def model_of(model_type):
+    return tiny.model(model_type, MODELS[model_type][1])
+
+
+def spec_of(model_type):
+    return onnxfn.spec_for(model_type, MODELS[model_type][0])
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+def test_a_checkpoint_in_bfloat16_is_exported_in_float32(model_type, tmp_path):
+    model = model_of(model_type).to(torch.bfloat16)
+    exported = onnxfn.export(onnxfn.with_dtypes(spec_of(model_type), float="float32"), model, tmp_path / "out")
+    assert exported.report.passed
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+def test_a_model_in_float16_is_exported_as_it_is(model_type, tmp_path):
+    exported = onnxfn.export(spec_of(model_type), model_of(model_type).half(), tmp_path / "out")
+    assert exported.plan.parts[0].spec.target.float_dtype == "float16"
+    assert "PyTorch in float64" in str(exported.report)
+    floats = {tensor.data_type for tensor in onnx.load(exported.files[0]).graph.initializer} & {1, 10, 16}
+    assert onnx.TensorProto.FLOAT16 in floats
+
+
+def test_a_model_in_bfloat16_as_it_is_gets_an_error_that_says_what_to_do(tmp_path):
+    message = refusal(CheckFailed, onnxfn.export, spec_of("llama"), model_of("llama").bfloat16(), tmp_path / "out")
+    assert 'export in float32, by with_dtypes(spec, float="float32") or model.float(), ' in message
+
+
+def test_a_model_in_mixed_types_needs_a_dtype_of_the_spec(tmp_path):
+    model = model_of("bert")
+    model.bert.encoder.layer[0].half()
+    message = refusal(InvalidSpec, onnxfn.export, spec_of("bert"), model, tmp_path / "out")
+    assert message == (
+        "the parameters of BertForMaskedLM have the dtypes float16, float32; "
+        'choose that of the graph: with_dtypes(spec, float="float32")'
+    )
+    spec = onnxfn.with_dtypes(spec_of("bert"), float="float32")
+    assert onnxfn.export(spec, model, tmp_path / "out").report.passed
+
+
+def test_a_spec_with_a_float_dtype_and_a_model_in_float32_stay_as_they_are():
+    chosen = onnxfn.with_dtypes(spec_of("bert"), float="float32")
+    assert with_model_dtype(chosen, model_of("bert").half()) is chosen
+    assert with_model_dtype(spec_of("bert"), model_of("bert")) == spec_of("bert")
+
+
+def test_a_copy_in_another_dtype_keeps_shared_weights_shared_and_the_model_as_it_was():
+    model = model_of("gpt2")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    copy = in_dtype(model, "float64")
+    assert copy.transformer.wte.weight is copy.lm_head.weight
+    assert {parameter.dtype for parameter in copy.parameters()} == {torch.float64}
+    copy.transformer.wte.weight.data += 1
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert in_dtype(model, "float32") is model
+
+
+# Faults
+
+
+def add_noise(model, name, share):
+    """Noise of a share of each element of a matrix."""
+    (weight,) = (tensor for tensor in model.graph.initializer if tensor.name == name)
+    values = numpy_helper.to_array(weight)
+    noisy = values * (1 + share * np.random.default_rng(0).standard_normal(values.shape))
+    weight.CopyFrom(numpy_helper.from_array(noisy.astype(values.dtype), name))
+
+
+def scale_logits(model, factor):
+    """A multiplication after the logits."""
+    (node,) = (node for node in model.graph.node if "logits" in node.output)
+    node.output[list(node.output).index("logits")] = "unscaled"
+    dtype = next(output.type.tensor_type.elem_type for output in model.graph.output if output.name == "logits")
+    number = np.array(factor, onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    model.graph.initializer.append(numpy_helper.from_array(number, "factor"))
+    model.graph.node.append(onnx.helper.make_node("Mul", ["unscaled", "factor"], ["logits"]))
+
+
+def change_epsilon(model, epsilon):
+    """Another epsilon in the first layer norm."""
+    node = next(node for node in model.graph.node if node.op_type == "LayerNormalization")
+    (attribute,) = (attribute for attribute in node.attribute if attribute.name == "epsilon")
+    attribute.f = epsilon
+
+
+def weaken_mask(model, score):
+    """Masked scores are `score` in place of the lowest number of the dtype."""
+    for tensor in [
+        *model.graph.initializer,
+        *(node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"),
+    ]:
+        values = numpy_helper.to_array(tensor)
+        if values.dtype.kind == "f" and values.size and values.min() <= -6e4:
+            tensor.CopyFrom(numpy_helper.from_array(np.maximum(values, score).astype(values.dtype), tensor.name))
+
+
+FAULTS = {
+    "logits x 1.001, llama": ("llama", None, lambda model: scale_logits(model, 1.001)),
+    "logits x 1.001, gpt2": ("gpt2", None, lambda model: scale_logits(model, 1.001)),
+    "epsilon of one layer norm 1e-3": ("bert", None, lambda model: change_epsilon(model, 1e-3)),
+    "noise of 1 % in a matrix, float16 bert": (
+        "bert",
+        "float16",
+        lambda model: add_noise(model, "bert.encoder.layer.0.intermediate.dense.weight", 0.01),
+    ),
+    "noise of 1 % in a matrix, float16 llama": (
+        "llama",
+        "float16",
+        lambda model: add_noise(model, "model.layers.1.mlp.down_proj.weight", 0.01),
+    ),
+    "masked at -5, float16 llama": ("llama", "float16", lambda model: weaken_mask(model, -5.0)),
+    "masked at -5, float16 gpt2": ("gpt2", "float16", lambda model: weaken_mask(model, -5.0)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_small_fault_is_found(fault, tmp_path):
+    model_type, dtype, change = FAULTS[fault]
+    spec, model = onnxfn.with_dtypes(spec_of(model_type), float=dtype), model_of(model_type)
+    exported = onnxfn.export(spec, model, tmp_path / "out", check=False)
+    graph = onnx.load(exported.files[0])
+    before = graph.SerializeToString()
+    change(graph)
+    assert graph.SerializeToString() != before
+    onnx.save(graph, exported.files[0])
+    report = onnxfn.validate(spec, model, exported)
+    assert [difference.passed for difference in report.differences if difference.output == "logits"] == [False]
+    assert any(difference.own_error for difference in report.differences)
+
+
+# Where float64 cannot run
+
+
+class HardCoded(torch.nn.Module):
+    """Calls a layer with float32 numbers, whatever the dtype of its weights is."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        for _ in range(40):
+            x = self.layer(torch.sin(40 * x).float())
+        return {"y": x}
+
+
+SPEC = onnxfn.compose(
+    onnxfn.takes("x", "batch_size 64", "normal", kind="float"),
+    onnxfn.generates("normal", "normal"),
+    onnxfn.gives("y", "batch_size 64"),
+    onnxfn.sized(batch_size=2),
+)
+
+
+def test_a_model_that_cannot_run_in_float64_is_compared_by_scale(tmp_path):
+    report = onnxfn.export(SPEC, HardCoded(), tmp_path / "model.onnx", check=False)
+    report = onnxfn.validate(SPEC, HardCoded(), report)
+    assert not report.passed
+    assert report.differences[0].references[0].startswith("PyTorch in float32, by scale: float64 cannot run: ")
+
+
+def test_a_model_that_does_not_fit_into_memory_is_not_copied(monkeypatch):
+    monkeypatch.setattr(exact_module, "available_memory", lambda: 1000)
+    model = model_of("bert")
+    part = onnxfn.plan(spec_of("bert"), model).parts[0]
+    with pytest.raises(
+        exact_module.NoReference, match=r"^float64 cannot run: its weights take 0\.0 GB, more than 50% of"
+    ):
+        exact_outputs(model, "float32")(part, {})
+
+
+def test_the_available_memory_is_positive():
+    assert exact_module.available_memory() > 2**20
