@@ -32,6 +32,7 @@ from onnxfn.export.lookup.model_info import (
     task_at,
 )
 from onnxfn.export.pipeline import export, validate
+from onnxfn.export.verify import Verification, verify
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.compose import EMPTY, compose
@@ -146,6 +147,7 @@ __all__ = (
     "Report",
     "Target",
     "UnknownName",
+    "Verification",
     "WriteFailed",
     "WriteOptions",
     "always",
@@ -229,6 +231,7 @@ __all__ = (
     "total",
     "trace_all_layers",
     "validate",
+    "verify",
     "vision",
     "vision_of_any_size",
     "with_axis",

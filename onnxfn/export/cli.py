@@ -29,6 +29,7 @@ from onnxfn.export.pipeline import export as export_model
 from onnxfn.export.pipeline import export_from_recipe
 from onnxfn.export.recipes import load_recipe, recipe_key, save_recipe
 from onnxfn.export.spec_edits import SpecEdits, edited_spec, parsed_sizes
+from onnxfn.export.verify import verify as verify_folder
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
@@ -131,6 +132,18 @@ def export(
 
 
 @app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="The folder of an export.")], debug: flags.Debug = False
+) -> None:
+    """Compare the files of an export with its report.json, without the model. Exit code 1 if one differs."""
+    with one_line_errors(debug=debug):
+        verification = verify_folder(folder)
+    typer.echo(verification)
+    if not verification.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def inspect(
     model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")],
     task: Annotated[str | None, typer.Option(help="Show the spec for this task.")] = None,
@@ -223,6 +236,7 @@ def _export_from_recipe(request: ExportRequest, folder: Path, key: str | None) -
             request.out,
             template_cache=cache,
             overwrite=request.overwrite,
+            fuse=request.build.fuse,
             write=request.write,
             on_event=on_event,
         )

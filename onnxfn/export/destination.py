@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from onnxfn.export.report_file import REPORT_FILE, is_foreign_report
 from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import STAGING_PREFIX
 
@@ -47,6 +48,8 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
     """
     _check_kind(path)
     exists = path.exists() and (path.suffix == ".onnx" or not _is_empty(path))
+    if overwrite and path.suffix != ".onnx" and is_foreign_report(path / REPORT_FILE):
+        raise OutputExists(f"onnxfn did not write {path / REPORT_FILE}, and would replace it; choose another path")
     if exists and not overwrite:
         raise OutputExists(
             f"{path} exists{'' if path.is_file() else ' and is not empty'}; "

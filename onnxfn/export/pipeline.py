@@ -21,6 +21,7 @@ from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.planned_files import plan_for_destination, planned_files
 from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
+from onnxfn.export.report_file import with_report
 from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
@@ -33,7 +34,7 @@ from onnxfn.graphs.build import (
 from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.graphs.capture.model_copy import model_copy
-from onnxfn.graphs.passes.fusing import check_fuse_option, fusions
+from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, CheckFailed, ModelNotFound, OnnxfnError
 from onnxfn.specs.os_errors import write_errors
@@ -87,7 +88,7 @@ def export(
         spec: The inputs, outputs, dynamic axes and parts of the export.
         model: The model, a `torch.nn.Module`.
         path: A folder, or a file that ends in `.onnx` if the plan has a single part. A folder also gets the
-            configuration files of the model and the side files of `checkpoint`.
+            configuration files of the model, the side files of `checkpoint`, and `report.json` (see `verify`).
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
             copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
@@ -142,9 +143,12 @@ def export(
             onnx_staging = _make_onnx_staging(staging, destination)
             job = Job(model_copy(model), planned, onnx_staging, options, timed, real_inputs, check=check)
             built = _build_until_checked(job, build)
-            side_files = () if destination.is_file else _write_side_files(model, checkpoint, staging)
-            declare_external_data(staging, options.layout, _external_data_files(built.files, planned, options))
-            published = publish((*built.files, *side_files), staging, destination, overwrite=overwrite)
+            files = built.files
+            if not destination.is_file:
+                files = (*files, *_write_side_files(model, checkpoint, staging))
+                declare_external_data(staging, options.layout, _external_data_files(files, planned, options))
+                files = with_report(files, staging, planned, built.report, options, build.fuse)
+            published = publish(files, staging, destination, overwrite=overwrite)
     return _exported(destination, published, planned, built, seconds)
 
 
@@ -155,6 +159,7 @@ def export_from_recipe(
     *,
     template_cache: Path,
     overwrite: bool = False,
+    fuse: str = STANDARD,
     write: WriteOptions = WriteOptions(),
     on_event: OnEvent = ignore,
 ) -> Exported | None:
@@ -177,7 +182,8 @@ def export_from_recipe(
             files = write_graphs(planned, graphs, _make_onnx_staging(staging, destination), options, timed, check=False)
             if not destination.is_file:
                 files = (*files, *write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
-            declare_external_data(staging, options.layout, _external_data_files(files, planned, options))
+                declare_external_data(staging, options.layout, _external_data_files(files, planned, options))
+                files = with_report(files, staging, planned, None, options, fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
     return _exported(destination, published, planned, Built(graphs, files, None, _traced_layers(graphs)), seconds)
 

@@ -54,6 +54,16 @@ def metadata(file: Path) -> dict[str, str]:
     return {entry.key: entry.value for entry in entries}
 
 
+def opset_versions(file: Path) -> dict[str, int]:
+    """The version of each operator set of an ONNX file, by domain; `""` is ONNX's own. ValueError if it is no file."""
+    from onnx import ModelProto, OperatorSetIdProto
+
+    with _content(file) as data:
+        spans = _spans(data, (0, len(data)), (ModelProto.OPSET_IMPORT_FIELD_NUMBER,))
+        entries = [OperatorSetIdProto.FromString(data[start:end]) for start, end in spans]
+    return {entry.domain: entry.version for entry in entries}
+
+
 def external_data_names(file: Path) -> frozenset[str]:
     """The names of the files that hold initializers of an ONNX file; none if it is not an ONNX file."""
     from google.protobuf.message import DecodeError

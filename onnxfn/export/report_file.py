@@ -1,0 +1,195 @@
+"""`report.json`: what an export wrote, with which versions and options, and what its check found.
+
+It lies in the folder of the export. It holds no time and no path outside the folder, so the same export writes the same
+bytes. README.md of this folder describes its fields.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from math import isfinite, prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.specs.errors import first_line
+from onnxfn.specs.planned import Plan
+from onnxfn.specs.reports import Difference, Report
+from onnxfn.specs.serialize import to_plain
+from onnxfn.specs.version import VERSION
+from onnxfn.weights.digests import sha256_of
+from onnxfn.weights.onnx_files import graph_ports, opset_versions, stored_tensors
+from onnxfn.weights.write import ResolvedWriteOptions
+
+REPORT_FILE = "report.json"
+SCHEMA, SCHEMA_VERSION = "onnxfn-report", 1
+"""What the file says it is. The version grows when a field changes its meaning or goes; new fields may come."""
+
+PACKAGES = ("torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy")
+"""Packages whose versions are in the report."""
+
+FIGURES = (
+    *("part", "output", "passed"),
+    *("max_abs", "max_rel", "tolerance", "own_error", "worst_case", "references"),
+)
+"""The fields of `Difference` that are in the report, null where a check has no such figure."""
+
+PASSED, NOT_CHECKED = "passed", "not checked"
+"""The status of a check. A check that failed leaves no files."""
+
+DTYPE_NAMES: Mapping[str, str] = MappingProxyType({"float": "float32", "double": "float64"})
+"""Types that ONNX names in another way than numpy and torch."""
+
+
+def with_report(
+    files: tuple[Path, ...],
+    folder: Path,
+    plan: Plan,
+    report: Report | None,
+    options: ResolvedWriteOptions,
+    fuse: str,
+) -> tuple[Path, ...]:
+    """Writes `report.json` about the files of an export; returns the files, and the report as the last one.
+
+    Args:
+        files: All other files that the export wrote.
+        folder: The folder of the export.
+        plan: The plan of the export.
+        report: The report of the check; None without a check.
+        options: How the files were written.
+        fuse: Which fused operators the graphs may have, as `BuildOptions` says.
+    """
+    content = {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "name": plan.parts[0].spec.name,
+        "task": plan.task,
+        "versions": {"onnxfn": VERSION, "python": platform.python_version(), **_package_versions()},
+        "plan_sha256": plan_digest(plan),
+        "options": _options(options, fuse),
+        "check": _check_facts(report),
+        **file_facts(folder, files),
+    }
+    path = folder / REPORT_FILE
+    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return (*files, path)
+
+
+def is_foreign_report(file: Path) -> bool:
+    """Whether there is a file of this name that onnxfn did not write, or that cannot be read."""
+    try:
+        return file.exists() and read_report(file) is None
+    except OSError:
+        return True
+
+
+def read_report(file: Path) -> Mapping[str, Any] | None:
+    """The content of a report that onnxfn wrote; None if the file is none, OSError if it cannot be read."""
+    try:
+        content = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) and content.get("schema") == SCHEMA else None
+
+
+def plan_digest(plan: Plan) -> str:
+    """The SHA-256 of the plan as canonical JSON: keys in order, no spaces."""
+    text = json.dumps(to_plain(plan), sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()
+
+
+def file_facts(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
+    """Size and digest of each file, and the facts of each graph, by their paths in the folder."""
+    by_path = {file.relative_to(folder).as_posix(): file for file in files}
+    ordered = sorted(by_path.items())
+    return {
+        "graphs": {path: graph_facts(file) for path, file in ordered if file.suffix == ".onnx"},
+        "files": {path: {"bytes": file.stat().st_size, "sha256": sha256_of(file)} for path, file in ordered},
+    }
+
+
+def graph_facts(file: Path) -> dict[str, Any]:
+    """Opset, type of the weights, inputs and outputs of an ONNX file; ValueError if it is none.
+
+    The weights are not read. The type is that of most of the floating point numbers.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        opsets, (inputs, outputs) = opset_versions(file), graph_ports(file)
+        dtype = _weights_dtype(file)
+    except (IndexError, DecodeError) as error:
+        raise ValueError(first_line(error)) from error
+    return {
+        "opset": opsets.get("", 0),
+        "opsets": dict(sorted(opsets.items())),
+        "dtype": dtype,
+        "inputs": list(map(_port, inputs)),
+        "outputs": list(map(_port, outputs)),
+    }
+
+
+def _port(value: Any) -> dict[str, Any]:
+    """Name, type and axes of an input or output: a size, a symbol, or null for an axis without a name."""
+    tensor = value.type.tensor_type
+    shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
+    return {"name": value.name, "dtype": _dtype_name(tensor.elem_type), "shape": shape}
+
+
+def _weights_dtype(file: Path) -> str | None:
+    """The floating point type that most elements of the weights have; None without such weights."""
+    elements: dict[str, int] = {}
+    for tensor in stored_tensors(file):
+        name = _dtype_name(tensor.dtype)
+        elements[name] = elements.get(name, 0) + prod(tensor.shape)
+    floats = {name: count for name, count in elements.items() if "float" in name}
+    return max(sorted(floats), key=floats.__getitem__, default=None)
+
+
+def _dtype_name(number: int) -> str:
+    from onnx import TensorProto
+
+    name = str(TensorProto.DataType.Name(number)).lower()
+    return DTYPE_NAMES.get(name, name)
+
+
+def _package_versions() -> dict[str, str | None]:
+    return {name: _package_version(name) for name in PACKAGES}
+
+
+def _package_version(name: str) -> str | None:
+    """The version of an installed package; None if there is none, as for another build of ONNX Runtime."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _options(options: ResolvedWriteOptions, fuse: str) -> dict[str, Any]:
+    return {
+        "layout": options.layout.name,
+        "weight_storage": options.weight_storage,
+        "external_data_threshold": options.external_data_threshold,
+        "external_data_suffix": options.external_data_suffix,
+        "fuse": fuse,
+    }
+
+
+def _check_facts(report: Report | None) -> dict[str, Any]:
+    if report is None:
+        return {"status": NOT_CHECKED, "cases": [], "outputs": []}
+    return {
+        "status": PASSED,
+        "cases": list(report.cases),
+        "outputs": [_figures(difference) for difference in report.differences],
+    }
+
+
+def _figures(difference: Difference) -> dict[str, Any]:
+    figures = {name: to_plain(getattr(difference, name, None)) for name in FIGURES}
+    infinite = {name for name, value in figures.items() if isinstance(value, float) and not isfinite(value)}
+    return {name: None if name in infinite else value for name, value in figures.items()}

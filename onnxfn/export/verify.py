@@ -1,0 +1,190 @@
+"""Verification of a folder that an export wrote, without the model: are the files those that its report describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.export.report_file import PASSED, REPORT_FILE, SCHEMA_VERSION, graph_facts, read_report
+from onnxfn.specs.errors import ModelNotFound, first_line, shortened
+from onnxfn.specs.records import as_tuple
+from onnxfn.weights.digests import foreign_data, sha256_of
+from onnxfn.weights.layouts import LAYOUTS
+from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn
+
+
+@frozen
+class Verification:
+    """What `verify` found in a folder. It prints as a line that says what was verified, or one line for each fault.
+
+    Attributes:
+        folder: The folder.
+        files: How many files the reports describe.
+        bytes: Their size in all.
+        checks: What the reports say about the check at the time of the export, one line for each report.
+        faults: What is wrong, one line for each fault.
+
+    >>> print(Verification("out", 2, 1000, ["model.onnx: check passed"]))
+    out: verified 2 files, 1000 bytes; model.onnx: check passed
+    """
+
+    folder: str
+    files: int
+    bytes: int
+    checks: tuple[str, ...] = field(default=(), converter=as_tuple)
+    faults: tuple[str, ...] = field(default=(), converter=as_tuple)
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is a report, and no fault."""
+        return bool(self.checks) and not self.faults
+
+    def __str__(self) -> str:
+        if self.faults:
+            return "\n".join(self.faults)
+        return f"{self.folder}: verified {self.files} files, {self.bytes} bytes; {'; '.join(self.checks)}"
+
+
+def verify(folder: str | Path) -> Verification:
+    """Compares the files in a folder with the `report.json` that the export wrote there. The model is not needed.
+
+    All files of the export are there with their digests, none is exchanged, and the graphs have the opset, the types,
+    the inputs and the outputs that the report states. Each file is read once, in chunks. A folder without a report may
+    hold the parts of a pipeline of diffusers: then each folder in it that has a report is verified.
+
+    Args:
+        folder: The folder of an export.
+
+    Returns:
+        How many files were compared, what the report says about the check, and the faults.
+
+    Raises:
+        ModelNotFound: There is no such folder.
+
+    >>> import tempfile, torch
+    >>> from onnxfn import derived, export, verify
+    >>> model = torch.nn.Linear(4, 2)
+    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export(spec, model, f"{folder}/out", check=False)
+    ...     before = verify(f"{folder}/out")
+    ...     size = Path(f"{folder}/out/model.onnx").write_bytes(b"another file")
+    ...     after = verify(f"{folder}/out")
+    >>> before.passed, before.checks, after.faults[0].split("/")[-1]
+    (True, ('the export was not checked',), 'model.onnx has 12 bytes, not 339')
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ModelNotFound(f"no folder {folder}; verify takes the folder of an export")
+    parts = [folder] if (folder / REPORT_FILE).is_file() else _parts(folder)
+    if not parts:
+        missing = f"no {REPORT_FILE} in {folder}: another program or an older onnxfn wrote it; export it again"
+        return Verification(str(folder), 0, 0, faults=[missing])
+    results = [_verified(part) for part in parts]
+    return Verification(
+        str(folder),
+        sum(result.files for result in results),
+        sum(result.bytes for result in results),
+        [check for result in results for check in result.checks],
+        [fault for result in results for fault in result.faults],
+    )
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The folders in a folder that have a report."""
+    return sorted(file.parent for file in folder.glob(f"*/{REPORT_FILE}"))
+
+
+def _verified(folder: Path) -> Verification:
+    """What the report in a folder and the files in it have to do with each other."""
+    try:
+        content = read_report(folder / REPORT_FILE)
+    except OSError as error:
+        return Verification(str(folder), 0, 0, faults=[f"{folder / REPORT_FILE} cannot be read: {first_line(error)}"])
+    malformed = "it is not one of onnxfn's" if content is None else _malformed(content)
+    if content is None or malformed:
+        return Verification(str(folder), 0, 0, faults=[f"{folder / REPORT_FILE} cannot be used: {malformed}"])
+    files, graphs = content["files"], content["graphs"]
+    faults = [
+        *(fault for path, facts in files.items() for fault in _file_faults(folder / path, facts)),
+        *(fault for path, facts in graphs.items() for fault in _graph_faults(folder, path, facts, files)),
+        *_foreign_graphs(folder, files),
+    ]
+    status = content["check"]["status"]
+    outputs = len(content["check"]["outputs"])
+    check = f"check of {outputs} outputs passed at the export" if status == PASSED else "the export was not checked"
+    return Verification(str(folder), len(files), sum(facts["bytes"] for facts in files.values()), [check], faults)
+
+
+def _malformed(content: Mapping[str, Any]) -> str:
+    """Why a report cannot be used; empty if it can."""
+    if content.get("schema_version") != SCHEMA_VERSION:
+        return f"its schema_version is {shortened(content.get('schema_version'))}, not {SCHEMA_VERSION}"
+    files, graphs, check = (content.get(key) for key in ("files", "graphs", "check"))
+    if not isinstance(files, dict) or not isinstance(graphs, dict) or not isinstance(check, dict):
+        return "it lacks files, graphs or check"
+    if not isinstance(check.get("outputs"), list) or "status" not in check:
+        return "its check has no status or no outputs"
+    for path, facts in files.items():
+        if not _is_inside(path):
+            return f"it names a file outside the folder: {shortened(path)}"
+        if (
+            not isinstance(facts, dict)
+            or type(facts.get("bytes")) is not int
+            or not isinstance(facts.get("sha256"), str)
+        ):
+            return f"{shortened(path)} has no size or no digest"
+    return next((f"{shortened(path)} is not among its files" for path in graphs if path not in files), "")
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path stays in the folder to which it is relative, on every system."""
+    parts = {*PurePosixPath(path).parts, *PureWindowsPath(path).parts}
+    absolute = PurePosixPath(path).is_absolute() or bool(PureWindowsPath(path).anchor)
+    return bool(path) and "\0" not in path and not absolute and ".." not in parts
+
+
+def _file_faults(file: Path, facts: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a file of the set. The digest of a file of another size is not computed."""
+    try:
+        if not file.is_file():
+            yield f"{file} is missing"
+        elif file.stat().st_size != facts["bytes"]:
+            yield f"{file} has {file.stat().st_size} bytes, not {facts['bytes']}"
+        elif sha256_of(file) != facts["sha256"]:
+            yield f"{file} was changed or exchanged: its SHA-256 is not that of the report"
+    except OSError as error:
+        yield f"{file} cannot be read: {first_line(error)}"
+
+
+def _graph_faults(folder: Path, path: str, stated: Any, files: Iterable[str]) -> Iterator[str]:
+    """What is wrong with a graph: it cannot be read, it is not as the report states, or its weights lie elsewhere."""
+    file = folder / path
+    if not file.is_file():
+        return
+    try:
+        facts = graph_facts(file)
+    except (OSError, ValueError, IndexError) as error:
+        yield f"{file} is not an ONNX file: {first_line(error)}"
+        return
+    for name, value in facts.items():
+        if not isinstance(stated, dict) or stated.get(name) != value:
+            yield f"{name} of {file} is {shortened(value)}, not as the report states"
+    for name in sorted(external_data_names(file)):
+        data = (PurePosixPath(path).parent / name).as_posix()
+        if not _is_inside(name):
+            yield f"{file} has external data outside the folder: {shortened(name)}"
+        elif data not in files:
+            yield f"{file} has its weights in {name}, which is not a file of the export"
+    yield from (f"{file.parent / name} was written by another export than {file.name}" for name in foreign_data(file))
+
+
+def _foreign_graphs(folder: Path, files: Iterable[str]) -> Iterator[str]:
+    """ONNX files of another export of onnxfn in the folders in which programs look for ONNX files."""
+    for subfolder in sorted({layout.subfolder for layout in LAYOUTS.values()}):
+        for file in sorted((folder / subfolder).glob("*.onnx")):
+            if file.relative_to(folder).as_posix() not in files and written_by_onnxfn(file):
+                yield f"{file} is of another export: the report does not name it"

@@ -1,0 +1,282 @@
+"""report.json, and the verification of a folder by it."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import onnx
+import pytest
+import tiny
+from onnx import TensorProto, helper
+from refusals import refusal
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn.export.cli import app
+from onnxfn.export.report_file import PACKAGES, REPORT_FILE, graph_facts, plan_digest, read_report, with_report
+from onnxfn.specs.errors import ModelNotFound, OutputExists
+from onnxfn.specs.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.reports import Difference, Report
+from onnxfn.weights.write import WriteOptions, resolved_write_options
+
+GOLDEN = Path(__file__).with_name("golden_report.json")
+PLAN = Plan([Part("model", PlannedSpec(name="bert", task="fill-mask"))])
+DIFFERENCE = Difference("model", "logits", ((2, 8),), 2e-7, float("inf"), 1e-5, "one (batch_size=2)", passed=True)
+SEVERAL_FILES = onnxfn.WriteOptions(external_data_threshold=0)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny.model("t5", "AutoModelForSeq2SeqLM")
+
+
+@pytest.fixture(scope="module")
+def exported(model, tmp_path_factory):
+    """A folder with an encoder, a decoder and shared weights in external data."""
+    folder = tmp_path_factory.mktemp("exported") / "t5"
+    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+    onnxfn.export(spec, model, folder, write=SEVERAL_FILES)
+    return folder
+
+
+@pytest.fixture
+def folder(exported, tmp_path):
+    """A copy of the export, to be changed."""
+    return Path(shutil.copytree(exported, tmp_path / "copy"))
+
+
+def small_graph():
+    """An ONNX file of one `Add`, the same bytes each time."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch_size", 2, None]) for name in ("x", "y")]
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2, 1], b"\0" * 8, raw=True)
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10, producer_name="test")
+
+
+def test_the_format_is_that_of_the_golden_file(tmp_path):
+    """For a new format: write the new file; raise SCHEMA_VERSION if a field goes or changes its meaning."""
+    (tmp_path / "onnx").mkdir()
+    files = (tmp_path / "onnx" / "model.onnx", tmp_path / "config.json")
+    files[0].write_bytes(small_graph().SerializeToString())
+    files[1].write_text("{}\n")
+    options = resolved_write_options(WriteOptions(layout="transformers.js"))
+    report = Report([DIFFERENCE], ["one (batch_size=2)"])
+    assert with_report(files, tmp_path, PLAN, report, options, "standard") == (*files, tmp_path / REPORT_FILE)
+    content = json.loads((tmp_path / REPORT_FILE).read_text())
+    assert list(content["versions"]) == ["onnxfn", "python", *PACKAGES]
+    content["versions"] = "of the packages"
+    assert json.dumps(content, indent=2) + "\n" == GOLDEN.read_text()
+
+
+def test_the_digest_of_a_plan_is_that_of_its_canonical_json():
+    text = '{"name":"model","record":"Part","spec":{"name":"bert","record":"PlannedSpec","task":"fill-mask"}}'
+    text = f'{{"parts":[{text}],"record":"Plan"}}'
+    import hashlib
+
+    assert plan_digest(PLAN) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_an_export_is_verified(exported):
+    verification = onnxfn.verify(exported)
+    files = {file.name: file.stat().st_size for file in exported.iterdir() if file.name != REPORT_FILE}
+    assert verification.passed
+    assert (verification.files, verification.bytes) == (len(files), sum(files.values()))
+    assert str(verification).endswith("outputs passed at the export")
+    assert set(files) >= {"encoder_model.onnx", "decoder_model_merged.onnx", "encoder_model.onnx_data", "config.json"}
+
+
+def test_the_report_has_the_errors_of_the_check_and_the_opset_of_the_graphs(exported):
+    content = json.loads((exported / REPORT_FILE).read_text())
+    assert content["check"]["status"] == "passed"
+    assert {figures["part"] for figures in content["check"]["outputs"]} == {"encoder_model", "decoder_model_merged"}
+    assert all(0 <= figures["max_abs"] < 1e-3 for figures in content["check"]["outputs"])
+    assert {facts["opset"] for facts in content["graphs"].values()} == {18}
+    assert {facts["dtype"] for facts in content["graphs"].values()} == {"float32"}
+
+
+def test_a_report_holds_no_path_of_the_machine(exported):
+    text = (exported / REPORT_FILE).read_text()
+    assert str(exported.parent) not in text
+    assert os.path.expanduser("~") + "/" not in text
+
+
+def test_the_same_export_writes_the_same_bytes(exported, model, tmp_path):
+    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+    onnxfn.export(spec, model, tmp_path / "again", write=SEVERAL_FILES)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "again").iterdir()} == {
+        file.name: file.read_bytes() for file in exported.iterdir()
+    }
+
+
+def test_an_export_without_a_check_says_so(tmp_path):
+    module = tiny.model("bert")
+    onnxfn.export(onnxfn.spec_for(module), module, tmp_path / "out", check=False)
+    verification = onnxfn.verify(tmp_path / "out")
+    assert verification.passed
+    assert verification.checks == ("the export was not checked",)
+    assert json.loads((tmp_path / "out" / REPORT_FILE).read_text())["check"]["status"] == "not checked"
+
+
+def flip(folder, name, at):
+    content = bytearray((folder / name).read_bytes())
+    content[at] ^= 1
+    (folder / name).write_bytes(bytes(content))
+
+
+def reserialize(folder, name):
+    """Another graph of the same size and interface: the producer has another name."""
+    model = onnx.load(folder / name, load_external_data=False)
+    model.producer_name = "onnxfm"
+    onnx.save(model, folder / name)
+
+
+def change_report(folder, change):
+    content = json.loads((folder / REPORT_FILE).read_text())
+    change(content)
+    (folder / REPORT_FILE).write_text(json.dumps(content))
+
+
+def rename_input(content):
+    content["graphs"]["encoder_model.onnx"]["inputs"][0]["name"] = "ids"
+
+
+def set_opset(content):
+    content["graphs"]["decoder_model_merged.onnx"]["opset"] = 26
+
+
+def forget(content):
+    del content["files"]["encoder_model.onnx_data"]
+
+
+def name_outside(content):
+    content["files"]["../secret"] = content["files"].pop("config.json")
+
+
+def name_absolute(content):
+    content["files"]["C:\\secret"] = content["files"].pop("config.json")
+
+
+DATA, ENCODER, DECODER = "encoder_model.onnx_data", "encoder_model.onnx", "decoder_model_merged.onnx"
+CHANGES = {
+    "a missing graph": (lambda folder: (folder / DECODER).unlink(), f"{DECODER} is missing"),
+    "missing weights": (lambda folder: (folder / DATA).unlink(), f"{DATA} is missing"),
+    "a missing configuration": (lambda folder: (folder / "config.json").unlink(), "config.json is missing"),
+    "a folder in place of a file": (
+        lambda folder: ((folder / "config.json").unlink(), (folder / "config.json").mkdir()),
+        "config.json is missing",
+    ),
+    "a bit of a weight": (lambda folder: flip(folder, DATA, 5000), f"{DATA} was changed or exchanged"),
+    "a bit of a graph": (lambda folder: flip(folder, ENCODER, 2000), f"{ENCODER} was changed or exchanged"),
+    "a cut file": (lambda folder: os.truncate(folder / DATA, 100), f"{DATA} has 100 bytes, not "),
+    "an empty graph": (lambda folder: os.truncate(folder / ENCODER, 0), f"{ENCODER} has 0 bytes, not "),
+    "another graph": (lambda folder: reserialize(folder, DECODER), f"{DECODER} was changed or exchanged"),
+    "an exchanged graph": (lambda folder: shutil.copy(folder / ENCODER, folder / DECODER), f"{DECODER} has "),
+    "a graph of another export": (
+        lambda folder: shutil.copy(folder / ENCODER, folder / "decoder_model.onnx"),
+        "decoder_model.onnx is of another export",
+    ),
+    "another input": (lambda folder: change_report(folder, rename_input), "inputs of "),
+    "another opset": (lambda folder: change_report(folder, set_opset), "is 18, not as the report states"),
+    "weights that the report leaves out": (
+        lambda folder: change_report(folder, forget),
+        f"{ENCODER} has its weights in {DATA}, which is not a file of the export",
+    ),
+    "a file outside": (lambda folder: change_report(folder, name_outside), "it names a file outside the folder"),
+    "a file on a drive": (lambda folder: change_report(folder, name_absolute), "it names a file outside the folder"),
+    "no files": (lambda folder: change_report(folder, lambda content: content.pop("files")), "it lacks files, graphs"),
+    "a later version": (
+        lambda folder: change_report(folder, lambda content: content.update(schema_version=2)),
+        "its schema_version is 2, not 1",
+    ),
+    "a report of another program": (
+        lambda folder: (folder / REPORT_FILE).write_text("{}"),
+        "cannot be used: it is not one of onnxfn's",
+    ),
+    "a report that is no JSON": (lambda folder: os.truncate(folder / REPORT_FILE, 50), "cannot be used"),
+    "no report": (lambda folder: (folder / REPORT_FILE).unlink(), f"no {REPORT_FILE} in "),
+}
+
+
+@pytest.mark.parametrize(("change", "fault"), CHANGES.values(), ids=CHANGES)
+def test_a_fault_is_found_and_is_one_line(change, fault, folder):
+    change(folder)
+    verification = onnxfn.verify(folder)
+    assert not verification.passed
+    assert any(fault in line for line in verification.faults)
+    result = CliRunner().invoke(app, ["verify", str(folder)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == list(verification.faults)
+
+
+def test_a_graph_whose_report_was_changed_with_it_is_read(folder):
+    """The digests fit, and the file is no graph."""
+    (folder / ENCODER).write_bytes(b"no graph")
+    facts = {"bytes": 8, "sha256": "1f5cbb3e1d8b5e3a8d4ef1c1e1a0f7f3"}
+    change_report(folder, lambda content: content["files"].update({ENCODER: facts}))
+    assert any(f"{ENCODER} is not an ONNX file" in line for line in onnxfn.verify(folder).faults)
+
+
+def test_graphs_and_weights_of_two_exports_with_their_own_report_are_told_apart(folder, model):
+    """Someone who writes a report for a mixture does not pass: the graph states the digest of its weights."""
+    flip(folder, DATA, -1)
+    change_report(folder, lambda content: content["files"][DATA].update(sha256=digest(folder / DATA)))
+    (fault,) = onnxfn.verify(folder).faults
+    assert fault.endswith(tuple(f"{DATA} was written by another export than {graph}" for graph in (ENCODER, DECODER)))
+
+
+def digest(file):
+    import hashlib
+
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_good_folder_is_one_line_and_exit_code_0(folder):
+    result = CliRunner().invoke(app, ["verify", str(folder)])
+    assert result.exit_code == 0
+    assert result.output == f"{onnxfn.verify(folder)}\n"
+    assert len(result.output.splitlines()) == 1
+
+
+def test_a_folder_that_was_moved_is_verified(folder, tmp_path):
+    assert onnxfn.verify(folder.rename(tmp_path / "moved")).passed
+
+
+def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
+    message = refusal(ModelNotFound, onnxfn.verify, tmp_path / "none")
+    assert message == f"no folder {tmp_path / 'none'}; verify takes the folder of an export"
+    result = CliRunner().invoke(app, ["verify", str(tmp_path / "none")])
+    assert result.exit_code == 1
+
+
+def test_a_report_of_another_program_is_not_replaced(tmp_path):
+    (tmp_path / REPORT_FILE).write_text('{"accuracy": 0.9}')
+    module = tiny.model("bert")
+    message = refusal(OutputExists, onnxfn.export, onnxfn.spec_for(module), module, tmp_path, overwrite=True)
+    assert message.startswith(f"onnxfn did not write {tmp_path / REPORT_FILE}, and would replace it")
+    assert (tmp_path / REPORT_FILE).read_text() == '{"accuracy": 0.9}'
+
+
+def test_the_report_of_an_earlier_export_is_replaced(folder):
+    module = tiny.model("bert")
+    onnxfn.export(onnxfn.spec_for(module), module, folder, overwrite=True)
+    assert onnxfn.verify(folder).passed
+    assert list(read_report(folder / REPORT_FILE)["graphs"]) == ["model.onnx"]
+
+
+def test_an_export_to_a_file_writes_no_report(tmp_path):
+    module = tiny.model("bert")
+    exported = onnxfn.export(onnxfn.spec_for(module), module, tmp_path / "model.onnx", check=False)
+    assert [Path(file).name for file in exported.files] == ["model.onnx"] == os.listdir(tmp_path)
+
+
+def test_the_facts_of_a_graph_do_not_need_its_weights(folder):
+    before = graph_facts(folder / ENCODER)
+    (folder / DATA).unlink()
+    assert graph_facts(folder / ENCODER) == before
+    assert before["inputs"][0] == {
+        "name": "input_ids",
+        "dtype": "int64",
+        "shape": ["batch_size", "encoder_sequence_length"],
+    }
