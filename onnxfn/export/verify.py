@@ -9,11 +9,14 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.export.report_file import PASSED, REPORT_FILE, SCHEMA_VERSION, graph_facts, read_report
-from onnxfn.specs.errors import ModelNotFound, first_line, shortened
+from onnxfn.specs.errors import ModelNotFound, first_line, listed, shortened
 from onnxfn.specs.records import as_tuple
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn
+
+SECTIONS = ("files", "graphs", "check", "options")
+"""The fields of a report that are needed."""
 
 
 @frozen
@@ -110,7 +113,8 @@ def _verified(folder: Path) -> Verification:
     files, graphs = content["files"], content["graphs"]
     faults = [
         *(fault for path, facts in files.items() for fault in _file_faults(folder / path, facts)),
-        *(fault for path, facts in graphs.items() for fault in _graph_faults(folder, path, facts, files)),
+        *(fault for path, facts in graphs.items() for fault in _graph_faults(folder / path, facts)),
+        *(fault for path in graphs for fault in _weight_faults(folder, path, content)),
         *_foreign_graphs(folder, files),
     ]
     status = content["check"]["status"]
@@ -123,9 +127,9 @@ def _malformed(content: Mapping[str, Any]) -> str:
     """Why a report cannot be used; empty if it can."""
     if content.get("schema_version") != SCHEMA_VERSION:
         return f"its schema_version is {shortened(content.get('schema_version'))}, not {SCHEMA_VERSION}"
-    files, graphs, check = (content.get(key) for key in ("files", "graphs", "check"))
-    if not isinstance(files, dict) or not isinstance(graphs, dict) or not isinstance(check, dict):
-        return "it lacks files, graphs or check"
+    files, graphs, check, options = (content.get(key) for key in SECTIONS)
+    if not all(isinstance(section, dict) for section in (files, graphs, check, options)):
+        return f"it lacks one of {listed(SECTIONS)}"
     if not isinstance(check.get("outputs"), list) or "status" not in check:
         return "its check has no status or no outputs"
     for path, facts in files.items():
@@ -160,24 +164,28 @@ def _file_faults(file: Path, facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{file} cannot be read: {first_line(error)}"
 
 
-def _graph_faults(folder: Path, path: str, stated: Any, files: Iterable[str]) -> Iterator[str]:
-    """What is wrong with a graph: it cannot be read, it is not as the report states, or its weights lie elsewhere."""
-    file = folder / path
+def _graph_faults(file: Path, stated: Any) -> Iterator[str]:
+    """What is wrong with a graph: it cannot be read, or it is not as the report states."""
     if not file.is_file():
         return
     try:
         facts = graph_facts(file)
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, ValueError) as error:
         yield f"{file} is not an ONNX file: {first_line(error)}"
         return
     for name, value in facts.items():
         if not isinstance(stated, dict) or stated.get(name) != value:
             yield f"{name} of {file} is {shortened(value)}, not as the report states"
+
+
+def _weight_faults(folder: Path, path: str, content: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the external data of a graph: it is outside the folder, or not of this export."""
+    file = folder / path
+    without_weights = content["options"].get("weight_storage") == "none"
     for name in sorted(external_data_names(file)):
-        data = (PurePosixPath(path).parent / name).as_posix()
         if not _is_inside(name):
             yield f"{file} has external data outside the folder: {shortened(name)}"
-        elif data not in files:
+        elif (PurePosixPath(path).parent / name).as_posix() not in content["files"] and not without_weights:
             yield f"{file} has its weights in {name}, which is not a file of the export"
     yield from (f"{file.parent / name} was written by another export than {file.name}" for name in foreign_data(file))
 

@@ -48,7 +48,7 @@ def test_export_finds_the_task_prints_it_and_copies_the_tokenizer_files(checkpoi
     assert "task: fill-mask (found)" in result.stdout
     assert "check passed" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-        {"model.onnx", *(path.name for path in checkpoint.iterdir())} - {"model.safetensors"}
+        {"model.onnx", "report.json", *(path.name for path in checkpoint.iterdir())} - {"model.safetensors"}
     )
 
 

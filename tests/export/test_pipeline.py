@@ -46,6 +46,7 @@ def test_the_result_has_files_inputs_outputs_opset_and_seconds(exported):
     assert [os.path.basename(file) for file in exported.files] == [
         "model.onnx",
         "config.json",
+        "report.json",
     ]
     assert exported.inputs == onnxfn.inputs(SPEC, {"vocab_size": 9})
     assert exported.outputs == {"logits": {0: "batch_size", 1: "sequence_length"}}
@@ -133,15 +134,15 @@ def files_in(folder):
 
 def test_another_layout_replaces_the_files_of_an_earlier_one(bert, tmp_path):
     for layout, files in {
-        "optimum": ["config.json", "model.onnx", "model.onnx_data"],
-        "transformers.js": ["config.json", "onnx/model.onnx", "onnx/model.onnx_data"],
+        "optimum": ["config.json", "model.onnx", "model.onnx_data", "report.json"],
+        "transformers.js": ["config.json", "onnx/model.onnx", "onnx/model.onnx_data", "report.json"],
     }.items():
         write = onnxfn.WriteOptions(layout=layout, external_data_threshold=1000)
         for _ in range(2):
             onnxfn.export(SPEC, bert, tmp_path, check=False, overwrite=True, write=write)
             assert files_in(tmp_path) == files
     onnxfn.export(SPEC, bert, tmp_path, check=False, overwrite=True)
-    assert files_in(tmp_path) == ["config.json", "model.onnx"]
+    assert files_in(tmp_path) == ["config.json", "model.onnx", "report.json"]
     assert not (tmp_path / "onnx").exists()
 
 
