@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from onnxfn.export.destination import Destination
+from onnxfn.export.report_file import REPORT_FILE, is_foreign_report
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.onnx_files import external_data_names, mentions, written_by_onnxfn
 
@@ -14,13 +15,15 @@ def stale_files(destination: Destination, published: Collection[Path]) -> tuple[
     """The files of earlier exports at a destination that an export of the `published` files leaves without use.
 
     These are, for a folder, the ONNX files in it that onnxfn wrote and that are not published again, in the folders of
-    all layouts; and the external data of these and of the ONNX files that are replaced. Other ONNX files, external
-    data that they use, and safetensors files, which may be the checkpoint, are not among them.
+    all layouts; the external data of these and of the ONNX files that are replaced; and onnxfn's report. Other ONNX
+    files, external data that they use, and safetensors files, which may be the checkpoint, are not among them.
     """
     if destination.is_file:
         return tuple(_stale_in(destination.folder, published, all_graphs=False))
     folders = sorted({destination.folder / layout.subfolder for layout in LAYOUTS.values()})
-    return tuple(file for folder in folders for file in _stale_in(folder, published, all_graphs=True))
+    report = destination.folder / REPORT_FILE
+    reports = [report] if report.is_file() and report not in published and not is_foreign_report(report) else []
+    return (*(file for folder in folders for file in _stale_in(folder, published, all_graphs=True)), *reports)
 
 
 def _stale_in(folder: Path, published: Collection[Path], *, all_graphs: bool) -> Iterator[Path]:

@@ -175,6 +175,8 @@ def test_a_pipeline_replaces_all_parts_of_an_earlier_one_and_nothing_else(tmp_pa
     onnxfn.export_pipeline(second, tmp_path, check=False, overwrite=True)
     assert sorted(file.parent.name for file in tmp_path.rglob("*.onnx")) == ["mine", "text_encoder", "text_encoder_2"]
     assert (tmp_path / "text_encoder_3" / "config.json").exists()
+    assert onnxfn.verify(tmp_path).checks == ("the export was not checked",) * 2
+    assert onnxfn.verify(tmp_path).passed
 
 
 def test_a_component_without_a_row_is_refused_before_any_export(tmp_path):
