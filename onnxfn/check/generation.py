@@ -79,7 +79,7 @@ def generate(
         ModelNotFound: There is no such file, or no decoder with past in the folder.
         InvalidSpec: The decoder has an input that `generate` has no value for, or `start` is neither given nor
             configured.
-        CheckFailed: ONNX Runtime cannot load a file.
+        CheckFailed: ONNX Runtime cannot load a file, or the folder holds files of two exports.
 
     Example:
         >>> from tempfile import TemporaryDirectory

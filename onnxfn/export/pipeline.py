@@ -81,8 +81,8 @@ def export(
     """Writes a PyTorch model as ONNX files and checks them against the model.
 
     The files appear at `path` when all stages have succeeded. If one fails, nothing appears and an earlier export
-    stays as it was. The model, its configuration and its training mode are left as they were; other threads must not
-    call the model meanwhile.
+    stays as it was. What a killed process leaves, the next export to `path` removes. The model, its configuration and
+    its training mode are left as they were; other threads must not call the model meanwhile.
 
     Args:
         spec: The inputs, outputs, dynamic axes and parts of the export.
@@ -111,7 +111,8 @@ def export(
             weights are to be linked and there is no `checkpoint`.
         MissingValue: The configuration lacks a value that the spec reads.
         UnknownName: `decoders` or `build.fuse` is not a known value.
-        OutputExists: `path` exists, and `overwrite` is False.
+        OutputExists: `path` exists, at the start or when the files are complete, and `overwrite` is False. In any
+            case: `path` is a link to nothing, or below a file.
         CaptureFailed: The model could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
         WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.
@@ -220,7 +221,7 @@ def validate(
         MissingValue: The configuration lacks a value that the spec reads.
         UnknownName: `decoders` is not a known value.
         ModelNotFound: A file of the plan is missing.
-        CheckFailed: ONNX Runtime cannot run a file.
+        CheckFailed: ONNX Runtime cannot run a file, or the folder holds files of two exports.
 
     >>> import tempfile, torch
     >>> from onnxfn import derived, export, validate

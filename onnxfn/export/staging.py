@@ -73,7 +73,7 @@ def _create_in(parent: Path, folder: Path) -> tuple[Path, int]:
     """A new staging folder in `parent` and the descriptor of its lock; OSError if it cannot be moved to `folder`."""
     with locked(parent):
         root = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=parent))
-        descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+        descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         lock(descriptor, wait=True)
         os.write(descriptor, os.fsencode(_relative(folder, parent)))
     try:

@@ -200,6 +200,16 @@ def test_a_path_that_exists_needs_overwrite(checkpoint, tmp_path):
     assert run("export", checkpoint, tmp_path, "--force").exit_code == 0
 
 
+@pytest.mark.parametrize("suffix", ["a/b", "/../../victim.txt", ".onnx", ".safetensors"])
+def test_a_suffix_that_names_other_files_is_an_error(checkpoint, tmp_path, suffix):
+    (tmp_path / "victim.txt").write_text("mine")
+    before = {file: file.read_bytes() for folder in (tmp_path, checkpoint) for file in folder.iterdir()}
+    for out in (tmp_path / "deep" / "out", checkpoint):
+        message = error_of("export", checkpoint, out, "--overwrite", "--external-data-suffix", suffix)
+        assert message.startswith(f"external_data_suffix {suffix!r} is ")
+    assert {file: file.read_bytes() for folder in (tmp_path, checkpoint) for file in folder.iterdir()} == before
+
+
 @pytest.mark.parametrize("opset", ["11", "0", "26"])
 def test_an_opset_that_cannot_be_written_is_an_error(checkpoint, tmp_path, opset):
     message = error_of("export", checkpoint, tmp_path / "out", "--opset", opset)

@@ -303,6 +303,60 @@ def check(path, target, volume):
     return target
 
 
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(Path(exported_folders.__file__).parent)!r})
+from pathlib import Path
+from exported_folders import write_set
+from onnxfn.export.destination import Destination
+from onnxfn.export.publishing import publish
+from onnxfn.export.staging import staging_folder
+destination = Destination(Path(sys.argv[1]))
+try:
+    with staging_folder(destination) as staging:
+        print("staged")
+        publish(write_set(staging, ["model.onnx"], 1), staging, destination, overwrite=True)
+except OSError as error:
+    print(type(error).__name__)
+"""
+"""Publishes a file. Root is allowed everything, so it runs without root's capabilities."""
+
+
+def without_capabilities(path):
+    prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
+    finished = subprocess.run(
+        [*prefix, sys.executable, "-c", PROGRAM, path], capture_output=True, text=True, check=True
+    )
+    return finished.stdout.split()
+
+
+def test_a_folder_in_a_parent_that_is_not_writable_works(tmp_path):
+    out = tmp_path / "parent" / "out"
+    out.mkdir(parents=True)
+    out.parent.chmod(0o500)
+    try:
+        for path in (out, out, out / "deep", out / "deep" / "single.onnx"):
+            assert without_capabilities(path) == ["staged"]
+    finally:
+        out.parent.chmod(0o700)
+    assert {name for name in content(tmp_path) if name.endswith(".onnx")} == {
+        "parent/out/model.onnx",
+        "parent/out/deep/model.onnx",
+    }
+
+
+@pytest.mark.parametrize("name", ["out", "out/model.onnx", "out/new"])
+def test_a_folder_that_is_not_writable_is_refused_before_the_model_is_exported(tmp_path, name):
+    write(tmp_path / "out" / "old.onnx")
+    before = content(tmp_path)
+    (tmp_path / "out").chmod(0o500)
+    try:
+        assert without_capabilities(tmp_path / name) == ["PermissionError"]
+    finally:
+        (tmp_path / "out").chmod(0o700)
+    assert content(tmp_path) == before
+
+
 @pytest.mark.parametrize("name", ["x" * 255, "ü" * 127, "x" * 240 + ".onnx", "a b 'c' \"d\""])
 def test_long_and_odd_names_work(tmp_path, name):
     for _ in range(2):
