@@ -17,7 +17,9 @@ from onnxfn.architectures.families import (
     vision,
     vision_of_any_size,
 )
+from onnxfn.check.bisect import Divergence, TensorPair
 from onnxfn.check.generation import generate
+from onnxfn.export.bisect import bisect
 from onnxfn.export.diffusers import export_pipeline, pipeline_parts
 from onnxfn.export.lookup.class_tasks import task_of
 from onnxfn.export.lookup.lookup import derived, spec_for, tasks_for
@@ -120,6 +122,7 @@ __all__ = (
     "Check",
     "CheckFailed",
     "Difference",
+    "Divergence",
     "Dummies",
     "Edit",
     "Event",
@@ -146,6 +149,7 @@ __all__ = (
     "PlannedSpec",
     "Report",
     "Target",
+    "TensorPair",
     "UnknownName",
     "Verification",
     "WriteFailed",
@@ -156,6 +160,7 @@ __all__ = (
     "axis_map",
     "behaves",
     "bert_inputs",
+    "bisect",
     "builds",
     "cache_row",
     "canonical",

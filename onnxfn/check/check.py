@@ -20,6 +20,9 @@ from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import Difference, Report
 
+HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
+"""The end of the message about outputs that differ."""
+
 
 def check(
     model: Any,
@@ -75,7 +78,8 @@ def check_error(report: Report) -> CheckFailed:
         for difference in report.differences
         if not difference.passed
     ]
-    error = CheckFailed("; ".join([*report.findings, *differences]) or "nothing was checked")
+    hint = [HOW_TO_BISECT] if differences else []
+    error = CheckFailed("; ".join([*report.findings, *differences, *hint]) or "nothing was checked")
     error.report = report
     return error
 

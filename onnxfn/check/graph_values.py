@@ -1,0 +1,92 @@
+"""All values that the nodes of an ONNX file compute, and the weights that each depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.check.sessions import check_options, runtime_message
+from onnxfn.graphs.passes.merging import PREFIX
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.errors import CheckFailed
+
+EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+"""ONNX Runtime's option for the folder of external data of a model that is not loaded from a file."""
+
+
+Weights = frozenset[str]
+"""The names of initializers, without the prefix of those that only a filler reads."""
+
+NONE: Weights = frozenset()
+
+
+@frozen(eq=False)
+class GraphValues:
+    """The floating-point values of a graph in one run.
+
+    Attributes:
+        arrays: From the name of a value to its elements, as float32; inputs first, then in the order of the nodes.
+        weights: From the name of a value to the names of the initializers that it is computed from.
+    """
+
+    arrays: Mapping[str, Array]
+    weights: Mapping[str, Weights]
+
+
+def graph_values(file: Path, inputs: Mapping[str, Array]) -> GraphValues:
+    """The values of an ONNX file for these inputs. The file is not changed; ONNX Runtime runs once.
+
+    Values inside the branches of an If and the bodies of loops are not among them.
+
+    Raises:
+        CheckFailed: ONNX Runtime cannot load or run the file.
+    """
+    import onnx
+    import onnxruntime
+
+    model = onnx.load(file, load_external_data=False)
+    outputs = {output.name for output in model.graph.output}
+    names = [name for node in model.graph.node for name in node.output if name and name not in outputs]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    options = check_options(file.parent)
+    options.add_session_config_entry(EXTERNAL_DATA_FOLDER, str(file.parent.resolve()))
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        results = session.run(None, dict(inputs))
+    except Exception as error:
+        message = f"ONNX Runtime cannot run {file.name} with all its values as outputs: {runtime_message(error)}"
+        raise CheckFailed(message) from error
+    computed = dict(zip((output.name for output in session.get_outputs()), results, strict=True), **inputs)
+    in_order = [*inputs, *(name for node in model.graph.node for name in node.output)]
+    arrays = {name: computed[name] for name in in_order if _is_float(computed.get(name))}
+    return GraphValues({name: array.astype(np.float32) for name, array in arrays.items()}, _weights(model.graph))
+
+
+def _is_float(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.size > 0
+
+
+def _weights(graph: Any, outside: Mapping[str, Weights] = MappingProxyType({})) -> dict[str, Weights]:
+    """From the name of each value of a graph to the names of the initializers that it is computed from.
+
+    `outside` are those of the values that a subgraph reads from the graph around it.
+    """
+    weights = {**outside, **{each.name: frozenset([each.name.removeprefix(PREFIX)]) for each in graph.initializer}}
+    for node in graph.node:  # in the order in which they are computed
+        weights.update(zip(node.output, _weights_of_outputs(node, weights), strict=True))
+    return weights
+
+
+def _weights_of_outputs(node: Any, weights: Mapping[str, Weights]) -> list[Weights]:
+    """The initializers that each output of a node is computed from; each output of an If has those of its branches."""
+    bodies = [graph for attribute in node.attribute for graph in (attribute.g, *attribute.graphs) if graph.output]
+    inner = [[_weights(body, weights).get(output.name, NONE) for output in body.output] for body in bodies]
+    read = NONE.union(*(weights.get(name, NONE) for name in node.input))
+    if node.op_type == "If":
+        return [read.union(*branches) for branches in zip(*inner, strict=True)]
+    return [read.union(*(each for body in inner for each in body))] * len(node.output)

@@ -1,0 +1,121 @@
+"""Recorded tensors of PyTorch, each with the value of a graph that equals it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.check.compare import compare
+from onnxfn.check.graph_values import GraphValues
+from onnxfn.check.recorded_tensors import RecordedTensor
+from onnxfn.check.valid_elements import Select, all_elements, valid_elements
+from onnxfn.graphs.capture.capture import parameter_names
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.planned import PlannedSpec
+
+Rows = Mapping[int, tuple[Sequence[str], Array]]
+"""From a number of elements to the names of the values that have as many, and a matrix with a row for each."""
+
+TOKEN_RANK = 3
+"""The number of axes of features of tokens: batch, length, size. Only there is padding left out."""
+
+
+@frozen(eq=False)
+class MatchedTensor:
+    """A recorded tensor and the value of the graph that equals it.
+
+    Attributes:
+        tensor: The tensor.
+        value: The name of the value; None if none equals it within the tolerance.
+        max_abs: The largest absolute difference; infinite without a value.
+        weights: The weights of the module that takes or returns the tensor, as far as the graph has them.
+    """
+
+    tensor: RecordedTensor
+    value: str | None
+    max_abs: float
+    weights: frozenset[str]
+
+
+def matched_tensors(
+    model: Any, spec: PlannedSpec, tensors: Sequence[RecordedTensor], values: GraphValues, inputs: Mapping[str, Array]
+) -> list[MatchedTensor]:
+    """The tensors, each with the closest value of the graph if that equals it. A planned output has its own value."""
+    rows, weights = rows_by_size(values.arrays), _weights_of(model, values)
+    matched = []
+    for tensor in tensors:
+        select = elements_of_tokens(spec, tensor, inputs)
+        own = weights(tensor.module)
+        value, distance = closest_value(tensor.array, rows, select, partial(_may_equal, tensor, own, values))
+        equal = value is not None and _equal(spec, values.arrays[value], tensor.array, select)
+        matched.append(MatchedTensor(tensor, value if equal else None, distance if equal else np.inf, own))
+    return matched
+
+
+def rows_by_size(arrays: Mapping[str, Array]) -> Rows:
+    """The values of a graph, grouped by their number of elements."""
+    names: dict[int, list[str]] = {}
+    for name, array in arrays.items():
+        names.setdefault(array.size, []).append(name)
+    return {size: (group, np.stack([arrays[name].reshape(-1) for name in group])) for size, group in names.items()}
+
+
+def closest_value(
+    array: Array, rows: Rows, select: Select, is_allowed: Callable[[str], bool]
+) -> tuple[str | None, float]:
+    """The name of the allowed value that is closest to an array, and their largest difference; None if none fits.
+
+    Values with as many elements fit, whatever their shape: a graph may have them flat.
+    """
+    names, matrix = rows.get(array.size, ((), np.zeros((0, array.size))))
+    allowed = [index for index, name in enumerate(names) if is_allowed(name)]
+    if not allowed:
+        return None, float("inf")
+    selected = select(np.arange(array.size).reshape(array.shape)).reshape(-1)
+    left, right = matrix[allowed][:, selected], array.reshape(-1)[selected]
+    with np.errstate(invalid="ignore"):
+        differences = np.where(left == right, 0.0, np.abs(left - right))
+    distances = np.where(np.isnan(differences), np.inf, differences).max(axis=1, initial=0.0)
+    best = int(distances.argmin())
+    return names[allowed[best]], float(distances[best])
+
+
+def elements_of_tokens(spec: PlannedSpec, tensor: RecordedTensor, inputs: Mapping[str, Array]) -> Select:
+    """Selects the elements of a tensor that are compared: those of tokens, not of padding."""
+    planned = next((output for output in spec.outputs if output.name == tensor.output), None)
+    if planned is not None:
+        return valid_elements(spec, planned, inputs)
+    mask, shape = inputs.get(spec.check.mask_input or ""), tensor.array.shape
+    if mask is None or len(shape) != TOKEN_RANK or shape[0] != len(mask) or shape[1] > mask.shape[1]:
+        return all_elements
+    tokens = mask[:, mask.shape[1] - shape[1] :].astype(bool)
+    return lambda array: array[tokens]
+
+
+def _may_equal(tensor: RecordedTensor, weights: frozenset[str], values: GraphValues, value: str) -> bool:
+    """Whether a value may stand for a tensor.
+
+    A planned output has its own value. What a leaf returns is computed from all weights of the leaf: without this a
+    product before its bias is added could stand for a layer that lacks its bias.
+    """
+    if tensor.output:
+        return value == tensor.output
+    return not (tensor.is_result and tensor.is_of_leaf) or weights <= values.weights.get(value, frozenset())
+
+
+def _equal(spec: PlannedSpec, actual: Array, expected: Array, select: Select) -> bool:
+    return compare(spec, "", "", actual.reshape(expected.shape), expected, select).passed
+
+
+def _weights_of(model: Any, values: GraphValues) -> Callable[[str], frozenset[str]]:
+    """A function from the path of a module to the names of its weights in the graph."""
+    name_of = parameter_names(model)
+    names = {path: name_of(tensor) for path, tensor in model.state_dict(keep_vars=True).items()}
+    in_graph = frozenset[str]().union(*values.weights.values())
+    return lambda module: frozenset(
+        name for path, name in names.items() if name in in_graph and path.startswith(f"{module}." if module else "")
+    )

@@ -1,0 +1,90 @@
+"""The tensors that the modules of a PyTorch model take and return while it runs, in the order of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.graphs.capture.forward import flat_forward, tensors_for
+from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
+from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.planned import Part
+
+
+@frozen(eq=False)
+class RecordedTensor:
+    """A floating-point tensor that a module takes or returns.
+
+    Attributes:
+        module: The path of the module; empty for the model itself.
+        computed_by: The path of the module whose code computes the tensor: the module that returns it, or the module
+            that passes it to another.
+        is_result: Whether the module returns the tensor.
+        is_of_leaf: Whether the module has no modules inside it.
+        output: The name of the planned output that the tensor is; empty for the tensors of modules.
+        array: The elements, as float32.
+    """
+
+    module: str
+    computed_by: str
+    is_result: bool
+    is_of_leaf: bool
+    output: str
+    array: Array
+
+
+def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[RecordedTensor, ...]:
+    """The tensors of all modules in one run of a part, then its planned outputs.
+
+    A tensor whose elements are all equal is left out: tensors of a graph may equal it by chance.
+    """
+    import torch
+
+    recorded: list[RecordedTensor] = []
+    running = [""]
+
+    def record(path: str, module: Any, values: Any, *, is_result: bool) -> None:
+        computed_by, is_of_leaf = path if is_result else running[-1], not module._modules
+        recorded.extend(
+            RecordedTensor(path, computed_by, is_result, is_of_leaf, "", array) for array in _float_arrays(values)
+        )
+
+    def enter(path: str, module: Any, arguments: Any, named: Any) -> None:
+        record(path, module, (arguments, named), is_result=False)
+        running.append(path)
+
+    def leave(path: str, module: Any, _: Any, result: Any) -> None:
+        running.pop()
+        record(path, module, result, is_result=True)
+
+    with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), ExitStack() as hooks:
+        for path, module in model.named_modules():
+            hooks.callback(module.register_forward_pre_hook(partial(enter, path), with_kwargs=True).remove)
+            hooks.callback(module.register_forward_hook(partial(leave, path)).remove)
+        with torch.no_grad():
+            outputs = flat_forward(model, part.spec)(tensors_for(model, arrays))
+    inner = [tensor for tensor in recorded if tensor.array.size and (tensor.array != tensor.array.flat[0]).any()]
+    return (*inner, *_planned_outputs(part, outputs))
+
+
+def _planned_outputs(part: Part, outputs: Any) -> Iterator[RecordedTensor]:
+    for output, tensor in zip(part.spec.outputs, outputs, strict=True):
+        yield from (RecordedTensor("", "", True, False, output.name, array) for array in _float_arrays(tensor))
+
+
+def _float_arrays(value: Any) -> Iterator[Array]:
+    """The floating-point tensors inside the arguments or the result of a module, as arrays of their own."""
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        yield value.detach().float().cpu().numpy().copy()
+    elif isinstance(value, Mapping):
+        yield from _float_arrays(tuple(value.values()))
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _float_arrays(item)

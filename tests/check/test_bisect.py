@@ -1,0 +1,219 @@
+"""`bisect` names the module at which a file and PyTorch part, in the smallest case that fails."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+
+import onnx
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import numpy_helper
+
+import onnxfn
+from onnxfn.check.smallest_case import smallest_sizes
+
+MODELS = {
+    "bert": ("AutoModelForSequenceClassification", "text-classification"),
+    "llama": ("AutoModelForCausalLM", "text-generation-with-past"),
+    "gpt2": ("AutoModelForCausalLM", "text-generation-with-past"),
+    "mistral": ("AutoModelForCausalLM", "text-generation"),
+    "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
+    "vit": ("AutoModelForImageClassification", "image-classification"),
+    "mamba": ("AutoModelForCausalLM", "text-generation-with-past"),
+    "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition-with-past"),
+}
+"""Model type -> the class of its model, and the task."""
+
+
+def scale(module):
+    module.weight.data *= 1.5
+
+
+def swap(module):
+    module.weight.data = module.weight.data.flip(0)
+
+
+def drop_bias(module):
+    module.bias.data.zero_()
+
+
+def change_epsilon(module):
+    name = next(name for name in ("variance_epsilon", "eps") if hasattr(module, name))
+    setattr(module, name, 0.3)
+
+
+def change_activation(module):
+    module.forward = torch.nn.functional.relu
+
+
+FAULTS = [
+    ("bert", "bert.encoder.layer.1.attention.self.value", swap),
+    ("bert", "bert.encoder.layer.0.intermediate.dense", drop_bias),
+    ("bert", "bert.embeddings.LayerNorm", change_epsilon),
+    ("llama", "model.layers.1.mlp.up_proj", swap),
+    ("llama", "model.layers.0.post_attention_layernorm", change_epsilon),
+    ("llama", "lm_head", scale),
+    ("gpt2", "transformer.h.1.attn.c_proj", drop_bias),
+    ("mistral", "model.layers.1.self_attn.v_proj", scale),
+    ("mistral", "model.layers.1.mlp.act_fn", change_activation),
+    ("t5", "encoder.block.1.layer.1.DenseReluDense.wo", scale),
+    ("t5", "decoder.block.0.layer.1.EncDecAttention.v", swap),
+    ("vit", "vit.embeddings.patch_embeddings.projection", drop_bias),
+    ("mamba", "backbone.layers.1.mixer.in_proj", swap),
+    ("whisper", "model.encoder.conv2", drop_bias),
+    ("whisper", "model.decoder.layers.0.fc1", scale),
+]
+"""Model type, the module that is changed after the export, and the change."""
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """A function from a model type to its spec, its model and the folder of its export; each is exported once."""
+    known = {}
+
+    def export(model_type):
+        if model_type not in known:
+            loader, task = MODELS[model_type]
+            spec, model = onnxfn.spec_for(model_type, task), tiny.model(model_type, loader)
+            folder = tmp_path_factory.mktemp(model_type) / "out"
+            onnxfn.export(spec, model, folder, check=False)
+            known[model_type] = spec, model, folder
+        return known[model_type]
+
+    return export
+
+
+@pytest.mark.parametrize(
+    ("model_type", "path", "change"), FAULTS, ids=[f"{path}-{change.__name__}" for _, path, change in FAULTS]
+)
+def test_the_module_with_the_fault_is_named(exports, model_type, path, change):
+    spec, model, folder = exports(model_type)
+    changed = copy.deepcopy(model)
+    change(changed.get_submodule(path))
+    result = onnxfn.bisect(spec, changed, folder)
+    assert result.module == path
+    assert result.first.max_abs > result.tolerance
+    assert result.before is None or result.before.max_abs <= max(1e-4, result.tolerance)
+
+
+def edited(folder, copied, edit):
+    """A copy of an export whose ONNX file was edited."""
+    shutil.copytree(folder, copied)
+    model = onnx.load(copied / "model.onnx")
+    edit(model.graph)
+    onnx.save(model, copied / "model.onnx")
+    return copied
+
+
+def damage(name):
+    def edit(graph):
+        weight = next(weight for weight in graph.initializer if weight.name == name)
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 1.5, name))
+
+    return edit
+
+
+def read_another_weight(graph):
+    node = next(node for node in graph.node if "model.layers.1.self_attn.k_proj.weight" in node.input)
+    node.input[1] = "model.layers.1.self_attn.v_proj.weight"
+
+
+def change_operator(graph):
+    next(node for node in graph.node if node.op_type == "Sigmoid").op_type = "Tanh"
+
+
+def without_a_residual(graph):
+    """The sum after the MLP of layer 0 is the output of the MLP alone."""
+    product = next(node for node in graph.node if "model.layers.0.mlp.down_proj.weight" in node.input)
+    total = next(node for node in graph.node if product.output[0] in node.input)
+    total.op_type = "Identity"
+    del total.input[:]
+    total.input.append(product.output[0])
+
+
+@pytest.mark.parametrize(
+    ("edit", "path"),
+    [
+        (damage("model.layers.1.mlp.down_proj.weight"), "model.layers.1.mlp.down_proj"),
+        (read_another_weight, "model.layers.1.self_attn.k_proj"),
+        (change_operator, "model.layers.0.mlp.act_fn"),
+        (without_a_residual, "model.layers.0"),
+    ],
+    ids=["weight", "input of a node", "operator", "residual"],
+)
+def test_the_module_is_named_for_a_file_that_was_changed(exports, tmp_path, edit, path):
+    spec, model, folder = exports("llama")
+    assert onnxfn.bisect(spec, model, edited(folder, tmp_path / "out", edit)).module == path
+
+
+def test_fused_operators_and_external_data(tmp_path):
+    """Onnxruntime's fused operators leave few values; the file of the weights stays where it is."""
+    loader, task = MODELS["bert"]
+    spec, model = onnxfn.with_opset(onnxfn.spec_for("bert", task), 23), tiny.model("bert", loader)
+    exported = onnxfn.export(
+        spec,
+        model,
+        tmp_path / "out",
+        build=onnxfn.BuildOptions(fuse="onnxruntime"),
+        write=onnxfn.WriteOptions(external_data_threshold=0),
+    )
+    assert onnxfn.bisect(spec, model, exported).module is None
+    scale(model.bert.encoder.layer[1].intermediate.dense)
+    result = onnxfn.bisect(spec, model, exported)
+    assert result.module == "bert.encoder.layer.1.intermediate.dense"
+    assert len(list((tmp_path / "out").iterdir())) == len(exported.files)
+
+
+def test_files_that_agree_have_no_divergence(exports):
+    spec, model, folder = exports("t5")
+    result = onnxfn.bisect(spec, model, folder)
+    assert (result.module, result.first) == (None, None)
+    assert str(result) == "encoder_model.onnx, decoder_model_merged.onnx: no output differs from PyTorch's"
+
+
+def test_the_text_has_the_module_the_case_and_two_lines_that_repeat_it(exports, capsys):
+    spec, model, folder = exports("bert")
+    changed = copy.deepcopy(model)
+    change_epsilon(changed.bert.encoder.layer[1].output.LayerNorm)
+    result = onnxfn.bisect(spec, changed, folder)
+    first, *_, sizes, repeated = str(result).splitlines()
+    assert "bert.encoder.layer.1.output.LayerNorm" in first
+    assert result.sizes == (("batch_size", 1, 1), ("sequence_length", 2, 7))
+    assert f"{sizes}\n{repeated}" == result.snippet
+    exec(result.snippet, {"onnxfn": onnxfn, "spec": spec, "model": changed})
+    assert capsys.readouterr().out.splitlines()[0] == first
+
+
+def test_an_unknown_case_is_an_error_that_lists_the_cases(exports):
+    spec, model, folder = exports("bert")
+    with pytest.raises(onnxfn.UnknownName, match="no case 'on' for model; known: one, right-padded"):
+        onnxfn.bisect(spec, model, folder, case="on")
+
+
+def test_a_failed_check_says_how_to_find_the_module(exports, tmp_path):
+    spec, model, _ = exports("bert")
+    strict = onnxfn.with_tolerance(spec, atol=0.0, rtol=0.0)
+    with pytest.raises(onnxfn.CheckFailed, match=r"onnxfn\.bisect\(spec, model, path\)$"):
+        onnxfn.export(strict, model, tmp_path / "out")
+
+
+SIZES = st.dictionaries(st.sampled_from("abc"), st.integers(1, 60), min_size=1)
+
+
+@given(SIZES, st.data())
+def test_smallest_sizes_are_the_least_at_which_a_monotone_condition_holds(sizes, data):
+    needed = {name: data.draw(st.integers(0, size)) for name, size in sizes.items()}
+    smallest = smallest_sizes(sizes, lambda _: 1, lambda each: all(each[name] >= needed[name] for name in each))
+    assert smallest == {name: max(1, need) for name, need in needed.items()}
+
+
+@given(SIZES, st.sets(st.integers(0, 60)))
+def test_a_condition_that_holds_at_the_sizes_holds_at_the_smallest(sizes, failing):
+    def fails(each):
+        return each == sizes or sum(each.values()) in failing
+
+    assert fails(smallest_sizes(sizes, lambda _: 1, fails))
