@@ -15,6 +15,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.graph_values import GraphValues, graph_values
 from onnxfn.check.matching import MatchedTensor, closest_value, elements_of_tokens, matched_tensors, rows_by_size
 from onnxfn.check.recorded_tensors import recorded_tensors
@@ -98,17 +99,21 @@ class Divergence:
         return "\n".join(filter(None, lines))
 
 
-def divergence(model: Any, part: Part, file: Path, cases: Sequence[CheckCase]) -> Divergence | None:
+def divergence(
+    model: Any, part: Part, file: Path, cases: Sequence[CheckCase], exact: ExactOutputs
+) -> Divergence | None:
     """Where a file and PyTorch part in the first of these cases that fails, without a snippet; None if none fails.
+
+    `model` has the float dtype of the part; `exact` computes PyTorch's outputs in a wider one.
 
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
     session = open_check_session(file)
-    failing = next(filter(None, (failing_case(model, part, session, case) for case in cases)), None)
+    failing = next(filter(None, (failing_case(model, part, session, case, exact) for case in cases)), None)
     if failing is None:
         return None
-    smallest = smallest_failing_case(model, part, session, failing)
+    smallest = smallest_failing_case(model, part, session, failing, exact)
     sizes, originals = case_sizes(part, smallest.case), case_sizes(part, failing.case)
     return evolve(
         _first_difference(model, part, file, smallest),

@@ -63,7 +63,7 @@ def check(
             outputs = _run(session.result(), file, part, reference)
             findings = findings or (*interface_findings(part, file, reference), *size_findings(part, reference))
             cases.append(reference.case)
-            comparisons.extend(_comparisons(part, reference, outputs, exact))
+            comparisons.extend(output_comparisons(part, reference, outputs, exact))
     decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact)
     comparisons.extend(decoded)
     cases.extend(comparison.case for comparison in decoded)
@@ -97,7 +97,9 @@ def _run(session: Any, file: Path, part: Part, reference: Reference) -> OutputAr
         raise CheckFailed(message) from error
 
 
-def _comparisons(part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs) -> Iterator[Comparison]:
+def output_comparisons(
+    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs
+) -> Iterator[Comparison]:
     """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
     exact_arrays = cache(partial(exact, part, reference.inputs))
 

@@ -252,7 +252,7 @@ def allowed_by_scale(precision: Precision) -> Norms:
 
 def rounding(precision: Precision, own: Norms, wider: str) -> Norms:
     """The norms of PyTorch's own error. NoReference if it is too large for rounding."""
-    if own.rms > allowed_by_scale(precision).rms:
+    if own.rms > precision.factor * allowed_by_scale(precision).rms:
         raise NoReference(f"in {wider} the model itself differs by {own.rms:.1e} of the scale, more than by rounding")
     return own
 

@@ -42,7 +42,8 @@ class Precision:
         factor: How many times PyTorch's own error the error of a graph may be.
         floor: The error that is always allowed, in unit roundoffs.
         by_scale: The difference from PyTorch that is allowed where no exact reference can run, in unit roundoffs. If
-            PyTorch's own error is larger, the model does not compute the same in float64, which is then no reference.
+            PyTorch's own error is `factor` times that, the model computes other values in float64, which is then no
+            reference.
         wider: The dtypes that are exact in comparison, the best first.
     """
 
@@ -63,7 +64,7 @@ class Precision:
 # bfloat16: ONNX Runtime's CPU has nearly no kernels. Rounding follows the same rule as in float16.
 PRECISIONS: Mapping[str, Precision] = MappingProxyType(
     {
-        "float32": Precision(2.0**-24, 2.0**-126, 1e30, 4.0, 32.0, 2.0**12, ("float64",)),
+        "float32": Precision(2.0**-24, 2.0**-126, 1e30, 4.0, 32.0, 2.0**10, ("float64",)),
         "float16": Precision(2.0**-11, 2.0**-14, 3e4, 2.0, 0.5, 2.0**5, ("float64", "float32")),
         "bfloat16": Precision(2.0**-8, 2.0**-126, 1e30, 2.0, 0.5, 2.0**4, ("float64", "float32")),
     }

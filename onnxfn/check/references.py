@@ -25,6 +25,7 @@ from attrs import frozen
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
+from onnxfn.specs.errors import CheckFailed, OnnxfnError, first_line
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
 from onnxfn.specs.planned import Part, PlannedSpec
 
@@ -75,7 +76,20 @@ def case_reference(model: Any, part: Part, case: CheckCase, shared: OutputArrays
     inputs = case.real_inputs
     if inputs is None:
         inputs = case_inputs(model, part, case.spec, seed=case.seed, shared=shared)
-    return Reference(_case_label(part.spec, case.name, inputs), inputs, torch_outputs(model, part, inputs))
+    return Reference(_case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs))
+
+
+def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> OutputArrays:
+    """PyTorch's outputs. CheckFailed if it cannot run a model in half precision: its CPU kernels lack some types."""
+    try:
+        return torch_outputs(model, part, inputs)
+    except OnnxfnError:
+        raise
+    except Exception as error:
+        if part.spec.target.float_dtype in (None, "float32"):
+            raise
+        message = f"PyTorch cannot run {part.name} in {part.spec.target.float_dtype}: {first_line(error)}"
+        raise CheckFailed(f'{message}; export in float32: with_dtypes(spec, float="float32")') from error
 
 
 def case_inputs(
@@ -118,7 +132,7 @@ def _shared_prompt_outputs(model: Any, part: Part, with_past: Sequence[CheckCase
         return None
     largest = {name: max(own[name] for own in sizes) for name in sizes[0]}
     prompt = dummies(with_dummies(with_past[0].spec, padded("none")), _prompt_sizes(largest, lengths))
-    return torch_outputs(model, part, prompt)
+    return _torch_outputs(model, part, prompt)
 
 
 def _past_from_shared_prompt(
@@ -154,7 +168,7 @@ def _past_from_own_prompt(
 ) -> dict[str, Array]:
     """The past inputs of a case, from PyTorch's outputs for a prompt that is as long as the past."""
     prompt = dummies(spec, _prompt_sizes(known_sizes(spec, {}), past_lengths(spec)), seed=seed)
-    outputs = dict(zip((output.name for output in spec.outputs), torch_outputs(model, part, prompt), strict=True))
+    outputs = dict(zip((output.name for output in spec.outputs), _torch_outputs(model, part, prompt), strict=True))
     return {feedback.input: outputs[feedback.output].astype(inputs[feedback.input].dtype) for feedback in spec.feedback}
 
 

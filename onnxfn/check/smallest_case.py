@@ -7,9 +7,10 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.check.compare import Comparison, compare
+from onnxfn.check.check import output_comparisons
+from onnxfn.check.compare import Comparison
+from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.references import CheckCase, Reference, case_reference, check_cases
-from onnxfn.check.valid_elements import valid_elements
 from onnxfn.specs.axes import terms
 from onnxfn.specs.dummies import Array, known_sizes, padded, sized
 from onnxfn.specs.errors import unknown
@@ -50,27 +51,19 @@ def selected_cases(
     return tuple(case if case.real_inputs is not None else case_at(case, sizes) for case in named)
 
 
-def failing_case(model: Any, part: Part, session: Any, case: CheckCase) -> FailingCase | None:
+def failing_case(model: Any, part: Part, session: Any, case: CheckCase, exact: ExactOutputs) -> FailingCase | None:
     """The case with the output that differs most from PyTorch's in it; None if all outputs agree."""
     reference = case_reference(model, part, case)
     outputs = session.run([output.name for output in part.spec.outputs], dict(reference.inputs))
-    comparisons = [
-        compare(
-            part.spec,
-            output.name,
-            reference.case,
-            actual,
-            expected,
-            valid_elements(part.spec, output, reference.inputs),
-        )
-        for output, actual, expected in zip(part.spec.outputs, outputs, reference.outputs, strict=True)
-    ]
+    comparisons = output_comparisons(part, reference, outputs, exact)
     differing = [comparison for comparison in comparisons if not comparison.passed]
     worst = max(differing, key=lambda comparison: comparison.max_rel, default=None)
     return None if worst is None else FailingCase(case, reference, worst)
 
 
-def smallest_failing_case(model: Any, part: Part, session: Any, failing: FailingCase) -> FailingCase:
+def smallest_failing_case(
+    model: Any, part: Part, session: Any, failing: FailingCase, exact: ExactOutputs
+) -> FailingCase:
     """A failing case at the smallest sizes at which it fails, without padding if it then fails, too.
 
     The sizes are reduced one after another: batch, lengths, past. A case with real inputs stays as it is.
@@ -80,13 +73,13 @@ def smallest_failing_case(model: Any, part: Part, session: Any, failing: Failing
 
     def at_sizes(sizes: Sizes) -> FailingCase | None:
         try:
-            return failing_case(model, part, session, case_at(failing.case, sizes))
+            return failing_case(model, part, session, case_at(failing.case, sizes), exact)
         except Exception:  # noqa: BLE001 - a model may refuse a size, and raise anything
             return None
 
     sizes = smallest_sizes(case_sizes(part, failing.case), least_sizes(part.spec), lambda each: bool(at_sizes(each)))
     smallest = at_sizes(sizes) or failing
-    return _without_padding(model, part, session, smallest) or smallest
+    return _without_padding(model, part, session, smallest, exact) or smallest
 
 
 def case_at(case: CheckCase, sizes: Sizes) -> CheckCase:
@@ -138,7 +131,9 @@ def _sizes_to_try(least: int, smallest: Sizes, name: str) -> Iterator[int]:
             low = middle
 
 
-def _without_padding(model: Any, part: Part, session: Any, failing: FailingCase) -> FailingCase | None:
+def _without_padding(
+    model: Any, part: Part, session: Any, failing: FailingCase, exact: ExactOutputs
+) -> FailingCase | None:
     """The case without padding, if it fails without it."""
     spec = with_dummies(failing.case.spec, padded("none"))
-    return failing_case(model, part, session, evolve(failing.case, spec=spec))
+    return failing_case(model, part, session, evolve(failing.case, spec=spec), exact)

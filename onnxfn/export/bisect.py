@@ -9,8 +9,10 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.bisect import Divergence, divergence, snippet
+from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.smallest_case import selected_cases
 from onnxfn.export.planned_files import planned_files
+from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.reports import Exported
@@ -64,10 +66,11 @@ def bisect(
     folder, plan = planned_files(spec, model, exported, config, decoders=decoders)
     path = exported.path if isinstance(exported, Exported) else str(exported)
     real_inputs = real_inputs_by_part(plan, preprocessor)
-    copied = model_copy(model)
+    copied, dtype = model_copy(model), plan.parts[0].spec.target.float_dtype
+    model_in_dtype, exact = in_dtype(copied, dtype), exact_outputs(copied, dtype)
     for part in plan.parts:
         cases = selected_cases(part, real_inputs.get(part.name), case, dict(sizes or {}))
-        different = divergence(copied, part, folder / f"{part.name}.onnx", cases)
+        different = divergence(model_in_dtype, part, folder / f"{part.name}.onnx", cases, exact)
         if different is not None:
             return evolve(different, snippet=snippet(different.case, different.sizes, path))
     return Divergence(", ".join(plan.files))

@@ -50,6 +50,12 @@ def test_a_model_in_float16_is_exported_as_it_is(model_type, tmp_path):
     assert onnx.TensorProto.FLOAT16 in floats
 
 
+def test_bisect_finds_no_difference_in_a_graph_in_float16(tmp_path):
+    spec, model = onnxfn.with_dtypes(spec_of("bert"), float="float16"), model_of("bert")
+    exported = onnxfn.export(spec, model, tmp_path / "model.onnx", check=False)
+    assert str(onnxfn.bisect(spec, model, exported)) == "model.onnx: no output differs from PyTorch's"
+
+
 def test_a_model_in_bfloat16_as_it_is_gets_an_error_that_says_what_to_do(tmp_path):
     message = refusal(CheckFailed, onnxfn.export, spec_of("llama"), model_of("llama").bfloat16(), tmp_path / "out")
     assert 'export in float32, by with_dtypes(spec, float="float32") or model.float(), ' in message
@@ -200,3 +206,24 @@ def test_a_model_that_does_not_fit_into_memory_is_not_copied(monkeypatch):
 
 def test_the_available_memory_is_positive():
     assert exact_module.available_memory() > 2**20
+
+
+class WithoutKernel(torch.nn.Module):
+    """PyTorch cannot run it in float16, and can trace it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        if x.dtype == torch.float16 and not torch.compiler.is_exporting():
+            raise RuntimeError("\"sinc\" not implemented for 'Half'")
+        return {"y": self.layer(x)}
+
+
+def test_a_model_that_pytorch_cannot_run_in_float16_gets_an_error_that_says_what_to_do(tmp_path):
+    message = refusal(CheckFailed, onnxfn.export, SPEC, WithoutKernel().half(), tmp_path / "model.onnx")
+    assert message == (
+        "PyTorch cannot run model in float16: \"sinc\" not implemented for 'Half'; "
+        'export in float32: with_dtypes(spec, float="float32")'
+    )
