@@ -12,6 +12,9 @@ from pathlib import Path
 
 from onnxfn.weights.journal import JOURNAL_FILE, STAGED_FILES, Journal, write_journal
 
+REPLACED_FILES, STALE_FILES = "replaced", "stale"
+"""In a staging folder: the folders of the files that were at the destination, so that they can be moved back."""
+
 
 def move_files(journal: Journal, root: Path, folder: Path) -> None:
     """Moves the files of a staging folder to `folder`, and deletes stale files there. If a step fails, undoes all.
@@ -26,8 +29,8 @@ def move_files(journal: Journal, root: Path, folder: Path) -> None:
         write_journal(inside, journal)
         undo.callback((inside / JOURNAL_FILE).unlink, missing_ok=True)
         files = [(inside / STAGED_FILES / name, folder / name) for name in journal.files]
-        _replace_files(files, inside / "replaced", undo)
-        _remove_files([folder / name for name in journal.stale], inside / "stale", undo)
+        _replace_files(files, inside / REPLACED_FILES, undo)
+        _remove_files([folder / name for name in journal.stale], inside / STALE_FILES, undo)
         (inside / JOURNAL_FILE).unlink()
         undo.pop_all()
 

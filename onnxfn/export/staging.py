@@ -16,12 +16,15 @@ from pathlib import Path
 from onnxfn.export.destination import Destination
 from onnxfn.export.exchange import keep_newcomers
 from onnxfn.export.locks import is_locked, lock, locked
-from onnxfn.export.moving import finish_moves
-from onnxfn.weights.journal import JOURNAL_FILE, STAGED_FILES, STAGING_PREFIX, read_journal
+from onnxfn.export.moving import REPLACED_FILES, STALE_FILES, finish_moves
+from onnxfn.weights.journal import JOURNAL_FILE, NEW_JOURNAL_FILE, STAGED_FILES, STAGING_PREFIX, read_journal
 
 LOCK_FILE = "lock"
 """The file in a staging folder that its process locks. It holds the path of the destination, relative to the folder
 that holds the staging folder."""
+
+ENTRIES = frozenset({LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES, STALE_FILES})
+"""All that a staging folder may hold. A folder of another program is never deleted, whatever its name is."""
 
 
 @contextmanager
@@ -93,6 +96,8 @@ def _is_dead(root: Path, folder: Path) -> bool:
     The parent's lock is held, so a folder without a lock file is not one that a process is just creating.
     """
     if root.is_symlink() or not root.is_dir() or is_locked(root / LOCK_FILE):
+        return False
+    if not {entry.name for entry in root.iterdir()} <= ENTRIES:
         return False
     return root.parent == folder or _target(root) in ("", _relative(folder, root.parent))
 

@@ -17,8 +17,8 @@ from onnxfn.specs.records import as_tuple
 STAGING_PREFIX = ".onnxfn."
 """How the names of staging folders begin."""
 
-STAGED_FILES, JOURNAL_FILE = "files", "journal.json"
-"""In a staging folder: the folder of the complete files, and the journal."""
+STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE = "files", "journal.json", "journal.json.new"
+"""In a staging folder: the folder of the complete files, the journal, and the journal while it is written."""
 
 
 @frozen
@@ -41,9 +41,9 @@ class Journal:
 
 def write_journal(root: Path, journal: Journal) -> None:
     """Writes the journal of a staging folder; it appears by one rename."""
-    temporary = root / f"{JOURNAL_FILE}.new"
-    temporary.write_text(json.dumps(asdict(journal)))
-    temporary.replace(root / JOURNAL_FILE)
+    new = root / NEW_JOURNAL_FILE
+    new.write_text(json.dumps(asdict(journal)))
+    new.replace(root / JOURNAL_FILE)
 
 
 def read_journal(root: Path) -> Journal | None:

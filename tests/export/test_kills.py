@@ -18,6 +18,8 @@ STATES = {
     "empty": {"absent", "new"},
     "exchanged": {"old", "new"},
     "moved": {"old", "new", "refused"},
+    "mounted": {"old", "new", "refused"},
+    "mounted-empty": {"absent", "new", "refused"},
     "file": {"old", "new", "refused"},
 }
 

@@ -76,6 +76,15 @@ def test_where_no_lock_can_be_taken_nothing_is_deleted(tmp_path, monkeypatch):
     assert root.is_dir()
 
 
+@pytest.mark.parametrize("entry", ["notes.txt", "files.bak/notes.txt", "sub/lock"])
+def test_a_folder_of_another_program_stays_whatever_its_name_is(tmp_path, entry):
+    root = tmp_path / f"{STAGING_PREFIX}settings"
+    staged(root, entry)
+    with staging_folder(Destination(tmp_path / "model.onnx")):
+        pass
+    assert set(content(root)) == {entry}
+
+
 def test_a_link_is_not_a_staging_folder(tmp_path):
     staged(tmp_path / "mine", "files/notes.txt", "lock")
     (tmp_path / f"{STAGING_PREFIX}link").symlink_to("mine")

@@ -4,7 +4,8 @@
     killed_exports.py moments FOLDER WAY COUNT SEED     real exports, at random moments
 
 WAY: `fresh`: the destination is absent. `exchanged`: it holds an earlier export. `moved`: the same, and folders cannot
-be exchanged. `file`: the destination is an ONNX file. `empty`: it is an empty folder.
+be exchanged. `file`: the destination is an ONNX file. `empty`: it is an empty folder. `mounted` and `mounted-empty`:
+the staging folder must be in the destination, as on a mount point.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from exported_folders import content, write_set
 
 from onnxfn.check.sessions import open_session
-from onnxfn.export import exchange
+from onnxfn.export import exchange, staging
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.publishing import publish
 from onnxfn.export.staging import staging_folder
@@ -43,7 +44,7 @@ CHANGES = ("os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir", "os.syml
 
 def write_earlier(out: Path, way: str, run: Run) -> None:
     """Puts what is at the destination before the export: files of an earlier one, and a file of the user."""
-    if way == "empty":
+    if way.endswith("empty"):
         out.mkdir()
     elif way != "fresh":
         run(out, "fresh", 1)
@@ -57,11 +58,11 @@ def folder_of(out: Path) -> Path:
 def export(out: Path, way: str, number: float) -> None:
     """What an export does with its files."""
     destination = Destination(out)
-    overwrite = way not in ("fresh", "empty") or number > 2
+    overwrite = number > 2 or not way.endswith(("fresh", "empty"))
     check_destination(out, overwrite=overwrite)
-    with staging_folder(destination) as staging:
+    with staging_folder(destination) as folder:
         names = ["model.onnx"] if destination.is_file else OLD if number == 1 else NEW
-        publish(write_set(staging, names, number), staging, destination, overwrite=overwrite)
+        publish(write_set(folder, names, number), folder, destination, overwrite=overwrite)
 
 
 def published(folder: Path) -> dict[str, bytes] | None:
@@ -85,7 +86,7 @@ def state(folder: Path, states: dict[str, dict[str, bytes] | None]) -> str:
         if now == files:
             return name
     graphs = [file for file in folder.rglob("*.onnx") if STAGING_PREFIX not in str(file)]
-    return "refused" if graphs and all(map(is_refused, graphs)) else f"mixture of {sorted(now or ())}"
+    return "refused" if all(map(is_refused, graphs)) else f"mixture of {sorted(now or ())}"
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -129,6 +130,13 @@ def kill_at(step: int) -> None:
 
 def fail(*_: object) -> None:
     raise OSError(errno.EINVAL, "folders cannot be exchanged")
+
+
+def create_inside(parent: Path, folder: Path) -> tuple[Path, int]:
+    """Creates a staging folder as on a mount point: a folder in the parent cannot be moved to it."""
+    if folder.is_dir() and parent != folder:
+        raise OSError(errno.EXDEV, "a mount point")
+    return create(parent, folder)
 
 
 def trial(
@@ -190,7 +198,7 @@ def real_export() -> Run:
 
     def run(out: Path, way: str, number: float) -> None:
         model.load_state_dict({name: tensor * number for name, tensor in state_of_model.items()})
-        overwrite = way not in ("fresh", "empty") or number > 2
+        overwrite = number > 2 or not way.endswith(("fresh", "empty"))
         onnxfn.export(spec, model, out, overwrite=overwrite, write=write, check=False)
 
     return run
@@ -219,5 +227,7 @@ if __name__ == "__main__":
     command, root, kind, *numbers = sys.argv[1:]
     if kind == "moved":
         exchange.swap = fail
+    if kind.startswith("mounted"):
+        create, staging._create_in = staging._create_in, create_inside
     found = {"steps": steps, "moments": moments}[command](Path(root), kind, *map(int, numbers))
     print(json.dumps(found))
