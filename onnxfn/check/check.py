@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
-from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs
+from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
 from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.sessions import open_check_session, runtime_message
@@ -101,17 +101,25 @@ def output_comparisons(
     part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs
 ) -> Iterator[Comparison]:
     """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
-    exact_arrays = cache(partial(exact, part, reference.inputs))
+    exact_output = _exact_output(part, reference.inputs, exact)
+    rounded = rounded_inputs(reference.inputs, part.spec.target.float_dtype)
+    exact_of_rounded = _exact_output(part, rounded, exact) if rounded else None
+    pairs = zip(part.spec.outputs, outputs, reference.outputs, strict=True)
+    for index, (output, actual, expected) in enumerate(pairs):
+        select = valid_elements(part.spec, output, reference.inputs)
+        exacts = (partial(function, index) if function else None for function in (exact_output, exact_of_rounded))
+        yield compare(part.spec, output.name, reference.case, actual, expected, select, *exacts)
+
+
+def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], tuple[str, Array]]:
+    """A function from the number of an output to its exact array; all outputs are computed at the first call."""
+    exact_arrays = cache(partial(exact, part, inputs))
 
     def exact_output(index: int) -> tuple[str, Array]:
         wider, arrays = exact_arrays()
         return wider, arrays[index]
 
-    pairs = zip(part.spec.outputs, outputs, reference.outputs, strict=True)
-    for index, (output, actual, expected) in enumerate(pairs):
-        select = valid_elements(part.spec, output, reference.inputs)
-        exact_array = partial(exact_output, index)
-        yield compare(part.spec, output.name, reference.case, actual, expected, select, exact_array)
+    return exact_output
 
 
 def _differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:

@@ -85,6 +85,7 @@ def compare(
     expected: Array,
     select: Select = all_elements,
     exact: Exact | None = None,
+    exact_of_rounded: Exact | None = None,
 ) -> Comparison:
     """Compares ONNX Runtime's array of an output with PyTorch's.
 
@@ -100,6 +101,7 @@ def compare(
         expected: PyTorch's array in the dtype of the export, as float32 if it holds real numbers.
         select: Selects the elements that are compared.
         exact: Computes the exact array, if it is needed. None: there is none.
+        exact_of_rounded: Computes the exact array for inputs that are rounded. None: no input has a float dtype.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"
@@ -110,7 +112,7 @@ def compare(
     elif has_tolerance(spec):
         judged = _within_tolerance(pair)
     else:
-        judged = _by_arithmetic(pair, select, exact)
+        judged = _by_arithmetic(pair, select, exact, exact_of_rounded)
     return evolve(judged, output=output, case=case, shape=actual.shape)
 
 
@@ -172,7 +174,7 @@ def _within_tolerance(pair: _Pair) -> Comparison:
     return _comparison(largest, largest / scale, atol, passed=bool(agree.all()), reference=reference)
 
 
-def _by_arithmetic(pair: _Pair, select: Select, exact: Exact | None) -> Comparison:
+def _by_arithmetic(pair: _Pair, select: Select, exact: Exact | None, exact_of_rounded: Exact | None) -> Comparison:
     """The comparison by the rule of `precision.py`; by scale if there is no exact reference."""
     ordinary = _is_ordinary(pair)
     elements = _ordinary_elements(pair, ordinary)
@@ -184,18 +186,30 @@ def _by_arithmetic(pair: _Pair, select: Select, exact: Exact | None) -> Comparis
         judged = _judged(elements, difference, floor, reference)
     else:
         try:
-            judged = _by_exact(pair, elements, *_exact_elements(pair, select, ordinary, exact))
+            wider, values = _exact_elements(pair, select, ordinary, exact)
+            judged = _by_exact(pair, elements, wider, values)
+            if not judged.passed and exact_of_rounded is not None:
+                _, moved = _exact_elements(pair, select, ordinary, exact_of_rounded)
+                judged = _by_exact(pair, elements, wider, values, moved)
         except NoReference as problem:
             reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
             judged = _judged(elements, difference, allowed_by_scale(pair.precision), reference)
     return judged if _special_agree(pair, ordinary, floor) else evolve(judged, max_abs=np.inf, passed=False)
 
 
-def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array) -> Comparison:
-    """The comparison of the error of a graph with PyTorch's own."""
+def _by_exact(
+    pair: _Pair, elements: _Ordinary, wider: str, exact: Array, exact_of_rounded: Array | None = None
+) -> Comparison:
+    """The comparison of the error of a graph with PyTorch's own, or with the effect of rounded inputs."""
     own = elements.expected - exact
-    bound = allowed(pair.precision, rounding(pair.precision, elements.scale.norms(own), wider))
-    return _judged(elements, elements.actual - exact, bound, f"PyTorch in {wider}", own_error=_largest(own))
+    norms, largest = rounding(pair.precision, elements.scale.norms(own), wider), _largest(own)
+    if exact_of_rounded is not None:
+        effect = exact_of_rounded - exact
+        effect_norms = rounding(pair.precision, elements.scale.norms(effect), wider)
+        norms = Norms(max(norms.rms, effect_norms.rms), max(norms.peak, effect_norms.peak))
+        largest = max(largest, _largest(effect))
+    bound = allowed(pair.precision, norms)
+    return _judged(elements, elements.actual - exact, bound, f"PyTorch in {wider}", own_error=largest)
 
 
 def _exact_elements(pair: _Pair, select: Select, ordinary: Array, exact: Exact | None) -> tuple[str, Array]:

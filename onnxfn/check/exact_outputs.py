@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from onnxfn.check.precision import MEMORY_SHARE, precision_of
 from onnxfn.graphs.capture.dtypes import float_count, in_dtype
 from onnxfn.graphs.capture.forward import torch_outputs
@@ -47,6 +49,22 @@ def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
         raise NoReference("; ".join(text for (name, _), text in failures.items() if name == part.name))
 
     return outputs
+
+
+def rounded_inputs(inputs: Mapping[str, Array], dtype: str | None) -> dict[str, Array]:
+    """The inputs with each real number moved up or down by one unit roundoff of a dtype; empty if none is real.
+
+    >>> rounded = rounded_inputs({"x": np.ones(4, np.float32), "ids": np.ones(4, np.int64)}, "float32")
+    >>> np.abs(rounded["x"] - 1).max() * 2**24, rounded["ids"].tolist()
+    (1.0, [1, 1, 1, 1])
+    """
+    if not any(array.dtype.kind == "f" for array in inputs.values()):
+        return {}
+    random, roundoff = np.random.default_rng(0), precision_of(dtype).unit_roundoff
+    return {
+        name: array * (1 + roundoff * random.choice((-1.0, 1.0), array.shape)) if array.dtype.kind == "f" else array
+        for name, array in inputs.items()
+    }
 
 
 def _wider_copy(model: Any, dtype: str) -> Any:

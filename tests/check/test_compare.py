@@ -152,3 +152,22 @@ def test_no_row_of_a_model_has_a_tolerance_of_its_own():
     tolerance = re.compile(r"[ar]tol=(?!None)")
     assert tolerance.search(repr(onnxfn.with_tolerance(onnxfn.EMPTY, atol=1e-5)))
     assert [name for name, row in onnxfn.ARCHITECTURES.items() if tolerance.search(repr(row))] == []
+
+
+@given(seeds, st.floats(200, 1000), st.booleans())
+def test_an_error_is_allowed_up_to_a_multiple_of_the_effect_of_rounded_inputs(seed, size, is_above):
+    """`size` is the effect in unit roundoffs. PyTorch in float32 and in float64 give the same here."""
+    exact = np.sign(normal(seed, 100, 1))
+    effect = exact * size * PRECISIONS["float32"].unit_roundoff
+    error = effect * PRECISIONS["float32"].factor * (2 if is_above else 0.9)
+    comparison = compare(
+        spec("float32"),
+        "y",
+        "case",
+        (exact + error).astype(np.float32),
+        exact.astype(np.float32),
+        exact=lambda: ("float64", exact),
+        exact_of_rounded=lambda: ("float64", exact + effect),
+    )
+    assert comparison.passed != is_above
+    assert np.isclose(comparison.own_error, size * PRECISIONS["float32"].unit_roundoff)
