@@ -55,7 +55,7 @@ def rounded_inputs(inputs: Mapping[str, Array], dtype: str | None) -> dict[str, 
     """The inputs with each real number moved up or down by one unit roundoff of a dtype; empty if none is real.
 
     >>> rounded = rounded_inputs({"x": np.ones(4, np.float32), "ids": np.ones(4, np.int64)}, "float32")
-    >>> np.abs(rounded["x"] - 1).max() * 2**24, rounded["ids"].tolist()
+    >>> float(np.abs(rounded["x"] - 1).max()) * 2**24, rounded["ids"].tolist()
     (1.0, [1, 1, 1, 1])
     """
     if not any(array.dtype.kind == "f" for array in inputs.values()):
