@@ -14,6 +14,7 @@ from attrs.converters import optional
 from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES
 from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_of_all_layers
+from onnxfn.graphs.capture.layer_calls import prove_calls
 from onnxfn.graphs.capture.quiet import LOCK, quiet
 from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
 from onnxfn.graphs.fingerprints import fingerprint
@@ -188,6 +189,8 @@ def _from_repeats(
 ) -> Any:
     """The graph of a part, from a trace of the first layers of each stack. Raises LayersDiffer when the proof fails."""
     traced_part = _truncated_part(part, cache_stack)
+    with timed("capture", part.name):
+        prove_calls(model, part, traced_part, stacks)
     with truncated(model, stacks):
         graph = _from_trace(model, traced_part, timed, options)
     with timed("passes", part.name), _pass_errors(part):
