@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from onnxfn.check.prompts import encoder_array, export_path, run_errors, stop_tokens, token_ids, token_mask
 from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS
@@ -77,8 +78,8 @@ def generate(
 
     Raises:
         ModelNotFound: There is no such file, or no decoder with past in the folder.
-        InvalidSpec: The decoder has an input that `generate` has no value for, or `start` is neither given nor
-            configured.
+        InvalidSpec: The decoder has an input that `generate` has no value for, `start` is neither given nor configured,
+            or the prompts are not for the model: a token that it does not have, a mask of another shape, no tokens.
         CheckFailed: ONNX Runtime cannot load a file, or the folder holds files of two exports.
 
     Example:
@@ -93,19 +94,20 @@ def generate(
         ...     generate(folder, np.array([[3, 4], [0, 1]]), max_new_tokens=3).tolist()
         [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
-    path = Path(exported.path if isinstance(exported, Exported) else exported)
+    path, stop_ids = export_path(exported), stop_tokens(stop)
     folder = onnx_folder(path)
+    inputs = encoder_array(input_ids)
+    mask = token_mask(attention_mask, inputs)
     if (folder / f"{ENCODER}.onnx").is_file():
         decoder = _seq2seq_decoder(folder)
         encoder = open_session(folder / f"{ENCODER}.onnx")
-        decoder = evolve(decoder, constant_feeds=encoder_feeds(encoder, np.asarray(input_ids), attention_mask))
-        ids = np.full((len(input_ids), 1), _start_token(path) if start is None else start, dtype=np.int64)
-        mask = np.ones_like(ids)
-    else:
-        decoder = _decoder(_decoder_file(exported, path, folder))
-        ids = np.asarray(input_ids, dtype=np.int64)
-        mask = np.ones_like(ids) if attention_mask is None else np.asarray(attention_mask, dtype=np.int64)
-    return greedy(decoder, ids, mask, steps=max_new_tokens, stop=tuple(stop))
+        ids = np.full((len(inputs), 1), _start_token(path) if start is None else start, dtype=np.int64)
+        with run_errors(inputs):
+            decoder = evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
+            return greedy(decoder, ids, np.ones_like(ids), steps=max_new_tokens, stop=stop_ids)
+    ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, path, folder))
+    with run_errors(ids):
+        return greedy(decoder, ids, mask, steps=max_new_tokens, stop=stop_ids)
 
 
 def most_likely_token(logits: Array, _: Array) -> Array:

@@ -14,7 +14,7 @@ FATAL = 4
 
 
 def open_session(file: str | Path, options: Any = None) -> Any:
-    """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's own defaults.
+    """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's defaults and no log.
 
     ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its folder holds a mixture
     of two exports: its external data was written with another ONNX file, or an export was killed while it moved files.
@@ -29,9 +29,18 @@ def open_session(file: str | Path, options: Any = None) -> Any:
     if names := foreign_data(path):
         raise CheckFailed(f"{listed(names)} in {path.parent} is of another export than {path.name}; export again")
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(str(path), options or silent_options(), providers=["CPUExecutionProvider"])
     except Exception as error:
         raise CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}") from error
+
+
+def silent_options() -> Any:
+    """The default `onnxruntime.SessionOptions`, without a log: each error is raised, too."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = FATAL
+    return options
 
 
 def open_check_session(file: Path) -> Any:
@@ -41,10 +50,7 @@ def open_check_session(file: Path) -> Any:
 
 def check_options(folder: Path) -> Any:
     """The `onnxruntime.SessionOptions` of a check of the ONNX files in a folder."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = FATAL
+    options = silent_options()
     # PyTorch and ONNX Runtime compute in turns. Threads that wait without spinning leave the cores to the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if _has_external_data(folder):

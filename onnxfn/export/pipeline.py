@@ -13,8 +13,10 @@ from attrs import evolve, field, frozen
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.prompts import export_path
 from onnxfn.check.references import references
 from onnxfn.check.sessions import open_check_session
+from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, stage_timer
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
@@ -107,7 +109,8 @@ def export(
         The paths of the files, the plan, the report of the check, and the seconds of each stage.
 
     Raises:
-        InvalidSpec: The model is not for the task of the spec, the plan has several parts and `path` is a file, or
+        InvalidSpec: An argument is of another type than it must be, a weight of the model has no value (it is on the
+            meta device), the model is not for the task of the spec, the plan has several parts and `path` is a file, or
             weights are to be linked and there is no `checkpoint`.
         MissingValue: The configuration lacks a value that the spec reads.
         UnknownName: `decoders` or `build.fuse` is not a known value.
@@ -126,6 +129,7 @@ def export(
     >>> exported.outputs, exported.report.passed
     ({'output': {0: 'batch_size'}}, True)
     """
+    check_export_arguments(spec, model, path, build, write, on_event)
     with write_errors(Path(path)):
         check_destination(Path(path), overwrite=overwrite)
     checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -232,6 +236,8 @@ def validate(
     ...     validate(spec, model, exported).passed, validate(spec, torch.nn.Linear(4, 2), exported).passed
     (True, False)
     """
+    check_spec_and_model(spec, model)
+    exported = exported if isinstance(exported, Exported) else export_path(exported)
     folder, planned = planned_files(spec, model, exported, config, decoders=decoders)
     with stage_timer(on_event) as (timed, _):
         return _check(model_copy(model), planned, folder, timed, real_inputs_by_part(planned, preprocessor))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, field, frozen
-from attrs.converters import optional
 
 from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES
 from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
@@ -29,7 +29,7 @@ from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
-from onnxfn.specs.errors import CaptureFailed, LayersDiffer, OnnxfnError, first_line, root_cause
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause, unknown
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import StageTimer
 
@@ -50,6 +50,23 @@ TEMPLATE_NAME = "onnxfn.template_name"
 
 FROM_TEMPLATE = "onnxfn.from_template"
 """Key of a graph's `meta`: whether it was loaded from its template, so that nothing was traced."""
+
+
+def _as_path(path: str | PathLike[str] | None) -> Path | None:
+    """A path of a text or a path; InvalidSpec for anything else."""
+    if path is not None and not isinstance(path, str | PathLike):
+        raise InvalidSpec(f"template_cache is {path!r}; pass the path of a folder, or None for no cache")
+    return None if path is None else Path(path)
+
+
+def _check_find_repeats(_: Any, __: Any, find_repeats: Any) -> None:
+    if not callable(find_repeats):
+        raise InvalidSpec(f"find_repeats is {find_repeats!r}; pass a function, such as trace_all_layers")
+
+
+def _check_fuse(_: Any, __: Any, fuse: Any) -> None:
+    if fuse not in (STANDARD, ONNXRUNTIME):
+        raise unknown("way to fuse", fuse, (STANDARD, ONNXRUNTIME))
 
 
 def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a value of BuildOptions.find_repeats
@@ -85,16 +102,20 @@ class BuildOptions:
         fuse: Operators that may replace several: `"standard"` uses those of ONNX, `"onnxruntime"` also those that only
             ONNX Runtime has.
 
+    Raises:
+        UnknownName: `fuse` is not a known value.
+        InvalidSpec: `find_repeats` is no function, or `template_cache` no path.
+
     Example:
         >>> BuildOptions(fuse="onnxruntime").pretranspose
         True
     """
 
-    find_repeats: FindRepeats = repeated_layers
-    template_cache: Path | None = field(default=None, converter=optional(Path))
+    find_repeats: FindRepeats = field(default=repeated_layers, validator=_check_find_repeats)
+    template_cache: Path | None = field(default=None, converter=_as_path)
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
-    fuse: str = STANDARD
+    fuse: str = field(default=STANDARD, validator=_check_fuse)
 
 
 def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:

@@ -7,16 +7,18 @@ way it joins (see compose.py). `None` and `()` mean "not specified".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
 from onnxfn.specs.axes import AxisMap, axis_map
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.tensor_paths import Path
 
 Kind = Literal["int", "float", "bool"]
 """The kind of a tensor's elements; `Target` says which integer and float type the graph uses."""
+
+KINDS: tuple[str, ...] = get_args(Kind)
 
 Plain = str | int | float | bool | None
 Arguments = tuple[tuple[str, Any], ...]
@@ -48,6 +50,12 @@ def unique_names(_: Any, attribute: Any, records: tuple[Any, ...]) -> None:
         raise InvalidSpec(
             f"{attribute.name} has {duplicate!r} twice; keep one of them, or compose two specs: the right one wins"
         )
+
+
+def known_kind(_: Any, __: Any, kind: str) -> None:
+    """Raises UnknownName if a kind is not one of KINDS."""
+    if kind not in KINDS:
+        raise unknown("kind of tensor", kind, KINDS)
 
 
 @frozen
@@ -146,7 +154,7 @@ class InputSpec:
     name: str
     axes: AxisMap = field(converter=axis_map)
     generator: str
-    kind: Kind = "int"
+    kind: Kind = field(default="int", validator=known_kind)
     path: Path = field(default=(), converter=as_tuple)
     when: Source | None = None
     layer: int | None = None

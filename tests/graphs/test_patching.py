@@ -5,12 +5,12 @@ import os
 from refusals import refusal
 
 from onnxfn.graphs.capture.patching import applied
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Patch
 
 
-def apply(target):
-    with applied((Patch(target, by="falcon.alibi_bias", why="why"),)):
+def apply(target, by="falcon.alibi_bias"):
+    with applied((Patch(target, by=by, why="why"),)):
         pass
 
 
@@ -20,3 +20,19 @@ def test_a_patch_does_not_reach_through_a_module_that_the_package_imports():
         "the target of the patch 'torch.serialization:os.system' lies in os: name it there"
     )
     assert os.system is system
+
+
+def test_a_patch_by_an_unknown_function_keeps_its_error_and_leaves_the_target():
+    import transformers.models.bert.modeling_bert as module
+
+    before = dict(vars(module))
+    message = refusal(UnknownName, apply, f"{module.__name__}.nope", "nope")
+    assert message.startswith("no patch 'nope'; known: ")
+    assert vars(module) == before
+
+
+def test_a_patch_of_a_module_that_does_not_exist_is_an_unknown_name():
+    message = refusal(UnknownName, apply, "transformers.models.nope.f")
+    assert message.startswith(
+        "target of a patch 'transformers.models.nope.f': module 'transformers.models.nope' cannot"
+    )

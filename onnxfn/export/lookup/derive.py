@@ -49,6 +49,19 @@ transformers raises ValueError, Python raises TypeError for an argument that `fo
 such as an out-of-memory error, does not mean that the model has no cache.
 """
 
+INPUT_REFUSALS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    OnnxfnError,
+)
+"""The errors with which a model refuses inputs that are not its own. MemoryError and OSError do not mean that."""
+
 HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
 
 
@@ -142,7 +155,7 @@ def _accepted_inputs(model: Any) -> tuple[ExportSpec, tuple[Run, ...]]:
     for inputs in () if unknown_arguments(model) else candidate_inputs(model):
         try:
             runs = run_at_sizes(model, resolved(inputs, snapshot(model)), answer_tensors)
-        except Exception as error:  # noqa: BLE001 - a model may raise anything for inputs that are not its own
+        except INPUT_REFUSALS as error:
             errors.append(error)
             continue
         if outputs_spec(runs).outputs:

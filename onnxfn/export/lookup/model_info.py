@@ -187,6 +187,8 @@ def model_files(name: str | Path) -> tuple[str, ...]:
         ...     model_files(folder)
         ('config.json',)
     """
+    if not str(name):
+        raise ModelNotFound("the checkpoint has no name: pass a folder, or a name on the hub")
     folder = Path(name)
     if folder.is_dir():
         return tuple(sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()))

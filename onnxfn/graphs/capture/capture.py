@@ -128,7 +128,8 @@ def exported_program(model: Any, part: Part) -> Any:
         raise
     except Exception as error:
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
-        raise CaptureFailed(_fixed_axes(model, part, shown) or _where_it_failed(model, part, shown)) from error
+        message = _fixed_axes(model, part, shown) or _small_axes(part, sample) or _where_it_failed(model, part, shown)
+        raise CaptureFailed(message) from error
 
 
 def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
@@ -214,6 +215,24 @@ def _fixed_axes(model: Any, part: Part, error: BaseException) -> str | None:
     axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
     edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
     return f"{type(model).__name__} fixes {axes}; use with_shapes(spec, {edit or '...'}), or change the model"
+
+
+def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
+    """The message for a dynamic axis that has size 0 or 1 in the sample, which torch takes for fixed; None for none."""
+    small = {
+        symbol: tensor.shape[index]
+        for axes, tensor in zip(part.inputs.values(), sample, strict=True)
+        for index, symbol in axes.items()
+        if terms(symbol) == (symbol,) and tensor.shape[index] < SMALLEST_DYNAMIC_SIZE
+    }
+    if not small:
+        return None
+    symbol, size = next(iter(small.items()))
+    return (
+        f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
+        f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
+        f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
+    )
 
 
 def _where_it_failed(model: Any, part: Part, error: BaseException) -> str:

@@ -12,7 +12,7 @@ from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CaptureFailed, UnknownName
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.tensor_paths import at, nested
 
@@ -22,16 +22,31 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
 
     Floating-point inputs have the torch dtype `dtype`; None is that of the model. Floating-point outputs are float64 if
     that is float64, else float32: numpy has no bfloat16.
+
+    CaptureFailed if the model does not run on these inputs.
     """
     import torch
 
     dtype = dtype or float_dtype(model)
-    with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), torch.no_grad():
-        outputs = flat_forward(model, part.spec)(tensors_for(model, arrays, dtype))
+    try:
+        with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), torch.no_grad():
+            outputs = flat_forward(model, part.spec)(tensors_for(model, arrays, dtype))
+    except (OnnxfnError, MemoryError):
+        raise
+    except Exception as error:
+        raise CaptureFailed(_cannot_run(model, part, error)) from error
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     return tuple(
         output.detach().to(wide).numpy() if output.is_floating_point() else output.numpy() for output in outputs
     )
+
+
+def _cannot_run(model: Any, part: Part, error: Exception) -> str:
+    """The message for a model that PyTorch cannot run on the inputs of a part; weights of several types may be why."""
+    dtypes = dict.fromkeys(str(weight.dtype) for weight in model.parameters() if weight.is_floating_point())
+    advice = f"; its weights have several types, {listed(dtypes)}: use model.float()" if len(dtypes) > 1 else ""
+    name = f"{type(model).__name__} does not run in PyTorch on inputs of {part.name}"
+    return f"{name}: {type(error).__name__}: {first_line(error)}{advice}"
 
 
 def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

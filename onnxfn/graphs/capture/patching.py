@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.architectures.functions import FUNCTIONS
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import Patch
 
@@ -29,10 +29,11 @@ def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
     with ExitStack() as undo:
         for patch in patches:
             owner, name = _owner(patch.name)
+            replacement = _in_this_thread(resolve(patch.by, FUNCTIONS, kind="patch"), owner, name)
             undo.callback(
                 *((setattr, owner, name, vars(owner)[name]) if name in vars(owner) else (delattr, owner, name))
             )
-            setattr(owner, name, _in_this_thread(resolve(patch.by, FUNCTIONS, kind="patch"), owner, name))
+            setattr(owner, name, replacement)
         yield
 
 
@@ -98,11 +99,19 @@ def _owner(target: str) -> tuple[Any, str]:
     """The module or class that holds the target of a patch, and the name of the attribute.
 
     InvalidSpec if it belongs to another package than the target names: `transformers.utils:os.path.exists`.
+    UnknownName if there is no such module or class.
     """
     *_, name = target.replace(":", ".").split(".")
     path = target[: -len(name) - 1]
-    owner = resolve(path, {}, kind="target of a patch") if ":" in path else import_module(path)
+    owner = resolve(path, {}, kind="target of a patch") if ":" in path else _module(path, target)
     module = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
     if module.split(".")[0] != path.split(".")[0].split(":")[0]:
         raise InvalidSpec(f"the target of the patch {target!r} lies in {module}: name it there")
     return owner, name
+
+
+def _module(path: str, target: str) -> ModuleType:
+    try:
+        return import_module(path)
+    except (ImportError, ValueError) as error:
+        raise UnknownName(f"target of a patch {target!r}: module {path!r} cannot be imported: {error}") from error

@@ -1,0 +1,49 @@
+"""The arguments of `export` and `validate`: what they must be, checked before anything runs."""
+
+from __future__ import annotations
+
+from itertools import chain
+from os import PathLike
+from typing import Any
+
+from onnxfn.graphs.build import BuildOptions
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.weights.write import WriteOptions
+
+
+def check_export_arguments(spec: Any, model: Any, path: Any, build: Any, write: Any, on_event: Any) -> None:
+    """Raises InvalidSpec if an argument of `export` is of another type than it must be, or the model has no values."""
+    check_spec_and_model(spec, model)
+    expectations = (
+        ("path", path, isinstance(path, str | PathLike), "a path"),
+        ("build", build, isinstance(build, BuildOptions), "BuildOptions(...)"),
+        ("write", write, isinstance(write, WriteOptions), "WriteOptions(...)"),
+        ("on_event", on_event, callable(on_event), "a function of an Event, or leave it out"),
+    )
+    for name, argument, fits, expected in expectations:
+        if not fits:
+            raise _wrong_type(name, argument, expected)
+
+
+def check_spec_and_model(spec: Any, model: Any) -> None:
+    """Raises InvalidSpec if `spec` is not a spec, or `model` is not a module of PyTorch with the values of its weights.
+
+    Weights on the meta device have a shape and no values.
+    """
+    import torch
+
+    if not isinstance(spec, ExportSpec):
+        raise _wrong_type("spec", spec, "an ExportSpec, such as spec_for(model)")
+    if not isinstance(model, torch.nn.Module):
+        raise _wrong_type("model", model, "a torch.nn.Module, such as model_for(folder)")
+    tensors = chain(model.named_parameters(), model.named_buffers())
+    on_meta = next((name for name, tensor in tensors if tensor.is_meta), None)
+    if on_meta is not None:
+        raise InvalidSpec(
+            f"{type(model).__name__} has weights without values, on the meta device: {on_meta}; load its weights first"
+        )
+
+
+def _wrong_type(name: str, argument: Any, expected: str) -> InvalidSpec:
+    return InvalidSpec(f"{name} is of the type {type(argument).__name__}; pass {expected}")

@@ -1,0 +1,84 @@
+"""The arguments of `generate`: what is not for the model is InvalidSpec, and ONNX Runtime logs nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tiny
+from refusals import refusal
+
+import onnxfn
+from onnxfn.specs.errors import InvalidSpec
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    model = tiny.model("llama", "AutoModelForCausalLM")
+    spec = onnxfn.spec_for(model, "text-generation-with-past")
+    return onnxfn.export(spec, model, tmp_path_factory.mktemp("llama") / "out", check=False)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    model = tiny.model("t5", "AutoModelForSeq2SeqLM")
+    spec = onnxfn.spec_for(model, "text2text-generation-with-past")
+    return onnxfn.export(spec, model, tmp_path_factory.mktemp("t5") / "out", check=False)
+
+
+REFUSED = [
+    ({"input_ids": [[-5]]}, "input_ids holds -5; a token is 0 or more"),
+    ({"input_ids": [[]]}, "input_ids has the shape [1, 0]; each prompt has at least one token"),
+    ({"input_ids": []}, "input_ids has the shape [0]; each prompt has at least one token"),
+    ({"input_ids": [[1], [1, 2]]}, "input_ids has rows of different lengths; pad the shorter prompts on the left"),
+    ({"input_ids": "a text"}, "input_ids holds <U6, which are no numbers; pass the output of a tokenizer"),
+    (
+        {"input_ids": [[1, 2]], "attention_mask": [[1]]},
+        "attention_mask has the shape [1, 1], and input_ids [1, 2]",
+    ),
+    (
+        {"input_ids": [[1, 2]], "attention_mask": [[1, 7]]},
+        "attention_mask holds other values than 0 for padding and 1 for tokens",
+    ),
+    ({"input_ids": [[1]], "stop": 5}, "stop is 5; pass token ids, such as (2,)"),
+    ({"input_ids": [[1]], "stop": "end"}, "stop is 'end'; pass token ids, such as (2,)"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=range(len(REFUSED)))
+@pytest.mark.parametrize("fixture", ["exported", "translator"])
+def test_prompts_that_no_model_can_have_are_refused(fixture, arguments, message, request):
+    assert refusal(InvalidSpec, onnxfn.generate, request.getfixturevalue(fixture), **arguments) == message
+
+
+@pytest.mark.parametrize(
+    ("input_ids", "message"),
+    [
+        ([1, 2], "input_ids has the shape [2]; pass [batch, length], such as [[1, 2, 3]]"),
+        ([[1.5]], "input_ids holds fractions, float64; pass token ids, which are integers"),
+    ],
+)
+def test_prompts_of_a_decoder_are_texts_of_tokens(exported, input_ids, message):
+    assert refusal(InvalidSpec, onnxfn.generate, exported, input_ids) == message
+
+
+@pytest.mark.parametrize("fixture", ["exported", "translator"])
+def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(fixture, request, capfd):
+    message = refusal(InvalidSpec, onnxfn.generate, request.getfixturevalue(fixture), [[3, 5000]], start=0)
+    assert message.startswith(
+        "ONNX Runtime cannot run the model on input_ids of the shape [1, 2] with tokens from 3 to"
+    )
+    assert "idx=5000 must be within the inclusive range" in message
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_no_export_is_refused():
+    message = "None is not an export: pass the result of export(...), a folder, or an ONNX file"
+    assert refusal(InvalidSpec, onnxfn.generate, None, [[1]]) == message
+
+
+def test_any_integers_are_tokens(exported):
+    texts = [
+        onnxfn.generate(exported, np.array([[3, 4]], dtype=dtype), np.array([[1, 1]], dtype=mask), stop=np.array([2]))
+        for dtype, mask in [("int64", "int64"), ("int32", "bool"), ("uint8", "float32"), ("float64", "int64")]
+    ]
+    assert all(np.array_equal(text, texts[0]) for text in texts)

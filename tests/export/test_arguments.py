@@ -1,0 +1,128 @@
+"""The arguments of `export`, `validate` and `BuildOptions`: a wrong type is InvalidSpec before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+import tiny
+import torch
+from refusals import refusal
+
+import onnxfn
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
+from onnxfn.specs.records import InputSpec
+
+SPEC = onnxfn.spec_for("bert", "fill-mask")
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.model("bert", "AutoModelForMaskedLM")
+
+
+WRONG_TYPES = [
+    ({"spec": "bert"}, "spec is of the type str; pass an ExportSpec, such as spec_for(model)"),
+    ({"model": None}, "model is of the type NoneType; pass a torch.nn.Module, such as model_for(folder)"),
+    ({"path": 5}, "path is of the type int; pass a path"),
+    ({"build": None}, "build is of the type NoneType; pass BuildOptions(...)"),
+    ({"write": "optimum"}, "write is of the type str; pass WriteOptions(...)"),
+    ({"on_event": None}, "on_event is of the type NoneType; pass a function of an Event, or leave it out"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG_TYPES, ids=[next(iter(wrong)) for wrong, _ in WRONG_TYPES])
+def test_an_argument_of_another_type_is_refused(wrong, message, bert, tmp_path):
+    arguments = {"spec": SPEC, "model": bert, "path": tmp_path / "out", **wrong}
+    assert refusal(InvalidSpec, onnxfn.export, **arguments) == message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_validate_refuses_what_is_no_export(bert):
+    assert refusal(InvalidSpec, onnxfn.validate, SPEC, bert, None).startswith("None is not an export: ")
+    assert refusal(InvalidSpec, onnxfn.validate, SPEC, "bert", "out").startswith("model is of the type str; ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (UnknownName, {"fuse": None}, "no way to fuse None; known: standard, onnxruntime"),
+        (InvalidSpec, {"find_repeats": None}, "find_repeats is None; pass a function, such as trace_all_layers"),
+        (InvalidSpec, {"template_cache": 5}, "template_cache is 5; pass the path of a folder, or None for no cache"),
+    ],
+)
+def test_options_of_another_type_are_refused(kind, options, message):
+    assert refusal(kind, onnxfn.BuildOptions, **options) == message
+
+
+def test_a_template_cache_may_be_a_text(tmp_path):
+    assert onnxfn.BuildOptions(template_cache=str(tmp_path)).template_cache == tmp_path
+
+
+def test_no_layout_is_refused():
+    message = "no layout None; known: optimum, transformers.js"
+    assert refusal(UnknownName, onnxfn.WriteOptions, layout=None) == message
+
+
+def test_an_unknown_kind_of_tensor_is_refused():
+    message = "no kind of tensor 'int7'; known: int, float, bool; did you mean 'int'?"
+    assert refusal(UnknownName, InputSpec, "ids", "batch_size", "ids", "int7") == message
+
+
+def test_a_model_on_meta_is_refused(bert, tmp_path):
+    with torch.device("meta"):
+        empty = type(bert)(bert.config)
+    message = refusal(InvalidSpec, onnxfn.export, SPEC, empty, tmp_path / "out")
+    assert message == (
+        "BertForMaskedLM has weights without values, on the meta device: bert.embeddings.word_embeddings.weight; "
+        "load its weights first"
+    )
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_dynamic_axis_cannot_be_traced_at_0_or_1(size, bert, tmp_path):
+    spec = onnxfn.compose(SPEC, onnxfn.sized(batch_size=size))
+    assert refusal(CaptureFailed, onnxfn.export, spec, bert, tmp_path / "out") == (
+        f"the dynamic axis batch_size cannot be traced at size {size}, since torch takes 0 and 1 for fixed; trace it "
+        "at 2 or more: sized(batch_size=2) (--size), or fix it: with_shapes(spec, batch_size=1) (--shape)"
+    )
+
+
+def test_an_unknown_task_is_not_derived(bert):
+    assert refusal(UnknownName, onnxfn.derived, bert, "no-such-task").startswith("no task 'no-such-task'; known: ")
+
+
+class Refuses(torch.nn.Module):
+    """Raises an error whatever its inputs are."""
+
+    def __init__(self, model, error):
+        super().__init__()
+        self.config, self.error, self.weight = model.config, error, torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, input_ids=None, attention_mask=None):  # noqa: ARG002 - the names are those of a text model
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [MemoryError("8 GiB"), OSError("a disk")])
+def test_an_error_that_is_no_refusal_of_inputs_propagates(bert, error):
+    with pytest.raises(type(error)) as caught:
+        onnxfn.derived(Refuses(bert, error), "feature-extraction")
+    assert caught.value.args == error.args
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), NameError("x"), IndexError("x"), RuntimeError("x")])
+def test_an_error_that_refuses_inputs_leads_to_invalid_spec(bert, error):
+    message = refusal(InvalidSpec, onnxfn.derived, Refuses(bert, error), "feature-extraction")
+    assert f"first: {type(error).__name__}: " in message
+
+
+def test_a_model_that_pytorch_cannot_run_is_capture_failed(bert, tmp_path):
+    exported = onnxfn.export(SPEC, bert, tmp_path / "out", check=False)
+
+    def fail(*_):
+        raise RuntimeError("broken")
+
+    handle = bert.bert.encoder.register_forward_hook(fail)
+    try:
+        message = refusal(CaptureFailed, onnxfn.validate, SPEC, bert, exported)
+    finally:
+        handle.remove()
+    assert message == "BertForMaskedLM does not run in PyTorch on inputs of model: RuntimeError: broken"
