@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from textwrap import fill
 from typing import Any
 
 from swept import FAMILIES, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, validated
@@ -11,20 +12,30 @@ from swept import FAMILIES, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, va
 MARKS = ("<!-- coverage: written by tests/tools/coverage.py -->", "<!-- end of coverage -->")
 """The lines of README.md between which the summary stands."""
 
+README_WIDTH = 125
+"""The longest line of README.md, in characters."""
 
-def summary(link: str = "") -> str:
+
+def summary() -> str:
     """A row per family: how many model types and tasks are validated, when, and on which commit."""
     head = ("family", "model types", "model type and task", "attempted, not validated", "date", "commit", "results")
-    return table(head, [_family_row(family, link) for family in FAMILIES])
+    return table(head, map(_family_row, FAMILIES))
 
 
-def _family_row(family: str, link: str) -> tuple[Any, ...]:
+def _family_row(family: str) -> tuple[Any, ...]:
     file = recorded(family)
-    good = {name: validated(tasks) for name, tasks in file["results"].items()}
-    count, attempted = sum(map(len, good.values())), sum(map(len, file["results"].values()))
-    types = sum(map(bool, good.values()))
-    result_link = f"[{family}.json]({link}{family}.json)"
-    return FAMILIES[family], types, count, attempted - count, file["date"], f"`{file['commit']}`", result_link
+    count = sum(len(validated(tasks)) for tasks in file["results"].values())
+    attempted = sum(map(len, file["results"].values()))
+    result_link = f"[{family}.json]({family}.json)"
+    return (
+        FAMILIES[family],
+        _validated_types(family),
+        count,
+        attempted - count,
+        file["date"],
+        f"`{file['commit']}`",
+        result_link,
+    )
 
 
 def model_types() -> set[str]:
@@ -104,9 +115,19 @@ def sweeps_readme() -> str:
 
 
 def root_summary() -> str:
-    """The text between the marks of README.md."""
-    more = f"Together {len(model_types())} model types. [Every model type and task](tests/sweeps/README.md)."
-    return f"{summary('tests/sweeps/')}\n\n{more}"
+    """The text between the marks of README.md: the number of validated model types, of each family and together."""
+    counts = [f"{FAMILIES[family]}: {_validated_types(family)}" for family in FAMILIES]
+    dates = sorted(recorded(family)["date"] for family in FAMILIES)
+    text = (
+        f"Together {len(model_types())} model types agree, last run between {dates[0]} and {dates[-1]}. "
+        f"{'; '.join(counts)}. [Every model type and task](tests/sweeps/README.md)."
+    )
+    return fill(text, README_WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _validated_types(family: str) -> int:
+    """The number of model types of a family with a validated task."""
+    return sum(map(bool, map(validated, seen(family).values())))
 
 
 def write_tables() -> None:
