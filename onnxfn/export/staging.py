@@ -77,17 +77,17 @@ def _create_in(parent: Path, folder: Path) -> tuple[Path, int]:
     with locked(parent):
         root = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=parent))
         descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-        lock(descriptor, wait=True)
-        os.write(descriptor, os.fsencode(_relative(folder, parent)))
-    try:
-        (root / STAGED_FILES).mkdir()
-        if folder.is_dir() and folder != parent:
-            root.rename(folder / root.name).rename(root)
-    except OSError:
-        shutil.rmtree(root, ignore_errors=True)
-        os.close(descriptor)
-        raise
-    return root, descriptor
+        try:
+            lock(descriptor, wait=True)
+            os.write(descriptor, os.fsencode(_relative(folder, parent)))
+            (root / STAGED_FILES).mkdir()
+            if folder.is_dir() and folder != parent:
+                root.rename(folder / root.name).rename(root)
+        except OSError:
+            shutil.rmtree(root, ignore_errors=True)
+            os.close(descriptor)
+            raise
+        return root, descriptor
 
 
 def _is_dead(root: Path, folder: Path) -> bool:
@@ -97,7 +97,11 @@ def _is_dead(root: Path, folder: Path) -> bool:
     """
     if root.is_symlink() or not root.is_dir() or is_locked(root / LOCK_FILE):
         return False
-    if not {entry.name for entry in root.iterdir()} <= ENTRIES:
+    try:
+        entries = {entry.name for entry in root.iterdir()}
+    except FileNotFoundError:  # its process has just deleted it
+        return False
+    if not entries <= ENTRIES:
         return False
     return root.parent == folder or _target(root) in ("", _relative(folder, root.parent))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shlex
 import stat
@@ -16,6 +17,7 @@ import pytest
 from exported_folders import content, staged, write, write_set
 from refusals import refusal
 
+import onnxfn
 from onnxfn.export import exchange, publishing
 from onnxfn.export.destination import Destination
 from onnxfn.export.publishing import publish
@@ -205,6 +207,15 @@ def test_the_second_of_two_exports_to_a_fresh_destination_is_refused(tmp_path, n
         assert message.startswith(f"{destination.path} exists")
         assert content(destination.folder) == before
     assert content(tmp_path).keys() == {f"folder/{'out/' if name == 'out' else ''}model.onnx"}
+
+
+@pytest.mark.parametrize(("way", "codes"), [("fresh", [0, 3]), ("empty", [0, 3]), ("file", [0, 3]), ("over", [0, 0])])
+def test_of_two_processes_that_publish_at_a_time_each_is_whole(tmp_path, way, codes):
+    program = Path(exported_folders.__file__).with_name("paired_exports.py")
+    environment = {**os.environ, "PYTHONPATH": f"{Path(onnxfn.__file__).parents[1]}{os.pathsep}{program.parent}"}
+    command = [sys.executable, program, tmp_path / "pair", way, "10"]
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(finished.stdout) == [[codes, True]] * 10, finished.stderr
 
 
 @pytest.mark.usefixtures("way")
