@@ -12,9 +12,10 @@ from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
 from onnxfn.check.interface import interface_findings, size_findings
-from onnxfn.check.references import OutputArrays, Reference, references
+from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
 from onnxfn.check.sessions import open_check_session, runtime_message
 from onnxfn.check.valid_elements import valid_elements
+from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.planned import Part, Plan
@@ -59,11 +60,14 @@ def check(
     findings: tuple[str, ...] = ()
     with ThreadPoolExecutor(1) as pool:  # PyTorch computes the first case while ONNX Runtime loads the file
         session = pool.submit(session_for, file)
-        for reference in references(model, part) if expected is None else expected:
+        weights = pool.submit(weight_findings, model, part, file)
+        for reference in references(model, part, largest=largest_sizes(file)) if expected is None else expected:
             outputs = _run(session.result(), file, part, reference)
-            findings = findings or (*interface_findings(part, file, reference), *size_findings(part, reference))
+            findings += () if cases else interface_findings(part, file, reference)
+            findings += size_findings(part, reference) if not findings else ()
             cases.append(reference.case)
             comparisons.extend(output_comparisons(part, reference, outputs, exact))
+        findings = (*weights.result(), *findings)
     decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact)
     comparisons.extend(decoded)
     cases.extend(comparison.case for comparison in decoded)

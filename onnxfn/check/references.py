@@ -12,22 +12,33 @@ Therefore PyTorch computes the past of a case from a prompt of that length:
    contain padding: the tokens of the shared prompt attended to each other, so its cache does not fit a mask that hides
    some of them. Or its shapes differ in more than batch and length.
 
-There is no shared prompt if fewer than two cases have a past, or if another size than batch and length differs.
+There is no shared prompt if fewer than two cases have a past, or if another size than batch and length differs. The
+past of the case `long past` is cut out of the outputs for the case `long text`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.errors import CheckFailed, OnnxfnError, first_line
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
-from onnxfn.specs.planned import Part, PlannedSpec
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
+from onnxfn.specs.planned import Case, Part, PlannedSpec
+from onnxfn.weights.onnx_files import metadata
+
+SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 1_000_000_000
+"""The tokens that a long text always may have, and the parameters times tokens that a longer one may cost."""
+
+NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 OutputArrays = tuple[Array, ...]
 """One array for each output of a part, in the order of the plan."""
@@ -52,23 +63,64 @@ class Reference:
     outputs: OutputArrays
 
 
-def check_cases(part: Part, real_inputs: Mapping[str, Array] | None = None) -> tuple[CheckCase, ...]:
-    """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any."""
+def longest_text(model: Any) -> int:
+    """How many tokens the long text of a check has at most, so that it costs little beside the other cases.
+
+    The cost of a token is that of the weights that it is multiplied with: all matrices but embedding tables.
+    """
+    import torch
+
+    tables = {module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)}
+    matrices = (parameter for parameter in model.parameters() if parameter.dim() > 1)
+    multiplied: int = sum(parameter.numel() for parameter in matrices if parameter not in tables)
+    return max(SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET // max(1, multiplied))
+
+
+def largest_sizes(file: Path) -> dict[str, int]:
+    """From each axis symbol for which a graph is not valid at every size to its largest size, as the file says."""
+    text = metadata(file).get("onnxfn.limits", "")
+    return {name: int(high) for name, high in re.findall(r"(\w+)(?: from \d+)? up to (\d+)", text)}
+
+
+def check_cases(
+    part: Part,
+    real_inputs: Mapping[str, Array] | None = None,
+    *,
+    longest: int = LONGEST,
+    largest: Mapping[str, int] = NO_LIMITS,
+) -> tuple[CheckCase, ...]:
+    """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
+
+    Long texts have at most `longest` tokens, and the sizes of `largest`: see `largest_sizes`.
+    """
     is_dynamic = any(part.inputs.values())
     planned = tuple(
         # Without dynamic axes all cases have the same sizes. Then each gets other values.
-        CheckCase(case.name, in_case(part.spec, case), seed=0 if is_dynamic else number)
+        CheckCase(case.name, in_case(part.spec, _shortened(case, longest, largest)), seed=0 if is_dynamic else number)
         for number, case in enumerate(cases(part.spec), start=1)
     )
     return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
 
 
-def references(model: Any, part: Part, real_inputs: Mapping[str, Array] | None = None) -> Iterator[Reference]:
-    """The reference of each case of a part, computed one by one."""
-    every_case = check_cases(part, real_inputs)
-    with_past = [case for case in every_case if case.real_inputs is None and _has_past(case.spec)]
-    shared = _shared_prompt_outputs(model, part, with_past)
-    yield from (case_reference(model, part, case, shared) for case in every_case)
+def file_cases(
+    model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None
+) -> tuple[CheckCase, ...]:
+    """The cases in which a file is checked: long texts are such that the model and the file can take them."""
+    return check_cases(part, real_inputs, longest=longest_text(model), largest=largest_sizes(file))
+
+
+def references(
+    model: Any, part: Part, real_inputs: Mapping[str, Array] | None = None, *, largest: Mapping[str, int] = NO_LIMITS
+) -> Iterator[Reference]:
+    """The reference of each case of a part, computed one by one. `largest`: see `largest_sizes`."""
+    every_case = check_cases(part, real_inputs, longest=longest_text(model), largest=largest)
+    dummy_cases = [case for case in every_case if case.real_inputs is None]
+    with_past = [case for case in dummy_cases if case.name != LONG_PAST and _has_past(case.spec)]
+    shared, long_text = _shared_prompt_outputs(model, part, with_past), None
+    for case in every_case:
+        reference = case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
+        long_text = reference.outputs if case.name == LONG_TEXT else long_text
+        yield reference
 
 
 def case_reference(model: Any, part: Part, case: CheckCase, shared: OutputArrays | None = None) -> Reference:
@@ -103,6 +155,16 @@ def case_inputs(
     if shared is not None and not _has_padding_in_past(spec, inputs):
         past = _past_from_shared_prompt(spec, inputs, shared)
     return inputs | (past or _past_from_own_prompt(model, part, spec, inputs, seed))
+
+
+def _shortened(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
+    """A case for long texts with at most `longest` tokens and these largest sizes; any other case as it is."""
+    if case.name not in (LONG_TEXT, LONG_PAST):
+        return case
+    sizes = (
+        evolve(size, value=min(size.value, longest, largest.get(size.name, longest))) for size in case.dummies.sizes
+    )
+    return evolve(case, dummies=evolve(case.dummies, sizes=tuple(sizes)))
 
 
 def _has_past(spec: PlannedSpec) -> bool:

@@ -10,9 +10,9 @@ from attrs import evolve, frozen
 from onnxfn.check.check import output_comparisons
 from onnxfn.check.compare import Comparison
 from onnxfn.check.exact_outputs import ExactOutputs
-from onnxfn.check.references import CheckCase, Reference, case_reference, check_cases
+from onnxfn.check.references import CheckCase, Reference, case_reference
 from onnxfn.specs.axes import terms
-from onnxfn.specs.dummies import Array, known_sizes, padded, sized
+from onnxfn.specs.dummies import known_sizes, padded, sized
 from onnxfn.specs.errors import unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
@@ -37,14 +37,11 @@ class FailingCase:
     worst: Comparison
 
 
-def selected_cases(
-    part: Part, real_inputs: Mapping[str, Array] | None, name: str | None, sizes: Sizes
-) -> tuple[CheckCase, ...]:
+def selected_cases(cases: tuple[CheckCase, ...], part: Part, name: str | None, sizes: Sizes) -> tuple[CheckCase, ...]:
     """The cases of a part, with these sizes; if there is a name, only the case of this name.
 
     UnknownName if no case has it.
     """
-    cases = check_cases(part, real_inputs)
     named = [case for case in cases if name in (None, case.name)]
     if not named:
         raise unknown("case", str(name), [case.name for case in cases], of=part.name)

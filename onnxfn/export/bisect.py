@@ -10,6 +10,7 @@ from attrs import evolve
 
 from onnxfn.check.bisect import Divergence, divergence, snippet
 from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.references import file_cases
 from onnxfn.check.smallest_case import selected_cases
 from onnxfn.export.planned_files import planned_files
 from onnxfn.graphs.capture.dtypes import in_dtype
@@ -69,8 +70,11 @@ def bisect(
     copied, dtype = model_copy(model), plan.parts[0].spec.target.float_dtype
     model_in_dtype, exact = in_dtype(copied, dtype), exact_outputs(copied, dtype)
     for part in plan.parts:
-        cases = selected_cases(part, real_inputs.get(part.name), case, dict(sizes or {}))
-        different = divergence(model_in_dtype, part, folder / f"{part.name}.onnx", cases, exact)
+        file = folder / f"{part.name}.onnx"
+        cases = selected_cases(
+            file_cases(copied, part, file, real_inputs.get(part.name)), part, case, dict(sizes or {})
+        )
+        different = divergence(model_in_dtype, part, file, cases, exact)
         if different is not None:
             return evolve(different, snippet=snippet(different.case, different.sizes, path))
     return Divergence(", ".join(plan.files))

@@ -14,7 +14,7 @@ from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.prompts import export_path
-from onnxfn.check.references import references
+from onnxfn.check.references import largest_sizes, references
 from onnxfn.check.sessions import open_check_session
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
 from onnxfn.export.destination import Destination, check_destination
@@ -328,7 +328,8 @@ def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs:
             present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
             raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
         with timed("check", part.name):
-            expected = references(model_in_dtype, part, real_inputs.get(part.name))
+            largest = largest_sizes(file)
+            expected = references(model_in_dtype, part, real_inputs.get(part.name), largest=largest)
             report = check_part(
                 model_in_dtype, part, file, plan, session_for=session_for, expected=expected, exact=exact
             )

@@ -143,6 +143,19 @@ def _either(read: Reader, *sources: Source) -> Any:
     raise MissingValue("; and ".join(problems))
 
 
+def _least(read: Reader, *sources: Source) -> int:
+    numbers = []
+    for source in sources:
+        try:
+            numbers.append(read(source))
+        except MissingValue:
+            continue
+    positive = [number for number in numbers if isinstance(number, int) and number > 0]
+    if not positive:
+        raise MissingValue(f"the configuration has no positive number as {listed(map(str, sources))}")
+    return min(positive)
+
+
 def _negated(read: Reader, source: Source) -> bool:
     try:
         return not read(source)
@@ -183,6 +196,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "from_config": lambda read, source: read(source),
         "constant": lambda _, value: value,
         "either": _either,
+        "least": _least,
         # numbers
         "quotient": lambda read, dividend, divisor: int(read(dividend) // read(divisor)),
         "nearest": lambda read, dividend, divisor: round(read(dividend) / read(divisor)),

@@ -236,6 +236,45 @@ def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
     return tokens.astype(np.int64)
 
 
+def mixed_mask(_: Random, shape: tuple[int, ...], *, sides: str = "right left holes") -> Array:
+    """1 for a token and 0 for padding; each row has the padding that is the next word of `sides`.
+
+    A third of a row is 0: at its `right`, at its `left`, or every third token but the first and last (`holes`).
+
+    >>> mixed_mask(np.random.default_rng(0), (3, 6)).tolist()
+    [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1]]
+    """
+    tokens, words, third = np.ones(shape, dtype=np.int64), sides.split(), shape[-1] // 3
+    masked = {
+        "right": slice(shape[-1] - third, None),
+        "left": slice(0, third),
+        "holes": slice(1, -1, 3),
+        "none": slice(0, 0),
+    }
+    for index, row in enumerate(tokens.reshape(-1, shape[-1])):
+        row[masked[words[index % len(words)]]] = 0
+    return tokens
+
+
+def special_ids(
+    _: Random, shape: tuple[int, ...], *, ids: Array, mask: Array, pad: int | None = None, end: int | None = None
+) -> Array:
+    """Token ids with the token `pad` where the mask is 0, and with the token `end` after a third of each row.
+
+    End tokens among `ids` stay. The last axis of the mask may be longer: its last elements count.
+
+    >>> ids, mask = np.array([[5, 6, 7, 8]]), np.array([[1, 1, 1, 0]])
+    >>> special_ids(np.random.default_rng(0), (1, 4), ids=ids, mask=mask, pad=0, end=2).tolist()
+    [[5, 2, 7, 0]]
+    """
+    special, length = ids.copy(), shape[-1]
+    if pad is not None:
+        special[(mask[..., mask.shape[-1] - length :] == 0) & (ids != end)] = pad
+    if end is not None:
+        special[..., length // 3] = end
+    return special
+
+
 def first_one(_: Random, shape: tuple[int, ...]) -> Array:
     """1 at the start of the last axis and 0 elsewhere."""
     array = np.zeros(shape, dtype=np.int64)
@@ -275,6 +314,8 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
             constant,
             positions,
             mask,
+            mixed_mask,
+            special_ids,
             first_one,
             grids,
             boxes,

@@ -291,6 +291,11 @@ def maximum(numbers: Source) -> Getter:
     return Getter("maximum", (numbers,))
 
 
+def least(*sources: Source) -> Getter:
+    """The smallest of those sources that the configuration has as a positive number."""
+    return Getter("least", sources)
+
+
 def rounded_to_even(numbers: Source) -> Getter:
     """The whole numbers of a list, the odd ones minus one."""
     return Getter("rounded_to_even", (numbers,))

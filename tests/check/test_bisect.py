@@ -190,7 +190,7 @@ def test_the_text_has_the_module_the_case_and_two_lines_that_repeat_it(exports, 
 
 def test_an_unknown_case_is_an_error_that_lists_the_cases(exports):
     spec, model, folder = exports("bert")
-    with pytest.raises(onnxfn.UnknownName, match="no case 'on' for model; known: one, right-padded"):
+    with pytest.raises(onnxfn.UnknownName, match="no case 'on' for model; known: one, special tokens"):
         onnxfn.bisect(spec, model, folder, case="on")
 
 

@@ -162,18 +162,21 @@ def test_cases_share_the_past_of_one_prompt_unless_padding_is_in_it(llama, monke
     part = plan(SPEC, llama).parts[0]
     inputs = {reference.case.partition(" (")[0]: reference.inputs for reference in references(llama, part)}
     pasts = {case: arrays["past_key_values.1.key"] for case, arrays in inputs.items()}
-    assert [past.shape[2] for past in pasts.values()] == [16, 16, 16, 0, 0, 9, 21]
+    assert [past.shape[2] for past in pasts.values()] == [16, 16, 16, 0, 0, 9, 21, 0, 87]
     longest = pasts["next tokens"]
     same_past = {case for case, past in pasts.items() if np.array_equal(past[:1], longest[:, :, : past.shape[2]])}
     masks = {case: arrays["attention_mask"] for case, arrays in inputs.items()}
     padded = {case for case, mask in masks.items() if not mask[:, :9].all()}
-    assert padded == {"left-padded", "left-padded prompts", "next token"}
+    assert padded == {"left-padded", "special tokens", "next token"}
     # Cases with a prompt of their own. Its first text has no padding and may be the same to the last bit.
     with_own_prompt = {
         case for case, mask in masks.items() if any(np.array_equal(mask, own["attention_mask"]) for own in own_prompts)
     }
     assert with_own_prompt == {"left-padded", "next token"}
-    assert same_past >= {*pasts} - with_own_prompt
+    assert same_past >= {*pasts} - with_own_prompt - {"long past"}
+    long_text = next(reference for reference in references(llama, part) if reference.case.startswith("long text "))
+    keys = long_text.outputs[list(part.outputs).index("present.1.key")]
+    assert np.array_equal(pasts["long past"], keys[:, :, :87])
 
 
 def test_a_case_has_its_own_prompt_if_the_shared_prompt_is_too_short(llama):

@@ -7,6 +7,7 @@ import onnx
 from onnxfn.specs.axes import symbols, terms, value
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.plan.check_cases import cases, in_case
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT
 
 
 def assert_agreement(result, folder):
@@ -31,7 +32,8 @@ def dynamic_axes(values):
 def assert_axis_sizes(result):
     """Asserts that each dynamic axis of an output has the size of its symbol (`sequence_length // 2`) in each case.
 
-    Symbols with a name that no input has are not checked, such as the length of speech. Returns the result.
+    Symbols with a name that no input has are not checked, such as the length of speech; nor are long texts, which the
+    check shortens. Returns the result.
     """
     for part in result.plan.parts:
         shapes = {
@@ -39,7 +41,8 @@ def assert_axis_sizes(result):
             for difference in result.report.differences
             if difference.part == part.name
         }
-        for index, case in enumerate(cases(part.spec)):
+        planned = [case for case in cases(part.spec) if case.name not in (LONG_TEXT, LONG_PAST)]
+        for index, case in enumerate(planned):
             sizes = input_sizes(part, dummies(in_case(part.spec, case), {}))
             for output in part.spec.outputs:
                 for axis, symbol in symbols(output.axes).items():

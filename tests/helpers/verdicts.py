@@ -219,7 +219,7 @@ def half_step(dtype: np.dtype) -> float:
 def validated(tested: Subject, folder: Path) -> onnxfn.Report:
     """The report of `onnxfn.validate`, with PyTorch's outputs computed once per model."""
     original = pipeline.references
-    pipeline.references = lambda _, part, *__: known_references(tested.name, part.name)
+    pipeline.references = lambda _, part, *__, **___: known_references(tested.name, part.name)
     try:
         return onnxfn.validate(tested.spec, tested.model, folder)
     finally:

@@ -65,7 +65,12 @@ MODELS: Mapping[str, Kind] = MappingProxyType(
             "t5",
             "AutoModelForSeq2SeqLM",
             "text2text-generation-with-past",
-            {"vocab_size": 200, "relative_attention_max_distance": 128, "num_layers": 2},
+            {
+                "vocab_size": 200,
+                "relative_attention_num_buckets": 32,
+                "relative_attention_max_distance": 128,
+                "num_layers": 2,
+            },
         ),
         "bart": Kind("bart", "AutoModelForSeq2SeqLM", "text2text-generation-with-past", DECODED),
         "whisper": Kind(

@@ -55,7 +55,14 @@ SIZES: Mapping[str, Any] = MappingProxyType(
 )
 
 T5: Mapping[str, Any] = MappingProxyType(
-    {"num_layers": 3, "num_decoder_layers": 2, "d_kv": 12, "relative_attention_max_distance": 9, "d_ff": 48}
+    {
+        "num_layers": 3,
+        "num_decoder_layers": 2,
+        "d_kv": 12,
+        "relative_attention_num_buckets": 8,  # more than twice the distance would have no bucket for a long text
+        "relative_attention_max_distance": 9,
+        "d_ff": 48,
+    }
 )
 
 BART: Mapping[str, Any] = MappingProxyType(
@@ -298,6 +305,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "d_ff": 48,
                 "num_layers": 2,
                 "num_heads": 4,
+                "relative_attention_num_buckets": 8,
                 "relative_attention_max_distance": 9,
                 "is_encoder_decoder": True,
                 "tie_word_embeddings": False,

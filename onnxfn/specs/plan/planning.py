@@ -20,6 +20,7 @@ from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_outputs, per_layer
 from onnxfn.specs.plan.real_inputs import real_inputs
+from onnxfn.specs.plan.text_cases import text_facts, with_text_cases
 from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import (
     DummySize,
@@ -185,7 +186,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     used = _used_generators(complete, {tensor.generator for tensor in taken})
     places = {tensor.forward_path[0] for tensor in taken}
     has_cache = complete.cache.past is not None and bool(cache_inputs(complete, config))
-    return PlannedSpec(
+    planned = PlannedSpec(
         name=complete.name,
         task=complete.task,
         derived=complete.derived,
@@ -205,6 +206,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         feedback=cache_feedback(complete, config) if complete.cache.past == "both" else (),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
+    return with_text_cases(planned, text_facts(lambda source: read_config(complete.normalizer, config, source)))
 
 
 def _files(spec: ExportSpec, decoders: str) -> tuple[File, ...]:

@@ -165,7 +165,7 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "vision_config": VISION,
         "projection_dim": 16,
         "extract_layers": [0, 1],
-        "reduce_dim": 16,
+        "reduce_dim": 32,
         "decoder_num_attention_heads": 2,
         "decoder_intermediate_size": 24,
         "conditional_layer": 0,

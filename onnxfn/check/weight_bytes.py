@@ -1,0 +1,97 @@
+"""Compares the weights in an ONNX file with those of the model as bytes, and finds those that are not numbers.
+
+Outputs show a wrong weight only if the inputs of a case reach it. A text reaches few rows of an embedding table.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+from onnxfn.specs.planned import Part
+from onnxfn.weights.chunks import chunks
+from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
+
+
+def weight_findings(model: Any, part: Part, file: Path) -> tuple[str, ...]:
+    """One line for each weight of a file that is not the model's, or that has NaN or infinite elements.
+
+    An initializer is compared with the parameter or buffer of its name, also if it is stored transposed. One that is
+    packed with others is left to the comparison of outputs. Infinite elements of buffers are not named, because they
+    mask scores.
+
+    Args:
+        model: The PyTorch model.
+        part: The part of the plan that the file was exported for.
+        file: The ONNX file.
+    """
+    import torch
+
+    tensors = model.state_dict(keep_vars=True)
+    named = [(stored, tensors[stored.name].detach()) for stored in stored_tensors(file) if stored.name in tensors]
+    parameters = {name for name, tensor in tensors.items() if isinstance(tensor, torch.nn.Parameter)}
+    findings = (
+        *(_not_finite(stored.name, tensor) for stored, tensor in named if stored.name in parameters),
+        *(_difference(stored, tensor) for stored, tensor in named),
+    )
+    return tuple(f"{part.name}: {finding}" for finding in findings if finding)
+
+
+def _not_finite(name: str, tensor: Any) -> str:
+    """The finding for a parameter with NaN or infinite elements; empty if all are finite."""
+    import torch
+
+    if not tensor.is_floating_point() or torch.isfinite(tensor.sum()):
+        return ""
+    count = int((~torch.isfinite(tensor)).sum())
+    return f"{name} has {count} elements that are NaN or infinite, in the model itself" if count else ""
+
+
+def _difference(stored: StoredTensor, tensor: Any) -> str:
+    """The finding for a weight whose bytes in the file are neither those of the tensor nor those of its transpose."""
+    orders = [tensor, tensor.mT] if tensor.dim() == 2 else [tensor]  # noqa: PLR2004 - a matrix
+    converted = [_in_dtype(order, stored.dtype) for order in orders if tuple(order.shape) == stored.shape]
+    rows = [_first_different_row(stored, order) for order in converted if order is not None]
+    if not rows or None in rows:
+        return ""
+    return f"{stored.name} in the file is not the model's, first in row {rows[0]} of {stored.shape[0]}"
+
+
+def _first_different_row(stored: StoredTensor, tensor: Any) -> int | None:
+    """The first row, along the first axis, that the file has otherwise than a tensor; None if there is none."""
+    import onnx_ir
+
+    if not stored.length:
+        return None
+    position, row_bytes = stored.offset, max(1, stored.length // (stored.shape or (1,))[0])
+    with stored.file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for chunk in chunks(onnx_ir.tensor_adapters.TorchTensor(tensor)):
+            actual, expected = data[position : position + len(chunk)], chunk.tobytes()
+            if actual != expected:
+                return (position - stored.offset + _first_different_byte(actual, expected)) // row_bytes
+            position += len(chunk)
+    return None
+
+
+def _first_different_byte(left: bytes, right: bytes) -> int:
+    return next((index for index, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), len(left))
+
+
+def _in_dtype(tensor: Any, dtype: int) -> Any:
+    """The tensor in a dtype of ONNX; None if the tensor has numbers of another kind, as a quantized weight does."""
+    import torch
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    wanted = getattr(torch, tensor_dtype_to_np_dtype(dtype).name, None)
+    if wanted is None or wanted.is_floating_point != tensor.is_floating_point():
+        return None
+    return tensor.to("cpu", wanted)
+
+
+def _row(data: mmap.mmap, stored: StoredTensor, position: int, chunk: bytes) -> int:
+    """The row, along the first axis, of the first byte that differs within a chunk."""
+    actual = data[position : position + len(chunk)]
+    first = next((i for i, (left, right) in enumerate(zip(actual, chunk, strict=False)) if left != right), 0)
+    row_bytes = max(1, stored.length // max(1, stored.shape[0]))
+    return (position + first - stored.offset) // row_bytes

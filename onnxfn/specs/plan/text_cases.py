@@ -1,0 +1,226 @@
+"""The cases that the check of token ids has besides those of the spec: special tokens, masks with holes, long texts.
+
+Nothing is said per row. A part has these cases if it has token ids, and if the configuration has the tokens and the
+longest text that they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from onnxfn.specs.axes import names, shape, symbols, terms
+from onnxfn.specs.compose import group, named
+from onnxfn.specs.dummies import known_sizes
+from onnxfn.specs.errors import MissingValue
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.getters import either, least
+from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths
+from onnxfn.specs.planned import Case, PlannedSpec
+from onnxfn.specs.records import DummySize, Generator, InputSpec, NestedDummy, Source
+from onnxfn.specs.spec import Dummies
+
+SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past"
+"""The names of these cases."""
+
+LONGEST, UNUSED_POSITIONS = 512, 2
+"""The most tokens of a text, and the positions that RoBERTa's tables leave unused."""
+
+SECTIONS = ("text_config.", "", "decoder.", "encoder.")
+"""Where a configuration may keep the facts about its texts, the first that has them counts."""
+
+POSITION_COUNTS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_target_positions",
+    "max_text_positions",
+    "max_seq_len",
+)
+"""What configurations call the number of positions that a model has."""
+
+TOKEN_FILLS = ("integers", "ids_with_end")
+"""The functions of generators whose token ids may be replaced: none of them stands for a part of an image."""
+
+
+@frozen
+class TextFacts:
+    """What a configuration says about texts: the pad token, an end token, and how many tokens a text may have."""
+
+    pad: int | None
+    end: int | None
+    longest: int
+
+
+def text_facts(read: Callable[[Source], Any]) -> TextFacts:
+    """The facts that a configuration has; `read` returns the value of a source, and MissingValue if there is none."""
+    pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
+    positions = least(*(f"{section}{name}" for name in POSITION_COUNTS for section in SECTIONS))
+    known_positions = _value(read, positions)
+    longest = LONGEST if known_positions is None else min(LONGEST, known_positions - UNUSED_POSITIONS)
+    return TextFacts(_first_token(_value(read, pads)), _first_token(_value(read, ends)), longest)
+
+
+def with_text_cases(spec: PlannedSpec, facts: TextFacts) -> PlannedSpec:
+    """The planned spec with the cases for special tokens and for long texts, if it has token ids."""
+    if not _token_inputs(spec):
+        return spec
+    long = _long_cases(spec, facts.longest)
+    special = _with_special_tokens(spec, facts)
+    return evolve(spec, cases=(*special, *long))
+
+
+# Special tokens
+
+
+def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...]:
+    """The cases of a spec; one has pad tokens at masked tokens, end tokens inside texts, and holes in masks.
+
+    It takes the place of a case with padding, so that the check costs the same. Its rows are padded on the sides that
+    the cases have. If these are both, one row has a mask with holes. A spec without a mask for token ids has no such
+    case.
+    """
+    masks = {ids.name: mask for ids in _token_inputs(spec) for mask in _masks(spec, ids)[:1]}
+    if not masks:
+        return cases(spec)
+    replaced = tuple(input_ for input_ in _token_inputs(spec) if input_.name in masks)
+    generators = {generator.name: generator for generator in spec.dummies.generators}
+    mask_names = {mask.generator for mask in masks.values()}
+    base = max(_padded_cases(spec, mask_names), key=lambda case: _suitability(spec, case, replaced[0]))
+    sides = _sides(spec, mask_names)
+    special = [_special_ids(generators[ids.generator], ids, masks[ids.name], facts) for ids in replaced]
+    masked = [Generator(name, "mixed_mask", {"sides": " ".join(sides)}) for name in sorted(mask_names)]
+    inputs = tuple(evolve(ids, generator=f"special {ids.name}") for ids in replaced)
+    dummies = group(base.dummies, Dummies(generators=(*masked, *special)))
+    case = Case(SPECIAL_TOKENS, dummies, named(base.inputs, inputs))
+    return tuple(case if other == base else other for other in cases(spec))
+
+
+def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: TextFacts) -> Generator:
+    """The generator of the ids of an input, with the special tokens that its vocabulary has."""
+    arguments = dict(generator.arguments)
+    end = arguments.get("end", facts.end)
+    tokens = {name: token for name, token in (("pad", facts.pad), ("end", end)) if _is_in(token, arguments["high"])}
+    nested = {"ids": NestedDummy(ids.generator, ids.axes), "mask": NestedDummy(mask.generator, mask.axes)}
+    return Generator(f"special {ids.name}", "special_ids", {**nested, **tokens})
+
+
+def _token_inputs(spec: PlannedSpec) -> tuple[InputSpec, ...]:
+    """The inputs that hold token ids."""
+    functions = {generator.name: generator.function for generator in spec.dummies.generators}
+    return tuple(
+        input_
+        for input_ in spec.inputs
+        if input_.name.endswith("input_ids") and functions.get(input_.generator) in TOKEN_FILLS
+    )
+
+
+def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
+    """The padding masks of an input with token ids: as long as the tokens, or as the past and the tokens."""
+    functions = {generator.name: generator.function for generator in spec.dummies.generators}
+    *rows, length = symbols(ids.axes).values()
+
+    def is_mask(input_: InputSpec) -> bool:
+        *mask_rows, mask_length = symbols(input_.axes).values() or ("",)
+        is_as_long = mask_length == length or length == terms(mask_length)[-1]
+        return functions.get(input_.generator) == "mask" and mask_rows == rows and is_as_long
+
+    return [input_ for input_ in spec.inputs if is_mask(input_)]
+
+
+def _padded_cases(spec: PlannedSpec, masks: Iterable[str]) -> list[Case]:
+    """The cases whose masks have padding; all cases if none says so."""
+    padded = [case for case in cases(spec) if {"left", "right"} & {*_paddings(case.dummies, masks)}]
+    return padded or list(cases(spec))
+
+
+def _sides(spec: PlannedSpec, masks: Iterable[str]) -> tuple[str, ...]:
+    """The sides on which the cases of a spec have padding; if these are both, masks may have holes, too."""
+    paddings = {padding for case in cases(spec) for padding in _paddings(case.dummies, masks)}
+    sides = tuple(side for side in ("right", "left") if side in {*paddings, *_paddings(spec.dummies, masks)})
+    return (*sides, "holes") if sides == ("right", "left") else sides or ("none",)
+
+
+def _paddings(dummies: Dummies, masks: Iterable[str]) -> list[str]:
+    generators = [generator for generator in dummies.generators if generator.name in masks]
+    return [dict(generator.arguments).get("padding", "right") for generator in generators]
+
+
+def _suitability(spec: PlannedSpec, case: Case, ids: InputSpec) -> tuple[int, int]:
+    """Greater for a case with more texts, three at most; then for one with a shorter past, whose texts are complete."""
+    sizes = _sizes(spec, case)
+    return min(shape(ids.axes, sizes)[0], 3), -sum(sizes[past] for past in past_lengths(spec))
+
+
+# Long texts
+
+
+def _long_cases(spec: PlannedSpec, longest: int) -> tuple[Case, ...]:
+    """One case with a long text in one row; and one whose past is as long as that text, if the spec has a past.
+
+    There is none if the length is fixed, if the inputs do not decide the length of an output (speech), or if other
+    cases are as long.
+    """
+    lengths = tuple(dict.fromkeys(_length(ids) for ids in _token_inputs(spec)))
+    every_case, pasts = cases(spec), past_lengths(spec)
+    single = [case for case in every_case if _sizes(spec, case).get("batch_size", 1) == 1]
+    if not (single and _may_be_long(spec, lengths)) or _longest_size(spec, lengths) >= longest:
+        return ()
+    prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
+    text = _resized(LONG_TEXT, prompt, dict.fromkeys(lengths, longest))
+    continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)]
+    return (text, *(_resized(LONG_PAST, case, _with_long_past(spec, case, prompt, longest)) for case in continued[:1]))
+
+
+def _with_long_past(spec: PlannedSpec, case: Case, prompt: Case, longest: int) -> dict[str, int]:
+    """The sizes of a case after a past, which leaves its new tokens room in `longest` and fits a prompt otherwise."""
+    sizes, pasts = _sizes(spec, case), past_lengths(spec)
+    past = {symbol: longest - sizes[new] for symbol, new in pasts.items()}
+    return {**_sizes(spec, prompt), **past, **{new: sizes[new] for new in pasts.values()}}
+
+
+def _length(ids: InputSpec) -> str:
+    """The symbol of the length of an input with token ids."""
+    return tuple(symbols(ids.axes).values())[-1]
+
+
+def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:
+    return known_sizes(in_case(spec, case), {})
+
+
+def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...]) -> bool:
+    """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs."""
+    known = {name for input_ in spec.inputs for name in names(input_.axes)}
+    decided = {name for output in spec.outputs for name in names(output.axes)} <= known
+    return bool(lengths) and {*lengths} <= known - fixed_sizes(spec).keys() and decided
+
+
+def _longest_size(spec: PlannedSpec, lengths: tuple[str, ...]) -> int:
+    return max(_sizes(spec, case)[length] for case in cases(spec) for length in lengths)
+
+
+def _resized(name: str, case: Case, sizes: Mapping[str, int]) -> Case:
+    """A case under another name with other sizes."""
+    resized = Dummies(sizes=tuple(DummySize(symbol, size) for symbol, size in sizes.items()))
+    return evolve(case, name=name, dummies=group(case.dummies, resized))
+
+
+# Values
+
+
+def _value(read: Callable[[Source], Any], source: Source) -> Any:
+    try:
+        return read(source)
+    except MissingValue:
+        return None
+
+
+def _first_token(value: Any) -> int | None:
+    """A token id, or the first of several."""
+    token = value[0] if isinstance(value, (list, tuple)) and value else value
+    return token if isinstance(token, int) else None
+
+
+def _is_in(token: int | None, vocabulary_size: int) -> bool:
+    return token is not None and 0 <= token < vocabulary_size

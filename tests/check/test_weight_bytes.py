@@ -1,0 +1,115 @@
+"""Weights are compared as bytes, whether or not a case of the check reaches them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+import torch
+from onnx import numpy_helper
+from refusals import refusal
+
+import onnxfn
+from onnxfn.check.weight_bytes import weight_findings
+from onnxfn.specs.errors import CheckFailed
+
+SPEC = onnxfn.spec_for("bert", "feature-extraction")
+TABLE = "embeddings.word_embeddings.weight"
+WIDE = onnxfn.WriteOptions(external_data_threshold=0)
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.model("bert", "AutoModel", vocab_size=4000)
+
+
+@pytest.fixture(scope="module")
+def folder(bert, tmp_path_factory):
+    path = tmp_path_factory.mktemp("bert") / "out"
+    onnxfn.export(SPEC, bert, path, check=False)
+    return path
+
+
+def changed(folder, path, name, change):
+    """A copy of an export in which one weight is changed."""
+    model = onnx.load(folder / "model.onnx")
+    (weight,) = (tensor for tensor in model.graph.initializer if tensor.name == name)
+    values = numpy_helper.to_array(weight).copy()
+    change(values)
+    weight.CopyFrom(numpy_helper.from_array(values, name))
+    onnx.save(model, path / "model.onnx")
+    return path / "model.onnx"
+
+
+def test_an_unchanged_file_has_no_findings(bert, folder):
+    assert onnxfn.validate(SPEC, bert, folder).findings == ()
+
+
+def change_row(table):
+    table[3777] += 1e-3
+
+
+def permute_rows(table):
+    table[[3777, 3778]] = table[[3778, 3777]]
+
+
+@pytest.mark.parametrize("change", [change_row, permute_rows])
+def test_a_row_of_a_table_that_no_text_looks_up_is_found(change, bert, folder, tmp_path):
+    report = onnxfn.validate(SPEC, bert, changed(folder, tmp_path, TABLE, change))
+    assert report.findings == (f"model: {TABLE} in the file is not the model's, first in row 3777 of 4000",)
+    assert not report.passed
+    assert all(difference.passed for difference in report.differences)
+
+
+def test_one_element_of_a_transposed_matrix_is_found(bert, folder, tmp_path):
+    def change(values):
+        values[5, 7] = np.nextafter(values[5, 7], np.float32(9))
+
+    name = "encoder.layer.0.intermediate.dense.weight"
+    report = onnxfn.validate(SPEC, bert, changed(folder, tmp_path, name, change))
+    assert report.findings == (f"model: {name} in the file is not the model's, first in row 5 of 32",)
+
+
+@pytest.mark.parametrize("dtype", [None, "float16"])
+def test_external_data_and_converted_weights_are_compared(dtype, bert, tmp_path):
+    spec = onnxfn.with_dtypes(SPEC, float=dtype) if dtype else SPEC
+    result = onnxfn.export(spec, bert, tmp_path / "out", check=False, write=WIDE)
+    file = tmp_path / "out" / "model.onnx"
+    assert weight_findings(bert, result.plan.parts[0], file) == ()
+    data = tmp_path / "out" / "model.onnx_data"
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    (finding,) = weight_findings(bert, result.plan.parts[0], file)
+    assert "in the file is not the model's, first in row " in finding
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_named(value, tmp_path):
+    model = tiny.model("bert", "AutoModel")
+    with torch.no_grad():
+        model.encoder.layer[1].output.dense.weight[2, 3:5] = value
+    message = refusal(CheckFailed, onnxfn.export, SPEC, model, tmp_path / "out")
+    assert message.startswith(
+        "model: encoder.layer.1.output.dense.weight has 2 elements that are NaN or infinite, in the model itself"
+    )
+
+
+def test_infinite_elements_of_a_buffer_are_not_named(tmp_path):
+    class Masked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
+
+        def forward(self, x):
+            return {"y": torch.softmax(self.linear(x)[:, None] + self.mask, dim=-1)}
+
+    spec = onnxfn.compose(
+        onnxfn.takes("x", "batch_size 4", "normal", kind="float"),
+        onnxfn.generates("normal", "normal"),
+        onnxfn.gives("y", "batch_size 4 4"),
+        onnxfn.sized(batch_size=2),
+    )
+    assert onnxfn.export(spec, Masked(), tmp_path / "out").report.passed
