@@ -18,6 +18,7 @@ from onnxfn.graphs.capture.layer_calls import prove_calls
 from onnxfn.graphs.capture.quiet import LOCK, quiet
 from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
 from onnxfn.graphs.fingerprints import fingerprint
+from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fuse_operators, fusions
 from onnxfn.graphs.passes.layer_periods import layer_ports
 from onnxfn.graphs.passes.merging import insert_filler
@@ -177,7 +178,8 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
         with _pass_errors(part):
             graph = merge_slots(insert_filler(graph, filler_graph, filled_inputs))
     with _pass_errors(part):
-        return pack_matmuls(graph) if options.pretranspose and options.fuse == ONNXRUNTIME else graph
+        packs = options.pretranspose and options.fuse == ONNXRUNTIME
+        return order_by_structure(pack_matmuls(graph) if packs else graph)
 
 
 def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:

@@ -177,7 +177,8 @@ def unknown_parameter(proto):
 
 
 def unknown_initializer(proto):
-    proto.graph.initializer.pop()
+    constant = next(value for value in proto.graph.initializer if value.name.startswith("constant_"))
+    proto.graph.initializer.remove(constant)
 
 
 def unknown_operator(proto):

@@ -64,13 +64,16 @@ def order_ports(model: Any, part: Part) -> Any:
 
 
 def strip_metadata(model: Any) -> Any:
-    """Removes the metadata of nodes and values.
+    """Removes the metadata of nodes, values and initializers.
 
-    Before: nodes have torch's metadata, such as stack traces with paths of this machine. After: they have none.
+    Before: nodes have torch's metadata, such as stack traces with paths of this machine, and folded constants the names
+    of the values that they were. After: they have none.
     """
     from onnx_ir.passes import common
 
     common.ClearMetadataAndDocStringPass()(model)
+    for value in model.graph.initializers.values():
+        value.metadata_props.clear()
     model.graph.name = "main"
     return model
 

@@ -1,0 +1,129 @@
+"""A pass that gives a graph the order and the names that follow from its structure alone.
+
+transformers iterates over sets of layer types when it computes masks and rotary tables. So the order of a trace, and the
+numbers in torch's names, differ from process to process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from onnxfn.graphs.passes.slots import slot_of
+
+
+def order_by_structure(model: Any) -> Any:
+    """Orders and names nodes, values and initializers by the structure of the graph.
+
+    Before: any order in which a node comes after the nodes that it needs.
+    After: the nodes that the first output needs come first, each after its operands; then those of the next output.
+    Values and nodes are called after their operators, with a number in this order. Initializers are in the order in
+    which nodes read them. Inputs, outputs and parameters keep their names.
+    """
+    _order_nodes(model.graph)
+    nodes = list(_all_nodes(model.graph))
+    taken = {value.name for value in (*model.graph.inputs, *model.graph.outputs)}
+    taken |= {value.name for value in model.graph.initializers.values() if slot_of(value) is not None}
+    _name_values(model.graph, nodes, taken)
+    return model
+
+
+def _order_nodes(graph: Any) -> None:
+    """Orders the nodes of a graph, and those of the graphs inside it, by what its outputs need."""
+    for node in graph:
+        for inner in _inner_graphs(node):
+            _order_nodes(inner)
+    outputs = [value.producer() for value in graph.outputs]
+    ordered = _depth_first([node for node in outputs if node is not None and node.graph is graph], graph)
+    placed = set(map(id, ordered))
+    ordered.extend(_depth_first([node for node in graph if id(node) not in placed], graph, placed))
+    graph.extend(ordered)  # a node that the graph has already is moved to its end
+
+
+def _depth_first(roots: list[Any], graph: Any, placed: Collection[int] = ()) -> list[Any]:
+    """The nodes of a graph that some nodes need, and these nodes, each after the nodes that it needs."""
+    ordered: list[Any] = []
+    entered = set(placed)
+    for root in roots:
+        pending = [(root, _needed_nodes(root, graph))] if id(root) not in entered else []
+        entered.add(id(root))
+        while pending:
+            node, needed = pending[-1]
+            following = next((other for other in needed if id(other) not in entered), None)
+            if following is None:
+                ordered.append(node)
+                pending.pop()
+            else:
+                entered.add(id(following))
+                pending.append((following, _needed_nodes(following, graph)))
+    return ordered
+
+
+def _needed_nodes(node: Any, graph: Any) -> Iterator[Any]:
+    """The nodes of a graph whose values a node of it reads, also in the graphs inside the node, in order."""
+    producers = (value.producer() for value in _read_values(node) if value is not None)
+    return (producer for producer in producers if producer is not None and producer.graph is graph)
+
+
+def _read_values(node: Any) -> Iterator[Any]:
+    yield from node.inputs
+    for graph in _inner_graphs(node):
+        for inner in graph:
+            yield from _read_values(inner)
+        yield from graph.outputs
+
+
+def _inner_graphs(node: Any) -> Iterator[Any]:
+    """The graphs in the attributes of a node: branches of an `If`, bodies of loops."""
+    import onnx_ir
+
+    for name in sorted(node.attributes):
+        attribute = node.attributes[name]
+        if attribute.type == onnx_ir.AttributeType.GRAPH:
+            yield attribute.value
+
+
+def _all_nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph, each after the nodes of the graphs inside it."""
+    for node in graph:
+        for inner in _inner_graphs(node):
+            yield from _all_nodes(inner)
+        yield node
+
+
+def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
+    """Names nodes, their outputs, the inputs of inner graphs and constants; puts initializers in the order of use."""
+    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
+    read = {id(value): value for node in nodes for value in node.inputs if value is not None}
+    initializers = [value for value in read.values() if value.is_initializer()]
+    inner_inputs = [value for node in nodes for inner in _inner_graphs(node) for value in inner.inputs]
+    named = [(value, "constant") for value in initializers if slot_of(value) is None]
+    named += [(value, "item") for value in inner_inputs]
+    named += [(value, node.op_type) for node in nodes for value in node.outputs if id(value) not in ports]
+    for number, (value, _) in enumerate(named):
+        value.name = f"__renamed {number}"  # so that no new name is an old one of another value
+    names = _numbered([kind for _, kind in named], taken)
+    for (value, _), name in zip(named, names, strict=True):
+        value.name = name
+    for value in initializers:
+        if slot_of(value) is not None:
+            holder = value.graph
+            del holder.initializers[value.name]
+            holder.initializers[value.name] = value
+    for node, name in zip(nodes, _numbered([node.op_type for node in nodes], ()), strict=True):
+        node.name = f"node_{name}"
+
+
+def _numbered(kinds: list[str], taken: Collection[str]) -> Iterator[str]:
+    """For each kind a name of its own: the kind and a number.
+
+    >>> list(_numbered(["Add", "Mul", "Add"], {"Add_0"}))
+    ['Add_1', 'Mul_0', 'Add_2']
+    """
+    counts: Counter[str] = Counter()
+    for kind in kinds:
+        while (name := f"{kind}_{counts[kind]}") in taken:
+            counts[kind] += 1
+        counts[kind] += 1
+        yield name
