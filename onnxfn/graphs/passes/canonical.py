@@ -1,7 +1,7 @@
 """A pass that gives a graph the order and the names that follow from its structure alone.
 
-transformers iterates over sets of layer types when it computes masks and rotary tables. So the order of a trace, and the
-numbers in torch's names, differ from process to process.
+transformers iterates over sets of layer types when it computes masks and rotary tables. So the order of a trace, and
+the numbers in torch's names, differ from process to process.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
             holder.initializers[value.name] = value
     for node, name in zip(nodes, _numbered([node.op_type for node in nodes], ()), strict=True):
         node.name = f"node_{name}"
+        for number, inner in enumerate(_inner_graphs(node)):
+            inner.name = f"{node.name}_graph_{number}"
 
 
 def _numbered(kinds: list[str], taken: Collection[str]) -> Iterator[str]:

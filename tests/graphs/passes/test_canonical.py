@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import onnx
@@ -25,14 +26,26 @@ for name in sys.argv[3:]:
     task = next((task for task in onnxfn.tasks_for(name) if task.endswith("-with-past")), onnxfn.tasks_for(name)[0])
     spec = onnxfn.spec_for(name, task)
     onnxfn.export(spec, tiny.model(name, spec.call.loader), f"{sys.argv[2]}/{name}", check=False)
-print(json.dumps(list({"full_attention", "sliding_attention"})))
+print(json.dumps(list(set(["full_attention", "sliding_attention"]))))
 """
 
-SETS = ("gemma3_text", "modernbert")
+SETS = ("gemma3_text",)
 """Model types whose code iterates over a set of layer types."""
 
 MORE = (
-    *("gemma3", "mimo_v2_flash", "cohere2", "beam", "gemma4_text", "dots1", "llama", "mamba2", "qwen3_moe", "bert"),
+    *(
+        "modernbert",
+        "gemma3",
+        "mimo_v2_flash",
+        "cohere2",
+        "beam",
+        "gemma4_text",
+        "dots1",
+        "llama",
+        "mamba2",
+        "qwen3_moe",
+        "bert",
+    ),
     *("t5", "bart", "whisper", "vit", "clip", "detr", "sam", "wav2vec2", "vits", "deberta-v2", "nemotron_h"),
 )
 
@@ -40,7 +53,7 @@ MORE = (
 def exported_bytes(names, folder):
     """For two hash seeds: the order of a set in that process, and the bytes of the files of each export."""
     processes = {}
-    for seed in ("1", "2"):
+    for seed in ("0", "1"):
         command = [sys.executable, "-c", EXPORTS, str(TESTS / "models"), str(folder / seed), *names]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         processes[seed] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -121,7 +134,8 @@ def shuffled_model(seed):
 
 
 def canonical(model):
-    return onnx_ir.to_proto(order_by_structure(onnx_ir.from_proto(model)))
+    copy = onnx.ModelProto.FromString(model.SerializeToString())  # onnx_ir renames tensors in the model that it reads
+    return onnx_ir.to_proto(order_by_structure(onnx_ir.from_proto(copy)))
 
 
 def computed(model, x):
@@ -168,7 +182,7 @@ def test_a_name_of_a_port_is_not_given_again():
 
 def test_a_deep_graph_needs_no_deep_stack():
     names = ["x", *(f"v{number}" for number in range(3000)), "y"]
-    nodes = [helper.make_node("Neg", [before], [after]) for before, after in zip(names, names[1:], strict=False)]
+    nodes = [helper.make_node("Neg", [before], [after]) for before, after in pairwise(names)]
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "g", ports[:1], ports[1:])
     ordered = canonical(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)).graph
