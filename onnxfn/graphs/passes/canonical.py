@@ -19,7 +19,8 @@ def order_by_structure(model: Any) -> Any:
     Before: any order in which a node comes after the nodes that it needs.
     After: the nodes that the first output needs come first, each after its operands; then those of the next output.
     Values and nodes are called after their operators, with a number in this order. Initializers are in the order in
-    which nodes read them. Inputs, outputs and parameters keep their names.
+    which nodes read them. Inputs, outputs and parameters keep their names; an output of a node without a name, which is
+    not computed, gets none.
     """
     _order_nodes(model.graph)
     nodes = list(_all_nodes(model.graph))
@@ -100,7 +101,8 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
     inner_inputs = [value for node in nodes for inner in _inner_graphs(node) for value in inner.inputs]
     named = [(value, "constant") for value in initializers if slot_of(value) is None]
     named += [(value, "item") for value in inner_inputs]
-    named += [(value, node.op_type) for node in nodes for value in node.outputs if id(value) not in ports]
+    outputs = [(value, node.op_type) for node in nodes for value in node.outputs]
+    named += [(value, kind) for value, kind in outputs if value.name and id(value) not in ports]
     for number, (value, _) in enumerate(named):
         value.name = f"__renamed {number}"  # so that no new name is an old one of another value
     names = _numbered([kind for _, kind in named], taken)

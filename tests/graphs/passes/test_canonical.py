@@ -188,3 +188,11 @@ def test_a_deep_graph_needs_no_deep_stack():
     ordered = canonical(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)).graph
     assert len(ordered.node) == 3001
     assert ordered.node[-1].output == ["y"]
+
+
+def test_an_output_that_is_not_computed_gets_no_name():
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "y")]
+    nodes = [helper.make_node("Dropout", ["x"], ["a", ""]), helper.make_node("Neg", ["a"], ["y"])]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:])
+    ordered = canonical(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)).graph
+    assert [list(node.output) for node in ordered.node] == [["Dropout_0", ""], ["y"]]
