@@ -478,7 +478,8 @@ def test_a_small_model_has_no_external_data_to_declare(bert, tmp_path):
     result = onnxfn.export(
         SPEC, bert, tmp_path / "out", write=onnxfn.WriteOptions(layout="transformers.js"), check=False
     )
-    assert [os.path.relpath(file, tmp_path) for file in result.files] == ["out/onnx/model.onnx", "out/config.json"]
+    names = [os.path.relpath(file, tmp_path) for file in result.files]
+    assert names == ["out/onnx/model.onnx", "out/config.json", "out/report.json"]
     assert "transformers.js_config" not in json.loads((tmp_path / "out" / "config.json").read_text())
     bare = onnxfn.export(
         SPEC, bert, tmp_path / "bare" / "bert.onnx", write=onnxfn.WriteOptions(layout="transformers.js"), check=False

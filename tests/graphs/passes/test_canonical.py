@@ -195,4 +195,4 @@ def test_an_output_that_is_not_computed_gets_no_name():
     nodes = [helper.make_node("Dropout", ["x"], ["a", ""]), helper.make_node("Neg", ["a"], ["y"])]
     graph = helper.make_graph(nodes, "g", ports[:1], ports[1:])
     ordered = canonical(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)).graph
-    assert [list(node.output) for node in ordered.node] == [["Dropout_0", ""], ["y"]]
+    assert [list(node.output) for node in ordered.node] == [["Dropout_0"], ["y"]]
