@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -189,8 +190,9 @@ def _by_arithmetic(pair: _Pair, select: Select, exact: Exact | None, exact_of_ro
             wider, values = _exact_elements(pair, select, ordinary, exact)
             judged = _by_exact(pair, elements, wider, values)
             if not judged.passed and exact_of_rounded is not None:
-                _, moved = _exact_elements(pair, select, ordinary, exact_of_rounded)
-                judged = _by_exact(pair, elements, wider, values, moved)
+                with suppress(NoReference):  # rounded inputs may be other inputs: a mask of 0.0 and 1.0
+                    _, moved = _exact_elements(pair, select, ordinary, exact_of_rounded)
+                    judged = _by_exact(pair, elements, wider, values, moved)
         except NoReference as problem:
             reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
             judged = _judged(elements, difference, allowed_by_scale(pair.precision), reference)

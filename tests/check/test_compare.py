@@ -171,3 +171,14 @@ def test_an_error_is_allowed_up_to_a_multiple_of_the_effect_of_rounded_inputs(se
     )
     assert comparison.passed != is_above
     assert np.isclose(comparison.own_error, size * PRECISIONS["float32"].unit_roundoff)
+
+
+@given(seeds)
+def test_rounded_inputs_that_are_other_inputs_allow_nothing(seed):
+    """A model that reads a mask of 0.0 and 1.0 gives other values for 1.0000001."""
+    exact = normal(seed, 100, 1.0)
+    actual, other = exact * (1 + 1e-5), normal(seed + 1, 100, 1.0)
+    by = {"exact": lambda: ("float64", exact), "exact_of_rounded": lambda: ("float64", other)}
+    result = compare(spec("float32"), "y", "case", actual, exact, **by)
+    assert not result.passed
+    assert result.reference == "PyTorch in float64"
