@@ -6,24 +6,54 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from onnxfn.export.destination import Destination
-from onnxfn.export.report_file import REPORT_FILE, is_foreign_report
+from onnxfn.export.report_file import REPORT_FILE, is_foreign_report, read_report
+from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.onnx_files import external_data_names, mentions, written_by_onnxfn
+from onnxfn.weights.side_files import side_files
+
+CHECKPOINT_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf")
+"""Patterns of the files that hold the weights of a checkpoint."""
 
 
 def stale_files(destination: Destination, published: Collection[Path]) -> tuple[Path, ...]:
     """The files of earlier exports at a destination that an export of the `published` files leaves without use.
 
     These are, for a folder, the ONNX files in it that onnxfn wrote and that are not published again, in the folders of
-    all layouts; the external data of these and of the ONNX files that are replaced; and onnxfn's report. Other ONNX
-    files, external data that they use, and safetensors files, which may be the checkpoint, are not among them.
+    all layouts; the external data of these and of the ONNX files that are replaced; onnxfn's report, and the side files
+    that are as it states. Other ONNX files, external data that they use, and the files of a checkpoint are not among
+    them.
     """
     if destination.is_file:
         return tuple(_stale_in(destination.folder, published, all_graphs=False))
     folders = sorted({destination.folder / layout.subfolder for layout in LAYOUTS.values()})
     report = destination.folder / REPORT_FILE
     reports = [report] if report.is_file() and report not in published and not is_foreign_report(report) else []
-    return (*(file for folder in folders for file in _stale_in(folder, published, all_graphs=True)), *reports)
+    unused = [file for file in _written_side_files(destination.folder) if file not in published]
+    stale = (file for folder in folders for file in _stale_in(folder, published, all_graphs=True))
+    return (*stale, *unused, *reports)
+
+
+def _written_side_files(folder: Path) -> Iterator[Path]:
+    """The side files in a folder that the export with the report there wrote, and that nobody has changed since.
+
+    None if weights of a checkpoint lie there: then the side files may be the checkpoint's own.
+    """
+    recorded = _recorded_digests(folder / REPORT_FILE)
+    if recorded and not any(file for pattern in CHECKPOINT_WEIGHTS for file in folder.glob(pattern)):
+        for file in side_files(folder):
+            name = file.relative_to(folder).as_posix()
+            if name in recorded and recorded[name] == sha256_of(file):
+                yield file
+
+
+def _recorded_digests(report: Path) -> dict[str, str]:
+    """The digests of files that a report states, by their names; none if it is not a report."""
+    try:
+        files = (read_report(report) or {}).get("files", {})
+        return {name: facts["sha256"] for name, facts in files.items()}
+    except (OSError, AttributeError, TypeError, KeyError):
+        return {}
 
 
 def _stale_in(folder: Path, published: Collection[Path], *, all_graphs: bool) -> Iterator[Path]:

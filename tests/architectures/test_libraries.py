@@ -174,7 +174,7 @@ def test_a_pipeline_replaces_all_parts_of_an_earlier_one_and_nothing_else(tmp_pa
     shutil.copy(tmp_path / "text_encoder_3" / "model.onnx", tmp_path / "mine" / "model.onnx")
     onnxfn.export_pipeline(second, tmp_path, check=False, overwrite=True)
     assert sorted(file.parent.name for file in tmp_path.rglob("*.onnx")) == ["mine", "text_encoder", "text_encoder_2"]
-    assert (tmp_path / "text_encoder_3" / "config.json").exists()
+    assert not (tmp_path / "text_encoder_3").exists()
     assert onnxfn.verify(tmp_path).checks == ("the export was not checked",) * 2
     assert onnxfn.verify(tmp_path).passed
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import onnx
-from exported_folders import write, write_other
+import pytest
+from exported_folders import write, write_other, write_set
 
 from onnxfn.export.destination import Destination
+from onnxfn.export.report_file import REPORT_FILE, SCHEMA
 from onnxfn.export.stale import stale_files
+from onnxfn.weights.digests import sha256_of
 
 
 def stale(folder, *published):
@@ -77,3 +82,46 @@ def test_a_file_of_onnxfn_is_not_one_any_more_when_another_program_saves_it(tmp_
     assert stale(tmp_path) == ["model.onnx"]
     onnx.save(onnx.load(tmp_path / "model.onnx"), tmp_path / "model.onnx")
     assert stale(tmp_path) == []
+
+
+# Side files
+
+
+def write_with_report(folder, names, number=0):
+    """A set of files and the report on it."""
+    files = write_set(folder, names, number)
+    facts = {name: {"sha256": sha256_of(folder / name)} for name in (file.name for file in files)}
+    (folder / REPORT_FILE).write_text(json.dumps({"schema": SCHEMA, "files": facts}))
+
+
+def test_side_files_of_an_earlier_export_are_stale(tmp_path):
+    write_with_report(tmp_path, ["model.onnx", "config.json", "vocab.txt", "generation_config.json"])
+    (tmp_path / "merges.txt").write_text("mine")
+    assert stale(tmp_path, "model.onnx", "model.onnx_data", "config.json", REPORT_FILE) == [
+        "generation_config.json",
+        "vocab.txt",
+    ]
+
+
+def test_a_side_file_that_was_changed_is_not_stale(tmp_path):
+    write_with_report(tmp_path, ["vocab.txt", "vocab.json"])
+    (tmp_path / "vocab.txt").write_text("edited")
+    assert stale(tmp_path) == ["vocab.json", REPORT_FILE]
+
+
+def test_the_side_files_of_a_checkpoint_are_never_stale(tmp_path):
+    write_with_report(tmp_path, ["vocab.txt", "config.json"])
+    (tmp_path / "model-00001-of-00002.safetensors").write_text("weights")
+    assert stale(tmp_path) == [REPORT_FILE]
+
+
+@pytest.mark.parametrize("files", [[], 1, {"vocab.txt": 1}, {"vocab.txt": {}}, {"vocab.txt": [1]}, {"../victim": {}}])
+def test_a_report_with_other_fields_makes_no_file_stale(tmp_path, files):
+    (tmp_path / "vocab.txt").write_text("mine")
+    (tmp_path / REPORT_FILE).write_text(json.dumps({"schema": SCHEMA, "files": files}))
+    assert stale(tmp_path) == [REPORT_FILE]
+
+
+def test_files_of_other_kinds_are_not_stale_though_a_report_names_them(tmp_path):
+    write_with_report(tmp_path, ["notes.txt", "train.py"])
+    assert stale(tmp_path) == [REPORT_FILE]
