@@ -107,8 +107,8 @@ def export_pipeline(
         pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
         path: The folder that gets a folder for each part.
         check: Whether ONNX Runtime runs the files and its outputs are compared with PyTorch's.
-        overwrite: Whether `path` may exist. ONNX files that an earlier export of a pipeline wrote there, and their
-            external data, are deleted if this export does not replace them.
+        overwrite: Whether `path` may exist. What an earlier export of a pipeline wrote there, ONNX files, their
+            external data and unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache, fused operators.
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event` when a stage of a part starts and ends.

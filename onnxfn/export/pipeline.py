@@ -99,8 +99,8 @@ def export(
         decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.
             `"separate"`: one file without and one with a past. `"both"`: all three.
         check: Whether ONNX Runtime runs the files and its outputs are compared with PyTorch's.
-        overwrite: Whether `path` may exist. ONNX files that an earlier export wrote there, and their external data,
-            are deleted if this export does not replace them.
+        overwrite: Whether `path` may exist. What an earlier export wrote there, ONNX files, their external data and
+            unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache, fused operators.
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event` when a stage starts and ends.
