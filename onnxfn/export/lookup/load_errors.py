@@ -74,11 +74,11 @@ def _reason(error: Exception) -> str:
 
 def _file_fault(file: Path) -> str | None:
     """What is wrong with a file of any format: a link to nothing, a folder, not readable, a pointer of git-lfs."""
-    if not file.exists():
-        return f"is a link to {file.readlink()}, which does not exist"
-    if not file.is_file():
-        return "is not a file"
     try:
+        if not file.exists():
+            return f"is a link to {file.readlink()}, which does not exist"
+        if not file.is_file():
+            return "is not a file"
         with file.open("rb") as opened:
             start = opened.read(len(LFS_POINTER))
     except OSError as error:

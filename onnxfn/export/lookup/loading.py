@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -165,8 +164,8 @@ def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None
 
 
 def _with_config(folder: Path) -> Path:
-    if not os.path.lexists(folder / CONFIG):
-        files = sorted(file.name for file in folder.iterdir())
+    files = sorted(file.name for file in folder.iterdir())
+    if CONFIG not in files:
         raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; pass the folder of a checkpoint")
     return folder
 

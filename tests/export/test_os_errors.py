@@ -1,0 +1,163 @@
+"""Every error of the operating system is one line with exit code 1, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+from os_faults import FAULTS, privileges
+from refusals import refusal
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn.export.cli import app
+from onnxfn.specs.errors import WriteFailed
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint") / "bert"
+    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def top(checkpoint, tmp_path, tmp_path_factory, monkeypatch):
+    """A folder with a copy of the checkpoint. The current folder is restored; tracebacks go elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("tracebacks")))
+    shutil.copytree(checkpoint, tmp_path / "checkpoint")
+    yield tmp_path
+    (tmp_path / "checkpoint").chmod(0o755)
+
+
+def entries(folder):
+    return sorted(folder.rglob("*"))
+
+
+def error_of(checkpoint, out, *flags, dropped=False):
+    """The error of an export that fails, which is one line."""
+    with privileges(dropped=dropped):
+        result = CliRunner().invoke(app, ["export", str(checkpoint), str(out), *flags])
+    assert result.exit_code == 1, result.output
+    (line,) = [line for line in result.stderr.splitlines() if "error" in line]
+    assert line.startswith("error: ")
+    assert "Traceback" not in result.output
+    assert "please report" not in line
+    return line
+
+
+def test_there_are_at_least_17_of_them():
+    assert len(FAULTS) >= 17
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_path_that_cannot_be_written_or_read(name, top):
+    fault = FAULTS[name]
+    out = fault.prepare(top)
+    before = entries(top)
+    line = error_of(top / "checkpoint", out, *fault.flags, dropped=fault.unprivileged)
+    assert fault.message in line
+    assert entries(top) == before
+
+
+def test_a_file_larger_than_the_system_allows(top):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
+    try:
+        line = error_of(top / "checkpoint", top / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "file too large; the system limits the size of a file (ulimit -f)" in line
+    assert not (top / "out").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 60 KB in memory."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=60k", "none", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("only a privileged user may mount a file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk(checkpoint, small_disk, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("tracebacks")))
+    line = error_of(checkpoint, small_disk / "out")
+    assert f"cannot write {small_disk / 'out'}: no space left on device; the weights take 94,208 bytes, " in line
+    assert " bytes are free; free space, or choose a path on another disk" in line
+    assert entries(small_disk) == []
+
+
+def test_a_full_disk_is_write_failed_in_the_api(checkpoint, small_disk):
+    model = onnxfn.model_for(str(checkpoint))
+    message = refusal(WriteFailed, onnxfn.export, onnxfn.spec_for(model), model, small_disk / "out", check=False)
+    assert message.startswith(f"cannot write {small_disk / 'out'}: no space left on device")
+    assert entries(small_disk) == []
+
+
+@pytest.mark.parametrize("name", ["a parent without write permission", "a long name", "a link to itself"])
+def test_an_error_of_the_system_is_documented_in_the_api(name, top):
+    fault = FAULTS[name]
+    model = onnxfn.model_for(str(top / "checkpoint"))
+    out = fault.prepare(top)
+    before = entries(top)
+    with pytest.raises(onnxfn.OnnxfnError) as caught, privileges(dropped=fault.unprivileged):
+        onnxfn.export(onnxfn.spec_for(model), model, out, check=False)
+    assert fault.message in str(caught.value)
+    assert entries(top) == before
+
+
+@pytest.mark.parametrize("kind", ["file", "read-only"])
+def test_a_cache_that_cannot_be_written_does_not_matter(kind, top):
+    cache = top / "cache"
+    cache.write_text("mine") if kind == "file" else cache.mkdir(mode=0o555)
+    with privileges(dropped=True):
+        words = ["export", str(top / "checkpoint"), str(top / "out"), "--template-cache", str(cache)]
+        result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert (top / "out" / "model.onnx").is_file()
+
+
+IN_A_PROCESS = ("a long name", "below a file", "no current folder", "a parent without write permission")
+
+
+def onnxfn_process(*words, **options):
+    command = [sys.executable, "-c", "from onnxfn.__main__ import main; main()", *map(str, words)]
+    root = str(Path(onnxfn.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": root}
+    return subprocess.run(command, check=False, text=True, stderr=subprocess.PIPE, env=environment, **options)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", IN_A_PROCESS)
+def test_an_error_of_the_system_in_a_process_of_its_own(name, top):
+    fault = FAULTS[name]
+    out = fault.prepare(top)
+    before = entries(top)
+    with privileges(dropped=fault.unprivileged):
+        process = onnxfn_process("export", top / "checkpoint", out, stdout=subprocess.DEVNULL)
+    assert process.returncode == 1
+    (line,) = [line for line in process.stderr.splitlines() if "error" in line]
+    assert fault.message in line
+    assert "Traceback" not in process.stderr
+    assert entries(top) == before
+
+
+@pytest.mark.sweep
+def test_a_terminal_that_cannot_be_written(top):
+    with open("/dev/full", "w") as full:
+        process = onnxfn_process("tasks", "bert", stdout=full)
+    assert process.returncode == 1
+    assert "Traceback" not in process.stderr
+    (line,) = [line for line in process.stderr.splitlines() if "error" in line]
+    assert "no space left on device" in line
