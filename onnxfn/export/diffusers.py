@@ -19,6 +19,7 @@ from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import UnknownName, listed
+from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.write import WriteOptions
@@ -122,6 +123,7 @@ def export_pipeline(
         OutputExists: `path` exists, and `overwrite` is False.
         CaptureFailed: A part could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
+        WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.
 
     >>> import tempfile
     >>> from types import SimpleNamespace
@@ -135,10 +137,11 @@ def export_pipeline(
     True
     """
     folder = Path(path)
-    check_destination(folder, overwrite=overwrite)
+    with write_errors(folder):
+        check_destination(folder, overwrite=overwrite)
     parts = pipeline_parts(pipeline)
     destination = Destination(folder)
-    with staging_folder(destination) as staging:
+    with write_errors(folder), staging_folder(destination) as staging:
         exported = {
             part.name: export(
                 part.spec,

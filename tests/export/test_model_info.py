@@ -144,3 +144,17 @@ def test_the_library_of_a_class_and_of_a_model_is_that_of_its_module():
     assert refusal(ModelNotFound, library_of, Path) == (
         "Path is a class of pathlib; known libraries: transformers, sentence_transformers, timm, diffusers"
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "end"),
+    [("[]", "holds a list, not an object"), ("{", "is not JSON: "), ("[" * 100_000, "is not JSON: ")],
+)
+def test_a_configuration_that_is_no_object_has_no_library(content, end, tmp_path):
+    (tmp_path / "config.json").write_text(content)
+    message = refusal(InvalidSpec, library_of, tmp_path)
+    assert message.startswith(f"{tmp_path / 'config.json'} {end}")
+
+
+def test_an_empty_name_has_no_files():
+    assert refusal(ModelNotFound, model_files, "").startswith("the checkpoint has no name")

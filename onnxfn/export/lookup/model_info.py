@@ -11,7 +11,8 @@ from typing import Any
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.export.lookup.lookup import checkpoint_task, has_row, loader_spec, spec_for, tasks_for
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName, first_line, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
+from onnxfn.specs.os_errors import os_error_text
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
 
@@ -214,7 +215,8 @@ def library_of(model_or_name: Any) -> str:
 
     Raises:
         ModelNotFound: The model is of another library, or no file of the checkpoint names a library.
-        InvalidSpec: The file `config.json` is not JSON.
+        InvalidSpec: The file `config.json` is not JSON, or not an object.
+        LoadFailed: The file `config.json` cannot be read.
 
     Example:
         >>> import pathlib, tempfile
@@ -282,7 +284,11 @@ def _config(name: str | Path) -> Mapping[str, Any]:
 
         file = Path(hf_hub_download(str(name), "config.json"))
     try:
-        config: Mapping[str, Any] = json.loads(file.read_text())
-    except json.JSONDecodeError as error:
-        raise InvalidSpec(f"{file} is not JSON: {error}") from None
+        config: Any = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidSpec(f"{file} is not JSON: {first_line(error)}") from None
+    except OSError as error:
+        raise LoadFailed(f"{file} cannot be read: {os_error_text(error, file)}") from error
+    if not isinstance(config, dict):
+        raise InvalidSpec(f"{file} holds a {type(config).__name__}, not an object")
     return config
