@@ -15,6 +15,7 @@ from onnxfn.export.lookup.load_errors import CONFIG, HOW_TO_TRUST, load_errors, 
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.functions import resolve
+from onnxfn.specs.os_errors import os_error_text
 from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST
@@ -164,7 +165,10 @@ def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None
 
 
 def _with_config(folder: Path) -> Path:
-    files = sorted(file.name for file in folder.iterdir())
+    try:
+        files = sorted(file.name for file in folder.iterdir())
+    except OSError as error:
+        raise LoadFailed(f"{folder} cannot be read: {os_error_text(error, folder)}") from error
     if CONFIG not in files:
         raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; pass the folder of a checkpoint")
     return folder
