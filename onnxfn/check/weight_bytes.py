@@ -87,11 +87,3 @@ def _in_dtype(tensor: Any, dtype: int) -> Any:
     if wanted is None or wanted.is_floating_point != tensor.is_floating_point():
         return None
     return tensor.to("cpu", wanted)
-
-
-def _row(data: mmap.mmap, stored: StoredTensor, position: int, chunk: bytes) -> int:
-    """The row, along the first axis, of the first byte that differs within a chunk."""
-    actual = data[position : position + len(chunk)]
-    first = next((i for i, (left, right) in enumerate(zip(actual, chunk, strict=False)) if left != right), 0)
-    row_bytes = max(1, stored.length // max(1, stored.shape[0]))
-    return (position + first - stored.offset) // row_bytes

@@ -122,9 +122,10 @@ def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
     *rows, length = symbols(ids.axes).values()
 
     def is_mask(input_: InputSpec) -> bool:
-        *mask_rows, mask_length = symbols(input_.axes).values() or ("",)
-        is_as_long = mask_length == length or length == terms(mask_length)[-1]
-        return functions.get(input_.generator) == "mask" and mask_rows == rows and is_as_long
+        if functions.get(input_.generator) != "mask" or not symbols(input_.axes):
+            return False
+        *mask_rows, mask_length = symbols(input_.axes).values()
+        return mask_rows == rows and length in (mask_length, terms(mask_length)[-1])
 
     return [input_ for input_ in spec.inputs if is_mask(input_)]
 
