@@ -23,8 +23,8 @@ Check = Annotated[
     bool, typer.Option("--check/--no-check", help="Compare the files with PyTorch before they appear at the path.")
 ]
 Opset = Annotated[int | None, typer.Option(help="The ONNX opset, 18 to 25. Default: 18.")]
-Atol = Annotated[float | None, typer.Option(help="Absolute tolerance of the check.")]
-Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the check.")]
+Atol = Annotated[float | None, typer.Option(help="Absolute tolerance, in place of PyTorch's own error.")]
+Rtol = Annotated[float | None, typer.Option(help="Relative tolerance, in place of PyTorch's own error.")]
 Dtype = Annotated[str, typer.Option(help="dtype of the weights: float32, float16 or bfloat16.")]
 Sizes = Annotated[
     list[str] | None, typer.Option("--size", help="Size of an axis in the dummy inputs, such as sequence_length=32.")

@@ -147,6 +147,13 @@ def test_a_failed_check_is_exit_code_1_and_leaves_no_files(checkpoint, tmp_path)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("tolerance", ["inf", "nan", "-1"])
+def test_a_tolerance_that_allows_everything_is_refused(checkpoint, tmp_path, tolerance):
+    message = error_of("export", checkpoint, tmp_path / "out", f"--atol={tolerance}")
+    assert message.endswith("a tolerance is a number, 0 or more, and not infinite")
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_unknown_task_lists_the_known_ones(checkpoint, tmp_path):
     message = error_of("export", checkpoint, tmp_path / "out", "--task", "fil-mask")
     assert message.startswith("no task 'fil-mask' for bert; known: feature-extraction, fill-mask, ")
