@@ -38,10 +38,14 @@ def past_lengths(spec: PlannedSpec) -> dict[str, str]:
     outputs = {output.name: output for output in spec.outputs}
     inputs = {input_.name: input_ for input_ in spec.inputs}
     return {
-        symbol: next(name for name in terms(output_symbol) if name != symbol)
+        symbol: added[0]
         for feedback in spec.feedback
         for axis, symbol in symbols(inputs[feedback.input].axes).items()
-        if (output_symbol := symbols(outputs[feedback.output].axes)[axis]) != symbol
+        if (
+            added := [
+                name for name in terms(symbols(outputs[feedback.output].axes).get(axis, symbol)) if name != symbol
+            ]
+        )
     }
 
 

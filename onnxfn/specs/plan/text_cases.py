@@ -58,13 +58,13 @@ def text_facts(read: Callable[[Source], Any]) -> TextFacts:
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
     positions = least(*(f"{section}{name}" for name in POSITION_COUNTS for section in SECTIONS))
     known_positions = _value(read, positions)
-    longest = LONGEST if known_positions is None else min(LONGEST, known_positions - UNUSED_POSITIONS)
+    longest = min(LONGEST, known_positions - UNUSED_POSITIONS) if isinstance(known_positions, int) else LONGEST
     return TextFacts(_first_token(_value(read, pads)), _first_token(_value(read, ends)), longest)
 
 
 def with_text_cases(spec: PlannedSpec, facts: TextFacts) -> PlannedSpec:
-    """The planned spec with the cases for special tokens and for long texts, if it has token ids."""
-    if not _token_inputs(spec):
+    """The planned spec with the cases for special tokens and for long texts, if it has token ids and their sizes."""
+    if not _token_inputs(spec) or not _has_sizes(spec):
         return spec
     long = _long_cases(spec, facts.longest)
     special = _with_special_tokens(spec, facts)
@@ -101,7 +101,7 @@ def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: T
     """The generator of the ids of an input, with the special tokens that its vocabulary has."""
     arguments = dict(generator.arguments)
     end = arguments.get("end", facts.end)
-    tokens = {name: token for name, token in (("pad", facts.pad), ("end", end)) if _is_in(token, arguments["high"])}
+    tokens = {name: token for name, token in (("pad", facts.pad), ("end", end)) if _is_in(token, arguments.get("high"))}
     nested = {"ids": NestedDummy(ids.generator, ids.axes), "mask": NestedDummy(mask.generator, mask.axes)}
     return Generator(f"special {ids.name}", "special_ids", {**nested, **tokens})
 
@@ -112,7 +112,7 @@ def _token_inputs(spec: PlannedSpec) -> tuple[InputSpec, ...]:
     return tuple(
         input_
         for input_ in spec.inputs
-        if input_.name.endswith("input_ids") and functions.get(input_.generator) in TOKEN_FILLS
+        if input_.name.endswith("input_ids") and functions.get(input_.generator) in TOKEN_FILLS and symbols(input_.axes)
     )
 
 
@@ -190,6 +190,13 @@ def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:
     return known_sizes(in_case(spec, case), {})
 
 
+def _has_sizes(spec: PlannedSpec) -> bool:
+    """Whether every case has the sizes of the tokens and of the past. A case without one cannot run."""
+    pasts = past_lengths(spec)
+    needed = {*pasts, *pasts.values(), *(name for ids in _token_inputs(spec) for name in names(ids.axes))}
+    return all(needed <= _sizes(spec, case).keys() for case in cases(spec))
+
+
 def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...]) -> bool:
     """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs."""
     known = {name for input_ in spec.inputs for name in names(input_.axes)}
@@ -223,5 +230,5 @@ def _first_token(value: Any) -> int | None:
     return token if isinstance(token, int) else None
 
 
-def _is_in(token: int | None, vocabulary_size: int) -> bool:
-    return token is not None and 0 <= token < vocabulary_size
+def _is_in(token: Any, vocabulary_size: Any) -> bool:
+    return isinstance(token, int) and isinstance(vocabulary_size, int) and 0 <= token < vocabulary_size
