@@ -121,7 +121,7 @@ def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: i
         raise
     except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError) as problem:
         message = f"{generator} cannot make a dummy for {input_.name!r} with the shape {list(shape)}: {problem}"
-        raise InvalidSpec(message) from problem
+        raise InvalidSpec(" ".join(message.split())) from problem  # an argument may print as several lines
     return array.astype(dtype_of(spec, input_))
 
 
