@@ -232,6 +232,25 @@ def test_an_unknown_name_of_a_size_names_the_closest(checkpoint, tmp_path):
     assert run("export", checkpoint, tmp_path / "out", "--size", "sequence_length=9").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (("--size", "sequence_length=1000000000"), "has the shape [2, 1000000000]: above "),
+        (("--shape", "batch_size=99999999999"), "has the shape [99999999999, 16]: above "),
+        (("--size", "batch_size=1"), "the dynamic axis batch_size cannot be traced at size 1"),
+        (("--size", "batch_size=0"), "the dynamic axis batch_size cannot be traced at size 0"),
+        (("--dtype", "float64"), "no float type 'float64'; known: float32, float16, bfloat16"),
+    ],
+)
+def test_a_value_that_no_export_can_have_is_an_error(checkpoint, tmp_path, flags, part):
+    assert part in error_of("export", checkpoint, tmp_path / "out", *flags)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_a_name_is_an_error(tmp_path):
+    assert error_of("export", "", tmp_path / "out").startswith("the checkpoint has no name: ")
+
+
 def test_inspect_prints_a_spec_or_its_json():
     from onnxfn import from_json, spec_for
 
