@@ -29,7 +29,7 @@ from attrs import evolve, frozen
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
-from onnxfn.specs.errors import CheckFailed, OnnxfnError, first_line
+from onnxfn.specs.errors import CaptureFailed, CheckFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
@@ -135,13 +135,10 @@ def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> Outpu
     """PyTorch's outputs. CheckFailed if it cannot run a model in half precision: its CPU kernels lack some types."""
     try:
         return torch_outputs(model, part, inputs)
-    except OnnxfnError:
-        raise
-    except Exception as error:
-        if part.spec.target.float_dtype in (None, "float32"):
+    except CaptureFailed as error:
+        if part.spec.target.float_dtype in (None, "float32") or not isinstance(error.__cause__, RuntimeError):
             raise
-        message = f"PyTorch cannot run {part.name} in {part.spec.target.float_dtype}: {first_line(error)}"
-        raise CheckFailed(f'{message}; export in float32: with_dtypes(spec, float="float32")') from error
+        raise CheckFailed(f'{error}; export in float32: with_dtypes(spec, float="float32")') from error
 
 
 def case_inputs(

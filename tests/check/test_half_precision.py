@@ -224,6 +224,6 @@ class WithoutKernel(torch.nn.Module):
 def test_a_model_that_pytorch_cannot_run_in_float16_gets_an_error_that_says_what_to_do(tmp_path):
     message = refusal(CheckFailed, onnxfn.export, SPEC, WithoutKernel().half(), tmp_path / "model.onnx")
     assert message == (
-        "PyTorch cannot run model in float16: \"sinc\" not implemented for 'Half'; "
+        "WithoutKernel does not run in PyTorch on inputs of model: RuntimeError: \"sinc\" not implemented for 'Half'; "
         'export in float32: with_dtypes(spec, float="float32")'
     )
