@@ -108,6 +108,8 @@ promptable_segmentation = compose(
     generates("point_labels", "integers", low=0, high=2),
     generates("embeddings", "normal"),
     sized(batch_size=2, point_batch_size=3, nb_points_per_image=2),
+    case("one", sized(batch_size=1, point_batch_size=1, nb_points_per_image=1)),
+    case("several", sized(batch_size=3, point_batch_size=8, nb_points_per_image=7)),
     tasked(
         "feature-extraction",
         spec=compose(

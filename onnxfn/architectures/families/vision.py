@@ -34,7 +34,7 @@ _image_config = compose(
 fixed_images = compose(_image_config, pixel_inputs)
 """`pixel_inputs` of a model whose configuration has `num_channels` and `image_size` at its top level."""
 
-# No height or width of a case is a multiple of a stride, and no image is square.
+# All sides of the cases are prime numbers, so none is a multiple of a stride, and no image is square.
 dynamic_images = compose(
     fixed_images,
     reads(
@@ -43,8 +43,8 @@ dynamic_images = compose(
     ),
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     sized(height=from_config("image_height"), width=from_config("image_width")),
-    case("one", sized(batch_size=1, height=97, width=150)),
-    case("several", sized(batch_size=3, height=75, width=66)),
+    case("one", sized(batch_size=1, height=97, width=151)),
+    case("several", sized(batch_size=3, height=73, width=67)),
 )
 """The input of models for images of any size: `pixel_values`, `[batch_size, num_channels, height, width]`.
 
