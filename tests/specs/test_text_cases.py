@@ -1,0 +1,86 @@
+"""Texts are checked with special tokens at masked tokens, with holes in masks, and as long as a model can read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxfn import spec_for, with_shapes
+from onnxfn.specs.dummies import dummies
+from onnxfn.specs.plan.check_cases import in_case
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, SPECIAL_TOKENS
+
+BERT = {"vocab_size": 99, "type_vocab_size": 2, "pad_token_id": 7, "eos_token_id": [8, 9]}
+GPT = {"vocab_size": 99, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "pad_token_id": 7}
+
+
+def case_of(spec, config, name):
+    """The planned spec of the first file in a case; None if it has no such case."""
+    planned = plan(spec, config).parts[0].spec
+    return next((in_case(planned, case) for case in planned.cases if case.name == name), None)
+
+
+def test_masked_tokens_are_pad_tokens_and_texts_have_an_end_token_inside():
+    inputs = dummies(case_of(spec_for("bert"), BERT, SPECIAL_TOKENS), {})
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    right, left, holes = mask.tolist()
+    assert right == sorted(right, reverse=True)
+    assert left == sorted(left)
+    assert holes[0] == holes[-1] == 1
+    assert 0 in holes
+    assert (ids[mask == 0] == 7).all()
+    assert (ids == 8).any(axis=1).all()
+
+
+@pytest.mark.parametrize("pad", [None, -1, 99])
+def test_a_pad_token_that_is_not_in_the_vocabulary_is_in_no_text(pad):
+    ids = dummies(case_of(spec_for("bert"), {**BERT, "pad_token_id": pad}, SPECIAL_TOKENS), {})["input_ids"]
+    assert 0 <= ids.min() <= ids.max() < 99
+
+
+def test_a_text_of_a_model_that_pools_at_its_end_has_several_end_tokens():
+    config = {"text_config": {"vocab_size": 99, "eos_token_id": 98, "pad_token_id": 98}}
+    config |= {"vision_config": {"image_size": 32}}
+    spec = spec_for("clip", "feature-extraction")
+    ids = dummies(case_of(spec, config, SPECIAL_TOKENS), {})["input_ids"]
+    assert ((ids == 98).sum(axis=1) > 1).all()
+
+
+def test_the_past_of_special_tokens_is_empty():
+    spec = spec_for("gpt2", "text-generation-with-past")
+    inputs = dummies(case_of(spec, GPT, SPECIAL_TOKENS), {})
+    assert inputs["attention_mask"].shape == inputs["input_ids"].shape
+    positions, mask = inputs["position_ids"], inputs["attention_mask"]
+    assert np.array_equal(positions, np.maximum(mask.cumsum(axis=1) - 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("positions", "length"),
+    [({}, 512), ({"max_position_embeddings": 96}, 94), ({"n_positions": 4096, "max_position_embeddings": 40}, 38)],
+)
+def test_a_long_text_has_512_tokens_or_as_many_as_the_model_has_positions(positions, length):
+    long_text = case_of(spec_for("bert"), {**BERT, **positions}, LONG_TEXT)
+    assert dummies(long_text, {})["input_ids"].shape == (1, length)
+
+
+def test_a_decoder_has_a_long_prompt_and_a_past_that_is_as_long():
+    spec = spec_for("gpt2", "text-generation-with-past")
+    sizes = [
+        {name: array.shape[-1] for name, array in dummies(case_of(spec, GPT, name), {}).items()}
+        for name in (LONG_TEXT, LONG_PAST)
+    ]
+    assert (sizes[0]["input_ids"], sizes[0]["attention_mask"]) == (512, 512)
+    assert sizes[1]["attention_mask"] == 512
+    assert sizes[1]["input_ids"] < 16
+
+
+def test_a_text_that_is_no_longer_than_that_of_another_case_is_left_out():
+    assert case_of(spec_for("bert"), {**BERT, "max_position_embeddings": 26}, LONG_TEXT) is None
+
+
+def test_a_fixed_length_has_no_long_text():
+
+    spec = with_shapes(spec_for("bert"), sequence_length=16)
+    assert case_of(spec, BERT, LONG_TEXT) is None
+    assert case_of(spec, BERT, SPECIAL_TOKENS) is not None
