@@ -1,10 +1,12 @@
 """The check finds faults that an exporter could make, in the files of 17 tiny models.
 
-    python -m pytest tests/check/test_seeded_faults.py              # a sample: minutes
-    python -m pytest tests/check/test_seeded_faults.py -m sweep     # every kind in every model
+    python -m pytest tests/check/test_seeded_faults.py                        # a sample
+    python -m pytest tests/check/test_seeded_faults.py -m sweep               # every kind in every model
+    python -m pytest tests/check/test_seeded_faults.py -m sweep --record      # and writes tests/sweeps/mutants.json
 
 A fault that the check passes must not change an answer to wider inputs by more than PyTorch's own rounding: then it is
-an equivalent mutant. The end of the run shows how many faults were found.
+an equivalent mutant. Or the check allows an error of that size on the wider inputs too. `explained_survivors.py` has
+the others. The end of the run shows how many faults were found.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import fault_models
 import numpy as np
 import pytest
 import verdicts
-from graph_edits import initializers
+from explained_survivors import EXPLAINED
 from mutations import KINDS, NAMED, RANDOM
 from verdict_counts import EQUIVALENT, FOUND, MISSED, RAW, counts, table
 from verdicts import Fault
@@ -21,45 +23,55 @@ from verdicts import Fault
 SAMPLED = ("bert_classifier", "llama")
 """The models of the default run."""
 
-STRUCTURE = tuple(
-    kind
-    for kind in NAMED
-    if kind
-    not in {
-        "eps",
-        "logits shifted",
-        "long texts only",
-        "not a number",
-        "one element",
-        "position ids",
-        "position table",
-        "position_ids ignored",
-        "table row unseen",
-        "wrong token",
-    }
-)
-"""Kinds that change most answers."""
-
 
 @pytest.mark.parametrize("name", SAMPLED)
-def test_faults_of_structure_are_found(name, assert_found):
-    every = verdicts.faults(name, {kind: NAMED[kind] for kind in STRUCTURE})
-    results = assert_found(verdicts.spread(every, 1))
+def test_a_fault_of_each_kind_is_found(name, assert_found):
+    results = assert_found(verdicts.spread(verdicts.faults(name), 1))
     assert sum(result.status == EQUIVALENT for result in results) * 10 < len(results)
 
 
-# Faults that a check of short random texts misses
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", fault_models.MODELS)
+def test_all_named_faults_are_found(name, assert_found):
+    every = verdicts.faults(name)
+    results = assert_found(verdicts.spread(every, 4), record_as="named faults")
+    assert {result.fault.kind for result in results} == {fault.kind for fault in every}
 
+
+# Faults that a check of short random texts misses: padding, end tokens, long texts, rows that are not looked up
+
+MODEL, ENCODER, DECODER = "model.onnx", "encoder_model.onnx", "decoder_model_merged.onnx"
 SPECIAL = {
-    "a window of 48 tokens is one of 39": Fault("mistral_window_48", "sliding window", "model.onnx", "sub_1 -9"),
-    "llama's positions end at 30": Fault("llama", "position_ids ignored", "model.onnx", "clipped at 30"),
+    "gpt2 classifies at the last place": ("gpt2_classifier", "pooling", MODEL, "last place"),
+    "roberta counts padding as positions": ("roberta", "padding not skipped", MODEL, ""),
+    "clip pools at the last place": ("clip", "pooling", MODEL, "last place"),
+    "clip pools at the last end token": ("clip", "pooling", MODEL, "last of several"),
+    "llama's positions end at 30": ("llama", "position_ids ignored", MODEL, "clipped at 30"),
+    "llama's positions end at 45": ("llama", "position_ids ignored", MODEL, "clipped at 45"),
+    "gpt2's positions end at 45": ("gpt2", "position_ids ignored", MODEL, "clipped at 45"),
+    "a window of 48 tokens is one of 39": ("mistral_window_48", "sliding window", MODEL, "-9"),
+    "a window of 48 tokens is one of 41": ("mistral_window_48", "sliding window", MODEL, "-7"),
+    "a window of 48 tokens is dropped": ("mistral_window_48", "sliding window", MODEL, "dropped"),
+    "t5's bucket of distances from 27 on": ("t5", "relative bias", DECODER, "row 20"),
+    "t5's minimum that long prompts need": ("t5", "relative bias", DECODER, "left out"),
+    "bert's row 100 of positions": ("bert", "position table", MODEL, "row 100"),
+    "bart's row 50 of positions": ("bart", "position table", ENCODER, "row 50"),
+    "bert's row of a word that no text has": ("bert", "table row unseen", MODEL, "row 2511"),
+    "llama's row of a word that no text has": ("llama", "table row unseen", MODEL, "row 511"),
 }
+"""The special faults of an earlier attack on the check, which found 5 of 15: model, kind, file, end of the site."""
 
 
-@pytest.mark.parametrize("fault", SPECIAL.values(), ids=SPECIAL)
-def test_a_special_fault_is_found(fault, assert_found):
-    (result,) = assert_found([fault])
+@pytest.mark.parametrize("special", SPECIAL.values(), ids=SPECIAL)
+def test_a_special_fault_is_found(special, assert_found):
+    (result,) = assert_found([fault_at(*special)])
     assert result.status != EQUIVALENT
+
+
+def fault_at(name, kind, file, end):
+    """The first fault of a kind in a file whose site ends with `end`."""
+    every = verdicts.faults(name, {kind: NAMED[kind]})
+    return next(fault for fault in every if fault.file == file and fault.site.endswith(end))
 
 
 # The kinds, and the verdicts themselves
@@ -88,8 +100,7 @@ def test_a_fault_that_the_check_passes_is_missed_if_an_answer_changes(monkeypatc
 
 def test_a_fault_that_changes_no_answer_is_equivalent(monkeypatch):
     monkeypatch.setattr(verdicts, "validated", lambda tested, _: tested.exported.report)
-    (name,) = {name for name in initializers(verdicts.graph_files("bert_classifier")["model.onnx"]) if "val_90" in name}
-    weak = Fault("bert_classifier", "mask weak", "model.onnx", f"{name} = -10000")
+    weak = fault_at("bert_classifier", "mask weak", MODEL, "= -10000")
     assert verdicts.verdict(weak).status == EQUIVALENT
 
 
@@ -108,13 +119,18 @@ def test_an_error_that_is_not_documented_is_no_finding(monkeypatch):
     assert result.status == RAW
 
 
+def test_each_explained_survivor_is_a_fault_of_its_model():
+    for fault in EXPLAINED:
+        assert fault in verdicts.faults(fault.model, {fault.kind: KINDS[fault.kind]})
+
+
 def test_a_table_counts_verdicts():
     rows = counts([("bert", "eps", FOUND), ("t5", "eps", FOUND), ("t5", "rope", MISSED)], 1)
     assert rows == {"eps": {FOUND: 2}, "rope": {MISSED: 1}}
     header, first, second = table(rows)
-    assert header.split() == ["found", "does", "not", "run", "equivalent", "missed", "raw", "error"]
-    assert first.split() == ["eps", "2", "0", "0", "0", "0"]
-    assert second.split() == ["rope", "0", "0", "0", "1", "0"]
+    assert header.split() == ["found", "does", "not", "run", "equivalent", "allowed", "missed", "raw", "error"]
+    assert first.split() == ["eps", "2", "0", "0", "0", "0", "0"]
+    assert second.split() == ["rope", "0", "0", "0", "0", "1", "0"]
 
 
 def test_every_model_has_a_name_of_its_own_files():

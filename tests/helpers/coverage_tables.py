@@ -99,7 +99,8 @@ Together {types} model types. Versions:
 `decoding.json` holds the decoders that also decoded a text step by step, past their window where they have one, and the
 largest difference from PyTorch's forward over the whole text. Decoders are compared at tokens, not at padding, where
 PyTorch's own float32 is noise. A derived spec takes the inputs that are known: those of a model of text and images may
-be its text alone. `derived.json` holds the inputs that each took.
+be its text alone. `derived.json` holds the inputs that each took. `mutants.json` holds the seeded faults of
+`tests/check`: for each model how many the check found, and each fault that it did not find.
 
 ## Every model type and task
 

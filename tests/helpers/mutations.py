@@ -295,7 +295,7 @@ ORDER: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
         "rolled": lambda _, value: np.roll(value, 1, 0),
         "reversed": lambda _, value: np.flip(value, -1),
         "transposed": lambda _, value: value.T,
-        "row zero": lambda _, value: with_zeros(value, 1),
+        "row zero": lambda _, value: with_zeros(value, -1),
     }
 )
 

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-FOUND, NOT_RUN, EQUIVALENT, MISSED, RAW = "found", "does not run", "equivalent", "missed", "raw error"
-STATUSES = (FOUND, NOT_RUN, EQUIVALENT, MISSED, RAW)
-"""What the check does with a fault. `does not run`: ONNX Runtime refuses the file, which is also found."""
+FOUND, NOT_RUN, EQUIVALENT, ALLOWED, MISSED, RAW = (
+    "found",
+    "does not run",
+    "equivalent",
+    "allowed",
+    "missed",
+    "raw error",
+)
+STATUSES = (FOUND, NOT_RUN, EQUIVALENT, ALLOWED, MISSED, RAW)
+"""What the check does with a fault.
+
+`does not run`: ONNX Runtime refuses the file, which is also found. `equivalent`: no answer changes by more than
+rounding. `allowed`: an answer changes by more, and the check allows such an error (`onnxfn/check/precision.py`).
+"""
 
 Row = tuple[str, str, str]
 

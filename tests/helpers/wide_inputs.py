@@ -5,7 +5,6 @@ They decide whether a fault that the check does not find changes an answer at al
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
 from types import MappingProxyType
@@ -15,6 +14,7 @@ import numpy as np
 
 from onnxfn.check.references import case_inputs
 from onnxfn.check.valid_elements import valid_elements
+from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.dummies import padded, sized
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
@@ -36,10 +36,6 @@ ENCODED = (1, 17, 50, 110)
 """Lengths of the texts that an encoder read."""
 
 
-def mask_of(arrays: Arrays) -> str | None:
-    return next((name for name in arrays if name.endswith("attention_mask")), None)
-
-
 def as_it_is(arrays: Arrays, *_: Any) -> Arrays:
     return arrays
 
@@ -55,11 +51,27 @@ def holes(arrays: Arrays, random: np.random.Generator, _: Mapping[str, int]) -> 
 
 def pad_tokens(arrays: Arrays, _: np.random.Generator, tokens: Mapping[str, int]) -> Arrays:
     """Masked places hold the pad token."""
-    name = mask_of(arrays)
-    if name is None or "input_ids" not in arrays or "encoder" in name or "pad" not in tokens:
+    places = masked_places(arrays)
+    if places is None or "pad" not in tokens:
         return arrays
-    ids = arrays["input_ids"]
-    return {**arrays, "input_ids": np.where(arrays[name][:, -ids.shape[1] :] == 0, tokens["pad"], ids)}
+    return {**arrays, "input_ids": np.where(places, tokens["pad"], arrays["input_ids"])}
+
+
+def masked_places(arrays: Arrays) -> np.ndarray | None:
+    """True where a token is masked; None for tokens without a mask of their own, as in a decoder after an encoder."""
+    name = next((name for name in arrays if name.endswith("attention_mask")), "encoder")
+    if "input_ids" not in arrays or "encoder" in name:
+        return None
+    return arrays[name][:, -arrays["input_ids"].shape[1] :] == 0
+
+
+def without_pad_tokens(arrays: Arrays, tokens: Mapping[str, int]) -> Arrays:
+    """No place that is not masked holds the pad token, as in the texts of a tokenizer; a first token may be one."""
+    if "input_ids" not in arrays or "pad" not in tokens or tokens["pad"] == tokens.get("start"):
+        return arrays
+    ids, places = arrays["input_ids"], masked_places(arrays)
+    is_token = True if places is None else ~places
+    return {**arrays, "input_ids": np.where((ids == tokens["pad"]) & is_token, ids + 1, ids)}
 
 
 def end_tokens(arrays: Arrays, random: np.random.Generator, tokens: Mapping[str, int]) -> Arrays:
@@ -81,8 +93,8 @@ def text_config(model: Any) -> Any:
 
 
 def special_tokens(model: Any) -> dict[str, int]:
-    """The pad token and the end token, those that the configuration names."""
-    named = {"pad": "pad_token_id", "end": "eos_token_id"}
+    """The pad token, the end token and the first token of a decoder, those that the configuration names."""
+    named = {"pad": "pad_token_id", "end": "eos_token_id", "start": "decoder_start_token_id"}
     found = {kind: getattr(text_config(model), name, None) for kind, name in named.items()}
     return {kind: token for kind, token in found.items() if isinstance(token, int)}
 
@@ -104,7 +116,7 @@ def wide_inputs(model: Any, part: Part) -> Iterator[tuple[str, Arrays]]:
             random = np.random.default_rng(number)
             spec = with_dummies(part.spec, sized(**sizes), padded(side))
             arrays = case_inputs(model, part, spec, seed=number + 7)
-            arrays = CHANGES[change](arrays, random, tokens)
+            arrays = without_pad_tokens(CHANGES[change](arrays, random, tokens), tokens)
             yield f"{sizes}, padding {side}, {change}", arrays
     yield from every_token(model, part, tokens)
 
@@ -137,20 +149,14 @@ def every_token(model: Any, part: Part, tokens: Mapping[str, int]) -> Iterator[t
     }
     arrays = case_inputs(model, part, with_dummies(part.spec, sized(**sizes), padded("none")))
     ids = (np.arange(batch * length) % vocabulary).reshape(batch, length)
-    yield "every token", {**arrays, "input_ids": np.where(ids == tokens.get("pad"), ids + 1, ids)}
+    yield "every token", without_pad_tokens({**arrays, "input_ids": ids}, tokens)
 
 
-def rounding(model: Any, part: Part, arrays: Arrays) -> list[float]:
-    """How far PyTorch in the dtype of the export is from PyTorch in float64, for each output: the largest distance."""
-    dtype = part.spec.target.float_dtype or "float32"
-    pairs = zip(*(torch_outputs(copied(model, each), part, arrays) for each in (dtype, "float64")), strict=True)
-    return [distance(part, index, arrays, *pair) for index, pair in enumerate(pairs)]
-
-
-def copied(model: Any, dtype: str) -> Any:
-    import torch
-
-    return model if dtype == "float32" else copy.deepcopy(model).to(getattr(torch, dtype))
+def torch_answers(model: Any, part: Part, arrays: Arrays) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """PyTorch's outputs in the dtype of the export, and in float64."""
+    dtypes = part.spec.target.float_dtype or "float32", "float64"
+    own, exact = (torch_outputs(in_dtype(model, dtype), part, arrays) for dtype in dtypes)
+    return own, exact
 
 
 def distance(part: Part, index: int, arrays: Arrays, left: np.ndarray, right: np.ndarray) -> float:

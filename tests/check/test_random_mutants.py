@@ -1,0 +1,79 @@
+"""The check finds random changes of graphs: an operator, a constant, an edge, a weight.
+
+python -m pytest tests/check/test_random_mutants.py -m sweep            # 1,000 mutants
+python -m pytest tests/check/test_random_mutants.py -m sweep --record   # and writes tests/sweeps/mutants.json
+"""
+
+from __future__ import annotations
+
+import fault_models
+import pytest
+import verdicts
+from explained_survivors import EXPLAINED
+from mutations import KINDS
+from verdict_counts import EQUIVALENT, FOUND, NOT_RUN
+
+COUNT = 1000
+"""Random mutants of the sweep, shared by all models."""
+
+NAMES = tuple(fault_models.MODELS)
+
+SAMPLED = ("bert_classifier", "clip")
+"""The models of the default run, and how many mutants of each."""
+
+SAMPLE = 12
+
+
+def mutants(name, count):
+    """Random mutants of a model: first the kind is drawn, then the site."""
+    return verdicts.drawn(verdicts.faults(name, KINDS), count, seed=NAMES.index(name))
+
+
+def share(name):
+    """The number of mutants of a model, so that all have `COUNT`."""
+    return COUNT // len(NAMES) + (NAMES.index(name) < COUNT % len(NAMES))
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_some_random_mutants_are_found(name, assert_found):
+    results = assert_found(mutants(name, SAMPLE))
+    assert sum(result.status in (FOUND, NOT_RUN) for result in results) > SAMPLE // 2
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", NAMES)
+def test_random_mutants_are_found(name, assert_found):
+    results = assert_found(mutants(name, share(name)), record_as="random mutants")
+    assert len(results) == share(name)
+
+
+def test_at_most_two_mutants_are_missed_for_a_reason():
+    every = {
+        fault for name in NAMES if name in {known.model for known in EXPLAINED} for fault in mutants(name, share(name))
+    }
+    assert len(every & EXPLAINED.keys()) <= 2
+
+
+def test_the_shares_of_the_models_are_1000_mutants():
+    assert sum(map(share, NAMES)) == COUNT
+
+
+def test_the_same_mutants_are_drawn_each_time():
+    first = mutants("bert_classifier", 30)
+    assert first == mutants("bert_classifier", 30)
+    assert len(set(first)) == 30
+    assert first[:10] == mutants("bert_classifier", 10)
+
+
+def test_mutants_are_of_many_kinds():
+    assert len({fault.kind for fault in mutants("bert_classifier", 100)}) > 30
+
+
+def test_a_record_holds_the_counts_and_each_survivor():
+    fault = verdicts.Fault("bert", "eps", "model.onnx", "layer_norm 1e-05")
+    every = [verdicts.Verdict(fault, FOUND), verdicts.Verdict(fault, EQUIVALENT, "one", 0.2)]
+    assert verdicts.recorded(every) == {
+        "found": 1,
+        "equivalent": 1,
+        "survivors": ["equivalent: bert, eps, model.onnx: layer_norm 1e-05 (0.2 roundings; one)"],
+    }
