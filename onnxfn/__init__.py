@@ -17,8 +17,9 @@ from onnxfn.architectures.families import (
     vision,
     vision_of_any_size,
 )
-from onnxfn.check.bisect import Divergence, TensorPair
+from onnxfn.check.bisect import Divergence
 from onnxfn.check.generation import generate
+from onnxfn.check.matching import TensorPair
 from onnxfn.export.bisect import bisect
 from onnxfn.export.diffusers import export_pipeline, pipeline_parts
 from onnxfn.export.lookup.class_tasks import task_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,29 @@ Rows = Mapping[int, tuple[Sequence[str], Array]]
 
 TOKEN_RANK = 3
 """The number of axes of features of tokens: batch, length, size. Only there is padding left out."""
+
+
+@frozen
+class TensorPair:
+    """A tensor of PyTorch and the value of the graph that stands for it.
+
+    Attributes:
+        module: The path of the module that computes the tensor; empty for the model itself.
+        value: The name of the value; None if the graph has none, because a fusion removed it.
+        max_abs: The largest absolute difference; infinite without a value.
+
+    >>> print(TensorPair("encoder.layer.0.output", "add_7", 0.25))
+    encoder.layer.0.output (value 'add_7' of the graph, 2.5e-01 away)
+    """
+
+    module: str
+    value: str | None
+    max_abs: float
+
+    def __str__(self) -> str:
+        value = "no value of the graph" if self.value is None else f"value {self.value!r} of the graph"
+        distance = "" if self.value is None else f", {self.max_abs:.1e} away"
+        return f"{self.module or 'the model itself'} ({value}{distance})"
 
 
 @frozen(eq=False)
@@ -56,6 +79,35 @@ def matched_tensors(
     return matched
 
 
+def counterpart(
+    spec: PlannedSpec,
+    values: GraphValues,
+    inputs: Mapping[str, Array],
+    used: Container[str | None],
+    each: MatchedTensor,
+) -> TensorPair:
+    """A tensor that no value equals, and the value of the graph that stands for it.
+
+    For a tensor that a leaf returns it is the first value that is computed from all weights of the leaf, for another
+    the closest that may be computed so. A value that equals another tensor (`used`) stands for that.
+    """
+    tensor, own = each.tensor, each.weights
+
+    def may_stand(name: str, array: Array) -> bool:
+        weights = values.weights.get(name, frozenset())
+        return own <= weights if tensor.is_result else not own & weights and array.shape == tensor.array.shape
+
+    arrays = {name: array for name, array in values.arrays.items() if array.size == tensor.array.size}
+    if tensor.output:
+        arrays = {name: array for name, array in arrays.items() if name == tensor.output}
+    else:
+        names = [name for name, array in arrays.items() if may_stand(name, array)]
+        names = names[:1] if tensor.is_of_leaf and tensor.is_result else names
+        arrays = {name: arrays[name] for name in names if name not in used}
+    select = elements_of_tokens(spec, tensor, inputs)
+    return TensorPair(tensor.computed_by, *closest_value(tensor.array, rows_by_size(arrays), select))
+
+
 def rows_by_size(arrays: Mapping[str, Array]) -> Rows:
     """The values of a graph, grouped by their number of elements."""
     names: dict[int, list[str]] = {}
@@ -65,7 +117,7 @@ def rows_by_size(arrays: Mapping[str, Array]) -> Rows:
 
 
 def closest_value(
-    array: Array, rows: Rows, select: Select, is_allowed: Callable[[str], bool]
+    array: Array, rows: Rows, select: Select, is_allowed: Callable[[str], bool] = bool
 ) -> tuple[str | None, float]:
     """The name of the allowed value that is closest to an array, and their largest difference; None if none fits.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from itertools import count
 from typing import Any
 
 from attrs import frozen
@@ -24,6 +25,7 @@ class RecordedTensor:
         module: The path of the module; empty for the model itself.
         computed_by: The path of the module whose code computes the tensor: the module that returns it, or the module
             that passes it to another.
+        call: The number of the call of the module, counted over the run.
         is_result: Whether the module returns the tensor.
         is_of_leaf: Whether the module has no modules inside it.
         output: The name of the planned output that the tensor is; empty for the tensors of modules.
@@ -32,6 +34,7 @@ class RecordedTensor:
 
     module: str
     computed_by: str
+    call: int
     is_result: bool
     is_of_leaf: bool
     output: str
@@ -46,21 +49,23 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
     import torch
 
     recorded: list[RecordedTensor] = []
-    running = [""]
+    running = [("", 0)]
+    calls = count(1)
 
-    def record(path: str, module: Any, values: Any, *, is_result: bool) -> None:
-        computed_by, is_of_leaf = path if is_result else running[-1], not module._modules
+    def record(path: str, module: Any, computed_by: str, values: Any, *, is_result: bool) -> None:
+        call, is_of_leaf = running[-1][1], not module._modules
         recorded.extend(
-            RecordedTensor(path, computed_by, is_result, is_of_leaf, "", array) for array in _float_arrays(values)
+            RecordedTensor(path, computed_by, call, is_result, is_of_leaf, "", array) for array in _float_arrays(values)
         )
 
     def enter(path: str, module: Any, arguments: Any, named: Any) -> None:
-        record(path, module, (arguments, named), is_result=False)
-        running.append(path)
+        caller, _ = running[-1]
+        running.append((path, next(calls)))
+        record(path, module, caller, (arguments, named), is_result=False)
 
     def leave(path: str, module: Any, _: Any, result: Any) -> None:
+        record(path, module, path, result, is_result=True)
         running.pop()
-        record(path, module, result, is_result=True)
 
     with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), ExitStack() as hooks:
         for path, module in model.named_modules():
@@ -74,7 +79,7 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
 
 def _planned_outputs(part: Part, outputs: Any) -> Iterator[RecordedTensor]:
     for output, tensor in zip(part.spec.outputs, outputs, strict=True):
-        yield from (RecordedTensor("", "", True, False, output.name, array) for array in _float_arrays(tensor))
+        yield from (RecordedTensor("", "", 0, True, False, output.name, array) for array in _float_arrays(tensor))
 
 
 def _float_arrays(value: Any) -> Iterator[Array]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def capture(model: Any, part: Part) -> Any:
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
     attention, patches = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
-    with quiet(), unchanged_eval(model), attention, patches, _fast_export():
+    with quiet(), unchanged_eval(model), attention, patches, _fast_export(), _annotations_of_this_thread():
         program = exported_program(model, part)
         operators = expected_operators(program)
         graph = _translated(program)
@@ -80,6 +81,23 @@ def _fast_export() -> Iterator[None]:
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting
+
+
+@contextmanager
+def _annotations_of_this_thread() -> Iterator[None]:
+    """Keeps other threads from annotating the trace.
+
+    While it traces, torch notes in a variable of the process which function runs, in whatever thread that is. Another
+    thread that runs a model with a custom operator, such as a mixture of experts, gets a KeyError from that.
+    """
+    import torch.fx.traceback
+
+    annotate, thread = torch.fx.traceback.annotate, threading.get_ident()
+    torch.fx.traceback.annotate = lambda facts: annotate(facts) if threading.get_ident() == thread else nullcontext()
+    try:
+        yield
+    finally:
+        torch.fx.traceback.annotate = annotate
 
 
 class BranchOnValues(Exception):
