@@ -70,15 +70,19 @@ def test_no_case_repeats_a_size_of_the_trace_or_of_another_case(task):
     spec = for_task(BERT, task)
     shapes = [dummies(resolved(spec, CONFIG), {})["input_ids"].shape]
     shapes += [arrays["input_ids"].shape for arrays in dummies_of_cases(spec).values()]
-    assert len(set(shapes)) == 4
-    assert {len(set(sizes)) for sizes in list(zip(*shapes, strict=True))[1:]} == {4}
+    assert len(set(shapes)) == 5
+    _, *choices, lengths = (len(set(sizes)) for sizes in zip(*shapes, strict=True))
+    assert lengths == 5
+    assert {*choices} <= {4}  # the long text has the other sizes of the case `one`
 
 
 @pytest.mark.parametrize("task", task_names(BERT))
-def test_the_cases_have_no_padding_right_padding_and_left_padding(task):
+def test_the_cases_have_no_padding_padding_on_both_sides_and_holes(task):
     masks = {name: arrays["attention_mask"] for name, arrays in dummies_of_cases(for_task(BERT, task)).items()}
-    assert masks["one"].min() == 1
-    assert (masks["right-padded"][..., 0].min(), masks["right-padded"][..., -1].min()) == (1, 0)
+    assert masks["one"].min() == masks["long text"].min() == 1
+    right, left, holes = masks["special tokens"].reshape(-1, masks["special tokens"].shape[-1])[:3].tolist()
+    assert (right[0], right[-1], left[0], left[-1], holes[0], holes[-1]) == (1, 0, 0, 1, 1, 1)
+    assert 0 in holes
     assert (masks["left-padded"][..., 0].min(), masks["left-padded"][..., -1].min()) == (0, 1)
 
 
