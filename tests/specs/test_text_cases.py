@@ -75,6 +75,18 @@ def test_a_decoder_has_a_long_prompt_and_a_past_that_is_as_long():
     assert sizes[1]["input_ids"] < 16
 
 
+def test_a_long_text_after_a_past_leaves_it_room():
+    config = {"vocab_size": 99, "d_model": 8, "decoder_layers": 1, "decoder_attention_heads": 2}
+    config |= {"max_position_embeddings": 96}
+    planned = plan(spec_for("bart", "text2text-generation-with-past"), config, decoders="separate")
+    (with_past,) = (part.spec for part in planned.parts if part.name == "decoder_with_past_model")
+    (case,) = (case for case in with_past.cases if case.name == LONG_TEXT)
+    inputs = dummies(in_case(with_past, case), {})
+    past = inputs["past_key_values.0.decoder.key"].shape[2]
+    assert past > 0
+    assert inputs["input_ids"].shape[1] + past == 94
+
+
 def test_a_text_that_is_no_longer_than_that_of_another_case_is_left_out():
     assert case_of(spec_for("bert"), {**BERT, "max_position_embeddings": 26}, LONG_TEXT) is None
 

@@ -169,7 +169,8 @@ def _long_cases(spec: PlannedSpec, longest: int) -> tuple[Case, ...]:
     if not (single and _may_be_long(spec, lengths)) or _longest_size(spec, lengths) >= longest:
         return ()
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
-    text = _resized(LONG_TEXT, prompt, dict.fromkeys(lengths, longest))
+    before = sum(_sizes(spec, prompt)[past] for past in pasts)
+    text = _resized(LONG_TEXT, prompt, dict.fromkeys(lengths, longest - before))
     continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)]
     return (text, *(_resized(LONG_PAST, case, _with_long_past(spec, case, prompt, longest)) for case in continued[:1]))
 
