@@ -103,6 +103,16 @@ def test_a_model_in_training_mode_stays_in_it_meanwhile_and_its_files_are_the_sa
     assert contents(tmp_path / "out") == alone
 
 
+def test_a_custom_operator_and_a_patched_function_are_right_in_another_thread_meanwhile(tmp_path):
+    """A mixture of experts: the export replaces the loop over experts; torch would annotate its trace."""
+    model = tiny.model("mixtral", "AutoModelForCausalLM")
+    spec, expected = onnxfn.spec_for("mixtral", "text-generation"), logits(model)
+    exported, called = repeated_while(lambda: onnxfn.export(spec, model, tmp_path / "out"), lambda: logits(model))
+    assert exported.report.passed
+    assert len(called) > 20
+    assert all(torch.allclose(result, expected, atol=1e-5) for result in called)
+
+
 def test_two_exports_at_once_write_what_each_writes_alone(alone, tmp_path):
     models = {"first": llama(), "second": llama(), "other": llama(scale=2.0)}
     with ThreadPoolExecutor(len(models)) as pool:
