@@ -35,7 +35,7 @@ from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
 from onnxfn.weights.onnx_files import metadata
 
-SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 1_000_000_000
+SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
 """The tokens that a long text always may have, and the parameters times tokens that a longer one may cost."""
 
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})

@@ -9,6 +9,8 @@ import mmap
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from onnxfn.specs.planned import Part
 from onnxfn.weights.chunks import chunks
 from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
@@ -17,9 +19,9 @@ from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
 def weight_findings(model: Any, part: Part, file: Path) -> tuple[str, ...]:
     """One line for each weight of a file that is not the model's, or that has NaN or infinite elements.
 
-    An initializer is compared with the parameter or buffer of its name, also if it is stored transposed. One that is
-    packed with others is left to the comparison of outputs. Infinite elements of buffers are not named, because they
-    mask scores.
+    An initializer is compared with the parameter or buffer of its name, if it is stored in its shape, as all tables of
+    embeddings are. A matrix that is stored transposed or packed with others is left to the comparison of outputs: each
+    of its elements takes part in every output. Infinite elements of buffers are not named, because they mask scores.
 
     Args:
         model: The PyTorch model.
@@ -49,13 +51,20 @@ def _not_finite(name: str, tensor: Any) -> str:
 
 
 def _difference(stored: StoredTensor, tensor: Any) -> str:
-    """The finding for a weight whose bytes in the file are neither those of the tensor nor those of its transpose."""
-    orders = [tensor, tensor.mT] if tensor.dim() == 2 else [tensor]  # noqa: PLR2004 - a matrix
-    converted = [_in_dtype(order, stored.dtype) for order in orders if tuple(order.shape) == stored.shape]
-    rows = [_first_different_row(stored, order) for order in converted if order is not None]
-    if not rows or None in rows:
+    """The finding for a weight whose bytes in the file are not those of the tensor; empty if it is transposed."""
+    converted = _in_dtype(tensor, stored.dtype) if tuple(tensor.shape) == stored.shape else None
+    row = None if converted is None else _first_different_row(stored, converted)
+    if row is None or _is_transposed(stored, converted):
         return ""
-    return f"{stored.name} in the file is not the model's, first in row {rows[0]} of {stored.shape[0]}"
+    return f"{stored.name} in the file is not the model's, first in row {row} of {(*stored.shape, 1)[0]}"
+
+
+def _is_transposed(stored: StoredTensor, tensor: Any) -> bool:
+    """Whether the first row in the file is the first column of a square matrix."""
+    if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:  # noqa: PLR2004 - rows and columns
+        return False
+    row = evolve(stored, shape=(1, *stored.shape[1:]), length=stored.length // stored.shape[0])
+    return _first_different_row(row, tensor[:, :1].mT.contiguous()) is None
 
 
 def _first_different_row(stored: StoredTensor, tensor: Any) -> int | None:
