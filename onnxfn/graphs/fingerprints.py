@@ -6,12 +6,20 @@ import hashlib
 import inspect
 import json
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from attrs import fields, has
+
+from onnxfn.graphs.definitions import PLAIN, NotHashable, Texts, cell_value, definition_lines, module_of
+from onnxfn.specs.errors import UnknownName
+from onnxfn.specs.functions import resolve
+from onnxfn.specs.trust import CODE_FIELDS
 
 PACKAGE = Path(__file__).parents[1]
 """The folder of onnxfn."""
@@ -32,30 +40,45 @@ INTERNAL = (
 )
 """Attributes of a module that are hashed elsewhere, or that only tell where its weights were loaded from."""
 
+PICKLE_PROTOCOL = 4
+
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 """Attributes of a module whose keys are numbers that count the hooks of the process."""
-
-PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def fingerprint(model: Any, *others: Any) -> str | None:
     """SHA-256 of everything that the graph of a model depends on except parameter values; None if undecidable.
 
-    It covers the modules, their attributes and source files, the shapes and dtypes of parameters, the values of buffers
-    that are not in the checkpoint, the configuration, the versions of the packages that build graphs, and the `repr` of
-    `others`. It is undecidable for a module with a hook or function that was defined at run time (one of a versioned
-    package is fine), for a module that is stored in an attribute without being registered, for a source file that
-    cannot be read, and for a configuration that cannot be written as JSON.
+    It covers the modules, their attributes and source files, the classes and functions that they run and the variables
+    that these read (see definitions.py), the shapes and dtypes of parameters, the values of buffers that are not in the
+    checkpoint, the configuration, the versions of the packages that build graphs, and the `repr` of `others` with the
+    code that they name. It is undecidable for a module with a hook or function that was defined inside a function (one
+    of a versioned package is fine), for a module that is stored in an attribute without being registered, for a source
+    file that cannot be read, for an object that cannot be pickled, and for a configuration that is no JSON.
     """
     try:
         lines = [*map(repr, others), *package_versions(), _config(model), *_modules(model)]
+        types = dict.fromkeys(type(module) for module in model.modules())
+        lines.extend(definition_lines([*types, *_functions_named_in(others)], _code_texts()))
     except (NotHashable, RecursionError):
         return None
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-class NotHashable(Exception):
-    """A value without a name or a text that would be the same in another process."""
+def _functions_named_in(value: Any) -> Iterator[Any]:
+    """The functions that records name as `package.module:function`: patches, wrappers, generators."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _functions_named_in(item)
+    for field in fields(type(value)) if has(type(value)) else ():
+        inner = getattr(value, field.name)
+        if (type(value).__name__, field.name) in CODE_FIELDS and isinstance(inner, str) and ":" in inner:
+            try:
+                yield resolve(inner, {}, kind=field.name)
+            except UnknownName as error:
+                raise NotHashable from error
+        else:
+            yield from _functions_named_in(inner)
 
 
 def _modules(model: Any) -> Iterator[str]:
@@ -65,7 +88,7 @@ def _modules(model: Any) -> Iterator[str]:
     if any(id(module) not in registered for values in attributes for module in _modules_in(values)):
         raise NotHashable
     for path, module in model.named_modules():
-        yield f"{path}: {_code(type(module))}"
+        yield f"{path}: {_name(type(module))}"
         yield from (f"{path}.{name} = {_text(value)}" for name, value in _attributes(module))
         yield from (f"{path}.{name}: {_tensor_type(tensor)}" for name, tensor in module._parameters.items())
         for name, tensor in module._buffers.items():
@@ -117,6 +140,11 @@ def _text(value: Any) -> str:
     return next((text for kinds, text in _texts().items() if isinstance(value, kinds)), _object)(value)
 
 
+@cache
+def _code_texts() -> Texts:
+    return Texts(value=_text, versioned=_versioned, installed=_installed, source=_source)
+
+
 def _sequence(values: Any) -> str:
     return f"[{', '.join(map(_text, values))}]"
 
@@ -143,21 +171,30 @@ def _texts() -> Mapping[Any, Callable[[Any], str]]:
 
 
 def _object(value: Any) -> str:
-    """The text of a class, a function, a configuration, or any object with attributes."""
+    """The text of a class, a function, a configuration, or any object: its class and what pickle would save of it."""
     if isinstance(value, type) or inspect.isroutine(value):
         return _code(value)
     if hasattr(value, "to_dict"):
         return _config_text(value)
-    if hasattr(value, "__dict__"):
-        return f"{_code(type(value))} {_text(vars(value))}"
-    raise NotHashable
+    try:
+        state = value.__reduce_ex__(PICKLE_PROTOCOL)
+    except Exception as error:
+        raise NotHashable from error
+    return f"{_code(type(value))} {_text(state)}"
 
 
 def _code(definition: Any) -> str:
-    """A class or function by its name and a digest of its source file; a method also by its object."""
+    """The text of a class or function with all that it runs; of a method also its object."""
     if inspect.ismethod(definition):
         return f"{_code(definition.__func__)} of {_text(definition.__self__)}"
-    module = definition.__module__ or "builtins"
+    if isinstance(definition, type) and _versioned(module_of(definition)):
+        return _name(definition)
+    return f"{_name(definition)} {[*definition_lines([definition], _code_texts())]}"
+
+
+def _name(definition: Any) -> str:
+    """A class or function by its name and a digest of its source file; what distinguishes a local function."""
+    module = module_of(definition)
     name = f"{module}.{definition.__qualname__} {_source(module)}"
     is_local = "<locals>" in definition.__qualname__ or getattr(definition, "__closure__", None)
     return f"{name} {_local_function(definition, module)}" if is_local else name
@@ -167,24 +204,23 @@ def _local_function(function: Any, module: str) -> str:
     """What distinguishes a function that was defined at run time: its line, and the values that it closes over."""
     if not inspect.isfunction(function) or not _versioned(module):
         raise NotHashable
-    enclosed = [_cell_value(cell) for cell in function.__closure__ or ()]
+    enclosed = [cell_value(cell) for cell in function.__closure__ or ()]
     if any(True for _ in _modules_in(enclosed)):  # its parameters could not be bound to the graph
         raise NotHashable
     return f"of line {function.__code__.co_firstlineno} with {_sequence(enclosed)}"
 
 
-def _cell_value(cell: Any) -> Any:
-    """The value of a variable that a function closes over."""
-    try:
-        return cell.cell_contents
-    except ValueError as error:  # the variable has no value yet
-        raise NotHashable from error
-
-
 def _versioned(module: str) -> bool:
     """Whether a version stands for the code of a module: that of its package, or that of Python."""
     package = module.partition(".")[0]
-    return package in (*VERSIONED, "builtins") or package in sys.stdlib_module_names
+    return package in (*VERSIONED, "builtins", "onnxfn") or package in sys.stdlib_module_names
+
+
+@cache
+def _installed(module: str) -> bool:
+    """Whether a module is of Python or of an installed package, so that a program does not write its variables."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return _versioned(module) or (file is not None and Path(file).is_relative_to(sysconfig.get_path("purelib")))
 
 
 @cache
@@ -203,7 +239,7 @@ def _source(module: str) -> str:
 
 def _config(model: Any) -> str:
     config = getattr(model, "config", None)
-    return "" if config is None else _config_text(config)
+    return "" if config is None else f"{_code(type(config))} {_config_text(config)}"
 
 
 def _config_text(config: Any) -> str:
@@ -211,7 +247,7 @@ def _config_text(config: Any) -> str:
     values = config.to_dict() if hasattr(config, "to_dict") else vars(config)
     extra = {"attention": getattr(config, "_attn_implementation", None)}
     try:
-        return json.dumps(_without_ignored_keys(values) | extra, sort_keys=True, default=str)
+        return json.dumps(_without_ignored_keys(values) | extra, sort_keys=True, default=_text)
     except (TypeError, ValueError) as error:  # keys of several types, or a value that contains itself
         raise NotHashable from error
 

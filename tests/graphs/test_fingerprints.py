@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
+import os
+import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import tiny
@@ -15,7 +19,8 @@ from transformers import CONFIG_MAPPING
 
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.graphs.fingerprints import fingerprint, source_files
+from onnxfn.graphs.fingerprints import _source, fingerprint, source_files
+from onnxfn.specs.records import Patch
 
 
 def llama(**values):
@@ -180,6 +185,184 @@ def test_a_class_defined_in_a_function_has_none_and_one_of_a_module_has():
 
     assert fingerprint(Local()) is None
     assert fingerprint(tiny.model("bert", "AutoModel")) is not None
+
+
+# Code that changes while its name and its file stay
+
+
+def reset(target, name, value):
+    """A patch of an attribute of any object, which is undone at the end of a `with`."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(target, name, value)
+    return contextlib.closing(SimpleNamespace(close=patch.undo))
+
+
+FACTOR = 2.0
+SETTINGS = {"factor": 2.0}
+
+
+def scaled(x):
+    return x * FACTOR
+
+
+def scaled_by_a_setting(x):
+    return x * SETTINGS["factor"]
+
+
+def scaled_by_another_module(x):
+    return x * tiny.SIZES_OF_A_TEST
+
+
+def scaled_through_another_function(x):
+    return scaled(x)
+
+
+class Scale(nn.Module):
+    """A module that a test changes from outside."""
+
+    power = 1
+
+    def __init__(self, function=scaled):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return {"y": self.function(x) ** self.power}
+
+
+def another_forward(self, x):
+    return {"y": self.function(x) + 1}
+
+
+def test_two_lambdas_of_a_file_have_different_fingerprints():
+    assert len({fingerprint(Scale(function)) for function in LAMBDAS} - {None}) == len(LAMBDAS)
+
+
+LAMBDAS = (
+    lambda x: x * 2,
+    lambda x: x * 3,
+    lambda x: x + 2,
+    lambda x, y=2: x * y,
+    lambda x, y=3: x * y,
+    lambda x: sum(x * z for z in (1, 2)),
+    lambda x: sum(x * z for z in (1, 3)),
+    functools.partial(scaled),
+    functools.partial(torch.mul, 2),
+    functools.partial(torch.mul, 3),
+)
+
+CHANGED_CODE = {
+    "a class attribute": (Scale, "power", 2, scaled),
+    "a method of a class": (Scale, "forward", another_forward, scaled),
+    "a method of a class of torch": (nn.Linear, "forward", another_forward, scaled),
+    "a variable of a module": (sys.modules[__name__], "FACTOR", 3.0, scaled),
+    "a variable that another function reads": (sys.modules[__name__], "FACTOR", 3.0, scaled_through_another_function),
+    "a function of a module": (sys.modules[__name__], "scaled", LAMBDAS[0], scaled_through_another_function),
+    "a dict of a module": (sys.modules[__name__], "SETTINGS", {"factor": 3.0}, scaled_by_a_setting),
+    "a variable of another module": (tiny, "SIZES_OF_A_TEST", 3.0, scaled_by_another_module),
+}
+
+
+@pytest.fixture
+def scales(monkeypatch):
+    monkeypatch.setattr(tiny, "SIZES_OF_A_TEST", 2.0, raising=False)
+
+    def model(function):
+        scale = Scale(function)
+        scale.linear = nn.Linear(2, 2)
+        return scale
+
+    return model
+
+
+@pytest.mark.parametrize(("target", "name", "value", "function"), CHANGED_CODE.values(), ids=CHANGED_CODE)
+def test_changed_code_has_another_fingerprint(target, name, value, function, scales):
+    before = fingerprint(scales(function))
+    with reset(target, name, value):
+        changed = fingerprint(scales(function))
+    assert before is not None
+    assert changed not in (None, before)
+    assert fingerprint(scales(function)) == before
+
+
+CHANGED_LLAMA = {
+    "a class attribute": ("LlamaAttention", "is_causal", False),
+    "a method": ("LlamaMLP", "forward", another_forward),
+    "a function that a method calls": ("", "apply_rotary_pos_emb", scaled),
+    "a function that this function calls": ("", "rotate_half", scaled),
+    "a function of another module": ("", "create_causal_mask", scaled),
+}
+
+
+@pytest.mark.parametrize(("class_", "name", "value"), CHANGED_LLAMA.values(), ids=CHANGED_LLAMA)
+def test_changed_code_of_transformers_has_another_fingerprint(class_, name, value):
+    from transformers.models.llama import modeling_llama
+
+    target = getattr(modeling_llama, class_) if class_ else modeling_llama
+    before = fingerprint(llama())
+    patch = pytest.MonkeyPatch()
+    patch.setattr(target, name, value, raising=False)
+    changed = fingerprint(llama())
+    patch.undo()
+    assert changed not in (None, before)
+    assert fingerprint(llama()) == before
+
+
+class Unhashable:
+    """An object that cannot be pickled."""
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(protocol)
+
+
+def test_code_that_reads_a_value_without_a_text_has_none(scales):
+    before = fingerprint(scales(scaled_by_a_setting))
+    with reset(sys.modules[__name__], "SETTINGS", Unhashable()):
+        assert fingerprint(scales(scaled_by_a_setting)) is None
+    assert fingerprint(scales(scaled_by_a_setting)) == before
+
+
+MODULE = """
+from onnxfn import *
+
+def patch(x):
+    return x * {factor}
+"""
+
+
+def test_the_source_of_a_patch_counts(tmp_path, monkeypatch):
+    """A spec holds the name of a patch only."""
+    monkeypatch.syspath_prepend(tmp_path)
+    fingerprints = set()
+    for factor in (2, 2, 3):
+        monkeypatch.delitem(sys.modules, "patches_of_a_user", raising=False)
+        importlib.invalidate_caches()
+        _source.cache_clear()
+        (tmp_path / "patches_of_a_user.py").write_text(MODULE.format(factor=factor))
+        patch = Patch("torch.relu", "patches_of_a_user:patch", why="a test")
+        fingerprints.add(fingerprint(llama(), (patch,)))
+    assert len(fingerprints) == 2
+    assert None not in fingerprints
+    assert fingerprint(llama(), (Patch("torch.relu", "no_such_module:patch", why="a test"),)) is None
+
+
+PROGRAM = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import tiny
+from onnxfn.graphs.fingerprints import fingerprint
+print(*[fingerprint(tiny.model(name, "AutoModel")) for name in ("llama", "bert", "t5")])
+"""
+
+
+def test_another_process_computes_the_same_fingerprints():
+    def fingerprints(seed):
+        words = [sys.executable, "-c", PROGRAM, *sys.path]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        return subprocess.run(words, capture_output=True, check=True, text=True, env=environment).stdout
+
+    assert fingerprints("1") == fingerprints("2")
+    assert "None" not in fingerprints("1")
 
 
 @pytest.mark.sweep
