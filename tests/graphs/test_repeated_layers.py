@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import onnxfn
 from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
 
 
@@ -140,3 +141,22 @@ def test_a_model_is_truncated_inside_and_restored_also_after_an_error():
         raise KeyError
     assert list(model.model.layers) == layers
     assert model.state_dict().keys() == before.keys()
+
+
+class Shift(nn.Module):
+    """A layer without parameters that is not its own repetition."""
+
+    def forward(self, x):
+        return torch.sin(1.1 * x) + 0.3
+
+
+def test_layers_without_parameters_are_not_a_stack():
+    assert stacks_of(*(Shift() for _ in range(20))) == ()
+
+
+@pytest.mark.parametrize("layers", [block, Shift], ids=["parameters", "none"])
+def test_a_model_that_is_itself_the_list_of_layers_is_exported_with_all_of_them(layers, tmp_path):
+    model = nn.Sequential(*(layers() for _ in range(20)))
+    spec = onnxfn.derived(model, sample={"input": torch.randn(3, 4)})
+    exported = onnxfn.export(spec, model, tmp_path / "model.onnx", check=False)
+    assert onnxfn.validate(spec, model, exported).passed

@@ -290,7 +290,7 @@ def _period_starts(traced: Sequence[Call], stack: LayerStack) -> tuple[int, int,
     first_reads: dict[int, int] = {}
     for index, call in enumerate(traced):
         for value in call.arguments:
-            if isinstance(value, Stored) and value.layer is not None and value.name.startswith(f"{stack.path}."):
+            if isinstance(value, Stored) and value.layer is not None and value.name.startswith(stack.prefix):
                 first_reads.setdefault(value.layer, index)
     try:
         first, second, end = (first_reads[stack.head + period * stack.period] for period in range(3))

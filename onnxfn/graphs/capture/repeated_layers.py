@@ -39,15 +39,20 @@ class LayerStack:
         least = self.head + 2 * self.period + 1
         return least + (self.layers - least) % self.period
 
+    @property
+    def prefix(self) -> str:
+        """How the names of the layers' parameters begin; empty if the model itself is the list."""
+        return f"{self.path}." if self.path else ""
+
     def layer_index(self, parameter: str) -> int | None:
         """The index of the layer that a parameter belongs to; None if it belongs to none."""
-        index, _, _ = parameter.removeprefix(f"{self.path}.").partition(".")
-        return int(index) if parameter.startswith(f"{self.path}.") and index.isdecimal() else None
+        index, _, _ = parameter.removeprefix(self.prefix).partition(".")
+        return int(index) if parameter.startswith(self.prefix) and index.isdecimal() else None
 
     def shifted(self, parameter: str, by: int) -> str:
         """The name of the same parameter `by` layers later."""
-        index, _, rest = parameter.removeprefix(f"{self.path}.").partition(".")
-        return f"{self.path}.{int(index) + by}.{rest}"
+        index, _, rest = parameter.removeprefix(self.prefix).partition(".")
+        return f"{self.prefix}{int(index) + by}.{rest}"
 
 
 def repeated_layers(model: Any) -> tuple[LayerStack, ...]:
@@ -59,7 +64,7 @@ def repeated_layers(model: Any) -> tuple[LayerStack, ...]:
         if type(module) not in (torch.nn.ModuleList, torch.nn.Sequential) or _is_inside(path, stacks):
             continue
         stack = _shortest_stack(path, list(module.children()), _values_of_layers(model, len(module)))
-        if stack is not None and _shares_no_parameter(model, module):
+        if stack is not None and _has_own_parameters(model, module):
             stacks.append(stack)
     return tuple(stacks)
 
@@ -79,7 +84,7 @@ def truncated(model: Any, stacks: Sequence[LayerStack]) -> Iterator[None]:
 
 
 def _is_inside(path: str, stacks: Sequence[LayerStack]) -> bool:
-    return any(path.startswith(f"{stack.path}.") for stack in stacks)
+    return any(path.startswith(stack.prefix) for stack in stacks)
 
 
 def _shortest_stack(path: str, layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> LayerStack | None:
@@ -121,14 +126,18 @@ def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
     return [value for value in values if isinstance(value, (list, tuple)) and len(value) == length]
 
 
-def _shares_no_parameter(model: Any, stack: Any) -> bool:
-    """Whether no layer shares a parameter with another layer, or with a module outside the stack."""
+def _has_own_parameters(model: Any, stack: Any) -> bool:
+    """Whether the layers have parameters, and share none with another layer or with a module outside the stack.
+
+    The nodes of a layer are recognized by its parameters.
+    """
     layers = [{id(parameter) for parameter in layer.parameters()} for layer in stack.children()]
     inside = set().union(*layers)
     outside = {id(parameter) for parameter in model.parameters()} - inside
     uses_in_stack = sum(len(list(_parameter_uses(layer))) for layer in stack.children())
     uses_in_model = sum(1 for parameter in _parameter_uses(model) if id(parameter) in inside)
-    return sum(map(len, layers)) == len(inside) and not inside & outside and uses_in_stack == uses_in_model
+    are_separate = sum(map(len, layers)) == len(inside) and not inside & outside and uses_in_stack == uses_in_model
+    return bool(inside) and are_separate
 
 
 def _parameter_uses(module: Any) -> Iterator[Any]:
