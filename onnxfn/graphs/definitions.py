@@ -20,9 +20,9 @@ from attrs import frozen
 IGNORED_ATTRIBUTES = (
     *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__parameters__"),
     *("__abstractmethods__", "_abc_impl", "__orig_bases__", "__slots__", "__type_params__"),
-    *("__firstlineno__", "__static_attributes__", "__init__", "__setstate__"),
+    *("__firstlineno__", "__static_attributes__", "__init__", "__setstate__", "___needs_generation_tag_patch"),
 )
-"""Attributes of a class that describe or create its objects, and do not run later. torch replaces the last two."""
+"""Attributes of a class that describe or create its objects. torch replaces or adds the last three when it compiles."""
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 """Types whose `repr` is equal for equal values alone."""
