@@ -9,7 +9,7 @@ from refusals import refusal
 from onnxfn.specs import records
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import always, takes
-from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.records import Constant, DummySize
 from onnxfn.specs.reports import Difference, Event, Exported, Report
 from onnxfn.specs.serialize import RECORDS, from_json, from_plain, to_json, to_plain
@@ -17,7 +17,7 @@ from onnxfn.specs.spec import ExportSpec, Target
 
 DIFFERENCE = Difference("model", "logits", ((2, 3), (1, 3)), 1e-7, 2.5e-6, 1e-5, "left-padded", passed=True)
 REPORT = Report([DIFFERENCE], ["left-padded"])
-PLAN = Plan([Part("model", takes("input_ids", "batch_size 4", "token_ids"))])
+PLAN = Plan([Part("model", PlannedSpec(inputs=takes("input_ids", "batch_size 4", "token_ids").inputs))])
 
 
 def test_every_record_is_known():
