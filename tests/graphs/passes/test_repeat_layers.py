@@ -77,7 +77,13 @@ def test_a_graph_of_repeated_layers_is_that_of_all_layers(model_type, task):
     assert_repeated_in_all_parts(model_type, task)
 
 
-@pytest.mark.parametrize("windows", [[[4, 2]] * LAYERS, [[4, 2], [3, 0]] * 4 + [[4, 2]]], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        pytest.param([[4, 2]] * LAYERS, id="one", marks=pytest.mark.sweep),
+        pytest.param([[4, 2], [3, 0]] * 4 + [[4, 2]], id="two"),
+    ],
+)
 def test_layers_with_the_same_attention_window_are_repeated(windows):
     spec = onnxfn.spec_for("moonshine_streaming", "automatic-speech-recognition")
     small = tiny.SPECIAL["moonshine_streaming"]["encoder_config"]
