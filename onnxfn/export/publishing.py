@@ -11,6 +11,7 @@ from onnxfn.export.locks import locked
 from onnxfn.export.moving import move_files
 from onnxfn.export.staging import clean_up
 from onnxfn.export.stale import stale_files
+from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import Journal
 from onnxfn.weights.onnx_files import external_data_names
 
@@ -32,7 +33,8 @@ def publish(
     `parts` are the destinations in which earlier exports are looked for: by default `destination` alone.
 
     Returns:
-        The new paths of the files. OutputExists if the destination exists by now, unless `overwrite`.
+        The new paths of the files. OutputExists if the destination exists by now, unless `overwrite`; and if a folder
+        has the name of one of the files.
     """
     files = tuple(dict.fromkeys(files))
     folder = destination.folder
@@ -45,12 +47,20 @@ def publish(
         clean_up(folder.resolve(), staging.parent.parent if has_lock else None)
         if not _rename_folder(staging, folder.resolve()):
             check_destination(destination.path, overwrite=overwrite)
+            _check_no_folders(published)
             stale = [file for part in parts or [destination] for file in stale_files(part, published)]
             names = [file.relative_to(staging).as_posix() for file in _in_order(files)]
             journal = Journal(names, [file.relative_to(folder).as_posix() for file in stale])
             if destination.is_file or not exchange_folder(journal, staging, folder.resolve()):
                 move_files(journal, staging.parent, folder.resolve())
     return published
+
+
+def _check_no_folders(published: Iterable[Path]) -> None:
+    """Raises OutputExists if a folder is where a file of the export is to be: its content is not replaced."""
+    for path in published:
+        if path.is_dir():
+            raise OutputExists(f"{path} is a folder, and the export has a file of this name; move the folder away")
 
 
 def _rename_folder(staging: Path, folder: Path) -> bool:

@@ -173,6 +173,15 @@ def test_publishing_over_an_earlier_export_replaces_all_of_it(tmp_path):
     assert not (tmp_path / "out" / "vae").exists()
 
 
+def test_a_folder_with_the_name_of_a_file_of_the_export_is_not_replaced(tmp_path, way):
+    mine = tmp_path / "out" / "model.onnx" / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    assert "move the folder away" in refusal(OutputExists, published, ["model.onnx", "config.json"], tmp_path / "out")
+    assert mine.read_text() == "mine"
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["model.onnx"]
+
+
 def test_external_data_is_moved_before_graphs_and_graphs_before_the_rest(tmp_path, monkeypatch):
     out, moved, replace = tmp_path / "out", [], Path.replace
     (out / "old").mkdir(parents=True)
