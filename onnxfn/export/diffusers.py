@@ -136,11 +136,10 @@ def export_pipeline(
     >>> exported["text_encoder"].report.passed
     True
     """
-    folder = Path(path)
+    folder, destination = Path(path), Destination(Path(path))
     with write_errors(folder):
         check_destination(folder, overwrite=overwrite)
     parts = pipeline_parts(pipeline)
-    destination = Destination(folder)
     with write_errors(folder), staging_folder(destination) as staging:
         exported = {
             part.name: export(
@@ -156,11 +155,15 @@ def export_pipeline(
             for part in parts
         }
         _save_components(pipeline, staging)
-        files = sorted(file for file in staging.rglob("*") if file.is_file())
-        names = {*exported, *_earlier_parts(folder)}
-        folders = [Destination(folder / name) for name in sorted(names)]
-        publish(files, staging, destination, overwrite=overwrite, parts=folders)
+        _publish_parts({*exported}, staging, destination, overwrite=overwrite)
     return {name: _moved(part, staging, folder) for name, part in exported.items()}
+
+
+def _publish_parts(names: set[str], staging: Path, destination: Destination, *, overwrite: bool) -> None:
+    """Publishes all files of a staging folder; stale files are those of the parts of this and of an earlier export."""
+    files = sorted(file for file in staging.rglob("*") if file.is_file())
+    folders = [Destination(destination.folder / name) for name in sorted(names | _earlier_parts(destination.folder))]
+    publish(files, staging, destination, overwrite=overwrite, parts=folders)
 
 
 def _has_weights(component: Any) -> bool:

@@ -84,7 +84,8 @@ def export(
 
     The files appear at `path` when all stages have succeeded. If one fails, nothing appears and an earlier export
     stays as it was. What a killed process leaves, the next export to `path` removes. The model, its configuration and
-    its training mode are left as they were; other threads must not call the model meanwhile.
+    its training mode are left as they were. Other threads may call the model meanwhile: a copy on the same weights is
+    traced. Only a model that cannot be copied, such as one of TorchScript, is traced itself.
 
     Args:
         spec: The inputs, outputs, dynamic axes and parts of the export.
@@ -130,12 +131,11 @@ def export(
     ({'output': {0: 'batch_size'}}, True)
     """
     check_export_arguments(spec, model, path, build, write, on_event)
-    with write_errors(Path(path)):
-        check_destination(Path(path), overwrite=overwrite)
+    destination = _checked_destination(Path(path), write, overwrite=overwrite)
     checkpoint = None if checkpoint is None else Path(checkpoint)
-    destination = Destination(Path(path), layout_of(write.layout).subfolder)
-    options = resolved_write_options(write)
-    options = with_checkpoint_entries(options, checkpoint, destination.onnx_folder, overwrite=overwrite)
+    options = with_checkpoint_entries(
+        resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
+    )
     # Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
     build = evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link")
     writing = write_errors(Path(path), sum(weight.nbytes for weight in model.parameters()))
@@ -150,9 +150,8 @@ def export(
             built = _build_until_checked(job, build)
             files = built.files
             if not destination.is_file:
-                files = (*files, *_write_side_files(model, checkpoint, staging))
-                declare_external_data(staging, options.layout, _external_data_files(files, planned, options))
-                files = with_report(files, staging, planned, built.report, options, build.fuse)
+                side_files = _write_side_files(model, checkpoint, staging)
+                files = _complete_folder((*files, *side_files), staging, planned, built.report, options, build.fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
     return _exported(destination, published, planned, built, seconds)
 
@@ -174,9 +173,7 @@ def export_from_recipe(
         The same as `export`, without a report. None, and nothing is written, if a template of the recipe is missing
         in the cache. `write.weight_storage` cannot be `"link"`.
     """
-    with write_errors(Path(path)):
-        check_destination(Path(path), overwrite=overwrite)
-    destination = Destination(Path(path), layout_of(write.layout).subfolder)
+    destination = _checked_destination(Path(path), write, overwrite=overwrite)
     options, planned = resolved_write_options(write), recipe.plan
     with write_errors(Path(path)), stage_timer(on_event) as (timed, seconds):
         with timed("template", ""):
@@ -186,9 +183,8 @@ def export_from_recipe(
         with staging_folder(destination) as staging:
             files = write_graphs(planned, graphs, _make_onnx_staging(staging, destination), options, timed, check=False)
             if not destination.is_file:
-                files = (*files, *write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
-                declare_external_data(staging, options.layout, _external_data_files(files, planned, options))
-                files = with_report(files, staging, planned, None, options, fuse)
+                side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
+                files = _complete_folder((*files, *side_files), staging, planned, None, options, fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
     return _exported(destination, published, planned, Built(graphs, files, None, _traced_layers(graphs)), seconds)
 
@@ -341,6 +337,25 @@ def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs:
     )
 
 
+def _checked_destination(path: Path, write: WriteOptions, *, overwrite: bool) -> Destination:
+    """The destination of an export. Raises OutputExists or WriteFailed if no export can be written there."""
+    with write_errors(path):
+        check_destination(path, overwrite=overwrite)
+    return Destination(path, layout_of(write.layout).subfolder)
+
+
+def _complete_folder(
+    files: tuple[Path, ...], staging: Path, plan: Plan, report: Report | None, options: ResolvedWriteOptions, fuse: str
+) -> tuple[Path, ...]:
+    """Writes what an export to a folder has besides graphs and side files; returns all files.
+
+    These are the list of external data, if the layout has one, and `report.json`, which covers all other files.
+    """
+    names = {f"{part.name}{options.external_data_suffix}" for part in plan.parts}
+    declare_external_data(staging, options.layout, [file for file in files if file.name in names])
+    return with_report(files, staging, plan, report, options, fuse)
+
+
 def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
     """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint."""
     return (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
@@ -351,11 +366,6 @@ def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
     folder = staging / destination.onnx_folder.relative_to(destination.folder)
     folder.mkdir(exist_ok=True)
     return folder
-
-
-def _external_data_files(files: Sequence[Path], plan: Plan, options: ResolvedWriteOptions) -> list[Path]:
-    names = {f"{part.name}{options.external_data_suffix}" for part in plan.parts}
-    return [file for file in files if file.name in names]
 
 
 def _exported(
