@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,16 @@ from onnxfn.check.sessions import open_check_session, runtime_message
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CheckFailed
+from onnxfn.specs.errors import CheckFailed, OnnxfnError
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import Difference, Report
+from onnxfn.weights.chunks import prefetched
 
 HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
 """The end of the message about outputs that differ."""
+
+CASES_AHEAD = 4
+"""The cases that ONNX Runtime may have computed before the first of them is compared."""
 
 
 def check(
@@ -58,15 +62,17 @@ def check(
     comparisons: list[Comparison] = []
     cases: list[str] = []
     findings: tuple[str, ...] = ()
-    with ThreadPoolExecutor(1) as pool:  # PyTorch computes the first case while ONNX Runtime loads the file
+    expected = references(model, part, largest=largest_sizes(file)) if expected is None else expected
+    # PyTorch computes a case while ONNX Runtime loads the file, or runs it in the case before.
+    with ThreadPoolExecutor(1) as pool:
         session = pool.submit(session_for, file)
         weights = pool.submit(weight_findings, model, part, file)
-        for reference in references(model, part, largest=largest_sizes(file)) if expected is None else expected:
-            outputs = _run(session.result(), file, part, reference)
-            findings += () if cases else interface_findings(part, file, reference)
-            findings += size_findings(part, reference) if not findings else ()
-            cases.append(reference.case)
-            comparisons.extend(output_comparisons(part, reference, outputs, exact))
+        with prefetched(partial(_with_outputs, session, file, part), expected, CASES_AHEAD) as pairs:
+            for reference, outputs in pairs:
+                findings += () if cases else interface_findings(part, file, reference)
+                findings += size_findings(part, reference) if not findings else ()
+                cases.append(reference.case)
+                comparisons.extend(output_comparisons(part, reference, outputs, exact))
         findings = (*weights.result(), *findings)
     decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact)
     comparisons.extend(decoded)
@@ -92,10 +98,14 @@ def _own_error(difference: Difference) -> str:
     return "" if difference.own_error is None else f"; the error of PyTorch itself is {difference.own_error:.1e}"
 
 
-def _run(session: Any, file: Path, part: Part, reference: Reference) -> OutputArrays:
-    """ONNX Runtime's outputs in the case of a reference."""
+def _with_outputs(session: Future[Any], file: Path, part: Part, reference: Reference) -> tuple[Reference, OutputArrays]:
+    """A reference, and ONNX Runtime's outputs in its case. `session` is the session of the file, once it is open."""
     try:
-        return tuple(session.run([output.name for output in part.spec.outputs], dict(reference.inputs)))
+        opened = session.result()
+        names = [output.name for output in part.spec.outputs]
+        return reference, tuple(opened.run(names, dict(reference.inputs)))
+    except OnnxfnError:
+        raise
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error

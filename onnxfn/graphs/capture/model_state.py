@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,14 +19,18 @@ def unchanged_eval(model: Any) -> Iterator[None]:
     A model that several parts and cases use is the same for each. While it lasts, no other thread may call the model:
     callers pass a `model_copy`.
     """
-    saved = [(vars(owner), _contents(owner)) for owner in _owners(model)]
-    for module in model.modules():
+    modules = list(model.modules())
+    owners = {id(owner): owner for owner in (*modules, *_configs(modules)) if hasattr(owner, "__dict__")}
+    saved = [(vars(owner), dict(vars(owner)), _dicts(owner)) for owner in owners.values()]
+    for module in modules:
         module.training = False
     try:
         yield
     finally:
-        for attributes, contents in saved:
+        for attributes, contents, dicts in saved:
             _restore(attributes, contents)
+            for value, items in dicts:
+                _restore(value, items)
 
 
 @contextmanager
@@ -35,36 +39,26 @@ def with_attention(model: Any, implementation: str | None) -> Iterator[None]:
 
     To be entered inside `unchanged_eval`, which restores it.
     """
-    for config in _configs(model) if implementation is not None else ():
+    for config in _configs(model.modules()) if implementation is not None else ():
         config._attn_implementation_internal = implementation
     yield
 
 
-def _owners(model: Any) -> list[Any]:
-    """The modules and configurations of a model, each once."""
-    owners = (*model.modules(), *_configs(model))
-    return list({id(owner): owner for owner in owners if hasattr(owner, "__dict__")}.values())
+def _configs(modules: Iterable[Any]) -> list[Any]:
+    return [module.config for module in modules if hasattr(module, "config")]
 
 
-def _configs(model: Any) -> list[Any]:
-    return [module.config for module in model.modules() if hasattr(module, "config")]
-
-
-def _contents(owner: Any) -> dict[str, Any]:
-    """The attributes of an object, each with a shallow copy if it is a dict (parameters, buffers, modules, hooks).
+def _dicts(owner: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The dicts of an object (parameters, buffers, modules, hooks), each with a shallow copy.
 
     transformers registers hooks that collect hidden states, and sets an attribute that says so. Restoring one without
     the other would register the hooks again at each call.
     """
-    return {name: (value, dict(value) if type(value) in DICTS else None) for name, value in vars(owner).items()}
+    return [(value, dict(value)) for value in vars(owner).values() if type(value) in DICTS]
 
 
-def _restore(attributes: dict[str, Any], contents: dict[str, Any]) -> None:
-    """Restores the attributes of an object, and the items of its dicts."""
-    for name in [name for name in attributes if name not in contents]:
-        del attributes[name]
-    for name, (value, items) in contents.items():
-        if items is not None and value != items:
-            value.clear()
-            value.update(items)
-        attributes[name] = value
+def _restore(items: dict[str, Any], saved: dict[str, Any]) -> None:
+    """Gives a dict the items that it had, in their order."""
+    if [*items] != [*saved]:
+        items.clear()
+    items.update(saved)

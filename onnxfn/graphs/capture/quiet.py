@@ -76,7 +76,11 @@ def _log_filter(thread: int) -> Any:
 
 def _handlers() -> list[logging.Handler]:
     """The handlers of the root logger and of the loggers of the tracing libraries."""
-    children = [name for name in logging.Logger.manager.loggerDict if name.partition(".")[0] in SOURCES]
-    loggers = [logging.getLogger(), *map(logging.getLogger, children)]
+    children = [
+        logger
+        for name, logger in [*logging.Logger.manager.loggerDict.items()]  # other threads may add loggers
+        if isinstance(logger, logging.Logger) and logger.handlers and name.partition(".")[0] in SOURCES
+    ]
+    loggers = [logging.getLogger(), *children]
     last_resort = [logging.lastResort] if logging.lastResort else []
     return list(dict.fromkeys([*(handler for logger in loggers for handler in logger.handlers), *last_resort]))
