@@ -23,15 +23,16 @@ def all_elements(array: Array) -> Array:
 def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, Array]) -> Select:
     """Selects the elements of an output at tokens, by the padding mask among the inputs of a case.
 
-    The spec names the mask. Its last axis is a length, or a past plus a length. An output whose axis is the length
-    alone has the last tokens of the mask. If there is no mask, or the output has no such axis, all are selected.
+    The spec names the mask. Its last axis is a length, or a past plus a length, and so is the axis of an output. A
+    shorter axis has the last tokens of the mask; what a longer one has before them is no padding. If there is no mask,
+    or the output has no such axis, all are selected.
     """
     mask_input = next((input_ for input_ in spec.inputs if input_.name == spec.check.mask_input), None)
     if mask_input is None:
         return all_elements
     batch, *_, length = symbols(mask_input.axes).values()
     output_symbols = symbols(output.axes)
-    token_axes = [axis for axis, symbol in output_symbols.items() if symbol in (length, terms(length)[-1])]
+    token_axes = [axis for axis, symbol in output_symbols.items() if terms(symbol)[-1] == terms(length)[-1]]
     if not token_axes or output_symbols.get(0) != batch:
         return all_elements
     mask = inputs[mask_input.name].astype(bool)
@@ -39,12 +40,10 @@ def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, A
 
 
 def _at_tokens(mask: Array, shape: tuple[int, ...], token_axes: Iterable[int]) -> Array:
-    """True where an element of this shape is at a token along each of these axes.
-
-    An axis that is shorter than the mask has the last tokens of the mask.
-    """
+    """True where an element of this shape is at a token along each of these axes."""
     at_tokens = np.ones(shape, dtype=bool)
     for axis in token_axes:
-        tokens = mask[:, mask.shape[1] - shape[axis] :]
+        past = max(0, shape[axis] - mask.shape[1])
+        tokens = np.pad(mask, ((0, 0), (past, 0)), constant_values=True)[:, past + mask.shape[1] - shape[axis] :]
         at_tokens &= tokens.reshape([len(mask), *(shape[axis] if i == axis else 1 for i in range(1, len(shape)))])
     return at_tokens

@@ -65,6 +65,34 @@ def in_place_on_a_view_of_a_view(x, _):
     return y
 
 
+def write_to_columns(x, _):
+    y = x * 2
+    y[:, 0] /= 3
+    y[..., 1:3] = y[..., 2:4] + 1
+    y[:, -1] = 7
+    return y
+
+
+def write_to_rows_of_a_row(x, _):
+    y = torch.stack([x, x + 1, x * x])
+    y[1][:, ::2] += x[:, ::2]
+    z = y[1] * 2
+    y[0].relu_()
+    return y[0] + z
+
+
+def fill_all(x, _):
+    y = x * 2
+    y[:] = x + 1
+    return y - x
+
+
+def floats_written_to_integers(x, n):
+    y = n + 1
+    y[:, 0] = x[:, 0] * 9
+    return y * x
+
+
 def masked_fill(x, n):
     mask = (n > 2) & (n < 7) | (x > 0.5)
     return x.masked_fill(mask ^ (n == 3), -1.0)
@@ -134,11 +162,48 @@ def adaptive_average(x, _):
     return x * (means * torch.tensor([[1.0, 2.0, 3.0], [5.0, 8.0, 13.0]])).sum()
 
 
+def batch_norm(x, _):
+    mean, variance = torch.tensor([0.5, -1.0]), torch.tensor([2.0, 3.0])
+    images = torch.stack([x, x * x], dim=1)
+    normed = torch.nn.functional.batch_norm(images, mean, variance, torch.tensor([1.5, 0.5]), eps=1e-3)
+    of_batch = torch.nn.functional.batch_norm(images, None, None, training=True)
+    return normed.sum(1) + of_batch[:, 0] * torch.nn.functional.batch_norm(images, mean, variance)[:, 1]
+
+
+def meshgrid(x, _):
+    rows, columns = torch.meshgrid(torch.arange(x.shape[0]), torch.arange(x.shape[1]), indexing="ij")
+    return rows * 10.0 + columns
+
+
+def operators_of_operators(x, n):
+    ranks = torch.argsort(x + torch.arange(x.shape[1]) * 3, dim=1)
+    return torch.outer(x[:, 0].clip(-1, 1), n[0].square().to(x.dtype)) + ranks
+
+
+def flatten_and_unflatten(x, _):
+    stacked = torch.stack([x, x + 1, x * 2, x * 3], dim=1)
+    rows = stacked.flatten(0, 1).unflatten(0, (-1, 2, 2)).sum((1, 2))
+    columns = stacked.flatten(1).unflatten(1, (4, -1))[:, 2]
+    return rows + columns + stacked.unflatten(1, (2, 2)).flatten(1, 2)[:, 3]
+
+
+def decomposed_output(x, _):
+    return x.clip(-0.5, 0.5)
+
+
 LOWERED = [
     in_place,
     read_before_the_write,
     in_place_twice,
     in_place_on_a_view_of_a_view,
+    write_to_columns,
+    write_to_rows_of_a_row,
+    fill_all,
+    batch_norm,
+    meshgrid,
+    operators_of_operators,
+    flatten_and_unflatten,
+    decomposed_output,
     masked_fill,
     casts,
     casts_to_the_same_dtype,
@@ -156,7 +221,7 @@ LOWERED = [
     conv_transpose,
     adaptive_average,
 ]
-TRACED_AGAIN = [in_place_through_a_view, read_through_a_view]
+TRACED_AGAIN = [in_place_through_a_view, read_through_a_view, floats_written_to_integers]
 
 
 @pytest.mark.parametrize("forward", [*LOWERED, *TRACED_AGAIN], ids=lambda forward: forward.__name__)

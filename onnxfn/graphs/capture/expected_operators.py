@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.capture.lowering import operator_name
+from onnxfn.graphs.capture.program_nodes import operator_name
 from onnxfn.graphs.capture.repeated_layers import LayerStack
 
 EXPECTED_OPERATORS = "onnxfn.expected_operators"

@@ -6,10 +6,14 @@ operators to be replaced, which is done here; a graph that needs more is traced 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
+
+from onnxfn.graphs.capture.decomposition import decompose_in_place
+from onnxfn.graphs.capture.program_nodes import input_tensors, is_mutable, operator_name
+from onnxfn.graphs.capture.writes import write_out_of_place
 
 ASSERTIONS = frozenset(
     {
@@ -40,19 +44,6 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 )
 """Operator without a translation -> operator with one that computes the same from the same arguments."""
 
-OUT_OF_PLACE: Mapping[str, str] = MappingProxyType(
-    {
-        "aten::add_.Tensor": "add.Tensor",
-        "aten::clamp_": "clamp.default",
-        "aten::div_.Tensor": "div.Tensor",
-        "aten::masked_fill_.Scalar": "masked_fill.Scalar",
-        "aten::masked_fill_.Tensor": "masked_fill.Tensor",
-        "aten::mul_.Tensor": "mul.Tensor",
-        "aten::sub_.Tensor": "sub.Tensor",
-    }
-)
-"""Operator that writes into its first argument -> operator that returns a new tensor."""
-
 
 def lower_in_place(program: Any, registry: Any) -> bool:
     """Rewrites an exported program; returns whether each operator then has a translation and none writes in place.
@@ -66,20 +57,42 @@ def lower_in_place(program: Any, registry: Any) -> bool:
     for node in list(graph.nodes):
         if node.op == "call_function":
             _rewrite(graph, node)
-    graph.eliminate_dead_code()
     for node in reversed(graph.nodes):
-        if operator_name(node) == "aten::item" and not node.users:
+        # torch keeps random operators and `item`, since these have effects. In ONNX they have none.
+        if node.op == "call_function" and not node.users and not is_mutable(node):
             graph.erase_node(node)
-    return all(_has_translation(node, registry) for node in graph.nodes if node.op == "call_function")
+    untranslated = [node for node in graph.nodes if node.op == "call_function" and not _has_translation(node, registry)]
+    is_lowered = not any(map(is_mutable, untranslated)) and decompose_in_place(graph, untranslated, registry)
+    _name_outputs(program)
+    return is_lowered
+
+
+def _name_outputs(program: Any) -> None:
+    """Tells the program the names of its outputs, some of which are other nodes now."""
+    outputs = next(iter(reversed(program.graph_module.graph.nodes))).args[0]
+    for spec, node in zip(program.graph_signature.output_specs, outputs, strict=True):
+        if hasattr(node, "name"):
+            spec.arg.name = node.name
 
 
 def insert_type_promotions(program: Any) -> Any:
-    """Inserts a cast at each implicit type promotion; torch's pass over the whole graph runs only if there is one."""
-    from torch.onnx._internal.exporter import _fx_passes
+    """Inserts a cast at each implicit type promotion, by torch's rules.
 
-    operators = _promoting_operators()
-    if any(_promotes(node, operators) for node in program.graph_module.graph.nodes if node.op == "call_function"):
-        _fx_passes.insert_type_promotion_nodes(program.graph_module)
+    torch's pass runs the whole graph once more on fake tensors. Here only the nodes that promote are run.
+    """
+    from torch._guards import detect_fake_mode
+    from torch.onnx._internal.fx.passes import type_promotion
+
+    module, operators = program.graph_module, _promoting_operators()
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    if promoting := [node for node in calls if _promotes(node, operators)]:
+        values = {node: node.meta["val"] for node in module.graph.nodes if "val" in node.meta}
+        pass_ = type_promotion._TypePromotionInterpreter(module, type_promotion.TypePromotionTable())
+        pass_.env.update(values)
+        with detect_fake_mode(list(values.values())):
+            for node in promoting:
+                pass_.run_node(node)
+        module.recompile()
     return program
 
 
@@ -101,9 +114,8 @@ def _rewrite(graph: Any, node: Any) -> None:
         _rewrite_cast(graph, node)
     elif name in SYNONYMS:
         node.target = _operator(SYNONYMS[name])
-    elif name in OUT_OF_PLACE and _can_be_out_of_place(node):
-        node.target = _operator(OUT_OF_PLACE[name])
-        _redirect_later_reads(graph, node)
+    elif is_mutable(node):
+        write_out_of_place(graph, node)
 
 
 def _rewrite_cast(graph: Any, node: Any) -> None:
@@ -115,39 +127,6 @@ def _rewrite_cast(graph: Any, node: Any) -> None:
         _replace(graph, node, source)
     else:
         node.target, node.args, node.kwargs = torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}
-
-
-def _can_be_out_of_place(node: Any) -> bool:
-    """Whether a node that writes into its first argument can return a new tensor instead.
-
-    It can when the memory is that of an intermediate result, not of an input or a weight, and when no other view of
-    this memory is read after the write.
-    """
-    written = base = node.args[0]
-    while base.op == "call_function" and _may_be_view(base):
-        base = base.args[0]
-    if base.op != "call_function":
-        return False
-    order = {other: index for index, other in enumerate(node.graph.nodes)}
-    others = (view for view in _with_views(base) if view is not written and order[view] < order[node])
-    return not any(order[user] > order[node] for view in others for user in view.users)
-
-
-def _with_views(base: Any) -> Iterator[Any]:
-    """A node, its views, and the views of these."""
-    yield base
-    for user in base.users:
-        if user.op == "call_function" and _may_be_view(user):
-            yield from _with_views(user)
-
-
-def _redirect_later_reads(graph: Any, node: Any) -> None:
-    """Nodes after a write that read the written tensor read the new tensor."""
-    written = node.args[0]
-    order = {other: index for index, other in enumerate(graph.nodes)}
-    for user in list(written.users):
-        if user is not node and order[user] > order[node]:
-            user.replace_input_with(written, node)
 
 
 def _operator(name: str) -> Any:
@@ -166,15 +145,8 @@ def _replace(graph: Any, node: Any, by: Any) -> None:
         graph.erase_node(node)
 
 
-def _may_be_view(node: Any) -> bool:
-    """Whether the result of an operator shares memory with its input; True for an operator without a schema."""
-    schema = getattr(node.target, "_schema", None)
-    return schema is None or any(result.alias_info is not None for result in schema.returns)
-
-
 def _has_translation(node: Any, registry: Any) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return registry.is_registered(node.target) and not (schema is not None and schema.is_mutable)
+    return registry.is_registered(node.target) and not is_mutable(node)
 
 
 def _mutates_inputs(program: Any) -> bool:
@@ -183,14 +155,15 @@ def _mutates_inputs(program: Any) -> bool:
 
 
 def _promotes(node: Any, operators: frozenset[str]) -> bool:
-    """Whether a node has inputs of several dtypes, or integer inputs and a floating-point number or result."""
+    """Whether a node may promote: its tensors are not all of the dtype of its result, or it reads a float or a size."""
     result = node.meta.get("val")
-    dtypes = {tensor.dtype for tensor in _input_tensors(node)} - _condition_dtypes(node)
+    dtypes = {tensor.dtype for tensor in input_tensors(node)} - _condition_dtypes(node)
     if operator_name(node).partition(".")[0] not in operators or not dtypes or not hasattr(result, "dtype"):
         return False
-    floating = any(dtype.is_floating_point for dtype in dtypes)
+    has_size = any(hasattr(input_.meta.get("val"), "node") for input_ in node.all_input_nodes)
     float_argument = any(isinstance(argument, float) for argument in (*node.args, *node.kwargs.values()))
-    return len(dtypes) > 1 or (float_argument and not floating) or (result.dtype.is_floating_point and not floating)
+    floating = any(dtype.is_floating_point for dtype in dtypes)
+    return dtypes != {result.dtype} or has_size or (float_argument and not floating)
 
 
 def _condition_dtypes(node: Any) -> set[Any]:
@@ -207,16 +180,3 @@ def _promoting_operators() -> frozenset[str]:
 
     rules = type_promotion._GENERATED_ATEN_TYPE_PROMOTION_RULE_SET | type_promotion._EXTRA_TYPE_PROMOTION_RULE_SET
     return frozenset(f"{rule.namespace}::{rule.op_name}" for rule in rules)
-
-
-def _input_tensors(node: Any) -> Iterator[Any]:
-    for input_ in node.all_input_nodes:
-        tensor = input_.meta.get("val")
-        if hasattr(tensor, "dtype"):
-            yield tensor
-
-
-def operator_name(node: Any) -> str:
-    """The name of the operator that a node calls, with its overload: `aten::add.Tensor`."""
-    name = getattr(node.target, "name", None)
-    return str(name()) if callable(name) else str(node.target)

@@ -12,7 +12,11 @@ def translations() -> dict[Any, Callable[..., Any]]:
 
     return {
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
+        torch.ops.aten.batch_norm.default: _batch_norm,
         torch.ops.aten.conv_transpose2d.input: _conv_transpose2d,
+        torch.ops.aten.flatten.using_ints: _flatten,
+        torch.ops.aten.sym_numel.default: _sym_numel,
+        torch.ops.aten.unflatten.int: _unflatten,
         torch.ops.aten.repeat_interleave.self_int: _repeat_interleave,
         torch.ops.aten.reshape_as.default: _reshape_as,
         torch.ops.aten.rsub.Scalar: _rsub,
@@ -25,6 +29,56 @@ def _reshape_as(tensor: Any, other: Any) -> Any:
     from onnxscript import opset18 as op
 
     return op.Reshape(tensor, op.Shape(other))
+
+
+def _batch_norm(
+    tensor: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,  # noqa: FBT001 - torch's own signature
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,  # noqa: FBT001, FBT002, ARG001
+) -> Any:
+    """A batch norm; torch decomposes it. In training mode it takes the mean and the variance of the batch."""
+    from onnxscript.function_libs.torch_lib.ops.core import aten_native_batch_norm as from_table
+
+    statistics = (None, None) if training else (running_mean, running_var)
+    return from_table(tensor, weight, bias, *statistics, False, momentum, eps)[0]
+
+
+def _flatten(tensor: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """Some axes of a tensor as one axis; torch's table reads sizes where a constant shape says the same."""
+    from onnxscript.function_libs.torch_lib.ops.core import aten_flatten as from_table
+
+    rank = len(tensor.shape)
+    start, end = (axis % max(rank, 1) for axis in (start_dim, end_dim))
+    return _reshaped(tensor, start, [-1, *tensor.shape[end + 1 :]]) or from_table(tensor, start_dim, end_dim)
+
+
+def _unflatten(tensor: Any, dim: int, sizes: Any) -> Any:
+    """An axis of a tensor as several axes; torch's table reads sizes where a constant shape says the same."""
+    from onnxscript.function_libs.torch_lib.ops.core import aten_unflatten as from_table
+
+    axis = dim % len(tensor.shape)
+    return _reshaped(tensor, axis, [*sizes, *tensor.shape[axis + 1 :]]) or from_table(tensor, dim, sizes)
+
+
+def _reshaped(tensor: Any, kept: int, sizes: Any) -> Any:
+    """A tensor with its first `kept` axes and then these; None if more than one of their sizes is not a constant."""
+    from onnxscript import opset18 as op
+
+    known = [size if isinstance(size, int) else -1 for size in sizes]
+    return op.Reshape(tensor, op.Constant(value_ints=[0] * kept + known)) if known.count(-1) <= 1 else None
+
+
+def _sym_numel(tensor: Any) -> Any:
+    """The number of elements of a tensor; torch's table lacks it."""
+    from onnxscript import opset18 as op
+
+    return op.Size(tensor)
 
 
 def _conv_transpose2d(

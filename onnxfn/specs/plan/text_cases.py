@@ -28,12 +28,14 @@ SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past
 LONGEST, UNUSED_POSITIONS = 512, 2
 """The most tokens of a text, and the positions that RoBERTa's tables leave unused."""
 
-SECTIONS = ("text_config.", "", "decoder.", "encoder.")
+SECTIONS = ("text_config.", "", "decoder.", "decoder_config.", "encoder.", "encoder_config.")
 """Where a configuration may keep the facts about its texts, the first that has them counts."""
 
 POSITION_COUNTS = (
     "max_position_embeddings",
     "n_positions",
+    "max_encoder_position_embeddings",
+    "max_decoder_position_embeddings",
     "max_target_positions",
     "max_text_positions",
     "max_seq_len",
