@@ -35,6 +35,8 @@ DEEPEST = 64
 def to_plain(record: Any) -> Any:
     """A record as dicts, lists, text and numbers. Fields that have their neutral value are left out.
 
+    InvalidSpec if a text has characters that UTF-8 or ONNX cannot hold: `from_plain` would refuse it.
+
     >>> to_plain(records.DummySize("batch_size", 2))
     {'record': 'DummySize', 'name': 'batch_size', 'value': 2}
     """
@@ -45,7 +47,7 @@ def to_plain(record: Any) -> Any:
         return {"record": type(record).__name__, **{name: to_plain(getattr(record, name)) for name in names}}
     if isinstance(record, (tuple, list)):
         return [to_plain(item) for item in record]
-    return record
+    return _text(record) if isinstance(record, str) else record
 
 
 def _is_specified(record: Any, field: Any) -> bool:
@@ -115,6 +117,9 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
 
     Returns:
         The JSON text; `from_json(to_json(record)) == record`.
+
+    Raises:
+        InvalidSpec: A text in the record has a null character or half of a surrogate pair.
 
     >>> from onnxfn.specs.facts import takes
     >>> bert = takes("input_ids", "batch_size sequence_length", "token_ids")

@@ -22,8 +22,9 @@ from onnxfn.specs.axes import axis_map, names, pattern
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import dummies, generates, sized
 from onnxfn.specs.edits import tensors as edits
-from onnxfn.specs.errors import UnknownName
+from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import takes
+from onnxfn.specs.records import DummySize
 from onnxfn.specs.serialize import from_json, to_json, to_plain
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import SYNONYMS, for_task, task_names, tasked
@@ -334,6 +335,12 @@ def test_the_same_spec_is_the_same_json(spec):
     assert to_json(from_json(to_json(spec), trust=some.TRUST)) == to_json(spec)
 
 
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+def test_a_text_that_cannot_be_read_back_is_not_written(text):
+    with pytest.raises(InvalidSpec, match="without null characters"):
+        to_json(DummySize(text, 2))
+
+
 @pytest.mark.parametrize("model_type", ARCHITECTURES)
 def test_an_architecture_goes_to_json_and_pickle_and_back(model_type):
     spec = ARCHITECTURES[model_type]
@@ -347,6 +354,7 @@ def test_specs_are_pickled_to_another_process_and_back():
     specs = [for_task(ARCHITECTURES[model_type], task) for model_type, task in TASKED]
     code = """
 import pickle, sys
+from onnxfn.specs.records import DummySize
 from onnxfn.specs.serialize import from_json
 pairs = [(spec, from_json(text)) for spec, text in pickle.load(sys.stdin.buffer)]
 agreed = all(spec == told and hash(spec) == hash(told) for spec, told in pairs)
