@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from onnxfn.graphs.capture.program_nodes import is_mutable
+
 
 def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
     """Replaces nodes of a program's graph by nodes that compute the same; returns whether it could.
@@ -25,7 +27,7 @@ def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
     for node in list(graph.nodes):
         if node in untranslated:
             traced = _trace(node, table)
-            if traced is None or any(inner.op == "get_attr" for inner in traced.nodes):
+            if traced is None or not all(_can_be_inlined(inner, registry) for inner in traced.nodes):
                 return False
             _inline(graph, node, traced, sizes)
         elif (size := _size(node)) is not None:
@@ -60,6 +62,12 @@ def _trace(node: Any, table: Any) -> Any:
             ).graph
     except Exception:  # noqa: BLE001 - whatever torch cannot trace alone, it may trace with the whole program
         return None
+
+
+def _can_be_inlined(node: Any, registry: Any) -> bool:
+    """Whether a node of a traced operator has a translation, and reads no constant of that trace."""
+    is_translated = node.op != "call_function" or (registry.is_registered(node.target) and not is_mutable(node))
+    return is_translated and node.op != "get_attr"
 
 
 def _size(node: Any) -> Any:

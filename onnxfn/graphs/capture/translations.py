@@ -11,6 +11,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
     import torch
 
     return {
+        torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
         torch.ops.aten.batch_norm.default: _batch_norm,
         torch.ops.aten.conv_transpose2d.input: _conv_transpose2d,
@@ -102,6 +103,16 @@ def _height_and_width(value: Any) -> list[int]:
     """The values for height and width, of which torch gives one or both."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     return values if len(values) > 1 else values * 2
+
+
+def _adaptive_avg_pool1d(sequence: Any, output_size: Any) -> Any:
+    """The means of `output_size` parts of the last axis, which may have any size; see `_adaptive_avg_pool2d`."""
+    from onnxscript import opset18 as op
+
+    axis = len(sequence.shape) - 1
+    if output_size[0] == 1:
+        return op.ReduceMean(sequence, op.Constant(value_ints=[axis]), keepdims=1)
+    return op.MatMul(sequence, op.Transpose(_mean_weights(sequence, axis, output_size[0]), perm=[1, 0]))
 
 
 def _adaptive_avg_pool2d(image: Any, output_size: Any) -> Any:
