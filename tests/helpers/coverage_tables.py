@@ -118,9 +118,10 @@ def sweeps_readme() -> str:
 def root_summary() -> str:
     """The text between the marks of README.md: the number of validated model types, of each family and together."""
     counts = [f"{FAMILIES[family]}: {_validated_types(family)}" for family in FAMILIES]
-    dates = sorted(recorded(family)["date"] for family in FAMILIES)
+    first, *_, last = sorted(recorded(family)["date"] for family in FAMILIES)
+    days = f"on {first}" if first == last else f"between {first} and {last}"
     text = (
-        f"Together {len(model_types())} model types agree, last run between {dates[0]} and {dates[-1]}. "
+        f"Together {len(model_types())} model types agree, last run {days}. "
         f"{'; '.join(counts)}. [Every model type and task](tests/sweeps/README.md)."
     )
     return fill(text, README_WIDTH, break_long_words=False, break_on_hyphens=False)
