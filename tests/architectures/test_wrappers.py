@@ -146,7 +146,9 @@ def with_balanced_tokens(model, inputs):
     return model
 
 
-@pytest.mark.parametrize("model_type", ["parakeet_rnnt", "parakeet_tdt", "nemotron_asr_streaming"])
+@pytest.mark.parametrize(
+    "model_type", ["parakeet_rnnt", "parakeet_tdt", pytest.param("nemotron_asr_streaming", marks=pytest.mark.sweep)]
+)
 def test_a_transducer_transcribes_as_transformers(model_type, tmp_path):
     spec = onnxfn.spec_for(model_type, "automatic-speech-recognition")
     config = tiny.config(model_type)

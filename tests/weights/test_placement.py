@@ -396,7 +396,7 @@ def sizes(files):
     ("dtype", "threshold"),
     [
         ("float32", 0),
-        ("float16", 1 << 30),
+        pytest.param("float16", 1 << 30, marks=pytest.mark.sweep),
         pytest.param("float32", 1 << 30, marks=pytest.mark.sweep),
         pytest.param("float16", 0, marks=pytest.mark.sweep),
     ],
