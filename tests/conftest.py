@@ -36,8 +36,9 @@ NEEDS_TORCH = (
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # No deadline for an example: a busy machine is slow, and the laws hold all the same.
-settings.register_profile("laws", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("laws", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fast", settings.get_profile("laws"), max_examples=25)
+settings.register_profile("many", settings.get_profile("laws"), max_examples=300)
 settings.register_profile("single", settings.get_profile("laws"), max_examples=1)
 settings.load_profile("laws")
 

@@ -13,9 +13,6 @@ from onnxfn.export.cli import app
 from onnxfn.export.demo import PROMPT, smollm2
 from onnxfn.export.lookup.loading import load_gguf_model
 
-pytestmark = pytest.mark.xdist_group("smollm2")
-"""One process runs these tests, so that the demo runs once."""
-
 PROMPTS = (PROMPT, "Once upon a time, in a small village,", "def fibonacci(n):")
 TOKENS = 32
 
