@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import swept
 from hypothesis import HealthCheck, settings
+from slow_tests import SLOW
 
 TESTS = Path(__file__).parent
 
@@ -78,6 +79,8 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_itemcollected(item):
     if is_fast(item.path):
         item.add_marker("fast")
+    if item.nodeid.removeprefix("tests/") in SLOW:
+        item.add_marker("sweep")
 
 
 def pytest_collection_modifyitems(config, items):

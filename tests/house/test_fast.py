@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "onnx", "onnxruntime"}
 PROGRAM = """
@@ -15,8 +17,9 @@ import pytest
 
 class FirstOfEach:
     def pytest_collection_modifyitems(self, items):
-        functions = {(item.path, item.parent.name, item.originalname): item for item in reversed(items)}
-        items[:] = [item for item in items if item in functions.values()]
+        kinds = {"file": lambda item: item.path, "test": lambda item: (item.path, item.originalname)}
+        first = {kinds[sys.argv[1]](item): item for item in reversed(items)}
+        items[:] = [item for item in items if item in first.values()]
 
 options = ["-q", "-m", "fast", "--hypothesis-profile=single", "-p", "no:cacheprovider", "tests"]
 status = pytest.main(options, plugins=[FirstOfEach()])
@@ -24,9 +27,12 @@ print(json.dumps([int(status), sorted(sys.modules)]))
 """
 
 
-def test_the_fast_tests_pass_and_import_no_torch():
-    """The first case of each test, and one example of each law: the run itself has all, here only imports count."""
-    run = subprocess.run([sys.executable, "-c", PROGRAM], cwd=TESTS.parent, capture_output=True, check=True, text=True)
+@pytest.mark.parametrize("kind", ["file", pytest.param("test", marks=pytest.mark.sweep)])
+def test_the_fast_tests_pass_and_import_no_torch(kind):
+    """The first test of each file or of each kind, and one example of a law: the run itself has all."""
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, kind], cwd=TESTS.parent, capture_output=True, check=True, text=True
+    )
     status, modules = json.loads(run.stdout.splitlines()[-1])
     assert status == 0, run.stdout
     assert HEAVY & set(modules) == set()

@@ -1,0 +1,30 @@
+"""Tests that run in the sweep and not by default: they are slow, and a faster test of the same thing is left."""
+
+from __future__ import annotations
+
+REPEATED = "test_a_graph_of_repeated_layers_is_that_of_all_layers"
+
+SLOW = (
+    "architectures/test_rows.py::test_a_model_agrees_with_pytorch[detr-object-detection]",
+    "architectures/test_rows.py::test_a_model_agrees_with_pytorch[longformer-multiple-choice]",
+    "architectures/test_rows.py::test_a_model_agrees_with_pytorch[segformer-semantic-segmentation]",
+    "architectures/test_seq2seq.py::test_a_merged_decoder_in_half_precision_computes_an_empty_past[bart]",
+    "architectures/test_seq2seq.py::test_marian_generates_the_tokens_of_transformers[separate]",
+    "architectures/test_wrappers.py::test_pop2piano_generates_as_transformers_for_each_composer",
+    "architectures/test_wrappers.py::test_speecht5_speaks_as_transformers",
+    "check/test_bisect.py::test_the_module_with_the_fault_is_named[backbone.layers.1.mixer.in_proj-swap]",
+    "check/test_half_precision.py::test_a_checkpoint_in_bfloat16_is_exported_in_float32[t5]",
+    "check/test_half_precision.py::test_a_model_in_float16_is_exported_as_it_is[t5]",
+    "check/test_random_mutants.py::test_some_random_mutants_are_found[clip]",
+    "export/test_cli.py::test_decoders_chooses_the_files_of_an_encoder_decoder[flags0-files0]",
+    "export/test_cli.py::test_decoders_chooses_the_files_of_an_encoder_decoder[flags2-files2]",
+    "export/test_recipes.py::test_options_of_files_and_weights_hold_in_a_second_export[options0]",
+    "export/test_recipes.py::test_options_of_files_and_weights_hold_in_a_second_export[options2]",
+    f"graphs/passes/test_repeat_layers.py::{REPEATED}[gemma2-text-generation-with-past]",
+    "graphs/test_fingerprints.py::test_another_process_computes_the_same_fingerprints",
+    "graphs/test_layer_calls.py::test_layers_that_find_their_cache_by_their_index_are_repeated[mamba2]",
+    "specs/test_extra_outputs.py::test_extra_outputs_agree_with_pytorch[t5-text2text-generation-with-past-names4]",
+    "weights/test_placement.py::test_a_weight_of_four_files_is_stored_once",
+    "weights/test_placement.py::test_the_check_disables_prepacking_if_files_have_external_data[copy-False]",
+    "weights/test_placement.py::test_transformers_js_gets_files_that_share_no_weights",
+)
