@@ -28,7 +28,8 @@ def publish(
 
     A folder that does not exist appears by one rename. A folder that exists is exchanged for one with the new files
     and the other files of the old folder, in one step. Where the system cannot do that, and for a single file, the
-    files are moved: external data, then graphs, then the rest; if a move fails, those before it are undone.
+    old files are moved away, then the new ones to their place: external data, graphs, the rest. If a move fails, those
+    before it are undone.
 
     `parts` are the destinations in which earlier exports are looked for: by default `destination` alone.
 
@@ -78,7 +79,7 @@ def _rename_folder(staging: Path, folder: Path) -> bool:
 
 
 def _in_order(files: Sequence[Path]) -> list[Path]:
-    """The files in the order in which they replace others: external data, graphs, the rest.
+    """The files in the order in which they appear: external data, graphs, the rest.
 
     So a graph never lacks its external data, and the configuration does not tell of graphs that are not there yet.
     """

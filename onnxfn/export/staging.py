@@ -16,14 +16,21 @@ from pathlib import Path
 from onnxfn.export.destination import Destination
 from onnxfn.export.exchange import keep_newcomers
 from onnxfn.export.locks import is_locked, lock, locked
-from onnxfn.export.moving import REPLACED_FILES, STALE_FILES, finish_moves
-from onnxfn.weights.journal import JOURNAL_FILE, NEW_JOURNAL_FILE, STAGED_FILES, STAGING_PREFIX, read_journal
+from onnxfn.export.moving import finish_moves
+from onnxfn.weights.journal import (
+    JOURNAL_FILE,
+    NEW_JOURNAL_FILE,
+    REPLACED_FILES,
+    STAGED_FILES,
+    STAGING_PREFIX,
+    read_journal,
+)
 
 LOCK_FILE = "lock"
 """The file in a staging folder that its process locks. It holds the path of the destination, relative to the folder
 that holds the staging folder."""
 
-ENTRIES = frozenset({LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES, STALE_FILES})
+ENTRIES = frozenset({LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES})
 """All that a staging folder may hold. A folder of another program is never deleted, whatever its name is."""
 
 

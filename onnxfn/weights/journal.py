@@ -1,7 +1,7 @@
 """The journal of an export that replaces files: what it moves and deletes, so that a killed export can be finished.
 
 An export works in a staging folder. The staging folder gets a journal when all files are complete, before the first of
-them is moved. Files that are moved while a journal exists may be a mixture of two exports.
+them is moved. While a journal exists, the destination may lack files of the set.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from onnxfn.specs.records import as_tuple
 STAGING_PREFIX = ".onnxfn."
 """How the names of staging folders begin."""
 
-STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE = "files", "journal.json", "journal.json.new"
-"""In a staging folder: the folder of the complete files, the journal, and the journal while it is written."""
+STAGED_FILES, REPLACED_FILES = "files", "replaced"
+"""In a staging folder: the folder of the complete files, and that of the files that they replace."""
+
+JOURNAL_FILE, NEW_JOURNAL_FILE = "journal.json", "journal.json.new"
+"""In a staging folder: the journal, and the journal while it is written."""
 
 
 @frozen
@@ -29,7 +32,7 @@ class Journal:
 
     Attributes:
         files: The names of the files that are moved to the folder, in this order.
-        stale: The names of the files that are deleted after that.
+        stale: The names of the other files of the earlier export, which are deleted.
         new_folder: The inode of the folder that is exchanged for the folder as a whole; 0 if files are moved one by
             one.
     """
@@ -70,5 +73,5 @@ def _is_half_replaced(graph: Path, folder: Path, root: Path) -> bool:
     names = (*journal.files, *journal.stale)
     waiting = [name for name in journal.files if os.path.lexists(root / STAGED_FILES / name)]
     finished = not waiting and not any(os.path.lexists(folder / name) for name in journal.stale)
-    begun = len(waiting) < len(journal.files)
+    begun = len(waiting) < len(journal.files) or any((root / REPLACED_FILES).glob("*"))
     return graph.relative_to(folder).as_posix() in names and begun and not finished

@@ -1,4 +1,4 @@
-"""Killed exports: the destination is absent, old or new, or no reader opens it; and the next export cleans up."""
+"""Killed exports: the destination is absent, old, new, or a part of one of these; and the next export cleans up."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ STATES = {
     "fresh": {"absent", "new"},
     "empty": {"absent", "new"},
     "exchanged": {"old", "new"},
-    "moved": {"old", "new", "refused"},
-    "mounted": {"old", "new", "refused"},
-    "mounted-empty": {"absent", "new", "refused"},
-    "file": {"old", "new", "refused"},
+    "moved": {"old", "new", "incomplete"},
+    "mounted": {"old", "new", "incomplete"},
+    "mounted-empty": {"absent", "new", "incomplete"},
+    "file": {"old", "new", "incomplete"},
 }
 
 

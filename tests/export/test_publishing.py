@@ -141,7 +141,7 @@ def test_an_error_before_publishing_leaves_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("fails_at", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("fails_at", range(1, 9))
 def test_an_error_while_files_are_moved_restores_every_file(tmp_path, monkeypatch, fails_at):
     out = tmp_path / "out"
     write(out / "unet" / "model.onnx", "model.onnx_data")
@@ -182,12 +182,12 @@ def test_a_folder_with_the_name_of_a_file_of_the_export_is_not_replaced(tmp_path
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["model.onnx"]
 
 
-def test_external_data_is_moved_before_graphs_and_graphs_before_the_rest(tmp_path, monkeypatch):
+def test_old_graphs_leave_first_then_new_files_appear_external_data_first(tmp_path, monkeypatch):
     out, moved, replace = tmp_path / "out", [], Path.replace
-    (out / "old").mkdir(parents=True)
+    write_set(out, ["config.json", "a.onnx"], 2)
 
     def noting(path, target):
-        moved.append(Path(target).name)
+        moved.append(Path(target if Path(target).suffix else path).name)
         return replace(path, target)
 
     monkeypatch.setattr(publishing, "exchange_folder", lambda *_: False)
@@ -195,7 +195,11 @@ def test_external_data_is_moved_before_graphs_and_graphs_before_the_rest(tmp_pat
         files = write_set(staging, ["config.json", "b.onnx", "a.onnx"], 1)
         monkeypatch.setattr(Path, "replace", noting)
         publish(files, staging, Destination(out), overwrite=True)
-    assert moved == ["journal.json", "b.onnx_data", "a.onnx_data", "b.onnx", "a.onnx", "config.json"]
+    old, new = (
+        ["a.onnx", "a.onnx_data", "config.json"],
+        ["b.onnx_data", "a.onnx_data", "b.onnx", "a.onnx", "config.json"],
+    )
+    assert moved == ["journal.json", *old, *new]
 
 
 # Two processes

@@ -80,13 +80,17 @@ def is_refused(file: Path) -> bool:
 
 
 def state(folder: Path, states: dict[str, dict[str, bytes] | None]) -> str:
-    """The name of the state that a folder is in; `refused` for a mixture of which no reader opens a graph."""
+    """The name of the state that a folder is in.
+
+    `incomplete`: it lacks files of a state and has no files of another, and no reader opens a graph in it.
+    """
     now = published(folder)
     for name, files in states.items():
         if now == files:
             return name
+    is_part = any((now or {}).items() <= (files or {}).items() for files in states.values())
     graphs = [file for file in folder.rglob("*.onnx") if STAGING_PREFIX not in str(file)]
-    return "refused" if all(map(is_refused, graphs)) else f"mixture of {sorted(now or ())}"
+    return "incomplete" if is_part and all(map(is_refused, graphs)) else f"mixture of {sorted(now or ())}"
 
 
 def leftovers(folder: Path) -> list[str]:
