@@ -239,16 +239,18 @@ def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
 def mixed_mask(_: Random, shape: tuple[int, ...], *, sides: str = "right left holes") -> Array:
     """1 for a token and 0 for padding; each row has the padding that is the next word of `sides`.
 
-    A third of a row is 0: at its `right`, at its `left`, or every third token but the first and last (`holes`).
+    A third of a row is 0: at its `right`, at its `left`, or every third token but the first and last (`holes`). Or all
+    of it but the first token is 0 (`first`).
 
-    >>> mixed_mask(np.random.default_rng(0), (3, 6)).tolist()
-    [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1]]
+    >>> mixed_mask(np.random.default_rng(0), (4, 6), sides="right left holes first").tolist()
+    [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [1, 0, 0, 0, 0, 0]]
     """
     tokens, words, third = np.ones(shape, dtype=np.int64), sides.split(), shape[-1] // 3
     masked = {
         "right": slice(shape[-1] - third, None),
         "left": slice(0, third),
         "holes": slice(1, -1, 3),
+        "first": slice(1, None),
         "none": slice(0, 0),
     }
     for index, row in enumerate(tokens.reshape(-1, shape[-1])):
@@ -261,17 +263,21 @@ def special_ids(
 ) -> Array:
     """Token ids with the token `pad` where the mask is 0, and with the token `end` after a third of each row.
 
-    End tokens among `ids` stay. The last axis of the mask may be longer: its last elements count.
+    If a third of a row is followed by padding, its first token is `end`. End tokens among `ids` stay. The last axis of
+    the mask may be longer: its last elements count.
 
-    >>> ids, mask = np.array([[5, 6, 7, 8]]), np.array([[1, 1, 1, 0]])
-    >>> special_ids(np.random.default_rng(0), (1, 4), ids=ids, mask=mask, pad=0, end=2).tolist()
-    [[5, 2, 7, 0]]
+    >>> ids, mask = np.array([[5, 6, 7, 8], [5, 6, 7, 8]]), np.array([[1, 1, 1, 0], [1, 0, 0, 0]])
+    >>> special_ids(np.random.default_rng(0), (2, 4), ids=ids, mask=mask, pad=0, end=2).tolist()
+    [[5, 2, 7, 0], [2, 0, 0, 0]]
     """
     special, length = ids.copy(), shape[-1]
+    tokens = mask[..., mask.shape[-1] - length :]
     if pad is not None:
-        special[(mask[..., mask.shape[-1] - length :] == 0) & (ids != end)] = pad
+        special[(tokens == 0) & (ids != end)] = pad
     if end is not None:
-        special[..., length // 3] = end
+        third = length // 3
+        places = np.where(tokens[..., third] == 0, tokens.argmax(axis=-1), third)
+        np.put_along_axis(special, places[..., np.newaxis], end, axis=-1)
     return special
 
 

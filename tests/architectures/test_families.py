@@ -80,8 +80,8 @@ def test_no_case_repeats_a_size_of_the_trace_or_of_another_case(task):
 def test_the_cases_have_no_padding_padding_on_both_sides_and_holes(task):
     masks = {name: arrays["attention_mask"] for name, arrays in dummies_of_cases(for_task(BERT, task)).items()}
     assert masks["one"].min() == masks["long text"].min() == 1
-    right, left, holes = masks["special tokens"].reshape(-1, masks["special tokens"].shape[-1])[:3].tolist()
-    assert (right[0], right[-1], left[0], left[-1], holes[0], holes[-1]) == (1, 0, 0, 1, 1, 1)
+    single, left, holes = masks["special tokens"].reshape(-1, masks["special tokens"].shape[-1])[:3].tolist()
+    assert (single[0], sum(single), left[0], left[-1], holes[0], holes[-1]) == (1, 1, 0, 1, 1, 1)
     assert 0 in holes
     assert (masks["left-padded"][..., 0].min(), masks["left-padded"][..., -1].min()) == (0, 1)
 

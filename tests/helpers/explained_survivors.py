@@ -12,12 +12,6 @@ EXPLAINED: Mapping[Fault, str] = MappingProxyType(
         Fault("bert_classifier", "eps", "model.onnx", "LayerNormalization_3 1e-05"): (
             "2 logits change by 8 roundings on a text of 160 tokens, and by less in the cases of the check"
         ),
-        Fault("bert_float16", "mask weak", "model.onnx", "constant_14 = -5"): (
-            "differs by 2.6 roundings for a text of one token and one pad token, which no case has"
-        ),
-        Fault("gpt2_classifier", "pooling", "model.onnx", "ArgMax_0 last of several"): (
-            "differs for a text of one token with padding on the right, which no case has"
-        ),
     }
 )
 """From a fault to why the check passes it."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxfn import spec_for, with_shapes
-from onnxfn.specs.dummies import dummies
+from onnxfn import compose, spec_for, with_shapes
+from onnxfn.specs.dummies import dummies, padded
+from onnxfn.specs.facts import case
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, SPECIAL_TOKENS
@@ -24,13 +25,25 @@ def case_of(spec, config, name):
 def test_masked_tokens_are_pad_tokens_and_texts_have_an_end_token_inside():
     inputs = dummies(case_of(spec_for("bert"), BERT, SPECIAL_TOKENS), {})
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
-    right, left, holes = mask.tolist()
-    assert right == sorted(right, reverse=True)
+    single, left, holes = mask.tolist()
+    assert (single[0], sum(single)) == (1, 1)
     assert left == sorted(left)
+    assert sum(left) > 1
     assert holes[0] == holes[-1] == 1
     assert 0 in holes
     assert (ids[mask == 0] == 7).all()
     assert (ids == 8).any(axis=1).all()
+
+
+def test_a_text_of_a_single_token_has_an_end_token_where_others_have_padding():
+    inputs = dummies(case_of(spec_for("bert"), BERT, SPECIAL_TOKENS), {})
+    assert inputs["input_ids"][0].tolist() == [8] + [7] * 10
+
+
+def test_texts_with_padding_on_the_right_alone_are_of_several_tokens_and_of_one():
+    spec = compose(spec_for("bert"), case("left-padded", padded("right")))
+    mask = dummies(case_of(spec, BERT, SPECIAL_TOKENS), {})["attention_mask"]
+    assert [row.sum() for row in mask] == [8, 1, 8]
 
 
 @pytest.mark.parametrize("pad", [None, -1, 99])
@@ -88,7 +101,7 @@ def test_a_long_text_after_a_past_leaves_it_room():
 
 
 def test_a_text_that_is_no_longer_than_that_of_another_case_is_left_out():
-    assert case_of(spec_for("bert"), {**BERT, "max_position_embeddings": 26}, LONG_TEXT) is None
+    assert case_of(spec_for("bert"), {**BERT, "max_position_embeddings": 13}, LONG_TEXT) is None
 
 
 def test_a_fixed_length_has_no_long_text():

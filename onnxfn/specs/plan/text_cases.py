@@ -7,6 +7,7 @@ longest text that they need.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, frozen
@@ -41,6 +42,11 @@ POSITION_COUNTS = (
     "max_seq_len",
 )
 """What configurations call the number of positions that a model has."""
+
+MIXED_SIDES: Mapping[tuple[str, ...], tuple[str, ...]] = MappingProxyType(
+    {("right", "left"): ("first", "left", "holes"), ("right",): ("right", "first")}
+)
+"""From the sides on which cases have padding to the masks of the rows of one case, as words of `mixed_mask`."""
 
 TOKEN_FILLS = ("integers", "ids_with_end")
 """The functions of generators whose token ids may be replaced: none of them stands for a part of an image."""
@@ -80,8 +86,8 @@ def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...
     """The cases of a spec; one has pad tokens at masked tokens, end tokens inside texts, and holes in masks.
 
     It takes the place of a case with padding, so that the check costs the same. Its rows are padded on the sides that
-    the cases have. If these are both, one row has a mask with holes. A spec without a mask for token ids has no such
-    case.
+    the cases have. If these are both, one row has a mask with holes. A row that is padded on the right may have one
+    token. A spec without a mask for token ids has no such case.
     """
     masks = {ids.name: mask for ids in _token_inputs(spec) for mask in _masks(spec, ids)[:1]}
     if not masks:
@@ -139,10 +145,10 @@ def _padded_cases(spec: PlannedSpec, masks: Iterable[str]) -> list[Case]:
 
 
 def _sides(spec: PlannedSpec, masks: Iterable[str]) -> tuple[str, ...]:
-    """The sides on which the cases of a spec have padding; if these are both, masks may have holes, too."""
+    """The masks of the rows of one case, by the sides on which the cases of a spec have padding: see `mixed_mask`."""
     paddings = {padding for case in cases(spec) for padding in _paddings(case.dummies, masks)}
     sides = tuple(side for side in ("right", "left") if side in {*paddings, *_paddings(spec.dummies, masks)})
-    return (*sides, "holes") if sides == ("right", "left") else sides or ("none",)
+    return MIXED_SIDES.get(sides, sides) or ("none",)
 
 
 def _paddings(dummies: Dummies, masks: Iterable[str]) -> list[str]:
