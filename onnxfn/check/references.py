@@ -19,6 +19,7 @@ past of the case `long past` is cut out of the outputs for the case `long text`.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -91,12 +92,14 @@ def check_cases(
 ) -> tuple[CheckCase, ...]:
     """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
 
-    Long texts have at most `longest` tokens, and the sizes of `largest`: see `largest_sizes`.
+    Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`.
     """
     is_dynamic = any(part.inputs.values())
     planned = tuple(
         # Without dynamic axes all cases have the same sizes. Then each gets other values.
-        CheckCase(case.name, in_case(part.spec, _shortened(case, longest, largest)), seed=0 if is_dynamic else number)
+        CheckCase(
+            case.name, in_case(part.spec, _within_limits(case, longest, largest)), seed=0 if is_dynamic else number
+        )
         for number, case in enumerate(cases(part.spec), start=1)
     )
     return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
@@ -154,13 +157,10 @@ def case_inputs(
     return inputs | (past or _past_from_own_prompt(model, part, spec, inputs, seed))
 
 
-def _shortened(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
-    """A case for long texts with at most `longest` tokens and these largest sizes; any other case as it is."""
-    if case.name not in (LONG_TEXT, LONG_PAST):
-        return case
-    sizes = (
-        evolve(size, value=min(size.value, longest, largest.get(size.name, longest))) for size in case.dummies.sizes
-    )
+def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
+    """A case with sizes of at most `largest`; one for long texts also with at most `longest` tokens."""
+    most = longest if case.name in (LONG_TEXT, LONG_PAST) else sys.maxsize
+    sizes = (evolve(size, value=min(size.value, most, largest.get(size.name, most))) for size in case.dummies.sizes)
     return evolve(case, dummies=evolve(case.dummies, sizes=tuple(sizes)))
 
 

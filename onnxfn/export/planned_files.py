@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.check.image_sizes import with_runnable_images
 from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.graphs.capture.dtypes import with_model_dtype
@@ -29,9 +30,11 @@ def plan_for_destination(spec: ExportSpec, model: Any, config: Any, destination:
             none, or the plan has several parts for one file.
         MissingValue: the configuration lacks a value that the spec reads.
         UnknownName: `decoders` is not a known value.
+        CaptureFailed: the model takes images of one size only, and the spec has images of any size.
     """
     values = (config_of(model) or {}) if config is None else config
     planned = plan(with_model_dtype(with_model_task(spec, model), model), values, decoders=decoders)
+    planned = with_runnable_images(model, planned)
     if not destination.is_file:
         return planned
     if len(planned.parts) != 1:

@@ -26,6 +26,19 @@ class Case:
     inputs: tuple[InputSpec, ...] = field(default=(), converter=as_tuple)
 
 
+@frozen
+class SmallestSize:
+    """A size of a dynamic axis that the model can take, while it cannot take all smaller ones.
+
+    Attributes:
+        name: The axis symbol.
+        value: The size.
+    """
+
+    name: str
+    value: int
+
+
 @frozen(kw_only=True)
 class PlannedSpec:
     """A spec with the values of a configuration: sizes are numbers, conditions are decided, one tensor per layer.
@@ -44,6 +57,7 @@ class PlannedSpec:
         target: Opset and data types of the graph.
         feedback: Inputs that the next call takes from an output of this call.
         links: Inputs that another part computes.
+        smallest: Sizes of dynamic axes that the model can take, if it cannot take all smaller ones.
     """
 
     name: str | None = None
@@ -59,6 +73,7 @@ class PlannedSpec:
     target: Target = Target()
     feedback: tuple[Feedback, ...] = field(default=(), converter=as_tuple)
     links: tuple[Link, ...] = field(default=(), converter=as_tuple)
+    smallest: tuple[SmallestSize, ...] = field(default=(), converter=as_tuple)
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))

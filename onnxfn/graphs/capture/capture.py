@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from attrs import evolve
 
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_operators
 from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
@@ -61,7 +63,7 @@ def capture(model: Any, part: Part) -> Any:
         operators = expected_operators(program)
         graph = _translated(program)
     graph.meta[EXPECTED_OPERATORS] = operators
-    graph.meta[LIMITS] = _limits(program, part)
+    graph.meta[LIMITS] = _with_smallest(_limits(program, part), part)
     return graph
 
 
@@ -216,6 +218,15 @@ def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
             if allowed is not None:
                 limits.setdefault(symbol, Limit(symbol, *_ends(allowed)))
     return tuple(limit for limit in limits.values() if limit.low > SMALLEST_DYNAMIC_SIZE or limit.high is not None)
+
+
+def _with_smallest(limits: Iterable[Limit], part: Part) -> tuple[Limit, ...]:
+    """The limits, with the smallest sizes that the plan has for what the model can take."""
+    by_name = {limit.name: limit for limit in limits}
+    for size in part.spec.smallest:
+        limit = by_name.get(size.name, Limit(size.name, SMALLEST_DYNAMIC_SIZE))
+        by_name[size.name] = evolve(limit, low=max(limit.low, size.value))
+    return tuple(by_name.values())
 
 
 def _ends(allowed: Any) -> tuple[int, int | None]:

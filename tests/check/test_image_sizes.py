@@ -1,0 +1,153 @@
+"""Cases of the check are moved to images that the model can take, before anything is traced."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import onnxfn
+from onnxfn import compose, gives, sized, takes, with_shapes
+from onnxfn.architectures.families.detection import image_cases, images_without_cases
+from onnxfn.check.image_sizes import LARGEST_SIDE, smallest_runnable, with_runnable_images
+from onnxfn.check.references import check_cases
+from onnxfn.specs.dummies import dummies, known_sizes
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.plan.check_cases import cases, in_case
+from onnxfn.specs.plan.planning import plan
+from onnxfn.weights.onnx_files import metadata
+
+
+class Picker(torch.nn.Module):
+    """Picks the best of the positions of an image, one for each 8 by 8 pixels."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 4, 8, 8)
+        self.count = count
+
+    def forward(self, pixel_values):
+        return self.convolution(pixel_values).flatten(2).topk(self.count, dim=-1).values
+
+
+class Grid(torch.nn.Module):
+    """Adds a value for each position of images of 64 by 64."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 4, 8, 8)
+        self.positions = torch.nn.Parameter(torch.randn(1, 4, 8, 8))
+
+    def forward(self, pixel_values):
+        return (self.convolution(pixel_values) + self.positions).flatten(2)
+
+
+def spec(*more):
+    return compose(
+        images_without_cases, image_cases((64, 96), (61, 83)), gives("best", "batch_size _ _", path=(0,)), *more
+    )
+
+
+def image_sizes(part):
+    """The heights and widths of the trace and of the cases."""
+    sizes = [known_sizes(each, {}) for each in (part.spec, *(in_case(part.spec, case) for case in cases(part.spec)))]
+    return [(each["height"], each["width"]) for each in sizes]
+
+
+def runnable(model, planned):
+    return with_runnable_images(model, planned).parts[0]
+
+
+side = st.integers(1, 200)
+
+
+@given(side, side, st.integers(1, 16), st.integers(1, 60_000))
+def test_the_smallest_size_runs_and_smaller_ones_do_not(height, width, unit, area):
+    sizes = {"height": height * unit, "width": width * unit}
+
+    def runs(tried):
+        return tried["height"] * tried["width"] > area
+
+    found = smallest_runnable(sizes, unit, runs)
+    if found is None:
+        assert LARGEST_SIDE**2 * min(height, width) < 4 * (area + 1) * max(height, width)  # half as large did not run
+        return
+    assert runs(found)
+    assert unit == 1 or all(size % unit == 0 for size in found.values())
+    nine_eighths = {name: -(-size * 9 // (8 * unit)) * unit for name, size in sizes.items()}
+    near = all(found[name] <= nine_eighths[name] + 1 for name in found)
+    smaller = {name: size * 7 // 9 for name, size in found.items()}
+    assert near or not runs(smaller)
+
+
+def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
+    part = runnable(Picker(110), plan(spec(), {}))
+    assert image_sizes(part) == [(128, 128), (73, 109), (77, 105)]
+    assert [(size.name, size.value) for size in part.spec.smallest] == [("height", 73), ("width", 109)]
+
+
+def test_a_model_that_takes_all_cases_keeps_its_plan():
+    planned = plan(spec(), {})
+    assert with_runnable_images(Picker(3), planned) == planned
+
+
+def test_a_case_is_never_moved_to_the_size_of_the_trace():
+    part = runnable(Picker(100), plan(spec(sized(height=73, width=109)), {}))
+    traced, *others = image_sizes(part)
+    assert traced == (73, 109)
+    assert traced not in others
+
+
+def test_the_smallest_size_is_in_the_limits_and_in_the_file(tmp_path):
+    exported = onnxfn.export(spec(), Picker(110), tmp_path / "model.onnx")
+    assert list(map(str, exported.limits)) == ["height from 73", "width from 109"]
+    assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height from 73, width from 109"
+    assert [re.findall(r"height=(\d+), width=(\d+)", case) for case in exported.report.cases] == [
+        [("73", "109")],
+        [("77", "105")],
+    ]
+    assert onnxfn.validate(spec(), Picker(110), tmp_path / "model.onnx").cases == exported.report.cases
+
+
+def test_a_model_for_images_of_one_size_is_refused_before_it_is_traced(tmp_path):
+    with pytest.raises(CaptureFailed, match=r"Grid takes images of height=64, width=64.*with_shapes\(spec, height=64"):
+        onnxfn.export(spec(), Grid(), tmp_path / "model.onnx")
+
+
+def test_images_of_a_fixed_size_are_not_moved(tmp_path):
+    fixed = with_shapes(spec(), height=64, width=64)
+    planned = plan(fixed, {})
+    assert with_runnable_images(Grid(), planned) == planned
+
+
+def test_a_fault_that_is_not_of_the_size_stays_for_the_trace_to_name():
+    planned = plan(compose(spec(), takes("other", "batch_size 1", "pixels", kind="float")), {})
+    assert with_runnable_images(Grid(), planned) == planned
+
+
+@pytest.mark.parametrize("model_type", ["rt_detr", "rt_detr_v2", "d_fine"])
+def test_pytorch_runs_a_detector_with_300_queries_in_all_cases(model_type):
+    model = tiny.model(model_type, "AutoModelForObjectDetection", num_queries=300)
+    planned = plan(onnxfn.spec_for(model_type, "object-detection"), model.config)
+    part = runnable(model, planned)
+    assert all(height % 32 == width % 32 == 0 for height, width in image_sizes(part))
+    assert all(height != width for height, width in image_sizes(part)[1:])
+    for case in cases(part.spec):
+        pixels = torch.from_numpy(dummies(in_case(part.spec, case), {})["pixel_values"])
+        with torch.no_grad():
+            assert model(pixels).logits.shape[1] == 300
+
+
+def test_texts_are_at_most_as_long_as_the_file_says():
+    config = {"vocab_size": 99, "type_vocab_size": 2}
+    part = plan(compose(onnxfn.text_encoder, onnxfn.bert_inputs), config).parts[0]
+    lengths = [
+        known_sizes(case.spec, {})["sequence_length"] for case in check_cases(part, largest={"sequence_length": 9})
+    ]
+    assert max(lengths) == 9
+    assert min(lengths) < 9
