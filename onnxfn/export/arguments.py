@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from itertools import chain
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from onnxfn.graphs.build import BuildOptions
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.write import WriteOptions
 
 
-def check_export_arguments(spec: Any, model: Any, path: Any, build: Any, write: Any, on_event: Any) -> None:
-    """Raises InvalidSpec if an argument of `export` is of another type than it must be, or the model has no values."""
+def check_export_arguments(
+    spec: Any, model: Any, path: Any, checkpoint: Any, build: Any, write: Any, on_event: Any
+) -> None:
+    """Raises InvalidSpec if an argument of `export` is of another type than it must be, or the model has no values.
+
+    ModelNotFound if `checkpoint` is not a folder.
+    """
     check_spec_and_model(spec, model)
     expectations = (
         ("path", path, isinstance(path, str | PathLike), "a path"),
+        ("checkpoint", checkpoint, isinstance(checkpoint, str | PathLike | None), "the folder of a checkpoint"),
         ("build", build, isinstance(build, BuildOptions), "BuildOptions(...)"),
         ("write", write, isinstance(write, WriteOptions), "WriteOptions(...)"),
         ("on_event", on_event, callable(on_event), "a function of an Event, or leave it out"),
@@ -24,6 +31,10 @@ def check_export_arguments(spec: Any, model: Any, path: Any, build: Any, write: 
     for name, argument, fits, expected in expectations:
         if not fits:
             raise _wrong_type(name, argument, expected)
+    if checkpoint is not None and not Path(checkpoint).is_dir():
+        raise ModelNotFound(
+            f"no folder {str(checkpoint)!r}; pass the folder of the model's checkpoint, or leave checkpoint out"
+        )
 
 
 def check_spec_and_model(spec: Any, model: Any) -> None:

@@ -273,7 +273,9 @@ def _export_library_model(library: str, request: ExportRequest) -> None:
     with _progress() as on_event:
         on_event(Event("load", request.model))
         model = load_library_model(library, request.model)
-        _export(edited_spec(model, request.edits), model, Path(request.model), request, on_event)
+        folder = Path(request.model)
+        checkpoint = folder if folder.is_dir() else None  # a name on the hub
+        _export(edited_spec(model, request.edits), model, checkpoint, request, on_event)
 
 
 def _export_pipeline(request: ExportRequest) -> None:
@@ -347,7 +349,9 @@ def _load(request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, o
     return load_model(request.model, config, spec, trust_remote_code=request.trust_remote_code)
 
 
-def _export(spec: ExportSpec, model: Any, checkpoint: Path, request: ExportRequest, on_event: OnEvent) -> Exported:
+def _export(
+    spec: ExportSpec, model: Any, checkpoint: Path | None, request: ExportRequest, on_event: OnEvent
+) -> Exported:
     exported = export_model(
         spec,
         model,

@@ -8,7 +8,8 @@ from pathlib import Path
 from attrs import frozen
 
 from onnxfn.export.report_file import REPORT_FILE, is_foreign_report
-from onnxfn.specs.errors import OutputExists
+from onnxfn.specs.errors import OutputExists, WriteFailed
+from onnxfn.specs.os_errors import is_possible_path
 from onnxfn.weights.journal import STAGING_PREFIX
 
 
@@ -44,8 +45,12 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
     """Raises OutputExists if something is at the path already, unless `overwrite`.
 
     In any case it raises OutputExists for what an export never replaces: a file where a folder is needed, a folder
-    where a file is needed, and a link to nothing.
+    where a file is needed, and a link to nothing. It raises WriteFailed for a path that no system can have.
     """
+    if not is_possible_path(path):
+        raise WriteFailed(
+            f"cannot write {str(path)!r}: no path has a null character or half of a surrogate pair; choose another path"
+        )
     _check_kind(path)
     exists = path.exists() and (path.suffix == ".onnx" or not _is_empty(path))
     if overwrite and path.suffix != ".onnx" and is_foreign_report(path / REPORT_FILE):

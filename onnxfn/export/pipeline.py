@@ -44,12 +44,7 @@ from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported, Report, StageTimer
 from onnxfn.specs.spec import ExportSpec
-from onnxfn.weights.layouts import (
-    declare_external_data,
-    layout_of,
-    write_configs,
-    write_texts,
-)
+from onnxfn.weights.layouts import declare_external_data, layout_of, write_configs, write_texts
 from onnxfn.weights.side_files import copy_side_files
 from onnxfn.weights.write import (
     ResolvedWriteOptions,
@@ -113,6 +108,7 @@ def export(
         InvalidSpec: An argument is of another type than it must be, a weight of the model has no value (it is on the
             meta device), the model is not for the task of the spec, the plan has several parts and `path` is a file, or
             weights are to be linked and there is no `checkpoint`.
+        ModelNotFound: There is no folder `checkpoint`.
         MissingValue: The configuration lacks a value that the spec reads.
         UnknownName: `decoders` or `build.fuse` is not a known value.
         OutputExists: `path` exists, at the start or when the files are complete, and `overwrite` is False. In any
@@ -130,7 +126,7 @@ def export(
     >>> exported.outputs, exported.report.passed
     ({'output': {0: 'batch_size'}}, True)
     """
-    check_export_arguments(spec, model, path, build, write, on_event)
+    check_export_arguments(spec, model, path, checkpoint, build, write, on_event)
     destination = _checked_destination(Path(path), write, overwrite=overwrite)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     options = with_checkpoint_entries(

@@ -31,6 +31,7 @@ from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause, unknown
+from onnxfn.specs.os_errors import is_possible_path
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import StageTimer
 
@@ -54,8 +55,8 @@ FROM_TEMPLATE = "onnxfn.from_template"
 
 
 def _as_path(path: str | PathLike[str] | None) -> Path | None:
-    """A path of a text or a path; InvalidSpec for anything else."""
-    if path is not None and not isinstance(path, str | PathLike):
+    """A path of a text or a path; InvalidSpec for anything else, and for a text that is no path."""
+    if path is not None and not (isinstance(path, str | PathLike) and is_possible_path(path)):
         raise InvalidSpec(f"template_cache is {path!r}; pass the path of a folder, or None for no cache")
     return None if path is None else Path(path)
 

@@ -36,6 +36,18 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 """The errors for which the number of free bytes is worth knowing."""
 
 
+def is_possible_path(path: str | os.PathLike[str]) -> bool:
+    """Whether a file of this path can exist: no path has a null character, or half of a surrogate pair.
+
+    >>> is_possible_path("out/model.onnx"), is_possible_path(chr(0)), is_possible_path(chr(0xD800))
+    (True, False, False)
+    """
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
 @contextmanager
 def write_errors(path: Path, needed_bytes: int = 0) -> Iterator[None]:
     """Raises WriteFailed for an error of the operating system inside, while files are written to a path."""

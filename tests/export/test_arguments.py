@@ -8,7 +8,7 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, UnknownName, WriteFailed
 from onnxfn.specs.records import InputSpec
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
@@ -23,6 +23,7 @@ WRONG_TYPES = [
     ({"spec": "bert"}, "spec is of the type str; pass an ExportSpec, such as spec_for(model)"),
     ({"model": None}, "model is of the type NoneType; pass a torch.nn.Module, such as model_for(folder)"),
     ({"path": 5}, "path is of the type int; pass a path"),
+    ({"checkpoint": 5}, "checkpoint is of the type int; pass the folder of a checkpoint"),
     ({"build": None}, "build is of the type NoneType; pass BuildOptions(...)"),
     ({"write": "optimum"}, "write is of the type str; pass WriteOptions(...)"),
     ({"on_event": None}, "on_event is of the type NoneType; pass a function of an Event, or leave it out"),
@@ -36,6 +37,30 @@ def test_an_argument_of_another_type_is_refused(wrong, message, bert, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+IMPOSSIBLE_PATHS = {"null": "a\0b", "surrogate": "\ud800"}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE_PATHS.values(), ids=[*IMPOSSIBLE_PATHS])
+@pytest.mark.parametrize("pattern", ["{}", "{}.onnx", "{}/model.onnx"])
+def test_a_path_that_no_system_can_have_is_refused(name, pattern, bert, tmp_path):
+    path = tmp_path / pattern.format(name)
+    for call in (onnxfn.export, lambda _, pipeline, path: onnxfn.export_pipeline(pipeline, path)):
+        message = refusal(WriteFailed, call, SPEC, bert, path)
+        assert message.startswith("cannot write '")
+        assert message.endswith(": no path has a null character or half of a surrogate pair; choose another path")
+        assert message.isprintable()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["nope", "file", *IMPOSSIBLE_PATHS.values()], ids=["nope", "file", *IMPOSSIBLE_PATHS])
+def test_a_checkpoint_that_is_no_folder_is_refused(name, bert, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    message = refusal(ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", checkpoint=tmp_path / name)
+    assert message.startswith("no folder '")
+    assert message.endswith("'; pass the folder of the model's checkpoint, or leave checkpoint out")
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
 def test_validate_refuses_what_is_no_export(bert):
     assert refusal(InvalidSpec, onnxfn.validate, SPEC, bert, None).startswith("None is not an export: ")
     assert refusal(InvalidSpec, onnxfn.validate, SPEC, "bert", "out").startswith("model is of the type str; ")
@@ -47,6 +72,11 @@ def test_validate_refuses_what_is_no_export(bert):
         (UnknownName, {"fuse": None}, "no way to fuse None; known: standard, onnxruntime"),
         (InvalidSpec, {"find_repeats": None}, "find_repeats is None; pass a function, such as trace_all_layers"),
         (InvalidSpec, {"template_cache": 5}, "template_cache is 5; pass the path of a folder, or None for no cache"),
+        (
+            InvalidSpec,
+            {"template_cache": "a\0b"},
+            r"template_cache is 'a\x00b'; pass the path of a folder, or None for no cache",
+        ),
     ],
 )
 def test_options_of_another_type_are_refused(kind, options, message):

@@ -306,6 +306,25 @@ def test_a_model_of_sentence_transformers_has_its_embedding_as_output(tmp_path):
     assert [output.name for output in session.get_outputs()] == ["token_embeddings", "sentence_embedding"]
 
 
+def test_the_checkpoint_of_another_library_is_its_folder_and_none_for_a_name_on_the_hub(tmp_path, monkeypatch):
+    module, checkpoints = sys.modules["onnxfn.export.cli"], []
+    for name in ("load_library_model", "edited_spec"):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(module, "export_model", lambda *_, checkpoint, **__: checkpoints.append(checkpoint))
+    for name in (tmp_path, "owner/name"):
+        assert run("export", name, tmp_path / "out", "--library", "sentence_transformers").exit_code == 0
+    assert checkpoints == [tmp_path, None]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800"])
+@pytest.mark.parametrize("words", [("export", "."), ("demo",), ("verify",), ("cache", "--folder")], ids=" ".join)
+def test_a_path_that_no_system_can_have_is_an_invalid_value(words, path):
+    result = run(*words, path)
+    assert result.exit_code == 2
+    assert "Invalid value for " in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
 def test_an_unknown_library_and_spec_flags_for_a_pipeline_are_errors(tmp_path):
     message = error_of("export", tmp_path, tmp_path / "out", "--library", "difusers")
     assert message.startswith("no library 'difusers'; known: transformers, diffusers, ")
