@@ -41,6 +41,16 @@ def test_a_checkpoint_in_bfloat16_is_exported_in_float32(model_type, tmp_path):
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 
+def test_a_model_with_a_layer_in_half_precision_is_refused_until_the_spec_has_a_dtype(tmp_path):
+    model = model_of("bert")
+    model.bert.encoder.layer[0].half()
+    message = refusal(InvalidSpec, onnxfn.export, spec_of("bert"), model, tmp_path / "out")
+    assert 'the dtypes float16, float32; choose that of the graph: with_dtypes(spec, float="float32")' in message
+    assert not list(tmp_path.iterdir())
+    spec = onnxfn.with_dtypes(spec_of("bert"), float="float32")
+    assert onnxfn.export(spec, model, tmp_path / "out").report.passed
+
+
 @pytest.mark.parametrize("model_type", MODELS)
 def test_a_model_in_float16_is_exported_as_it_is(model_type, tmp_path):
     exported = onnxfn.export(spec_of(model_type), model_of(model_type).half(), tmp_path / "out")
