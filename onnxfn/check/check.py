@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,10 @@ def check(
     cases: list[str] = []
     findings: tuple[str, ...] = ()
     expected = references(model, part, largest=largest_sizes(file)) if expected is None else expected
-    # PyTorch computes a case while ONNX Runtime loads the file, or runs it in the case before.
+    # PyTorch computes a case while ONNX Runtime runs the file in the case before.
     with ThreadPoolExecutor(1) as pool:
-        session = pool.submit(session_for, file)
         weights = pool.submit(weight_findings, model, part, file)
+        session = session_for(file)
         with prefetched(partial(_with_outputs, session, file, part), expected, CASES_AHEAD) as pairs:
             for reference, outputs in pairs:
                 findings += () if cases else interface_findings(part, file, reference)
@@ -98,12 +98,11 @@ def _own_error(difference: Difference) -> str:
     return "" if difference.own_error is None else f"; the error of PyTorch itself is {difference.own_error:.1e}"
 
 
-def _with_outputs(session: Future[Any], file: Path, part: Part, reference: Reference) -> tuple[Reference, OutputArrays]:
-    """A reference, and ONNX Runtime's outputs in its case. `session` is the session of the file, once it is open."""
+def _with_outputs(session: Any, file: Path, part: Part, reference: Reference) -> tuple[Reference, OutputArrays]:
+    """A reference, and ONNX Runtime's outputs in its case."""
     try:
-        opened = session.result()
         names = [output.name for output in part.spec.outputs]
-        return reference, tuple(opened.run(names, dict(reference.inputs)))
+        return reference, tuple(session.run(names, dict(reference.inputs)))
     except OnnxfnError:
         raise
     except Exception as error:
