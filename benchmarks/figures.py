@@ -97,10 +97,17 @@ def print_and_save(
     print(table(rows))
     print(verdicts(required))
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        result = {"benchmark": benchmark, "runs": runs, **environment(), "rows": list(rows)}
-        plain = [requirement.plain for requirement in required]
-        file.write_text(json.dumps({**result, "required": plain}, indent=1) + "\n")
+        save(benchmark, rows, required, file, runs=runs)
+
+
+def save(
+    benchmark: str, rows: Sequence[Mapping[str, Any]], required: Sequence[Required], file: Path, *, runs: int
+) -> None:
+    """Saves the results as JSON with the number of runs and the environment."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    result = {"benchmark": benchmark, "runs": runs, **environment(), "rows": list(rows)}
+    plain = [requirement.plain for requirement in required]
+    file.write_text(json.dumps({**result, "required": plain}, indent=1) + "\n")
 
 
 def environment() -> dict[str, Any]:

@@ -21,13 +21,17 @@ TORCH = "torch==2.13.0"
 
 OURS = "onnxfn"
 CHECKOUT = Path(onnxfn.__file__).parent.parent
+ORT = "onnxruntime==1.31.1"
+SCIPY = "scipy==1.17.1"
+"""MaskFormer's class needs it."""
+
 LATEST = (TORCH, "transformers==5.23.0", "onnx==1.23.2", "onnx-ir==1.1.0", "onnxscript==0.7.2")
 
 ENVIRONMENTS = {
-    OURS: (*LATEST, "onnxruntime==1.31.1", str(CHECKOUT)),
-    "optimum": (TORCH, "optimum-onnx==0.1.0", "optimum==2.1.0", "transformers==4.57.6", "onnxruntime==1.31.1"),
+    OURS: (*LATEST, ORT, SCIPY, str(CHECKOUT)),
+    "optimum": (TORCH, "optimum-onnx==0.1.0", "optimum==2.1.0", "transformers==4.57.6", ORT, SCIPY),
     "exporters": LATEST,
-    "genai": (TORCH, "onnxruntime-genai==0.18.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxruntime==1.31.1"),
+    "genai": (TORCH, "onnxruntime-genai==0.18.0", "transformers==5.23.0", "onnx-ir==1.1.0", ORT),
     "mobius": (TORCH, "mobius-onnx==0.1.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
 }
 """From an environment to the packages that are installed in it."""

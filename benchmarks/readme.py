@@ -52,6 +52,16 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         },
     ),
     (
+        "export_real",
+        "Models of real sizes: warm exports, then processes of the command lines. Both exporters check their files.",
+        {
+            **unchanged("model", "kind", "onnxfn s", "optimum s", "ratio"),
+            "others": "cores of others",
+            **unchanged("whole onnxfn s", "whole optimum s", "whole ratio"),
+            "problem": "instead",
+        },
+    ),
+    (
         "growth",
         "A tiny Llama with past, of many layers or wide, in a warm process.",
         unchanged("layers", "width", "graph s", "whole s", "transformers.exporters s", "whole / peer"),

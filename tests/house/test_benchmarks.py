@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +34,20 @@ def test_a_requirement_holds_up_to_its_limit_and_not_beyond_it():
 def test_a_ratio_is_the_median_of_the_ratios_of_pairs():
     """A slow round is slow for both exporters: the ratio of the medians would be 0.1."""
     assert import_module("figures").ratio([1.0, 1.0, 50.0], [2.0, 10.0, 100.0]) == 0.5
+
+
+def test_a_model_that_the_peer_cannot_export_counts_in_no_ratio():
+    rows = [{"ratio": 3.0, "whole ratio": None}, {"ratio": None}, {"ratio": 2.0, "whole ratio": 0.5}]
+    measured = [requirement.measured for requirement in import_module("export_real").required(rows)]
+    assert measured == [2.5, 3.0, 0.5]
+
+
+def test_a_process_that_ends_instead_of_an_answer_is_a_problem():
+    program = "import sys; print('{\"seconds\": 1.0}', flush=True) if input() == 'a' else None; input(); sys.exit(3)"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True) as process:
+        answers = [import_module("export_real").answer(process, model) for model in "ab"]
+    assert answers == [{"seconds": 1.0}, {"problem": "cannot: ends with 3, limit 180 s"}]
 
 
 def test_a_process_is_measured_with_its_children():
