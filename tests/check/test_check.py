@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,7 @@ def change_weight(file, name, change):
 
 def test_a_report_has_the_shape_of_every_case(exported):
     (difference,) = exported.report.differences
-    assert [shape[:2] for shape in difference.shapes] == [(1, 7), (3, 11), (3, 24), (1, 94)]
+    assert [shape[:2] for shape in difference.shapes] == [(1, 7), (3, 11), (2, 9), (1, 94)]
     assert (2, 16) not in [shape[:2] for shape in difference.shapes]
     assert exported.report.cases[0] == "one (batch_size=1, sequence_length=7)"
 
@@ -148,7 +149,7 @@ def test_the_error_of_a_failed_check_names_output_sizes_and_difference(bert, tmp
     spec = onnxfn.with_tolerance(onnxfn.spec_for("bert", "fill-mask"), atol=0.0, rtol=0.0)
     message = refusal(CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx")
     assert message.startswith("model: 'logits' is ")
-    assert "batch_size=3, sequence_length=" in message
+    assert re.search(r"batch_size=\d, sequence_length=\d", message)
     assert not list(tmp_path.iterdir())
 
 
