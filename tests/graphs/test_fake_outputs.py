@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from contextlib import nullcontext
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
+from onnxfn.graphs.capture.equal_calls import with_equal_calls
 from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
+
+
+def repeated(image, counts, grid):
+    """The results of operators that run three times on inputs of the same sizes, and once on other sizes."""
+    for _ in range(3):
+        total = torch.cat([image, image * 0.5 + image.flip(1)]).softmax(-1).transpose(1, 3) ** 2
+        rows = torch.arange(image.shape[2]) * image.shape[2] + torch.nn.functional.pad(counts, (1, 1)).sum(1)[:1]
+        scaled = (counts / 3, torch.where(counts > 1, counts, 0.5), counts.to(torch.float64) @ counts.double().mT)
+        sizes = (image.new_zeros(image.shape[2:]), torch.full((image.shape[3],), 7))
+        resized = torch.nn.functional.interpolate(image, scale_factor=2, mode="bilinear")
+        normed = torch.nn.functional.group_norm(grid.permute(0, 3, 1, 2), 1).clone(memory_format=torch.channels_last)
+        # Each call depends on the one before.
+        image = image + total.sum() + rows.sum() + resized.mean() + normed.relu().mean() + scaled[0].mean()
+    return total, rows, *scaled, *sizes, resized, normed, image[:, :, 1:] + 1, counts[:, 1:] / 3
 
 
 class Model(torch.nn.Module):
@@ -26,6 +43,7 @@ class Model(torch.nn.Module):
             counts.clamp(min=0.5),
             image.clamp(max=counts.to(image.dtype)[0, 0]),
             torch.nn.functional.grid_sample(image, grid, align_corners=False),
+            *repeated(image, counts, grid),
         )
 
 
@@ -45,6 +63,25 @@ def test_the_shapes_of_a_trace_are_those_of_torch(memory_format):
     image = torch.randn(2, 3, 12, 16).to(memory_format=memory_format)
     inputs = (image, torch.arange(10).reshape(2, 5), torch.rand(2, 6, 7, 2))
     assert shapes(inputs, fast_fake_outputs()) == shapes(inputs, nullcontext())
+
+
+def test_an_output_is_computed_once_for_equal_arguments():
+    mode, calls = FakeTensorMode(), []
+
+    def counted(mode, *arguments, **options):
+        calls.append(arguments)
+        with mode:
+            return torch.add(*arguments, **options)
+
+    add = with_equal_calls({torch.ops.aten.add.Tensor: counted})[torch.ops.aten.add.Tensor]
+    ones = (torch.ones(2, 3), torch.ones(3), torch.ones(3, 2).T, torch.ones(2, 3, dtype=torch.int64), 1, 1.0, True)
+    for _ in range(3):
+        for first, second in itertools.product(ones[:4], ones):
+            tensors = [mode.from_tensor(one) if hasattr(one, "shape") else one for one in (first, second)]
+            result, expected = add(mode, *tensors), first + second
+            assert result.shape == expected.shape, (first, second)
+            assert (result.stride(), result.dtype) == (expected.stride(), expected.dtype), (first, second)
+    assert len(calls) == 4 * 7
 
 
 def test_the_table_of_torch_is_restored():

@@ -7,7 +7,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -74,18 +74,22 @@ def _fast_export() -> Iterator[None]:
     Some operators on fake tensors are replaced by faster ones, see `fake_outputs.py`.
 
     The cache computes each result a second time to see whether it can be stored, and again at every hit. A stack trace
-    tells where a node comes from, which its module path tells too.
+    tells where a node comes from, which its module path tells too. The memory format of each tensor is not searched,
+    since nothing reads it.
     """
     import torch._dynamo.config
     import torch.fx.config
+    from torch.fx.experimental import proxy_tensor
 
-    setting = torch.fx.config.do_not_emit_stack_traces
+    setting, metadata = torch.fx.config.do_not_emit_stack_traces, proxy_tensor._extract_tensor_metadata
     torch.fx.config.do_not_emit_stack_traces = True
+    proxy_tensor._extract_tensor_metadata = partial(metadata, include_contiguity=False)
     try:
         with torch._dynamo.config.patch(fake_tensor_cache_enabled=False), fast_fake_outputs():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting
+        proxy_tensor._extract_tensor_metadata = metadata
 
 
 @contextmanager

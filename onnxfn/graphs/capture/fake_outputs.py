@@ -7,12 +7,11 @@ operators have the shape of the input, or one that the arguments tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-FakeOutputs = Callable[..., Any]
-"""From a FakeTensorMode and the arguments of an operator to the fake tensors that it returns."""
+from onnxfn.graphs.capture.equal_calls import FakeOutputs, with_equal_calls
 
 
 @contextmanager
@@ -21,13 +20,13 @@ def fast_fake_outputs() -> Iterator[None]:
     from torch._subclasses.fake_impls import get_fast_op_impls
 
     table = get_fast_op_impls()
-    added = {operator: function for operator, function in _functions().items() if operator not in table}
-    table.update(added)
+    before = dict(table)
+    table.update(with_equal_calls({**_functions(), **before}))
     try:
         yield
     finally:
-        for operator in added:
-            table.pop(operator, None)
+        table.clear()
+        table.update(before)
 
 
 def _functions() -> Mapping[Any, FakeOutputs]:
