@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
-from onnxfn.check.check import check as check_part
-from onnxfn.check.check import check_error
-from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.prompts import export_path
-from onnxfn.check.references import largest_sizes, references
-from onnxfn.check.sessions import open_check_session
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
+from onnxfn.export.attempts import Built, Job, build_until_checked, check_files, model_by_dtype, traced_layers
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, stage_timer
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
@@ -25,24 +20,14 @@ from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.export.report_file import with_report
 from onnxfn.export.staging import staging_folder
-from onnxfn.graphs.build import (
-    TRACED_LAYERS,
-    BuildOptions,
-    build_graph,
-    drop_templates,
-    trace_all_layers,
-    traced_fully,
-)
+from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.capture import LIMITS
-from onnxfn.graphs.capture.dtypes import in_dtype
-from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
-from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CaptureFailed, CheckFailed, ModelNotFound, OnnxfnError
+from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.planned import Plan
-from onnxfn.specs.reports import Exported, Report, StageTimer
+from onnxfn.specs.reports import Exported, Report
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import declare_external_data, layout_of, write_configs, write_texts
 from onnxfn.weights.side_files import copy_side_files
@@ -53,11 +38,6 @@ from onnxfn.weights.write import (
     with_checkpoint_entries,
     write_graphs,
 )
-
-RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
-
-RealInputs = Mapping[str, Mapping[str, Array]]
-"""From the name of a part to the inputs that a preprocessor computed for it."""
 
 
 def export(
@@ -142,8 +122,8 @@ def export(
             real_inputs = real_inputs_by_part(planned, preprocessor)
         with staging_folder(destination) as staging:
             onnx_staging = _make_onnx_staging(staging, destination)
-            job = Job(model_copy(model), planned, onnx_staging, options, timed, real_inputs, check=check)
-            built = _build_until_checked(job, build)
+            job = Job(model_by_dtype(model), planned, onnx_staging, options, timed, real_inputs, check=check)
+            built = build_until_checked(job, build)
             files = built.files
             if not destination.is_file:
                 side_files = _write_side_files(model, checkpoint, staging)
@@ -182,7 +162,7 @@ def export_from_recipe(
                 side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
                 files = _complete_folder((*files, *side_files), staging, planned, None, options, fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
-    return _exported(destination, published, planned, Built(graphs, files, None, _traced_layers(graphs)), seconds)
+    return _exported(destination, published, planned, Built(graphs, files, None, traced_layers(graphs)), seconds)
 
 
 def validate(
@@ -232,105 +212,7 @@ def validate(
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     folder, planned = planned_files(spec, model, exported, config, decoders=decoders)
     with stage_timer(on_event) as (timed, _):
-        return _check(model_copy(model), planned, folder, timed, real_inputs_by_part(planned, preprocessor))
-
-
-@frozen
-class Job:
-    """What is built, written and checked: the same for the first and for the second attempt.
-
-    Attributes:
-        model: The model.
-        plan: The parts to build.
-        folder: The staging folder of the ONNX files.
-        options: How the files are written.
-        timed: The timer of the stages.
-        real_inputs: The inputs that a preprocessor computed.
-        check: Whether the files are checked.
-    """
-
-    model: Any
-    plan: Plan
-    folder: Path
-    options: ResolvedWriteOptions
-    timed: StageTimer
-    real_inputs: RealInputs
-    check: bool = field(kw_only=True)
-
-
-@frozen
-class Built:
-    """The graphs of a plan, written to files.
-
-    Attributes:
-        graphs: The graph of each part.
-        files: The ONNX files and their external data.
-        report: The report of the check; None without a check.
-        traced_layers: Which layers were traced, or why all were.
-    """
-
-    graphs: tuple[Any, ...]
-    files: tuple[Path, ...]
-    report: Report | None
-    traced_layers: tuple[str, ...]
-
-
-def _build_until_checked(job: Job, build: BuildOptions) -> Built:
-    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong.
-
-    Raises CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
-    """
-    graphs = _graphs(job, build)
-    try:
-        return _written(job, graphs)
-    except (CaptureFailed, CheckFailed, KeyError, TypeError):
-        drop_templates(build, graphs)
-        if all(map(traced_fully, graphs)):
-            raise
-    graphs = _graphs(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
-    return evolve(_written(job, graphs), traced_layers=(RETRACED,))
-
-
-def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
-    """The graph of each part."""
-    model_in_dtype = cache(partial(in_dtype, job.model))
-    return tuple(
-        build_graph(model_in_dtype(part.spec.target.float_dtype), part, job.timed, build) for part in job.plan.parts
-    )
-
-
-def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
-    """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
-    files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
-    report = _check(job.model, job.plan, job.folder, job.timed, job.real_inputs) if job.check else None
-    if report is not None and not report.passed:
-        raise check_error(report)
-    return Built(graphs, files, report, _traced_layers(graphs))
-
-
-def _check(model: Any, plan: Plan, folder: Path, timed: StageTimer, real_inputs: RealInputs) -> Report:
-    """The report on the files of a plan in a folder."""
-    reports = []
-    dtype = plan.parts[0].spec.target.float_dtype
-    model_in_dtype, exact = in_dtype(model, dtype), exact_outputs(model, dtype)
-    session_for = cache(open_check_session)
-    for part in plan.parts:
-        file = folder / f"{part.name}.onnx"
-        if not file.is_file():
-            present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
-            raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
-        with timed("check", part.name):
-            largest = largest_sizes(file)
-            expected = references(model_in_dtype, part, real_inputs.get(part.name), largest=largest)
-            report = check_part(
-                model_in_dtype, part, file, plan, session_for=session_for, expected=expected, exact=exact
-            )
-            reports.append(report)
-    return Report(
-        tuple(difference for report in reports for difference in report.differences),
-        tuple(dict.fromkeys(case for report in reports for case in report.cases)),
-        tuple(finding for report in reports for finding in report.findings),
-    )
+        return check_files(model_by_dtype(model), planned, folder, timed, real_inputs_by_part(planned, preprocessor))
 
 
 def _checked_destination(path: Path, write: WriteOptions, *, overwrite: bool) -> Destination:
@@ -378,11 +260,6 @@ def _exported(
         repeats=built.traced_layers,
         fusions=[(part.name, fusions(graph)) for part, graph in zip(plan.parts, built.graphs, strict=True)],
     )
-
-
-def _traced_layers(graphs: Sequence[Any]) -> tuple[str, ...]:
-    """Which layers were traced, or why all were, as the graphs note it; nothing for graphs without repeated layers."""
-    return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from refusals import refusal
 import onnxfn
 from onnxfn.check import exact_outputs as exact_module
 from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.graphs.capture.dtypes import in_dtype, with_model_dtype
+from onnxfn.graphs.capture.dtypes import _converted, in_dtype, with_model_dtype
 from onnxfn.specs.errors import CheckFailed, InvalidSpec
 
 MODELS = {
@@ -98,6 +98,20 @@ def test_a_copy_in_another_dtype_keeps_shared_weights_shared_and_the_model_as_it
     copy.transformer.wte.weight.data += 1
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert in_dtype(model, "float32") is model
+
+
+def test_a_model_is_converted_once_for_its_graphs_and_their_check(tmp_path, monkeypatch):
+    model, dtypes, convert = model_of("bert"), [], _converted
+
+    def counted(tensor, dtype):
+        dtypes.append(dtype)
+        return convert(tensor, dtype)
+
+    monkeypatch.setattr("onnxfn.graphs.capture.dtypes._converted", counted)
+    spec = onnxfn.with_dtypes(spec_of("bert"), float="float16")
+    assert onnxfn.export(spec, model, tmp_path / "out").report.passed
+    floats = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()]
+    assert dtypes.count(torch.float16) == len(floats)
 
 
 # Faults

@@ -15,7 +15,7 @@ import transformers
 from full_disk import largest_file
 
 import onnxfn
-from onnxfn.export.pipeline import RETRACED
+from onnxfn.export.attempts import RETRACED
 from onnxfn.graphs.cache_folder import read_file, write_file
 from onnxfn.graphs.template_cache import NOTE, load_template, save_template
 

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 
 import onnxfn
-from onnxfn.export.pipeline import RETRACED
+from onnxfn.export.attempts import RETRACED
 from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots, trace_all_layers
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan

@@ -1,0 +1,143 @@
+"""Builds the graphs of a plan, writes them to files and checks these; does so again if the first graphs are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from onnxfn.check.check import check as check_part
+from onnxfn.check.check import check_error
+from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.references import largest_sizes, references
+from onnxfn.check.sessions import open_check_session
+from onnxfn.graphs.build import (
+    TRACED_LAYERS,
+    BuildOptions,
+    build_graph,
+    drop_templates,
+    trace_all_layers,
+    traced_fully,
+)
+from onnxfn.graphs.capture.dtypes import in_dtype
+from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.errors import CaptureFailed, CheckFailed, ModelNotFound
+from onnxfn.specs.planned import Plan
+from onnxfn.specs.reports import Report, StageTimer
+from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
+
+RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
+
+RealInputs = Mapping[str, Mapping[str, Array]]
+"""From the name of a part to the inputs that a preprocessor computed for it."""
+
+ModelIn = Callable[[str | None], Any]
+"""Function from a float dtype to a model with its weights in that dtype; from None to the model as it is."""
+
+
+@frozen
+class Job:
+    """What is built, written and checked: the same for the first and for the second attempt.
+
+    Attributes:
+        model_in: The model, by float dtype.
+        plan: The parts to build.
+        folder: The staging folder of the ONNX files.
+        options: How the files are written.
+        timed: The timer of the stages.
+        real_inputs: The inputs that a preprocessor computed.
+        check: Whether the files are checked.
+    """
+
+    model_in: ModelIn
+    plan: Plan
+    folder: Path
+    options: ResolvedWriteOptions
+    timed: StageTimer
+    real_inputs: RealInputs
+    check: bool = field(kw_only=True)
+
+
+@frozen
+class Built:
+    """The graphs of a plan, written to files.
+
+    Attributes:
+        graphs: The graph of each part.
+        files: The ONNX files and their external data.
+        report: The report of the check; None without a check.
+        traced_layers: Which layers were traced, or why all were.
+    """
+
+    graphs: tuple[Any, ...]
+    files: tuple[Path, ...]
+    report: Report | None
+    traced_layers: tuple[str, ...]
+
+
+def build_until_checked(job: Job, build: BuildOptions) -> Built:
+    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong.
+
+    Raises CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
+    """
+    graphs = _graphs(job, build)
+    try:
+        return _written(job, graphs)
+    except (CaptureFailed, CheckFailed, KeyError, TypeError):
+        drop_templates(build, graphs)
+        if all(map(traced_fully, graphs)):
+            raise
+    graphs = _graphs(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
+    return evolve(_written(job, graphs), traced_layers=(RETRACED,))
+
+
+def model_by_dtype(model: Any) -> ModelIn:
+    """Function from a float dtype to a copy of a model in that dtype. The weights are converted once for each dtype."""
+    return cache(partial(in_dtype, model_copy(model)))
+
+
+def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
+    """The graph of each part."""
+    return tuple(
+        build_graph(job.model_in(part.spec.target.float_dtype), part, job.timed, build) for part in job.plan.parts
+    )
+
+
+def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
+    """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
+    files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
+    report = check_files(job.model_in, job.plan, job.folder, job.timed, job.real_inputs) if job.check else None
+    if report is not None and not report.passed:
+        raise check_error(report)
+    return Built(graphs, files, report, traced_layers(graphs))
+
+
+def check_files(model_in: ModelIn, plan: Plan, folder: Path, timed: StageTimer, real_inputs: RealInputs) -> Report:
+    """The report on the files of a plan in a folder."""
+    reports = []
+    dtype = plan.parts[0].spec.target.float_dtype
+    model, exact = model_in(dtype), exact_outputs(model_in(None), dtype)
+    session_for = cache(open_check_session)
+    for part in plan.parts:
+        file = folder / f"{part.name}.onnx"
+        if not file.is_file():
+            present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
+            raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
+        with timed("check", part.name):
+            largest = largest_sizes(file)
+            expected = references(model, part, real_inputs.get(part.name), largest=largest)
+            reports.append(check_part(model, part, file, plan, session_for=session_for, expected=expected, exact=exact))
+    return Report(
+        tuple(difference for report in reports for difference in report.differences),
+        tuple(dict.fromkeys(case for report in reports for case in report.cases)),
+        tuple(finding for report in reports for finding in report.findings),
+    )
+
+
+def traced_layers(graphs: Sequence[Any]) -> tuple[str, ...]:
+    """Which layers were traced, or why all were, as the graphs note it; nothing for graphs without repeated layers."""
+    return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
