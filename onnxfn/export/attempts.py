@@ -68,13 +68,13 @@ class Built:
 
     Attributes:
         graphs: The graph of each part.
-        files: The ONNX files and their external data.
+        files: The ONNX files and their external data, as `write_graphs` returns them.
         report: The report of the check; None without a check.
         traced_layers: Which layers were traced, or why all were.
     """
 
     graphs: tuple[Any, ...]
-    files: tuple[Path, ...]
+    files: Mapping[Path, str]
     report: Report | None
     traced_layers: tuple[str, ...]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -124,10 +124,10 @@ def export(
             onnx_staging = _make_onnx_staging(staging, destination)
             job = Job(model_by_dtype(model), planned, onnx_staging, options, timed, real_inputs, check=check)
             built = build_until_checked(job, build)
-            files = built.files
+            files: Iterable[Path] = built.files
             if not destination.is_file:
                 side_files = _write_side_files(model, checkpoint, staging)
-                files = _complete_folder((*files, *side_files), staging, planned, built.report, options, build.fuse)
+                files = _complete_folder(built, side_files, staging, planned, options, build.fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
     return _exported(destination, published, planned, built, seconds)
 
@@ -157,12 +157,15 @@ def export_from_recipe(
         if graphs is None:
             return None
         with staging_folder(destination) as staging:
-            files = write_graphs(planned, graphs, _make_onnx_staging(staging, destination), options, timed, check=False)
+            onnx_staging = _make_onnx_staging(staging, destination)
+            written = write_graphs(planned, graphs, onnx_staging, options, timed, check=False)
+            built = Built(graphs, written, None, traced_layers(graphs))
+            files: Iterable[Path] = written
             if not destination.is_file:
                 side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
-                files = _complete_folder((*files, *side_files), staging, planned, None, options, fuse)
+                files = _complete_folder(built, side_files, staging, planned, options, fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
-    return _exported(destination, published, planned, Built(graphs, files, None, traced_layers(graphs)), seconds)
+    return _exported(destination, published, planned, built, seconds)
 
 
 def validate(
@@ -223,15 +226,15 @@ def _checked_destination(path: Path, write: WriteOptions, *, overwrite: bool) ->
 
 
 def _complete_folder(
-    files: tuple[Path, ...], staging: Path, plan: Plan, report: Report | None, options: ResolvedWriteOptions, fuse: str
+    built: Built, side_files: Iterable[Path], staging: Path, plan: Plan, options: ResolvedWriteOptions, fuse: str
 ) -> tuple[Path, ...]:
     """Writes what an export to a folder has besides graphs and side files; returns all files.
 
     These are the list of external data, if the layout has one, and `report.json`, which covers all other files.
     """
     names = {f"{part.name}{options.external_data_suffix}" for part in plan.parts}
-    declare_external_data(staging, options.layout, [file for file in files if file.name in names])
-    return with_report(files, staging, plan, report, options, fuse)
+    declare_external_data(staging, options.layout, [file for file in built.files if file.name in names])
+    return with_report({**built.files, **dict.fromkeys(side_files, "")}, staging, plan, built.report, options, fuse)
 
 
 def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite, prod
@@ -46,7 +46,7 @@ DTYPE_NAMES: Mapping[str, str] = MappingProxyType({"float": "float32", "double":
 
 
 def with_report(
-    files: tuple[Path, ...],
+    files: Mapping[Path, str],
     folder: Path,
     plan: Plan,
     report: Report | None,
@@ -56,7 +56,7 @@ def with_report(
     """Writes `report.json` about the files of an export; returns the files, and the report as the last one.
 
     Args:
-        files: All other files that the export wrote.
+        files: All other files that the export wrote, each with its SHA-256; an empty text if it is not known yet.
         folder: The folder of the export.
         plan: The plan of the export.
         report: The report of the check; None without a check.
@@ -102,13 +102,18 @@ def plan_digest(plan: Plan) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def file_facts(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
-    """Size and digest of each file, and the facts of each graph, by their paths in the folder."""
+def file_facts(folder: Path, files: Mapping[Path, str]) -> dict[str, Any]:
+    """Size and digest of each file, and the facts of each graph, by their paths in the folder.
+
+    A file whose digest is known is not read for it.
+    """
     by_path = {file.relative_to(folder).as_posix(): file for file in files}
     ordered = sorted(by_path.items())
     return {
         "graphs": {path: graph_facts(file) for path, file in ordered if file.suffix == ".onnx"},
-        "files": {path: {"bytes": file.stat().st_size, "sha256": sha256_of(file)} for path, file in ordered},
+        "files": {
+            path: {"bytes": file.stat().st_size, "sha256": files[file] or sha256_of(file)} for path, file in ordered
+        },
     }
 
 

@@ -12,6 +12,8 @@ from os import SEEK_END
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from attrs import frozen
+
 from onnxfn.weights.onnx_files import metadata, written_by_onnxfn
 
 DIGESTS_KEY = "onnxfn.external_data"
@@ -32,14 +34,29 @@ def sha256_of(file: Path) -> str:
         return file_digest(opened, "sha256").hexdigest()
 
 
-def write_with_digest(file: BinaryIO, chunks: Iterable[Any]) -> str:
-    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns that digest in hexadecimal digits."""
+@frozen
+class DataDigests:
+    """The SHA-256 of a file of external data, in hexadecimal digits.
+
+    Attributes:
+        weights: That of the content before `END_MARK`, which the file ends with and ONNX files state.
+        file: That of all content.
+    """
+
+    weights: str
+    file: str
+
+
+def write_with_digest(file: BinaryIO, chunks: Iterable[Any]) -> DataDigests:
+    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns that digest, and that of the file."""
     digest = sha256()
     for chunk in chunks:
         digest.update(chunk)
         file.write(chunk)
-    file.write(END_MARK + digest.digest())
-    return digest.hexdigest()
+    weights, end = digest.hexdigest(), END_MARK + digest.digest()
+    digest.update(end)
+    file.write(end)
+    return DataDigests(weights, digest.hexdigest())
 
 
 def digest_at_end(file: Path) -> str:

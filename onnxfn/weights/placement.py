@@ -15,7 +15,7 @@ from attrs import frozen
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, first_line
 from onnxfn.weights.checkpoint_links import entries_by_bytes
 from onnxfn.weights.chunks import chunks, memory_key
-from onnxfn.weights.digests import DIGESTS_KEY, write_with_digest
+from onnxfn.weights.digests import DIGESTS_KEY, DataDigests, write_with_digest
 from onnxfn.weights.protobuf import write_model
 from onnxfn.weights.safetensors import TensorEntry
 
@@ -135,8 +135,8 @@ def write_graph(
     return path
 
 
-def write_external_data(model: Any, path: Path, placements: Mapping[str, Placement]) -> str:
-    """Writes the external data file at `path`; returns its digest, or nothing if no weight is placed in it."""
+def write_external_data(model: Any, path: Path, placements: Mapping[str, Placement]) -> DataDigests | None:
+    """Writes the external data file at `path`; returns its digests, or None if no weight is placed in it."""
     large = _large_weights(model)
     offsets = {
         placement.offset: name
@@ -144,7 +144,7 @@ def write_external_data(model: Any, path: Path, placements: Mapping[str, Placeme
         if placement.file == path.name and placement.source is None
     }
     if not offsets:
-        return ""
+        return None
     path.unlink(missing_ok=True)  # it may be a hard link to a file of a checkpoint
     with path.open("wb") as file:
         return write_with_digest(file, _padded({offset: large[offsets[offset]] for offset in sorted(offsets)}))

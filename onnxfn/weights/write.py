@@ -148,17 +148,18 @@ def with_checkpoint_entries(
 
 def write_graphs(
     plan: Plan, graphs: Sequence[Any], folder: Path, options: ResolvedWriteOptions, timed: StageTimer, *, check: bool
-) -> tuple[Path, ...]:
+) -> dict[Path, str]:
     """Writes the graphs and their weights to a folder; returns the files that belong to the export.
 
-    A check needs the weights: for `weight_storage="none"` they are written but not returned.
+    Each file has the SHA-256 of its content, if that was computed while the file was written: that of external data;
+    else an empty text. A check needs the weights: for `weight_storage="none"` they are written but not returned.
     """
     storage, suffix = options.weight_storage, options.external_data_suffix
     threshold = options.external_data_threshold if storage in ("copy", "share") else 0
     data_files = [f"{part.name}{suffix}" for part in plan.parts]
     shared = shared_placements(graphs, data_files) if storage == "share" else NO_SHARED_PLACEMENTS
-    files: list[Path] = []
-    digests: dict[str, str] = {}
+    files: dict[Path, str] = {}
+    stated: dict[str, str] = {}
     for part, graph, data_file in zip(plan.parts, graphs, data_files, strict=True):
         with timed("write", part.name):
             placements = weight_placements(
@@ -169,14 +170,14 @@ def write_graphs(
                 entries=options.entries,
                 shared=shared,
             )
-            digest = write_external_data(graph, folder / data_file, placements) if check or storage != "none" else ""
-            own_data = [folder / data_file] if digest and storage != "none" else []
-            digests |= {file.name: digest for file in own_data}
+            digests = write_external_data(graph, folder / data_file, placements) if check or storage != "none" else None
+            own_data = {folder / data_file: digests} if digests and storage != "none" else {}
+            stated |= {file.name: digests.weights for file, digests in own_data.items()}
             # The graph states the digests of its external data, so it is written after them.
-            files.append(write_graph(graph, folder / f"{part.name}.onnx", placements, digests))
-        files.extend(own_data)
-        files.extend(_link_files(placements.values(), folder, timed))
-    return tuple(files)
+            files[write_graph(graph, folder / f"{part.name}.onnx", placements, stated)] = ""
+        files |= {file: digests.file for file, digests in own_data.items()}
+        files |= dict.fromkeys(_link_files(placements.values(), folder, timed), "")
+    return files
 
 
 def _link_files(placements: Iterable[Placement], folder: Path, timed: StageTimer) -> list[Path]:

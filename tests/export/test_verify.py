@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import onnx
@@ -18,6 +19,7 @@ from onnxfn.export.report_file import PACKAGES, REPORT_FILE, graph_facts, plan_d
 from onnxfn.specs.errors import ModelNotFound, OutputExists
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.reports import Difference, Report
+from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.write import WriteOptions, resolved_write_options
 
 GOLDEN = Path(__file__).with_name("golden_report.json")
@@ -64,11 +66,29 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     files[1].write_text("{}\n")
     options = resolved_write_options(WriteOptions(layout="transformers.js"))
     report = Report([DIFFERENCE], ["one (batch_size=2)"])
-    assert with_report(files, tmp_path, PLAN, report, options, "standard") == (*files, tmp_path / REPORT_FILE)
+    digests = dict.fromkeys(files, "")
+    assert with_report(digests, tmp_path, PLAN, report, options, "standard") == (*files, tmp_path / REPORT_FILE)
     content = json.loads((tmp_path / REPORT_FILE).read_text())
     assert list(content["versions"]) == ["onnxfn", "python", *PACKAGES]
     content["versions"] = "of the packages"
     assert json.dumps(content, indent=2) + "\n" == GOLDEN.read_text()
+
+
+def test_external_data_is_not_read_for_its_digest(model, tmp_path, monkeypatch):
+    read = []
+
+    def recorded(file):
+        read.append(file.name)
+        return sha256_of(file)
+
+    monkeypatch.setattr(sys.modules["onnxfn.export.report_file"], "sha256_of", recorded)
+    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
+    onnxfn.export(spec, model, tmp_path / "out", write=SEVERAL_FILES, check=False)
+    written = {file.name for file in (tmp_path / "out").iterdir()}
+    data = {name for name in written if name.endswith(".onnx_data")}
+    assert len(data) == 2
+    assert sorted(read) == sorted(written - data - {REPORT_FILE})
+    assert onnxfn.verify(tmp_path / "out").passed
 
 
 def test_the_digest_of_a_plan_is_that_of_its_canonical_json():

@@ -57,11 +57,12 @@ def exports(tmp_path_factory):
 @given(st.lists(st.binary()))
 def test_the_digest_is_that_of_the_content_and_stands_at_its_end(chunks):
     file = io.BytesIO()
-    digest = write_with_digest(file, chunks)
+    digests = write_with_digest(file, chunks)
     content = b"".join(chunks)
     assert file.getvalue()[:-END_BYTES] == content
-    assert digest == hashlib.sha256(content).hexdigest()
-    assert file.getvalue().endswith(bytes.fromhex(digest))
+    assert digests.weights == hashlib.sha256(content).hexdigest()
+    assert digests.file == hashlib.sha256(file.getvalue()).hexdigest()
+    assert file.getvalue().endswith(bytes.fromhex(digests.weights))
 
 
 @pytest.mark.parametrize("content", [b"", b"short", bytes(END_BYTES), os.urandom(500)])

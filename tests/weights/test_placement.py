@@ -58,9 +58,9 @@ def weights(raws):
 def write_files(model, folder, **options):
     places = weight_placements(model, "model", **options)
     data_file = folder / f"model{options.get('suffix', EXTERNAL_DATA_SUFFIX)}"
-    digest = write_external_data(model, data_file, places)
-    digests = {data_file.name: digest} if digest else {}
-    return (write_graph(model, folder / "model.onnx", places, digests), *([data_file] if digest else []))
+    digests = write_external_data(model, data_file, places)
+    stated = {data_file.name: digests.weights} if digests else {}
+    return (write_graph(model, folder / "model.onnx", places, stated), *([data_file] if digests else []))
 
 
 @st.composite
