@@ -9,7 +9,7 @@ from attrs import frozen
 
 from onnxfn.export.report_file import REPORT_FILE, is_foreign_report
 from onnxfn.specs.errors import OutputExists, WriteFailed
-from onnxfn.specs.os_errors import is_possible_path
+from onnxfn.specs.os_errors import is_possible_path, write_errors
 from onnxfn.weights.journal import STAGING_PREFIX
 
 
@@ -45,14 +45,16 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
     """Raises OutputExists if something is at the path already, unless `overwrite`.
 
     In any case it raises OutputExists for what an export never replaces: a file where a folder is needed, a folder
-    where a file is needed, and a link to nothing. It raises WriteFailed for a path that no system can have.
+    where a file is needed, and a link to nothing. It raises WriteFailed for a path that no system can have, or that the
+    system refuses to read.
     """
     if not is_possible_path(path):
         raise WriteFailed(
             f"cannot write {str(path)!r}: no path has a null character or half of a surrogate pair; choose another path"
         )
-    _check_kind(path)
-    exists = path.exists() and (path.suffix == ".onnx" or not _is_empty(path))
+    with write_errors(path):
+        _check_kind(path)
+        exists = path.exists() and (path.suffix == ".onnx" or not _is_empty(path))
     if overwrite and path.suffix != ".onnx" and is_foreign_report(path / REPORT_FILE):
         raise OutputExists(f"onnxfn did not write {path / REPORT_FILE}, and would replace it; choose another path")
     if exists and not overwrite:

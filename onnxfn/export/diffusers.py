@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from onnxfn.export.publishing import publish
 from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.errors import UnknownName, listed
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
@@ -119,7 +120,8 @@ def export_pipeline(
 
     Raises:
         UnknownName: No spec is known for the class of a component.
-        InvalidSpec: `write` says that weights are linked: a pipeline has no single checkpoint.
+        InvalidSpec: `path` ends in `.onnx`; or `write` says that weights are linked, and a pipeline has no single
+            checkpoint.
         OutputExists: `path` exists, and `overwrite` is False.
         CaptureFailed: A part could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
@@ -136,27 +138,19 @@ def export_pipeline(
     >>> exported["text_encoder"].report.passed
     True
     """
-    folder, destination = Path(path), Destination(Path(path))
-    with write_errors(folder):
-        check_destination(folder, overwrite=overwrite)
+    destination = Destination(Path(path))
+    if destination.is_file:
+        raise InvalidSpec(f"a pipeline has several files; name a folder, not {destination.path.name}")
+    check_destination(destination.path, overwrite=overwrite)
     parts = pipeline_parts(pipeline)
-    with write_errors(folder), staging_folder(destination) as staging:
+    export_part = partial(export, check=check, build=build, write=write, on_event=on_event)
+    with write_errors(destination.path), staging_folder(destination) as staging:
         exported = {
-            part.name: export(
-                part.spec,
-                part.model,
-                staging / part.name,
-                config=part.config,
-                check=check,
-                build=build,
-                write=write,
-                on_event=on_event,
-            )
-            for part in parts
+            part.name: export_part(part.spec, part.model, staging / part.name, config=part.config) for part in parts
         }
         _save_components(pipeline, staging)
         _publish_parts({*exported}, staging, destination, overwrite=overwrite)
-    return {name: _moved(part, staging, folder) for name, part in exported.items()}
+    return {name: _moved(part, staging, destination.path) for name, part in exported.items()}
 
 
 def _publish_parts(names: set[str], staging: Path, destination: Destination, *, overwrite: bool) -> None:

@@ -107,7 +107,8 @@ def export(
     ({'output': {0: 'batch_size'}}, True)
     """
     check_export_arguments(spec, model, path, checkpoint, build, write, on_event)
-    destination = _checked_destination(Path(path), write, overwrite=overwrite)
+    check_destination(Path(path), overwrite=overwrite)
+    destination = Destination(Path(path), layout_of(write.layout).subfolder)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     options = with_checkpoint_entries(
         resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
@@ -149,7 +150,8 @@ def export_from_recipe(
         The same as `export`, without a report. None, and nothing is written, if a template of the recipe is missing
         in the cache. `write.weight_storage` cannot be `"link"`.
     """
-    destination = _checked_destination(Path(path), write, overwrite=overwrite)
+    check_destination(Path(path), overwrite=overwrite)
+    destination = Destination(Path(path), layout_of(write.layout).subfolder)
     options, planned = resolved_write_options(write), recipe.plan
     with write_errors(Path(path)), stage_timer(on_event) as (timed, seconds):
         with timed("template", ""):
@@ -216,13 +218,6 @@ def validate(
     folder, planned = planned_files(spec, model, exported, config, decoders=decoders)
     with stage_timer(on_event) as (timed, _):
         return check_files(model_by_dtype(model), planned, folder, timed, real_inputs_by_part(planned, preprocessor))
-
-
-def _checked_destination(path: Path, write: WriteOptions, *, overwrite: bool) -> Destination:
-    """The destination of an export. Raises OutputExists or WriteFailed if no export can be written there."""
-    with write_errors(path):
-        check_destination(path, overwrite=overwrite)
-    return Destination(path, layout_of(write.layout).subfolder)
 
 
 def _complete_folder(

@@ -26,7 +26,7 @@ from onnxfn.architectures.libraries import ROWS
 from onnxfn.export.demo import SENTENCES, minilm
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS, row_name
 from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.errors import UnknownName
+from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.tasks import task_names
 
@@ -154,6 +154,12 @@ def test_each_component_of_a_pipeline_has_a_folder(tmp_path):
     ]
     assert all((tmp_path / "out" / name / "model.onnx").samefile(result.files[0]) for name, result in results.items())
     assert all(result.report.passed for result in results.values())
+
+
+def test_a_pipeline_is_not_written_to_a_file(tmp_path):
+    message = refusal(InvalidSpec, onnxfn.export_pipeline, pipeline(), tmp_path / "out.onnx")
+    assert message == "a pipeline has several files; name a folder, not out.onnx"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_pipeline_that_fails_leaves_no_files(tmp_path):
