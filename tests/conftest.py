@@ -77,10 +77,10 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_itemcollected(item):
-    if is_fast(item.path) and not item.get_closest_marker("sweep"):
-        item.add_marker("fast")
     if item.nodeid.removeprefix("tests/") in SLOW:
         item.add_marker("sweep")
+    if is_fast(item.path) and not item.get_closest_marker("sweep"):
+        item.add_marker("fast")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -12,13 +12,8 @@ import onnxfn
 NEAR, FAR = SPECIAL["zoedepth"]["bin_configurations"]
 
 
-@pytest.mark.parametrize(
-    ("ranges", "bins"),
-    [
-        pytest.param((NEAR,), "softplus", marks=pytest.mark.sweep),
-        pytest.param((NEAR, FAR), "normed", marks=pytest.mark.sweep),
-    ],
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("ranges", "bins"), [((NEAR,), "softplus"), ((NEAR, FAR), "normed")])
 def test_depths_of_one_range_or_of_bounded_bins_agree(ranges, bins, tmp_path):
     model = tiny.model(
         "zoedepth", "AutoModelForDepthEstimation", bin_configurations=list(ranges), bin_centers_type=bins

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 import tiny
@@ -190,13 +189,6 @@ def test_a_class_defined_in_a_function_has_none_and_one_of_a_module_has():
 # Code that changes while its name and its file stay
 
 
-def reset(target, name, value):
-    """A patch of an attribute of any object, which is undone at the end of a `with`."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(target, name, value)
-    return contextlib.closing(SimpleNamespace(close=patch.undo))
-
-
 FACTOR = 2.0
 SETTINGS = {"factor": 2.0}
 
@@ -278,7 +270,8 @@ def scales(monkeypatch):
 @pytest.mark.parametrize(("target", "name", "value", "function"), CHANGED_CODE.values(), ids=CHANGED_CODE)
 def test_changed_code_has_another_fingerprint(target, name, value, function, scales):
     before = fingerprint(scales(function))
-    with reset(target, name, value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(target, name, value)
         changed = fingerprint(scales(function))
     assert before is not None
     assert changed not in (None, before)
@@ -300,10 +293,9 @@ def test_changed_code_of_transformers_has_another_fingerprint(class_, name, valu
 
     target = getattr(modeling_llama, class_) if class_ else modeling_llama
     before = fingerprint(llama())
-    patch = pytest.MonkeyPatch()
-    patch.setattr(target, name, value, raising=False)
-    changed = fingerprint(llama())
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(target, name, value, raising=False)
+        changed = fingerprint(llama())
     assert changed not in (None, before)
     assert fingerprint(llama()) == before
 
@@ -317,7 +309,8 @@ class Unhashable:
 
 def test_code_that_reads_a_value_without_a_text_has_none(scales):
     before = fingerprint(scales(scaled_by_a_setting))
-    with reset(sys.modules[__name__], "SETTINGS", Unhashable()):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "SETTINGS", Unhashable())
         assert fingerprint(scales(scaled_by_a_setting)) is None
     assert fingerprint(scales(scaled_by_a_setting)) == before
 

@@ -354,7 +354,6 @@ def test_specs_are_pickled_to_another_process_and_back():
     specs = [for_task(ARCHITECTURES[model_type], task) for model_type, task in TASKED]
     code = """
 import pickle, sys
-from onnxfn.specs.records import DummySize
 from onnxfn.specs.serialize import from_json
 pairs = [(spec, from_json(text)) for spec, text in pickle.load(sys.stdin.buffer)]
 agreed = all(spec == told and hash(spec) == hash(told) for spec, told in pairs)

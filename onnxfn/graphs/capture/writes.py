@@ -113,7 +113,5 @@ def _is_whole(view: Any) -> bool:
     """Whether a view is a slice that takes everything."""
     if operator_name(view) != "aten::slice.Tensor":
         return False
-    start, end, step = (
-        view.args[index] if index < len(view.args) else whole for index, whole in ((2, 0), (3, END), (4, 1))
-    )
+    start, end, step = (*view.args, *DEFAULTS[len(view.args) :])[2:]
     return start in (None, 0) and (end is None or (isinstance(end, int) and end >= END)) and step == 1
