@@ -23,9 +23,9 @@ def all_elements(array: Array) -> Array:
 def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, Array]) -> Select:
     """Selects the elements of an output at tokens, by the padding mask among the inputs of a case.
 
-    The spec names the mask. Its last axis is a length, or a past plus a length, and so is the axis of an output. A
-    shorter axis has the last tokens of the mask; what a longer one has before them is no padding. If there is no mask,
-    or the output has no such axis, all are selected.
+    The spec names the mask. Its last axis is a length, or a past plus a length, and so is the axis of an output. An
+    axis that is shorter than the mask has the last tokens of the mask. An axis that is longer begins with elements that
+    are not padding. If there is no mask, or the output has no such axis, all are selected.
     """
     mask_input = next((input_ for input_ in spec.inputs if input_.name == spec.check.mask_input), None)
     if mask_input is None:

@@ -58,17 +58,18 @@ def _difference(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]
     """The finding for a weight whose bytes in the file are not those of the tensor; empty if it is transposed."""
     converted = _in_dtype(tensor, stored.dtype) if tuple(tensor.shape) == stored.shape else None
     row = None if converted is None else _first_different_row(stored, converted, read)
-    if row is None or _is_transposed(stored, converted, read):
+    if row is None or _is_transposed(stored, converted, row, read):
         return ""
     return f"{stored.name} in the file is not the model's, first in row {row} of {(*stored.shape, 1)[0]}"
 
 
-def _is_transposed(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]) -> bool:
-    """Whether the first row in the file is the first column of a square matrix."""
+def _is_transposed(stored: StoredTensor, tensor: Any, row: int, read: Callable[[Path], Array]) -> bool:
+    """Whether a row in the file, which is not that of a square matrix, is the column of its index."""
     if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:  # noqa: PLR2004 - rows and columns
         return False
-    row = evolve(stored, shape=(1, *stored.shape[1:]), length=stored.length // stored.shape[0])
-    return _first_different_row(row, tensor[:, :1].mT.contiguous(), read) is None
+    length = stored.length // stored.shape[0]
+    stored_row = evolve(stored, shape=(1, *stored.shape[1:]), offset=stored.offset + row * length, length=length)
+    return _first_different_row(stored_row, tensor[:, row : row + 1].mT.contiguous(), read) is None
 
 
 def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]) -> int | None:

@@ -194,10 +194,11 @@ def _code_digest(definition: Any) -> str:
 
 
 def _is_followed(inner: Any, reader: Any, name: str, texts: Texts) -> bool:
-    """Whether the values that a class or function reads count too.
+    """Whether the values that `inner`, a class or function, reads count too. `reader` has it under a name.
 
-    They do if its reader is in the same module, and if it is a method, a base class or what a decorator calls. In
-    another module they do if no version stands for its code, except for a package that a versioned package uses.
+    They count if both are in the same module, and if `inner` is a method, a base class or a function that a decorator
+    encloses. Else they count if no version stands for the code of `inner`. They do not count if a package with a
+    version uses `inner`, and `inner` is of an installed package.
     """
     module, reading_module = module_of(inner), module_of(reader)
     is_method = isinstance(reader, type) and not isinstance(inner, type)

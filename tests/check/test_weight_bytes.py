@@ -62,8 +62,11 @@ def test_a_row_of_a_table_that_no_text_looks_up_is_found(change, bert, folder, t
     assert all(difference.passed for difference in report.differences)
 
 
-def test_a_row_of_a_square_table_is_found(tmp_path):
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_row_of_a_square_table_is_found(symmetric, tmp_path):
     model = tiny.model("bert", "AutoModel", vocab_size=4000, max_position_embeddings=32)
+    if symmetric:
+        model.embeddings.position_embeddings.weight.data.fill_(0.5)
     onnxfn.export(SPEC, model, tmp_path / "out", check=False)
 
     def change(values):

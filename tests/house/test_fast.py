@@ -1,4 +1,4 @@
-"""`pytest -m fast` runs without torch."""
+"""`pytest -m fast` runs without torch; slow tests are known by their names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from slow_tests import SLOW
 
 TESTS = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "onnx", "onnxruntime"}
@@ -25,6 +26,13 @@ options = ["-q", "-m", "fast", "--hypothesis-profile=single", "-p", "no:cachepro
 status = pytest.main(options, plugins=[FirstOfEach()])
 print(json.dumps([int(status), sorted(sys.modules)]))
 """
+
+
+@pytest.mark.parametrize("slow", SLOW)
+def test_a_slow_test_exists(slow):
+    """A test of another name would run by default."""
+    file, _, name = slow.partition("[")[0].partition("::")
+    assert f"def {name}(" in (TESTS / file).read_text()
 
 
 @pytest.mark.parametrize("kind", ["file", pytest.param("test", marks=pytest.mark.sweep)])

@@ -31,9 +31,9 @@ DEFAULTS = (None, 0, 0, END, 1)
 def write_out_of_place(graph: Any, node: Any) -> bool:
     """Replaces a node that writes into its first argument; returns whether it could.
 
-    It can if the memory is that of an intermediate result, not of an input or a weight; if no view of this memory is
-    read after the write, but the written one and those that it is a view of; and if the new tensor has the shape and
-    the dtype of the old one.
+    It can under three conditions. The memory is that of an intermediate result, not of an input or a weight. Of the
+    views of this memory, only the written view and those that it is a view of are read after the write. The new tensor
+    has the shape and the dtype of the old one.
     """
     operator, views = _out_of_place(operator_name(node)), _views(node.args[0])
     order = {other: index for index, other in enumerate(graph.nodes)}
