@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from textwrap import fill
 from typing import Any
 
+import real_sizes
 from swept import FAMILIES, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, validated
 
 MARKS = ("<!-- coverage: written by tests/tools/coverage.py -->", "<!-- end of coverage -->")
@@ -102,6 +103,21 @@ PyTorch's own float32 is noise. A derived spec takes the inputs that are known: 
 be its text alone. `derived.json` holds the inputs that each took. `mutants.json` holds the seeded faults of
 `tests/check`: for each model how many the check found, and each fault that it did not find.
 
+## Real sizes
+
+The default configuration of every row whose model has at most {most} million parameters: one task of each row, random
+weights, one process after another. `s` are the seconds of the export with its check in a warm process on a busy machine
+with one thread, `processor s` those of the processor, `GB` the largest memory of the process. Small models come first.
+
+```sh
+python -m pytest -m sweep --record tests/architectures/test_real_sizes.py           # writes real_sizes.json
+python -m pytest -m sweep --record --left tests/architectures/test_real_sizes.py    # goes on after an interruption
+```
+
+{real_summary}
+
+{real}
+
 ## Every model type and task
 
 {every}
@@ -111,8 +127,40 @@ be its text alone. `derived.json` holds the inputs that each took. `mutants.json
 def sweeps_readme() -> str:
     """The text of tests/sweeps/README.md."""
     return SWEEPS_README.format(
-        summary=summary(), types=len(model_types()), versions=versions_text(), every=every_task()
+        summary=summary(),
+        types=len(model_types()),
+        versions=versions_text(),
+        every=every_task(),
+        most=real_sizes.MOST_PARAMETERS,
+        real=real_table(),
+        real_summary=real_summary(),
     )
+
+
+def real_table() -> str:
+    """A row per model type whose default configuration was exported."""
+    head = ("model type", "task", "million parameters", "result", "s", "processor s", "GB")
+    swept = [(name, result) for name, result in real_sizes.seen().items() if real_sizes.is_swept(result)]
+    return table(head, map(_real_row, sorted(swept, key=lambda item: item[1].get("parameters", 0))))
+
+
+def _real_row(item: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
+    name, result = item
+    figures = (result.get(key, "") for key in ("seconds", "processor", "memory"))
+    return name, result["task"], result.get("parameters", ""), result["line"].replace("|", "/"), *figures
+
+
+def real_summary() -> str:
+    """How many default configurations were exported, how many agree, and which were not."""
+    results = real_sizes.seen()
+    swept = [result for result in results.values() if real_sizes.is_swept(result)]
+    large = sum(result["line"] == real_sizes.TOO_LARGE for result in results.values())
+    without = [name for name, result in results.items() if result["line"].startswith(real_sizes.NO_MODEL)]
+    text = (
+        f"{sum(map(real_sizes.passed, swept))} of {len(swept)} agree. {large} rows have larger models. "
+        f"The default configuration builds no model for {', '.join(sorted(without)) or 'none'}."
+    )
+    return fill(text, README_WIDTH - 5, break_long_words=False, break_on_hyphens=False)
 
 
 def root_summary() -> str:

@@ -1,0 +1,58 @@
+"""The default configuration of every row whose model has at most 400 million parameters agrees with PyTorch.
+
+The sweep exports one task of each row, with random weights, in one process after another:
+`python -m pytest -m sweep --record tests/architectures/test_real_sizes.py` writes `tests/sweeps/real_sizes.json`, and
+`--left` goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import pytest
+import real_sizes
+
+from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq, series, text, vision
+from onnxfn.specs.tasks import task_names
+
+ROWS = {
+    model_type: real_sizes.chosen_task(task_names(row))
+    for family in (text, vision, detection, multimodal, audio, series, seq2seq, decoders)
+    for model_type, row in family.ROWS.items()
+}
+SWEPT = [name for name in ROWS if real_sizes.is_swept(real_sizes.seen().get(name))]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("model_type", SWEPT)
+def test_the_default_configuration_agrees_with_pytorch(model_type, request):
+    if request.config.getoption("--left") and model_type in real_sizes.seen():
+        pytest.skip("the repository has a result of this row, and --left chooses the others")
+    result = real_sizes.measured(model_type, ROWS[model_type])
+    if request.config.getoption("--record"):
+        real_sizes.record(model_type, result)
+    if not real_sizes.is_swept(result):
+        pytest.skip(result["line"])
+    assert real_sizes.passed(result), result["line"]
+
+
+def test_the_recorded_results_are_of_rows_and_their_tasks():
+    recorded = {name: result["task"] for name, result in real_sizes.seen().items()}
+    assert recorded.items() <= ROWS.items()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "chosen"),
+    [
+        (("feature-extraction", "fill-mask", "multiple-choice"), "fill-mask"),
+        (("feature-extraction", "text-generation", "text-generation-with-past"), "text-generation-with-past"),
+        (("feature-extraction",), "feature-extraction"),
+    ],
+)
+def test_the_chosen_task_is_the_first_with_a_head(tasks, chosen):
+    assert real_sizes.chosen_task(tasks) == chosen
+
+
+def test_a_row_without_a_model_that_fits_is_no_part_of_the_sweep():
+    assert not any(
+        map(real_sizes.is_swept, ({"line": real_sizes.TOO_LARGE}, {"line": f"{real_sizes.NO_MODEL}: no timm"}))
+    )
+    assert all(map(real_sizes.is_swept, (None, {"line": "max abs diff 1e-06"}, {"line": "not: CheckFailed: differs"})))

@@ -1,0 +1,169 @@
+"""The default configuration of every row: real sizes, random weights, exported and checked in a process of its own.
+
+    python tests/helpers/real_sizes.py rt_detr object-detection
+
+`tests/sweeps/real_sizes.json` holds for each model type the task, the millions of parameters, the line of the result,
+the seconds of the export with its check, those of the processor (on a busy machine they say more), and the largest
+memory of the process in GB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import swept
+
+NAME = "real_sizes"
+"""The file of the results in tests/sweeps."""
+
+MOST_PARAMETERS = 400
+"""Millions of parameters of the largest model that is exported."""
+
+LONGEST = 900
+"""Seconds after which an export is ended."""
+
+TOO_LARGE = "not: too large"
+NO_MODEL = "not: no default model"
+"""Lines of rows that are no part of the sweep, as their default configuration has no model that fits."""
+
+RESNET: Mapping[str, Any] = MappingProxyType({"model_type": "resnet", "out_features": ["stage4"]})
+STAGES: Mapping[str, Any] = MappingProxyType(
+    {"model_type": "resnet", "out_features": ["stage2", "stage3", "stage4"]},
+)
+
+OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "conditional_detr": {"use_timm_backbone": False, "backbone_config": RESNET},
+        "dab-detr": {"use_timm_backbone": False, "backbone_config": RESNET},
+        "deformable_detr": {"use_timm_backbone": False, "backbone_config": STAGES},
+        "detr": {"use_timm_backbone": False, "backbone_config": RESNET},
+        "table-transformer": {"use_timm_backbone": False, "backbone_config": RESNET},
+        "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+        "levit": {"architectures": ["LevitForImageClassification"]},
+        "perceiver": {"architectures": ["PerceiverForMaskedLM"]},
+        "time_series_transformer": {"prediction_length": 24},
+        "vitmatte": {"fusion_hidden_sizes": [256, 128, 64, 32]},
+    }
+)
+"""What a default configuration lacks: ResNet-50 of transformers in place of timm's, and values that have no default."""
+
+SMALL_HEADS = ("feature-extraction",)
+"""Tasks that are chosen if a row has no other."""
+
+WITH_PAST = "-with-past"
+
+
+def chosen_task(tasks: tuple[str, ...]) -> str:
+    """The task of a row that the sweep exports: the first one with a head, with a past if there is one."""
+    heads = [task for task in tasks if not task.startswith(SMALL_HEADS)] or list(tasks)
+    return heads[0] + WITH_PAST if heads[0] + WITH_PAST in tasks else heads[0]
+
+
+def seen() -> dict[str, dict[str, Any]]:
+    """The recorded results, {model type: result}."""
+    return swept.recorded(NAME)["results"]
+
+
+def is_swept(result: Mapping[str, Any] | None) -> bool:
+    """Whether a row is part of the sweep: its result is of an export, or is not known yet."""
+    return result is None or not result["line"].startswith((TOO_LARGE, NO_MODEL))
+
+
+def passed(result: Mapping[str, Any]) -> bool:
+    """Whether the export agreed with PyTorch."""
+    return not result["line"].startswith(swept.NOT)
+
+
+def record(model_type: str, result: Mapping[str, Any]) -> None:
+    """Adds the result of a row to the file."""
+    swept.update(NAME, lambda results: {**results, model_type: dict(result)})
+
+
+def measured(model_type: str, task: str) -> dict[str, Any]:
+    """The result of a row, exported in a process of its own; one process at a time."""
+    command = [sys.executable, __file__, model_type, task]
+    environment = {**os.environ, "PYTHONPATH": str(swept.ROOT), "HF_HUB_OFFLINE": "1"}
+    with swept.locked(NAME + " process"):
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, env=environment, check=False)
+        except subprocess.TimeoutExpired:
+            return {"task": task, "line": f"not: no result after {LONGEST} s"}
+    lines = [line for line in run.stdout.splitlines() if line.startswith('{"task"')]
+    reason = (run.stderr.strip().splitlines() or [""])[-1]
+    return json.loads(lines[-1]) if lines else {"task": task, "line": f"not: exit {run.returncode}: {reason}"[:300]}
+
+
+# In the process
+
+
+def model(model_type: str, loader: str) -> Any:
+    """A model of the default configuration of a type, in evaluation mode."""
+    import transformers
+
+    overrides = {name: dict(value) if isinstance(value, Mapping) else value for name, value in _overrides(model_type)}
+    config = transformers.AutoConfig.for_model(model_type, **overrides)
+    kind = getattr(transformers, loader)
+    built = getattr(kind, "from_config", kind)(config).eval()
+    if model_type == "speecht5":
+        built.vocoder = transformers.SpeechT5HifiGan(transformers.SpeechT5HifiGanConfig()).eval()
+    return built
+
+
+def _overrides(model_type: str) -> Iterable[tuple[str, Any]]:
+    return OVERRIDES.get(model_type, {}).items()
+
+
+def millions(model_type: str, loader: str) -> float:
+    """The parameters of a model in millions, without its memory."""
+    import torch
+
+    with torch.device("meta"):
+        return sum(weight.numel() for weight in model(model_type, loader).parameters()) / 1e6
+
+
+def result_of(model_type: str, task: str) -> dict[str, Any]:
+    """The result of a row, exported in this process."""
+    import torch
+    import transformers
+
+    import onnxfn
+
+    transformers.logging.set_verbosity_error()
+    spec = onnxfn.spec_for(model_type, task)
+    try:
+        size = round(millions(model_type, spec.call.loader), 1)
+    except Exception as error:  # noqa: BLE001 - a configuration without sizes fails anywhere
+        return {"task": task, "line": f"{NO_MODEL}: {reason_of(error)}"}
+    if size > MOST_PARAMETERS:
+        return {"task": task, "parameters": size, "line": TOO_LARGE}
+    torch.manual_seed(0)
+    built = model(model_type, spec.call.loader)
+    start, processor = time.perf_counter(), time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            line = swept.line(onnxfn.export(spec, built, Path(folder) / "out"))
+        except Exception as error:  # noqa: BLE001 - each reason is a line of the table
+            line = swept.NOT + reason_of(error)
+    seconds, processor = round(time.perf_counter() - start, 1), round(time.process_time() - processor, 1)
+    memory = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 1)
+    figures = {"seconds": seconds, "processor": processor, "memory": memory}
+    return {"task": task, "parameters": size, "line": line, **figures}
+
+
+def reason_of(error: Exception) -> str:
+    """An error in one line of 300 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+if __name__ == "__main__":
+    print(json.dumps(result_of(*sys.argv[1:])))
