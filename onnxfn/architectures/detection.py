@@ -166,8 +166,27 @@ segformer = compose(
     segmentation_tasks(f"batch_size _ {QUARTER_SIZE}"),
 )
 
+# Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it.
+swin_backbone = compose(
+    *(
+        patched(
+            f"transformers.models.{module}:{owner}{part}.maybe_pad",
+            by=f"image_padding.{by}",
+            why="branches on whether the size of an image is a multiple of a patch, of two patches and of a window",
+        )
+        for module, owner in (("swin.modeling_swin", "Swin"), ("maskformer.modeling_maskformer_swin", "MaskFormerSwin"))
+        for part, by in (
+            ("PatchEmbeddings", "padded_to_patches"),
+            ("PatchMerging", "padded_to_even"),
+            ("Layer", "padded_to_layer_windows"),
+        )
+    )
+)
+
 upernet = compose(
-    images_of_any_size, tasked("semantic-segmentation", spec=gives("logits", "batch_size _ height width"))
+    images_of_any_size,
+    swin_backbone,
+    tasked("semantic-segmentation", spec=gives("logits", "batch_size _ height width")),
 )
 
 depth_anything = compose(
@@ -318,6 +337,7 @@ mask_query_outputs = compose(
 
 maskformer = compose(
     images_of_any_size,
+    swin_backbone,
     tasked(
         "feature-extraction",
         spec=gives("last_hidden_state", "batch_size _ _", path=("transformer_decoder_last_hidden_state",)),
@@ -330,6 +350,7 @@ mask2former = compose(maskformer, size_patches, tasked("image-segmentation", spe
 
 oneformer = compose(
     images_of_any_size,
+    swin_backbone,
     reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
     size_patches,
     takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),

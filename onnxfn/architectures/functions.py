@@ -27,7 +27,8 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "funnel": "position_embeds",
         "gemma3n": "gaussian_topk",
         "granite": "block_attention",
-        "image_padding": "padded_as_tensorflow padded_to_patches padded_to_windows unpadded_states",
+        "image_padding": "padded_as_tensorflow padded_to_even padded_to_layer_windows padded_to_patches "
+        "padded_to_windows unpadded_states",
         "image_sizes": "symbolic_int depth_anything_depth relative_positions unit_steps tensor_of_sizes",
         "longformer": "unpadded_inputs led_unpadded_inputs attention",
         "longt5": "global_block_ids global_aggregates side_bias",

@@ -45,3 +45,22 @@ def test_padding_to_windows_and_patches_equals_swin2srs_and_focalnets(height, wi
     focalnet = tiny.model("focalnet").embeddings.patch_embeddings
     padded = image_padding.padded_to_patches(focalnet, image, height, width)
     assert torch.equal(padded, focalnet.maybe_pad(image, height, width))
+
+
+@pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 15), (13, 30)])
+@pytest.mark.parametrize("kind", ["swin", "maskformer-swin"])
+def test_padding_of_swin_equals_the_models(kind, height, width):
+    import tiny
+    import torch
+
+    swin = tiny.model(kind)
+    image, states = torch.randn(2, 3, height, width), torch.randn(2, height, width, 5)
+    embeddings = swin.embeddings.patch_embeddings if kind == "swin" else swin.model.embeddings.patch_embeddings
+    stage = (swin if kind == "swin" else swin.model).encoder.layers[0]
+    patches = image_padding.padded_to_patches(embeddings, image, height, width)
+    assert torch.equal(patches, embeddings.maybe_pad(image, height, width))
+    even = image_padding.padded_to_even(stage.downsample, states, height, width)
+    assert torch.equal(even, stage.downsample.maybe_pad(states, height, width))
+    layer = stage.blocks[0]
+    windows, _ = image_padding.padded_to_layer_windows(layer, states, height, width)
+    assert torch.equal(windows, layer.maybe_pad(states, height, width)[0])

@@ -1,6 +1,7 @@
 """Padding of images, computed for every size. The originals branch on the size, and a trace would record one branch.
 
-They are in modeling_mobilenet_v1, modeling_mobilenet_v2, modeling_focalnet and modeling_swin2sr (transformers 5.23).
+They are in modeling_mobilenet_v1, modeling_mobilenet_v2, modeling_focalnet, modeling_swin, modeling_maskformer_swin and
+modeling_swin2sr (transformers 5.23).
 """
 
 from __future__ import annotations
@@ -33,11 +34,32 @@ def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
 
 
 def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
-    """For `maybe_pad` of FocalNet, which pads only if the patch size does not divide a side. Here it always pads."""
+    """For `maybe_pad` of FocalNet and Swin, which pads only if a patch does not divide a side. Here it always pads."""
     import torch
 
     rows, columns = self.patch_size
     return torch.nn.functional.pad(pixel_values, (0, -width % columns, 0, -height % rows))
+
+
+def padded_to_even(_: Any, features: Tensor, height: int, width: int) -> Tensor:
+    """For `maybe_pad` of Swin's merging of patches, which pads only if a side is odd. Here it always pads."""
+    import torch
+
+    return torch.nn.functional.pad(features, (0, 0, 0, width % 2, 0, height % 2))
+
+
+def padded_to_layer_windows(
+    self: Any, hidden_states: Tensor, height: int, width: int
+) -> tuple[Tensor, tuple[int, ...]]:
+    """For `maybe_pad` of Swin's layers: the states, padded to full windows, and padding of at least 1.
+
+    A layer cuts the padding off if it is not 0. Here it always does, which changes nothing where there is none.
+    """
+    import torch
+
+    window = self.window_size
+    below, right = ((size + window - 1) // window * window - size for size in (height, width))
+    return torch.nn.functional.pad(hidden_states, (0, 0, 0, right, 0, below)), (0, 0, 0, 1, 0, 1)
 
 
 def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
