@@ -8,6 +8,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
+from onnxfn.check.choices import PICKED, with_choices
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
@@ -72,7 +75,7 @@ def check(
                 findings += () if cases else interface_findings(part, file, reference)
                 findings += size_findings(part, reference) if not findings else ()
                 cases.append(reference.case)
-                comparisons.extend(output_comparisons(part, reference, outputs, exact))
+                comparisons.extend(case_comparisons(model, part, file, reference, outputs, exact))
         findings = (*weights.result(), *findings)
     decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact)
     comparisons.extend(decoded)
@@ -108,6 +111,20 @@ def _with_outputs(session: Any, file: Path, part: Part, reference: Reference) ->
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error
+
+
+def case_comparisons(
+    model: Any, part: Part, file: Path, reference: Reference, outputs: OutputArrays, exact: ExactOutputs
+) -> tuple[Comparison, ...]:
+    """The comparison of each output in a case; if one differs, with the positions that the file picks, see choices."""
+    comparisons = tuple(output_comparisons(part, reference, outputs, exact))
+    if all(comparison.passed for comparison in comparisons):
+        return comparisons
+    choice = with_choices(model, part, file, reference, exact)
+    if choice is None:
+        return comparisons
+    of_choice = output_comparisons(part, choice[0], outputs, choice[1])
+    return tuple(evolve(comparison, reference=f"{comparison.reference}, {PICKED}") for comparison in of_choice)
 
 
 def output_comparisons(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,24 +47,35 @@ def graph_values(file: Path, inputs: Mapping[str, Array]) -> GraphValues:
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
     import onnx
+
+    graph = onnx.load(file, load_external_data=False).graph
+    computed = computed_values(file, [name for node in graph.node for name in node.output if name], inputs)
+    computed |= inputs
+    in_order = [*inputs, *(name for node in graph.node for name in node.output)]
+    arrays = {name: computed[name] for name in in_order if _is_float(computed.get(name))}
+    return GraphValues({name: array.astype(np.float32) for name, array in arrays.items()}, _weights(graph))
+
+
+def computed_values(file: Path, names: Iterable[str], inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """The outputs of an ONNX file for these inputs, and the values of these names. ONNX Runtime runs once.
+
+    CheckFailed if ONNX Runtime cannot load or run the file.
+    """
+    import onnx
     import onnxruntime
 
     model = onnx.load(file, load_external_data=False)
     outputs = {output.name for output in model.graph.output}
-    names = [name for node in model.graph.node for name in node.output if name and name not in outputs]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
     options = check_options(file.parent)
     options.add_session_config_entry(EXTERNAL_DATA_FOLDER, str(file.parent.resolve()))
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         results = session.run(None, dict(inputs))
     except Exception as error:
-        message = f"ONNX Runtime cannot run {file.name} with all its values as outputs: {runtime_message(error)}"
+        message = f"ONNX Runtime cannot run {file.name} with more of its values as outputs: {runtime_message(error)}"
         raise CheckFailed(message) from error
-    computed = dict(zip((output.name for output in session.get_outputs()), results, strict=True), **inputs)
-    in_order = [*inputs, *(name for node in model.graph.node for name in node.output)]
-    arrays = {name: computed[name] for name in in_order if _is_float(computed.get(name))}
-    return GraphValues({name: array.astype(np.float32) for name, array in arrays.items()}, _weights(model.graph))
+    return dict(zip((output.name for output in session.get_outputs()), results, strict=True))
 
 
 def _is_float(array: Any) -> bool:

@@ -31,7 +31,7 @@ from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.errors import CaptureFailed, CheckFailed
-from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
+from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_affordable_batch, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
 from onnxfn.weights.onnx_files import metadata
@@ -95,12 +95,11 @@ def check_cases(
     Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`.
     """
     is_dynamic = any(part.inputs.values())
+    every_case = [with_affordable_batch(part.spec, _within_limits(case, longest, largest)) for case in cases(part.spec)]
     planned = tuple(
         # Without dynamic axes all cases have the same sizes. Then each gets other values.
-        CheckCase(
-            case.name, in_case(part.spec, _within_limits(case, longest, largest)), seed=0 if is_dynamic else number
-        )
-        for number, case in enumerate(cases(part.spec), start=1)
+        CheckCase(case.name, in_case(part.spec, case), seed=0 if is_dynamic else number)
+        for number, case in enumerate(every_case, start=1)
     )
     return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
 

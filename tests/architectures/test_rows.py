@@ -120,6 +120,21 @@ def test_a_deberta_with_segments_has_an_input_for_them(tmp_path):
     assert "token_type_ids" in result.inputs
 
 
+@pytest.mark.sweep
+@pytest.mark.parametrize("model_type", ["mask2former", "maskformer", "oneformer"])
+def test_a_model_with_swin_takes_images_of_any_size(model_type, tmp_path):
+    swin = {"model_type": "swin", "image_size": 64, "embed_dim": 16, "depths": [1, 1, 1, 1], "window_size": 4}
+    backbone = {**swin, "num_heads": [2, 2, 4, 4], "out_features": ["stage1", "stage2", "stage3", "stage4"]}
+    export_checked(model_type, "image-segmentation", tmp_path / "out", backbone_config=backbone)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("model_type", ["d_fine", "rt_detr", "rt_detr_v2"])
+def test_a_detector_of_300_positions_is_checked_with_larger_images(model_type, tmp_path):
+    result = export_checked(model_type, "object-detection", tmp_path / "out", num_queries=300)
+    assert {limit.name: limit.low for limit in result.limits} == {"height": 160, "width": 96}
+
+
 def test_the_sample_has_every_task_but_the_slow_ones():
     sampled = {(name, task) for rows in SAMPLE.values() for name, tasks in rows.items() for task in tasks}
     every = set().union(*TABLES.values())

@@ -143,6 +143,16 @@ def test_pytorch_runs_a_detector_with_300_queries_in_all_cases(model_type):
             assert model(pixels).logits.shape[1] == 300
 
 
+@pytest.mark.parametrize(("side", "batches"), [(512, [1, 3]), (1024, [1, 2])])
+def test_a_batch_of_large_images_is_small(side, batches):
+    part = plan(compose(spec(), with_sizes(side)), {}).parts[0]
+    assert [known_sizes(case.spec, {})["batch_size"] for case in check_cases(part)] == batches
+
+
+def with_sizes(side):
+    return image_cases((side, side), (side, side))
+
+
 def test_texts_are_at_most_as_long_as_the_file_says():
     config = {"vocab_size": 99, "type_vocab_size": 2}
     part = plan(compose(onnxfn.text_encoder, onnxfn.bert_inputs), config).parts[0]

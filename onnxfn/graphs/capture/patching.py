@@ -29,11 +29,16 @@ def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
     with ExitStack() as undo:
         for patch in patches:
             owner, name = _owner(patch.name)
-            replacement = _in_this_thread(resolve(patch.by, FUNCTIONS, kind="patch"), owner, name)
-            undo.callback(
-                *((setattr, owner, name, vars(owner)[name]) if name in vars(owner) else (delattr, owner, name))
-            )
-            setattr(owner, name, replacement)
+            undo.enter_context(replaced(owner, name, resolve(patch.by, FUNCTIONS, kind="patch")))
+        yield
+
+
+@contextmanager
+def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Replaces an attribute of a module or class for this thread, and restores it on leaving."""
+    with ExitStack() as undo:
+        undo.callback(*((setattr, owner, name, vars(owner)[name]) if name in vars(owner) else (delattr, owner, name)))
+        setattr(owner, name, _in_this_thread(replacement, owner, name))
         yield
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from attrs import evolve
 
-from onnxfn.specs.axes import names, symbols, terms
+from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.compose import compose, group, named
-from onnxfn.specs.dummies import planned_sizes
+from onnxfn.specs.dummies import known_sizes, planned_sizes
 from onnxfn.specs.planned import Case, PlannedSpec
 from onnxfn.specs.records import DummySize
 from onnxfn.specs.spec import Dummies, ExportSpec
+
+BATCH, AFFORDABLE_BATCH, LARGE_INPUTS = "batch_size", 2, 3_000_000
+"""The symbol of the batch, its largest size for large inputs, and how many real numbers such inputs have together."""
 
 
 def cases(spec: PlannedSpec) -> tuple[Case, ...]:
@@ -27,6 +32,17 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
         Case(name, Dummies(sizes=tuple(DummySize(symbol, size) for symbol, size in sizes.items())))
         for name, sizes in (("one", single), ("several", several))
     )
+
+
+def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
+    """The case, with a batch of at most 2 if its images or sounds are large: a third one costs more than it shows."""
+    planned = in_case(spec, case)
+    sizes, fed = known_sizes(planned, {}), {feedback.input for feedback in spec.feedback}
+    real = [input_ for input_ in planned.inputs if input_.kind == "float" and input_.name not in fed]
+    if BATCH not in sizes or sum(prod(shape(input_.axes, sizes)) for input_ in real) <= LARGE_INPUTS:
+        return case
+    smaller = Dummies(sizes=(DummySize(BATCH, min(sizes[BATCH], AFFORDABLE_BATCH)),))
+    return evolve(case, dummies=group(case.dummies, smaller))
 
 
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:

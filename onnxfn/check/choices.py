@@ -1,0 +1,97 @@
+"""Positions that a model picks by their scores, where PyTorch's own choice is a matter of rounding.
+
+A detector decodes its best positions. Where scores are equal but for rounding, PyTorch picks others in float64 than in
+float32, and ONNX Runtime may pick others again; all outputs then differ. So outputs that differ are compared once more:
+PyTorch picks what ONNX Runtime picked. ONNX Runtime's choice must be as good: its scores are PyTorch's best but for
+rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from onnxfn.check.compare import Scale, allowed_by_scale
+from onnxfn.check.exact_outputs import ExactOutputs
+from onnxfn.check.graph_values import computed_values
+from onnxfn.check.precision import Precision, precision_of
+from onnxfn.check.references import OutputArrays, Reference
+from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.graphs.capture.patching import replaced
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.planned import Part
+
+PICKED = "which picks what ONNX Runtime picks, since the scores are equal but for rounding"
+"""The end of the text about what outputs were compared with."""
+
+
+class WorseChoice(Exception):
+    """The positions that ONNX Runtime picked are worse than PyTorch's, or not comparable with them."""
+
+
+def with_choices(
+    model: Any, part: Part, file: Path, reference: Reference, exact: ExactOutputs
+) -> tuple[Reference, ExactOutputs] | None:
+    """A reference and its exact outputs for the positions that the file picks.
+
+    None if the file picks none, or if PyTorch's own choice is better.
+    """
+    import onnx
+
+    graph = onnx.load(file, load_external_data=False).graph
+    names = [node.output[1] for node in graph.node if node.op_type == "TopK"]
+    if not names:
+        return None
+    precision = precision_of(part.spec.target.float_dtype)
+    try:
+        values = computed_values(file, names, reference.inputs)
+        with _picked([values[name] for name in names], precision):
+            outputs = torch_outputs(model, part, reference.inputs)
+    except (OnnxfnError, WorseChoice):
+        return None
+
+    def exact_outputs(part: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
+        with _picked([values[name] for name in names], None):
+            return exact(part, inputs)
+
+    return evolve(reference, outputs=outputs), exact_outputs
+
+
+@contextmanager
+def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[None]:
+    """Lets `topk` pick these positions in this thread, one array in each call. Raises WorseChoice if they are worse.
+
+    With no precision they may be worse.
+    """
+    import torch
+
+    remaining, topk = iter(indices), torch.topk
+
+    def pick(scores: Any, k: Any, dim: int = -1, *options: Any, **named: Any) -> Any:
+        best = topk(scores, k, dim, *options, **named)
+        positions = torch.from_numpy(next(remaining, np.empty(0, np.int64)))
+        if positions.shape != best.indices.shape:
+            raise WorseChoice(f"ONNX Runtime picks {list(positions.shape)} of {list(scores.shape)}")
+        values = scores.gather(dim, positions)
+        if precision is not None and not _as_good(values.numpy(), best.values.numpy(), precision):
+            raise WorseChoice("ONNX Runtime picks positions with other scores")
+        if bool((positions.sort(dim).values.diff(dim=dim) == 0).any()):
+            raise WorseChoice("ONNX Runtime picks a position twice")
+        return torch.return_types.topk((values, positions))
+
+    with replaced(torch, "topk", pick), replaced(torch.Tensor, "topk", pick):
+        yield
+    if next(remaining, None) is not None:
+        raise WorseChoice("the graph picks more often than PyTorch")
+
+
+def _as_good(values: Array, best: Array, precision: Precision) -> bool:
+    """Whether scores are the best ones but for rounding."""
+    equal = np.where(values == best, 0.0, values.astype(np.float64) - best)
+    return Scale.of(best.astype(np.float64), precision).norms(equal) <= allowed_by_scale(precision)

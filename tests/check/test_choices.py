@@ -1,0 +1,74 @@
+"""Where scores are equal but for rounding, PyTorch picks the positions that ONNX Runtime picks, if they are as good."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+
+import onnxfn
+from onnxfn import compose, gives
+from onnxfn.architectures.families.detection import image_cases, images_without_cases
+
+SPEC = compose(
+    images_without_cases,
+    image_cases((64, 96), (61, 83)),
+    gives("best", "batch_size _ _", path=("best",)),
+    gives("scores", "batch_size _", path=("scores",)),
+)
+
+
+class Picker(torch.nn.Module):
+    """The features of the 20 positions with the best scores. The weights of scores are `weight` times random ones."""
+
+    def __init__(self, weight):
+        super().__init__()
+        torch.manual_seed(0)
+        self.features = torch.nn.Conv2d(3, 4, 8, 8)
+        self.score = torch.nn.Conv2d(3, 1, 8, 8)
+        self.score.weight.data *= weight
+
+    def forward(self, pixel_values):
+        features = self.features(pixel_values).flatten(2)
+        scores, positions = self.score(pixel_values).flatten(1).topk(20, dim=1)
+        best = features.gather(2, positions.unsqueeze(1).expand(-1, 4, -1))
+        return {"best": best, "scores": scores}
+
+
+def changed(path, change):
+    """Changes the initializers of an ONNX file, {name: array -> array}."""
+    model = onnx.load(path)
+    for weight in model.graph.initializer:
+        if weight.name in change:
+            array = change[weight.name](numpy_helper.to_array(weight).copy())
+            weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-9, 1.0])
+def test_positions_with_equal_scores_may_be_picked_in_any_order(weight, tmp_path):
+    exported = onnxfn.export(SPEC, Picker(weight), tmp_path / "model.onnx")
+    assert exported.report.passed
+    picked = any("ONNX Runtime picks" in text for each in exported.report.differences for text in each.references)
+    assert picked == (weight < 1)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-9, 1.0])
+@pytest.mark.parametrize("name", ["features.weight", "score.bias"])
+def test_a_fault_is_found_whatever_the_scores_are(weight, name, tmp_path):
+    model = Picker(weight)
+    onnxfn.export(SPEC, model, tmp_path / "model.onnx")
+    changed(tmp_path / "model.onnx", {name: lambda array: array + np.float32(1e-2)})
+    report = onnxfn.validate(SPEC, model, tmp_path / "model.onnx")
+    assert not all(difference.passed for difference in report.differences)
+
+
+def test_worse_positions_are_a_fault(tmp_path):
+    model = Picker(1.0)
+    onnxfn.export(SPEC, model, tmp_path / "model.onnx")
+    changed(tmp_path / "model.onnx", {"score.weight": lambda array: -array})
+    report = onnxfn.validate(SPEC, model, tmp_path / "model.onnx")
+    assert not any(difference.passed for difference in report.differences)
+    assert not any("ONNX Runtime picks" in text for each in report.differences for text in each.references)
