@@ -55,8 +55,7 @@ def test_padding_of_swin_equals_the_models(kind, height, width):
 
     swin = tiny.model(kind)
     image, states = torch.randn(2, 3, height, width), torch.randn(2, height, width, 5)
-    embeddings = swin.embeddings.patch_embeddings if kind == "swin" else swin.model.embeddings.patch_embeddings
-    stage = (swin if kind == "swin" else swin.model).encoder.layers[0]
+    embeddings, stage = swin.embeddings.patch_embeddings, swin.encoder.layers[0]
     patches = image_padding.padded_to_patches(embeddings, image, height, width)
     assert torch.equal(patches, embeddings.maybe_pad(image, height, width))
     even = image_padding.padded_to_even(stage.downsample, states, height, width)

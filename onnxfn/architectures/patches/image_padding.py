@@ -38,14 +38,15 @@ def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) 
     import torch
 
     rows, columns = self.patch_size
-    return torch.nn.functional.pad(pixel_values, (0, -width % columns, 0, -height % rows))
+    below, right = _missing(height, rows), _missing(width, columns)
+    return torch.nn.functional.pad(pixel_values, (0, right, 0, below))
 
 
 def padded_to_even(_: Any, features: Tensor, height: int, width: int) -> Tensor:
     """For `maybe_pad` of Swin's merging of patches, which pads only if a side is odd. Here it always pads."""
     import torch
 
-    return torch.nn.functional.pad(features, (0, 0, 0, width % 2, 0, height % 2))
+    return torch.nn.functional.pad(features, (0, 0, 0, _missing(width, 2), 0, _missing(height, 2)))
 
 
 def padded_to_layer_windows(
@@ -57,8 +58,7 @@ def padded_to_layer_windows(
     """
     import torch
 
-    window = self.window_size
-    below, right = ((size + window - 1) // window * window - size for size in (height, width))
+    below, right = _missing(height, self.window_size), _missing(width, self.window_size)
     return torch.nn.functional.pad(hidden_states, (0, 0, 0, right, 0, below)), (0, 0, 0, 1, 0, 1)
 
 
@@ -67,7 +67,7 @@ def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
     import torch
 
     window = self.config.window_size
-    height, width = ((size + window - 1) // window * window - size for size in pixel_values.shape[2:])
+    height, width = (_missing(size, window) for size in pixel_values.shape[2:])
     padded = torch.nn.functional.pad(pixel_values, (0, width, 0, height), "reflect")
     return (padded - self.mean.to(padded)) * self.img_range
 
@@ -75,3 +75,8 @@ def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
 def unpadded_states(_: Any, hidden_states: Tensor, __: int, ___: int) -> tuple[Tensor, tuple[int, ...]]:
     """For `maybe_pad` of Swin2SR's layers: no padding, since `padded_to_windows` pads the image to full windows."""
     return hidden_states, (0, 0, 0, 0, 0, 0)
+
+
+def _missing(size: int, unit: int) -> int:
+    """What a size lacks to a multiple of a unit, as a formula that torch.export simplifies when it is added."""
+    return (size + unit - 1) // unit * unit - size
