@@ -20,7 +20,7 @@ from onnxfn.check.sessions import open_check_session, runtime_message
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CheckFailed, OnnxfnError
+from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import Difference, Report
 from onnxfn.weights.chunks import prefetched
@@ -106,8 +106,6 @@ def _with_outputs(session: Any, file: Path, part: Part, reference: Reference) ->
     try:
         names = [output.name for output in part.spec.outputs]
         return reference, tuple(session.run(names, dict(reference.inputs)))
-    except OnnxfnError:
-        raise
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error

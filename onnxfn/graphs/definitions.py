@@ -62,10 +62,10 @@ def definition_lines(roots: Iterable[Any], texts: Texts) -> Iterator[str]:
         seen.add(id(definition))
         read = _class_values(definition) if isinstance(definition, type) else _function_values(definition, texts)
         strict = not texts.installed(module_of(definition))
-        yield f"{_name(definition)} {_source(definition, texts)} {_code_digest(definition)}"
+        yield f"{_qualified_name(definition)} {_source_digest(definition, texts)} {_code_digest(definition)}"
         for name, value in read:
             functions = _functions_in(value)
-            text = " ".join(map(_reference, functions)) if functions else _text(value, texts, strict=strict)
+            text = " ".join(map(_reference, functions)) if functions else _value_text(value, texts, strict=strict)
             yield f"{name} = {text}"
             stack.extend(inner for inner in functions if _is_followed(inner, definition, name, texts))
 
@@ -156,7 +156,7 @@ def _functions_in(value: Any) -> list[Any]:
 # Texts
 
 
-def _text(value: Any, texts: Texts, *, strict: bool) -> str:
+def _value_text(value: Any, texts: Texts, *, strict: bool) -> str:
     """The text of a value that code reads. Of what an installed package reads, only plain values are covered."""
     if isinstance(value, types.ModuleType):
         return f"module {value.__name__} {texts.source(value.__name__)}"
@@ -173,7 +173,7 @@ def _is_plain(value: Any) -> bool:
     return all(map(_is_plain, value)) if isinstance(value, (list, tuple, set, frozenset)) else isinstance(value, PLAIN)
 
 
-def _source(definition: Any, texts: Texts) -> str:
+def _source_digest(definition: Any, texts: Texts) -> str:
     """The digest of the file of a class or function; "" for a function of no file, which a namedtuple generates."""
     module = module_of(definition)
     is_generated = inspect.isfunction(definition) and module not in sys.modules
@@ -181,10 +181,10 @@ def _source(definition: Any, texts: Texts) -> str:
 
 
 def _reference(definition: Any) -> str:
-    return f"{_name(definition)} {_code_digest(definition)}"
+    return f"{_qualified_name(definition)} {_code_digest(definition)}"
 
 
-def _name(definition: Any) -> str:
+def _qualified_name(definition: Any) -> str:
     return f"{definition.__module__}.{definition.__qualname__}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from onnxfn.graphs.capture.program_nodes import is_mutable
+from onnxfn.graphs.capture.program_nodes import has_translation
 
 
 def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
@@ -55,19 +55,17 @@ def _trace(node: Any, table: Any) -> Any:
         known = dict(zip(inputs, arguments, strict=True))
         return node.target(*map_arg(node.args, known.__getitem__), **map_arg(node.kwargs, known.__getitem__))
 
+    trace = make_fx(call, decomposition_table=table, tracing_mode="real", _allow_non_fake_inputs=True)
     try:
         with mode, enable_python_dispatcher():  # torch's own formulas in C++ refuse dynamic sizes
-            return make_fx(call, decomposition_table=table, tracing_mode="real", _allow_non_fake_inputs=True)(
-                *values
-            ).graph
+            return trace(*values).graph
     except Exception:  # noqa: BLE001 - whatever torch cannot trace alone, it may trace with the whole program
         return None
 
 
 def _can_be_inlined(node: Any, registry: Any) -> bool:
     """Whether a node of a traced operator has a translation, and reads no constant of that trace."""
-    is_translated = node.op != "call_function" or (registry.is_registered(node.target) and not is_mutable(node))
-    return is_translated and node.op != "get_attr"
+    return has_translation(node, registry) if node.op == "call_function" else node.op != "get_attr"
 
 
 def _size(node: Any) -> Any:

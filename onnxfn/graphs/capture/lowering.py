@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.graphs.capture.decomposition import decompose_in_place
-from onnxfn.graphs.capture.program_nodes import input_tensors, is_mutable, operator_name
+from onnxfn.graphs.capture.program_nodes import has_translation, input_tensors, is_mutable, operator_name
 from onnxfn.graphs.capture.writes import write_out_of_place
 
 ASSERTIONS = frozenset(
@@ -61,7 +61,7 @@ def lower_in_place(program: Any, registry: Any) -> bool:
         # torch keeps random operators and `item`, since these have effects. In ONNX they have none.
         if node.op == "call_function" and not node.users and not is_mutable(node):
             graph.erase_node(node)
-    untranslated = [node for node in graph.nodes if node.op == "call_function" and not _has_translation(node, registry)]
+    untranslated = [node for node in graph.nodes if node.op == "call_function" and not has_translation(node, registry)]
     is_lowered = not any(map(is_mutable, untranslated)) and decompose_in_place(graph, untranslated, registry)
     _name_outputs(program)
     return is_lowered
@@ -143,10 +143,6 @@ def _replace(graph: Any, node: Any, by: Any) -> None:
     else:
         node.replace_all_uses_with(by)
         graph.erase_node(node)
-
-
-def _has_translation(node: Any, registry: Any) -> bool:
-    return registry.is_registered(node.target) and not is_mutable(node)
 
 
 def _mutates_inputs(program: Any) -> bool:

@@ -18,6 +18,11 @@ def is_mutable(node: Any) -> bool:
     return schema is not None and bool(schema.is_mutable)
 
 
+def has_translation(node: Any, registry: Any) -> bool:
+    """Whether the operator of a node is in torch's table of translations, and returns a new tensor."""
+    return registry.is_registered(node.target) and not is_mutable(node)
+
+
 def may_be_view(node: Any) -> bool:
     """Whether the result of a node shares memory with its input; True for an operator without a schema."""
     schema = getattr(node.target, "_schema", None)
