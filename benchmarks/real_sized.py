@@ -23,6 +23,7 @@ class RealSized:
         config: Makes its configuration; the argument is the module `transformers`.
         task: The task that it is exported for.
         vocoder: The name of the class of its vocoder, if it needs one.
+        selects: Whether it goes on with the queries that have the best scores.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class RealSized:
     config: Callable[[Any], Any]
     task: str
     vocoder: str | None = None
+    selects: bool = False
 
 
 WARM_UP = "vit-tiny"
@@ -92,7 +94,7 @@ REAL_SIZED: Mapping[str, RealSized] = {
     "swin-t": RealSized("images", "SwinForImageClassification", lambda t: t.SwinConfig(), CLASSES),
     "convnext-t": RealSized("images", "ConvNextForImageClassification", lambda t: t.ConvNextConfig(), CLASSES),
     "vit-base": RealSized("images", "ViTForImageClassification", lambda t: t.ViTConfig(), CLASSES),
-    "rt-detr-r18": RealSized("detection", "RTDetrForObjectDetection", _rt_detr_r18, DETECTION),
+    "rt-detr-r18": RealSized("detection", "RTDetrForObjectDetection", _rt_detr_r18, DETECTION, selects=True),
     "detr-resnet-50": RealSized(
         "detection", "DetrForObjectDetection", lambda t: t.DetrConfig(**_resnet_backbone(t)), DETECTION
     ),
@@ -102,7 +104,7 @@ REAL_SIZED: Mapping[str, RealSized] = {
         lambda t: t.TableTransformerConfig(**_resnet_backbone(t)),
         DETECTION,
     ),
-    "d-fine": RealSized("detection", "DFineForObjectDetection", lambda t: t.DFineConfig(), DETECTION),
+    "d-fine": RealSized("detection", "DFineForObjectDetection", lambda t: t.DFineConfig(), DETECTION, selects=True),
     "owlvit-base": RealSized(
         "detection", "OwlViTForObjectDetection", lambda t: t.OwlViTConfig(), "zero-shot-object-detection"
     ),
@@ -155,7 +157,8 @@ REAL_SIZED: Mapping[str, RealSized] = {
 def real_sized_model(name: str) -> Any:
     """The model with this name, with random weights, in evaluation mode.
 
-    A weight has a variance of one over its inputs. With transformers' own, the outputs of a MobileViT are 1e-42.
+    A weight has a variance of one over its inputs. With transformers' own, the outputs of a MobileViT are 1e-42. Models
+    that select queries have transformers' own: with others, rounding decides which queries are selected.
     """
     import torch
     import transformers
@@ -168,7 +171,7 @@ def real_sized_model(name: str) -> Any:
     if entry.vocoder is not None:
         model.vocoder = getattr(transformers, entry.vocoder)(getattr(transformers, f"{entry.vocoder}Config")()).eval()
     for parameter in model.parameters():
-        if parameter.dim() > 1:
+        if parameter.dim() > 1 and not entry.selects:
             torch.nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
     return model
 
