@@ -25,6 +25,7 @@ from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.facts import case, gives, loads, patched, runs, takes
 from onnxfn.specs.getters import at_least, constant, count, either, from_config, item, power, product, quotient, reads
+from onnxfn.specs.records import Getter
 from onnxfn.specs.spec import Call, ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -166,8 +167,23 @@ segformer = compose(
     segmentation_tasks(f"batch_size _ {QUARTER_SIZE}"),
 )
 
-# Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it.
+
+def window_multiple(windows: int, otherwise: int) -> Getter:
+    """A getter of the size of a side that is so many windows of a Swin backbone long.
+
+    Args:
+        windows: The number of windows, in pixels of the image.
+        otherwise: The size for a backbone without windows.
+    """
+    return either(product(constant(windows), "backbone_config.window_size"), constant(otherwise))
+
+
+# Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it. The trace has
+# an image that has two windows along each side in the last stage: with one, torch.export takes their number for fixed.
+# For the same reason a case has several windows in all stages.
 swin_backbone = compose(
+    sized(height=window_multiple(60, 64), width=window_multiple(60, 64)),
+    case("windows", sized(batch_size=1, height=window_multiple(41, 73), width=window_multiple(37, 67))),
     *(
         patched(
             f"transformers.models.{module}:{owner}{part}.maybe_pad",
@@ -180,7 +196,7 @@ swin_backbone = compose(
             ("PatchMerging", "padded_to_even"),
             ("Layer", "padded_to_layer_windows"),
         )
-    )
+    ),
 )
 
 upernet = compose(

@@ -102,14 +102,10 @@ WITHOUT_MODEL: tuple[WithoutModel, ...] = ()
 ADDED_INPUTS: tuple[AddedInput, ...] = ()
 ABSENT_TENSORS: tuple[AbsentTensors, ...] = ()
 CORRECTED_SIZES: tuple[CorrectedSize, ...] = tuple(
-    CorrectedSize(
-        "dpt",
-        "default",
-        ("pixel_values",),
-        axis,
-        384,
-        368,
-        "an odd number of patches, so that the sizes of the stages differ",
+    CorrectedSize(model_type, "default", ("pixel_values",), axis, optimum, ours, why)
+    for model_type, optimum, ours, why in (
+        ("dpt", 384, 368, "an odd number of patches, so that the sizes of the stages differ"),
+        ("maskformer", 64, 720, "two windows of Swin along each side of its last stage"),
     )
     for axis in (2, 3)
 )
