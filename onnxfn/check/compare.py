@@ -39,7 +39,7 @@ class Scale:
 
     @staticmethod
     def of(expected: Array, precision: Precision) -> Scale:
-        """The scale of PyTorch's elements; it is at least the smallest normal number."""
+        """The scale of PyTorch's elements; it is at least the smallest scale of the dtype."""
         rms = max(scale_of(expected), precision.smallest)
         return Scale(rms, np.maximum(np.abs(expected), rms))
 

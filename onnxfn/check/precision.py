@@ -42,7 +42,8 @@ class Precision:
 
     Attributes:
         unit_roundoff: The largest relative error of rounding one number to the dtype.
-        smallest: The smallest normal number. Below it, rounding has an absolute error.
+        smallest: The smallest scale of an output. float32: a unit roundoff of it is the smallest normal number, and
+            smaller numbers are zero in some programs and not in others. float16: the smallest normal number.
         largest_ordinary: Larger numbers stand for minus infinity (masked scores) and do not count for the scale.
         factor: How many times PyTorch's own error the error of a graph may be.
         floor: The error that is always allowed, in unit roundoffs.
@@ -69,9 +70,9 @@ class Precision:
 # bfloat16: ONNX Runtime's CPU has nearly no kernels. Rounding follows the same rule as in float16.
 PRECISIONS: Mapping[str, Precision] = MappingProxyType(
     {
-        "float32": Precision(2.0**-24, 2.0**-126, 1e30, 4.0, 32.0, 2.0**10, ("float64",)),
+        "float32": Precision(2.0**-24, 2.0**-102, 1e30, 4.0, 32.0, 2.0**10, ("float64",)),
         "float16": Precision(2.0**-11, 2.0**-14, 3e4, 2.0, 0.5, 2.0**5, ("float64", "float32")),
-        "bfloat16": Precision(2.0**-8, 2.0**-126, 1e30, 2.0, 0.5, 2.0**4, ("float64", "float32")),
+        "bfloat16": Precision(2.0**-8, 2.0**-118, 1e30, 2.0, 0.5, 2.0**4, ("float64", "float32")),
     }
 )
 """From a float dtype to its precision. No row of a model has numbers of its own."""

@@ -141,6 +141,13 @@ def test_infinities_of_float64_where_float32_has_numbers_are_no_reference():
     assert result.reference.endswith("float64 has infinities or NaN where float32 has numbers")
 
 
+@given(seeds, lengths, st.floats(2.0**-149, 2.0**-126))
+def test_numbers_that_some_programs_round_to_zero_agree_with_zero(seed, length, scale):
+    exact = np.clip(normal(seed, length, scale), -(2.0**-126), 2.0**-126)
+    assert judged("float32", np.zeros(length), exact, exact).passed
+    assert not judged("float32", np.full(length, 2.0**-110), exact, exact).passed
+
+
 def test_a_tolerance_of_the_spec_replaces_the_rule():
     expected = np.array([1.0, 2.0])
     loose, strict = spec("float32", atol=0.1), spec("float32", atol=0.0)

@@ -149,6 +149,12 @@ def test_a_batch_of_large_images_is_small(side, batches):
     assert [known_sizes(case.spec, {})["batch_size"] for case in check_cases(part)] == batches
 
 
+def test_a_batch_stays_if_the_rows_of_another_input_may_have_to_fit_it():
+    texts = compose(takes("other", "text_batch_size 1", "pixels", kind="float"), sized(text_batch_size=6))
+    part = plan(compose(spec(), with_sizes(1024), texts), {}).parts[0]
+    assert [known_sizes(case.spec, {})["batch_size"] for case in check_cases(part)] == [1, 3]
+
+
 def with_sizes(side):
     return image_cases((side, side), (side, side))
 

@@ -35,11 +35,15 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
 
 
 def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
-    """The case, with a batch of at most 2 if its images or sounds are large: a third one costs more than it shows."""
+    """The case, with a batch of at most 2 if its images or sounds are large: a third one costs more than it shows.
+
+    A case stays as it is if an input has no axis of the batch: the number of its rows may have to fit the batch.
+    """
     planned = in_case(spec, case)
     sizes, fed = known_sizes(planned, {}), {feedback.input for feedback in spec.feedback}
     real = [input_ for input_ in planned.inputs if input_.kind == "float" and input_.name not in fed]
-    if BATCH not in sizes or sum(prod(shape(input_.axes, sizes)) for input_ in real) <= LARGE_INPUTS:
+    has_batch = all(BATCH in names(input_.axes) for input_ in planned.inputs)
+    if not has_batch or sum(prod(shape(input_.axes, sizes)) for input_ in real) <= LARGE_INPUTS:
         return case
     smaller = Dummies(sizes=(DummySize(BATCH, min(sizes[BATCH], AFFORDABLE_BATCH)),))
     return evolve(case, dummies=group(case.dummies, smaller))
