@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import re
 from contextlib import nullcontext
 
 import pytest
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -28,6 +28,36 @@ def repeated(image, counts, grid):
     return total, rows, *scaled, *sizes, resized, normed, image[:, :, 1:] + 1, counts[:, 1:] / 3
 
 
+def views(image, counts, strided):
+    """The same elements in other shapes: axes are merged, split and added, of tensors that are contiguous or not."""
+    batch, channels, height, width = image.shape
+    return (
+        image.reshape(batch, channels, -1),
+        image.reshape(-1),
+        image.flatten(2).unflatten(2, (height, width)),
+        image.reshape(batch * channels, 1, height * width),
+        image.transpose(1, 3).reshape(batch, -1, channels),
+        image.reshape(batch, 1, channels, height, width, 1),
+        strided.reshape(batch, channels, -1),
+        counts.view(-1),
+        counts.sum().view(1, 1),
+        counts.sum().view(()),
+        counts[1:].view(-1, 1),
+    )
+
+
+def resized(image):
+    interpolate = torch.nn.functional.interpolate
+    rows = image[:, :, 1:]
+    return (
+        interpolate(image, scale_factor=1.5, mode="bilinear"),
+        interpolate(rows, size=(7, image.shape[3] * 2), mode="bilinear", align_corners=True),
+        interpolate(image.transpose(2, 3), scale_factor=(2, 0.5), mode="bicubic"),
+        interpolate(rows, size=image.shape[2:], mode="nearest").flatten(1),
+        interpolate(image, scale_factor=2, mode="nearest"),
+    )
+
+
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -44,25 +74,42 @@ class Model(torch.nn.Module):
             image.clamp(max=counts.to(image.dtype)[0, 0]),
             torch.nn.functional.grid_sample(image, grid, align_corners=False),
             *repeated(image, counts, grid),
+            *resized(image),
+            *views(image, counts, strided),
         )
 
 
-def shapes(inputs, context):
-    dynamic = torch.export.Dim.DYNAMIC
-    sizes = ({0: dynamic, 2: dynamic, 3: dynamic}, {1: dynamic}, {0: dynamic, 1: dynamic})
+DYNAMIC = torch.export.Dim.DYNAMIC
+DYNAMIC_SHAPES = ({0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC}, {1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC})
+SIZES = ((2, 12, 16, 5, 6), (3, 7, 9, 4, 2), (2, 30, 5, 11, 8), (5, 8, 8, 8, 8))
+"""Sizes of the dynamic axes of the inputs, in their order; the first ones are traced."""
+
+
+def layouts(inputs, context):
+    """The dtype, the sizes and the strides of each tensor of a trace, at each of `SIZES`."""
     with torch.no_grad(), context:
-        program = torch.export.export(Model().eval(), inputs, dynamic_shapes=sizes, strict=False)
-    values = [node.meta["val"] for node in program.graph.nodes if node.op in ("placeholder", "call_function")]
-    text = "\n".join(f"{value.dtype} {value.shape} {value.stride()}" for value in values if hasattr(value, "stride"))
-    symbols = dict.fromkeys(re.findall(r"\bs\d+", text))  # torch numbers them anew in each trace
-    return re.sub(r"\bs\d+", lambda symbol: f"size {list(symbols).index(symbol[0])}", text)
+        program = torch.export.export(Model().eval(), inputs, dynamic_shapes=DYNAMIC_SHAPES, strict=False)
+    nodes = [node for node in program.graph.nodes if node.op in ("placeholder", "call_function")]
+    tensors = [node.meta["val"] for node in nodes if hasattr(node.meta["val"], "stride")]
+    images, counts, grids = tensors[len(Model().state_dict()) :][:3]
+    axes = (images.shape[0], *images.shape[2:], counts.shape[1], grids.shape[1])
+    symbols = [size.node.expr for size in axes]
+    for sizes in SIZES:
+        values = dict(zip(symbols, map(sympy.Integer, sizes), strict=True))
+        for tensor in tensors:
+            shape, strides = (tuple(at(size, values) for size in each) for each in (tensor.shape, tensor.stride()))
+            yield tensor.dtype, shape, strides
+
+
+def at(size, values):
+    return int(size.node.expr.xreplace(values)) if hasattr(size, "node") else size
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_the_shapes_of_a_trace_are_those_of_torch(memory_format):
     image = torch.randn(2, 3, 12, 16).to(memory_format=memory_format)
     inputs = (image, torch.arange(10).reshape(2, 5), torch.rand(2, 6, 7, 2))
-    assert shapes(inputs, fast_fake_outputs()) == shapes(inputs, nullcontext())
+    assert [*layouts(inputs, fast_fake_outputs())] == [*layouts(inputs, nullcontext())]
 
 
 def test_an_output_is_computed_once_for_equal_arguments():
@@ -87,7 +134,10 @@ def test_an_output_is_computed_once_for_equal_arguments():
 def test_the_table_of_torch_is_restored():
     from torch._subclasses.fake_impls import get_fast_op_impls
 
-    before = dict(get_fast_op_impls())
+    interpolation = torch.ops.aten.upsample_bilinear2d.vec
+    before, formulas = dict(get_fast_op_impls()), dict(interpolation.py_kernels)
     with fast_fake_outputs():
         assert len(get_fast_op_impls()) > len(before)
+        assert formulas.items().isdisjoint(interpolation.py_kernels.items())
     assert get_fast_op_impls() == before
+    assert interpolation.py_kernels == formulas

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 import torch
 
@@ -196,7 +197,38 @@ def adaptive_average_of_a_sequence(x, _):
     return x * torch.nn.functional.adaptive_avg_pool1d(x[:, None], 1)[:, 0] + (thirds * thirds).sum()
 
 
+def write_where_true(x, n):
+    y = x * 2
+    y[torch.where(n > 4)] = -1.0
+    z = y + x
+    z[torch.where((n > 6).any(1))] = 0.5
+    return z
+
+
+def resized(x, **options):
+    """A number that depends on each element of a resized image, in which two neighbors differ much."""
+    image = torch.nn.functional.interpolate((x * 3)[None, None], mode="bilinear", **options)[0, 0]
+    rows, columns = (torch.arange(size, dtype=x.dtype) + 1 for size in image.shape)
+    return x + (image * columns / columns.sum()).sum(1) @ (rows / rows.sum())
+
+
+def resize_to_sizes(x, _):
+    rows, columns = x.shape
+    return resized(x, size=(rows * 2 + 1, columns)) + resized(x, size=(3, columns - 1), align_corners=True)
+
+
+def resize_by_a_factor(x, _):
+    return resized(x, scale_factor=1.5) + resized(x, scale_factor=(2, 0.7))
+
+
+def resize_corners_by_a_factor(x, _):
+    return resized(x, scale_factor=2.5, align_corners=True) + resized(x, scale_factor=1.7, recompute_scale_factor=True)
+
+
+RESIZED = [resize_to_sizes, resize_by_a_factor, resize_corners_by_a_factor]
 LOWERED = [
+    *RESIZED,
+    write_where_true,
     in_place,
     read_before_the_write,
     in_place_twice,
@@ -243,3 +275,10 @@ def test_a_lowered_program_computes_the_same(forward, tmp_path):
 def test_a_program_that_reads_memory_through_two_names_is_traced_again(forward, is_lowered):
     program = exported_program(module(forward), plan(SPEC, {}).parts[0])
     assert lower_in_place(program, onnx_registry()) is is_lowered
+
+
+@pytest.mark.parametrize("forward", RESIZED, ids=lambda forward: forward.__name__)
+def test_each_interpolation_of_floats_is_a_resize(forward, tmp_path):
+    file = tmp_path / "model.onnx"
+    onnxfn.export(SPEC, module(forward), file, check=False)
+    assert [node.op_type for node in onnx.load(str(file)).graph.node].count("Resize") == 2

@@ -26,7 +26,6 @@ OPERATORS: Mapping[str, str] = MappingProxyType(
         """,
         "Tensor": "_unsafe_index add bitwise_and bitwise_or div eq ge gt le lt masked_fill mul ne sub",
         "Scalar": "eq ge gt le lt masked_fill ne rsub",
-        "vec": "upsample_bicubic2d upsample_bilinear2d upsample_nearest2d",
         "start": "arange",
         "start_step": "arange",
         "memory_format": "empty",

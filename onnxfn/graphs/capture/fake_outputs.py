@@ -7,8 +7,10 @@ operators have the shape of the input, or one that the arguments tell.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 from onnxfn.graphs.capture.equal_calls import FakeOutputs, with_equal_calls
@@ -16,17 +18,38 @@ from onnxfn.graphs.capture.equal_calls import FakeOutputs, with_equal_calls
 
 @contextmanager
 def fast_fake_outputs() -> Iterator[None]:
-    """Adds onnxfn's functions to torch's own table of such functions, and removes them again."""
+    """Adds onnxfn's functions to torch's own table of such functions, and removes them again.
+
+    Interpolations are not in that table: torch runs their formula before it asks the table.
+    """
     from torch._subclasses.fake_impls import get_fast_op_impls
 
     table = get_fast_op_impls()
     before = dict(table)
     table.update(with_equal_calls({**_functions(), **before}))
+    formulas = {interpolation: dict(interpolation.py_kernels) for interpolation in _interpolations()}
+    for interpolation, kernels in formulas.items():
+        _replace_formulas(interpolation, {key: _interpolated(kernel) for key, kernel in kernels.items()})
     try:
         yield
     finally:
+        for interpolation, kernels in formulas.items():
+            _replace_formulas(interpolation, kernels)
         table.clear()
         table.update(before)
+
+
+def _replace_formulas(interpolation: Any, kernels: Mapping[Any, Any]) -> None:
+    """Replaces the Python functions that torch calls for an operator, by dispatch key."""
+    interpolation.py_kernels.update(kernels)
+    interpolation._dispatch_cache.clear()
+
+
+def _interpolations() -> tuple[Any, ...]:
+    import torch
+
+    aten = torch.ops.aten
+    return aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.vec, aten.upsample_nearest2d.vec
 
 
 def _functions() -> Mapping[Any, FakeOutputs]:
@@ -38,6 +61,8 @@ def _functions() -> Mapping[Any, FakeOutputs]:
         aten.hardtanh.default: _clamped,
         aten._native_batch_norm_legit_no_training.default: _normed,
         aten.grid_sampler_2d.default: _sampled,
+        aten.view.default: _viewed,
+        aten._unsafe_view.default: _viewed,
     }
 
 
@@ -66,3 +91,39 @@ def _sampled(mode: Any, image: Any, grid: Any, *_: Any, **__: Any) -> Any:
     with mode:
         torch._check(image.shape[0] == grid.shape[0])
         return image.new_empty((image.shape[0], image.shape[1], grid.shape[1], grid.shape[2]))
+
+
+def _viewed(mode: Any, tensor: Any, shape: Any) -> Any:
+    """The elements of a tensor in another shape; torch's formula splits and merges the axes one by one.
+
+    A view of a contiguous tensor is contiguous, so its strides are products of its sizes. Other tensors, and sizes
+    that depend on values, are left to torch's formula.
+    """
+    import torch
+    from torch._prims_common import infer_size, is_contiguous_or_false
+    from torch._subclasses.fake_impls import _view_has_unbacked_input, _view_meta
+
+    with mode:
+        if not shape or _view_has_unbacked_input(tensor, shape) or not is_contiguous_or_false(tensor):
+            return _view_meta(mode, torch.ops.aten.view.default, tensor, shape)
+        sizes = infer_size(shape, tensor.numel())
+        strides = [*accumulate(reversed(sizes[1:]), operator.mul, initial=1)]
+        return torch.as_strided(tensor, sizes, strides[::-1])
+
+
+def _interpolated(formula: Any) -> Any:
+    """A function for interpolations: an empty image of the new size for a fake image, else what `formula` returns."""
+    from torch._decomp.decompositions import upsample_compute_output_size
+    from torch._prims_common import suggest_memory_format
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    def outputs(image: Any, output_size: Any, *options: Any) -> Any:
+        if not isinstance(image, FakeTensor):
+            return formula(image, output_size, *options)
+        sizes = upsample_compute_output_size(image.shape, output_size, options[-1])
+        with image.fake_mode:
+            memory_format = suggest_memory_format(image)
+            empty = image.new_empty((*image.shape[:2], *sizes))
+            return empty.contiguous(memory_format=memory_format)
+
+    return outputs

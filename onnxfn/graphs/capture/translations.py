@@ -22,6 +22,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.reshape_as.default: _reshape_as,
         torch.ops.aten.rsub.Scalar: _rsub,
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
+        torch.ops.aten.where.default: _where,
     }
 
 
@@ -147,6 +148,14 @@ def _mean_weights(image: Any, axis: int, parts: int) -> Any:
     is_inside = op.And(op.GreaterOrEqual(indices, first), op.Less(indices, last))
     inside, count = (op.Cast(value, to=int(image.dtype)) for value in (is_inside, op.Sub(last, first)))
     return op.Div(inside, count)
+
+
+def _where(condition: Any) -> list[Any]:
+    """The indices of the elements that are true, one tensor for each axis; torch decomposes it in a second trace."""
+    from onnxscript import opset18 as op
+
+    indices = op.NonZero(condition)
+    return [op.Gather(indices, op.Constant(value_int=axis), axis=0) for axis in range(len(condition.shape))]
 
 
 def _repeat_interleave(tensor: Any, repeats: Any, dim: int, output_size: Any = None) -> Any:  # noqa: ARG001

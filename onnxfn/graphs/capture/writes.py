@@ -76,6 +76,8 @@ def _keeps_dtype_and_shape(node: Any) -> bool:
     import torch
 
     old, tensors = node.args[0].meta["val"], list(input_tensors(node))
+    if operator_name(node) == "aten::index_put_":
+        tensors = [node.args[2].meta["val"]]  # the others are the indices
     # `copy_` also repeats a smaller tensor, which `copy` does not say.
     repeats = operator_name(node) == "aten::copy_" and str(tensors[-1].shape) != str(old.shape)
     return not repeats and all(torch.promote_types(old.dtype, tensor.dtype) == old.dtype for tensor in tensors)
