@@ -8,10 +8,13 @@ from contextlib import nullcontext
 import pytest
 import sympy
 import torch
+from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from onnxfn.graphs.capture.equal_calls import with_equal_calls
 from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
+from onnxfn.graphs.capture.size_formulas import fast_size_formulas
 
 
 def repeated(image, counts, grid):
@@ -141,3 +144,23 @@ def test_the_table_of_torch_is_restored():
         assert formulas.items().isdisjoint(interpolation.py_kernels.items())
     assert get_fast_op_impls() == before
     assert interpolation.py_kernels == formulas
+
+
+def test_formulas_of_sizes_follow_torchs_replacements():
+    """A size has the formula that torch gives it, before and after a symbol is replaced by another one."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    context = StatelessSymbolicContext([DimDynamic.DYNAMIC, DimDynamic.DYNAMIC])
+    rows, columns = mode.from_tensor(torch.ones(6, 8), symbolic_context=context, source=ConstantSource("x")).shape
+    sizes = (rows, columns, rows + 1, columns * 2, rows * columns // 3, rows - rows + 4)
+
+    def formulas():
+        return [size.node.expr if hasattr(size, "node") else size for size in sizes]
+
+    before = formulas()
+    with fast_size_formulas():
+        assert formulas() == formulas() == before
+        torch._check(columns == rows + 2)
+        changed = formulas()
+    assert changed == formulas() != before
+    with fast_size_formulas():
+        assert formulas() == changed

@@ -21,6 +21,7 @@ from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_plac
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.graphs.capture.size_formulas import fast_size_formulas
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line, root_cause
@@ -87,7 +88,7 @@ def _fast_export() -> Iterator[None]:
     proxy_tensor._extract_tensor_metadata = partial(metadata, include_contiguity=False)
     try:
         without_cache = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
-        with without_cache, fast_fake_outputs(), _old_objects_not_collected():
+        with without_cache, fast_fake_outputs(), fast_size_formulas(), _old_objects_not_collected():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting
