@@ -30,7 +30,7 @@ from processes import OFFLINE, run_process
 from real_sized import REAL_SIZED, WARM_UP
 from warm_exports import EXPORTS, LIMIT
 
-SLOW = 40.0
+SLOW = 15.0
 """Seconds of a round after which a model has no further round."""
 
 MEDIAN_LIMIT, LARGEST_LIMIT, WHOLE_LIMIT = 2.5, 6.0, 1.0

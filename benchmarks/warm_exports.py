@@ -24,7 +24,7 @@ from typing import Any
 
 from real_sized import REAL_SIZED, real_sized_model
 
-LIMIT = 180
+LIMIT = 120
 """Seconds after which a model is given up."""
 
 TOLERANCE = 1e-3

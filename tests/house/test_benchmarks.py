@@ -48,7 +48,7 @@ def test_a_process_that_ends_instead_of_an_answer_is_a_problem():
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True) as process:
         answers = [import_module("export_real").answer(process, model) for model in "ab"]
-    assert answers == [{"seconds": 1.0}, {"problem": "cannot: ends with 3, limit 180 s"}]
+    assert answers == [{"seconds": 1.0}, {"problem": "cannot: ends with 3, limit 120 s"}]
 
 
 def test_a_moment_counts_for_the_innermost_cause():
