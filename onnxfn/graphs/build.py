@@ -214,7 +214,7 @@ def _from_repeats(
     """The graph of a part, from a trace of the first layers of each stack. Raises LayersDiffer when the proof fails."""
     traced_part = _truncated_part(part, cache_stack)
     with timed("capture", part.name):
-        prove_calls(model, part, traced_part, stacks)
+        prove_calls(model, part, traced_part, stacks, cache_stack)
     with truncated(model, stacks):
         graph = _from_trace(model, traced_part, timed, options)
     with timed("passes", part.name), _pass_errors(part):

@@ -61,6 +61,9 @@ RULES = {
     "by a name": lambda layer, x, *_: x * 2 if getattr(layer, "layer_" + "idx") > 6 else x,
     "in a number": lambda layer, x, *_: x * max(1, layer.layer_idx - 5),
     "in the function": lambda layer, x, *_: torch.relu(x) if layer.layer_idx == 7 else torch.sigmoid(x),
+    "in a function that changes its argument": lambda layer, x, *_: (
+        (nn.functional.relu(x, inplace=True) if layer.layer_idx == 7 else x) + x
+    ),
     "in the tensor that is read": lambda layer, x, first: x + (first if layer.layer_idx == 7 else x),
     "in the axis": lambda layer, x, *_: x + x.sum(dim=0 if layer.layer_idx == 7 else 1, keepdim=True),
     "in the part that is read": lambda layer, x, *_: x + x[:, : 1 if layer.layer_idx == 7 else 4].mean(),

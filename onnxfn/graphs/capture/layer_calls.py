@@ -7,15 +7,15 @@ those of the short one, with the second period of the layers repeated.
 
 from __future__ import annotations
 
-import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from attrs import evolve, field, frozen
 
 from onnxfn.graphs.capture.forward import raw_forward, tensors_for
+from onnxfn.graphs.capture.meta_tensors import CHANGES_ARGUMENT, TorchCall, leaves, meta_call
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
@@ -25,15 +25,25 @@ from onnxfn.specs.errors import LayersDiffer, first_line, root_cause
 from onnxfn.specs.planned import Part
 from onnxfn.specs.records import Patch
 
-# Functions that change an argument and return it. Others, such as a dropout of nothing, return it as it is.
-_CHANGES_ARGUMENT = re.compile(r"\w*[^_]_|__i\w+__|__setitem__")
-
 FIRST_STEP_OF_SCAN = Patch(
     "torch._higher_order_ops.scan.scan",
     "onnxfn.graphs.capture.layer_calls:first_step",
     why="torch compiles the step of a scan before it calls it, and the calls of one step are all that is needed",
 )
 """Another patch of a model whose calls are recorded."""
+
+
+@frozen
+class Layer:
+    """A layer of a stack.
+
+    Attributes:
+        stack: The path of the stack.
+        index: The index of the layer in the stack.
+    """
+
+    stack: str
+    index: int
 
 
 @frozen
@@ -47,7 +57,7 @@ class Stored:
     """
 
     name: str
-    layer: int | None = None
+    layer: Layer | None = None
     is_parameter: bool = False
 
 
@@ -83,22 +93,41 @@ class Expected:
 
     Attributes:
         call: The index of the same call in the run of the traced layers.
-        shift: How many layers later it is here.
+        shifts: How many layers later the layers that it reads are here, by the path of their stack; 0 if not named.
     """
 
     call: int
-    shift: int
+    shifts: Mapping[str, int]
 
 
-def prove_calls(model: Any, part: Part, traced_part: Part, stacks: Sequence[LayerStack]) -> None:
+@frozen
+class RunTensors:
+    """The tensors that a model runs with while its calls are recorded.
+
+    Attributes:
+        converted: Function from an input to what takes its place.
+        torch_call: How a function of torch is called.
+        mode: The mode of torch in which the model runs.
+    """
+
+    converted: Callable[[Any], Any]
+    torch_call: TorchCall
+    mode: AbstractContextManager[Any]
+
+
+def prove_calls(
+    model: Any, part: Part, traced_part: Part, stacks: Sequence[LayerStack], cache_stack: LayerStack
+) -> None:
     """Compares the calls of torch in a run of all layers with those in a run of the traced layers alone.
+
+    Inputs that belong to layers, such as a cache, belong to those of `cache_stack`.
 
     Raises LayersDiffer if a layer that is not traced does not call the same functions with the same arguments as the
     layer that stands for it, or if the model cannot run. The message names the first function that differs.
     """
-    calls = _calls(model, part, stacks)
+    calls = _calls(model, part, stacks, cache_stack)
     with truncated(model, stacks):
-        traced_calls = _calls(model, traced_part, stacks)
+        traced_calls = _calls(model, traced_part, stacks, cache_stack)
     expected, repeated = _expected_calls(traced_calls, stacks)
     for index, (call, row) in enumerate(zip(calls, expected, strict=False)):
         if not _same_call(index, call, traced_calls[row.call], expected, repeated):
@@ -110,48 +139,51 @@ def prove_calls(model: Any, part: Part, traced_part: Part, stacks: Sequence[Laye
 # The calls of a run
 
 
-def _calls(model: Any, part: Part, stacks: Sequence[LayerStack]) -> list[Call]:
+def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: LayerStack) -> list[Call]:
     """The calls in a run of a part on dummy inputs.
 
-    The tensors are fake: they have shapes and no values. A model that branches on values runs with real ones.
+    The tensors have shapes and no values. Some models need fake tensors, which take longer. A model that branches on
+    values runs with real ones. Raises LayersDiffer if the model cannot run.
     """
-    with quiet(), unchanged_eval(model), _as_in_a_trace(model, part):
-        try:
-            return _calls_of_run(model, part, stacks, _fake_tensors())
-        except Exception:  # noqa: BLE001 - a branch on values raises an error of any type
-            return _calls_of_run(model, part, stacks, nullcontext())
-
-
-def _calls_of_run(model: Any, part: Part, stacks: Sequence[LayerStack], fake_tensors: Any) -> list[Call]:
-    """The calls in a run inside a mode of torch. Raises LayersDiffer if the model cannot run."""
-    inputs = tensors_for(model, dummies(part.spec, {}))
-    calls: list[Call] = []
-    try:
-        with fake_tensors as mode:
-            tensors = [tensor if mode is None else mode.from_tensor(tensor) for tensor in inputs]
-            with _recorded(calls, _parameters(model, stacks) | _inputs(part, tensors)):
-                raw_forward(model, part.spec)(tensors)
-    except Exception as error:
-        raise LayersDiffer(f"the layers could not be compared: {first_line(root_cause(error))}") from error
-    return calls
-
-
-def _fake_tensors() -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    inputs, parameters = tensors_for(model, dummies(part.spec, {})), _parameters(model, stacks)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    meta = RunTensors(lambda tensor: tensor.to("meta"), meta_call(parameters, inputs[0].device), nullcontext())
+    fake = RunTensors(mode.from_tensor, _plain_call, mode)
+    real = RunTensors(lambda tensor: tensor, _plain_call, nullcontext())
+
+    def run(kind: RunTensors) -> list[Call]:
+        calls: list[Call] = []
+        with kind.mode, unchanged_eval(model), with_attention(model, part.spec.call.attention):
+            tensors = [*map(kind.converted, inputs)]
+            with _recorded(calls, parameters | _inputs(part, tensors, cache_stack), kind.torch_call):
+                raw_forward(model, part.spec)(tensors)
+        return calls
+
+    with quiet(), _as_in_a_trace(part):
+        for kind in (meta, fake):
+            with suppress(Exception):  # a branch on values raises an error of any type
+                return run(kind)
+        try:
+            return run(real)
+        except Exception as error:
+            raise LayersDiffer(f"the layers could not be compared: {first_line(root_cause(error))}") from error
+
+
+def _plain_call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    return function(*arguments, **named)
 
 
 @contextmanager
-def _as_in_a_trace(model: Any, part: Part) -> Iterator[None]:
+def _as_in_a_trace(part: Part) -> Iterator[None]:
     """The model takes the branches that it takes while torch.export traces it; random numbers are not used up."""
     import torch
     from torch.export._trace import _compiling_state_context
 
-    call = part.spec.call
-    patches = applied((*call.patches, FIRST_STEP_OF_SCAN))
+    patches = applied((*part.spec.call.patches, FIRST_STEP_OF_SCAN))
     branches, random_numbers = _compiling_state_context(), torch.random.fork_rng(devices=[])
-    with with_attention(model, call.attention), patches, torch.no_grad(), branches, random_numbers:
+    with patches, torch.no_grad(), branches, random_numbers:
         yield
 
 
@@ -172,21 +204,26 @@ def _parameter(name: str, stacks: Sequence[LayerStack]) -> Stored:
     for stack in stacks:
         layer = stack.layer_index(name)
         if layer is not None:
-            return Stored(stack.shifted(name, -layer), layer, is_parameter=True)
+            return Stored(stack.shifted(name, -layer), Layer(stack.path, layer), is_parameter=True)
     return Stored(name, is_parameter=True)
 
 
-def _inputs(part: Part, tensors: Sequence[Any]) -> dict[int, Stored]:
+def _inputs(part: Part, tensors: Sequence[Any], cache_stack: LayerStack) -> dict[int, Stored]:
     """The inputs of a part, by their `id`. Those of a layer are told by their shapes, the others by their names."""
     return {
-        id(tensor): Stored(input_.name if input_.layer is None else _tensor_type(tensor), input_.layer)
+        id(tensor): Stored(input_.name)
+        if input_.layer is None
+        else Stored(_tensor_type(tensor), Layer(cache_stack.path, input_.layer))
         for input_, tensor in zip(part.spec.inputs, tensors, strict=True)
     }
 
 
 @contextmanager
-def _recorded(calls: list[Call], stored: Mapping[int, Stored]) -> Iterator[None]:
-    """Appends to `calls` the calls of torch in this thread that depend on the parameters of a layer."""
+def _recorded(calls: list[Call], stored: Mapping[int, Stored], torch_call: TorchCall) -> Iterator[None]:
+    """Appends to `calls` the calls of torch in this thread that depend on the parameters of a layer.
+
+    A dropout that returns its argument as it is computes nothing, and is left out: its rate may differ by layer.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
     from torch.utils.weak import WeakTensorKeyDictionary
@@ -199,14 +236,17 @@ def _recorded(calls: list[Call], stored: Mapping[int, Stored]) -> Iterator[None]
         return sources.get(value) or stored.get(id(value)) or Stored(_tensor_type(value))
 
     def record(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
-        result, leaves = function(*arguments, **named or {}), [*_leaves([arguments, named or {}])]
-        call = Call(getattr(function, "__name__", "a function"), map(source, leaves))
+        named = named or {}
+        result = torch_call(function, arguments, named)
+        name = getattr(function, "__name__", "a function")
         changed = arguments[:1] if result is None else ()  # x[0] = y returns nothing and changes x
-        tensors = [value for value in _leaves([result, changed]) if isinstance(value, torch.Tensor)]
-        unchanged = () if _CHANGES_ARGUMENT.fullmatch(call.function) else {*map(id, leaves)}
-        if tensors:
-            results = zip(tensors, _results(calls, call, len(tensors)), strict=True)
-            sources.update({tensor: result for tensor, result in results if id(tensor) not in unchanged})
+        tensors = [value for value in leaves([result, changed]) if isinstance(value, torch.Tensor)]
+        values = leaves([arguments, named]) if tensors else []
+        unchanged = set[int]() if CHANGES_ARGUMENT.fullmatch(name) else {*map(id, values)}
+        new = [id(tensor) not in unchanged for tensor in tensors]
+        if any(new) or (tensors and "dropout" not in name):
+            results = zip(tensors, new, _results(calls, Call(name, map(source, values)), len(tensors)), strict=True)
+            sources.update({tensor: result for tensor, is_new, result in results if is_new})
         return result
 
     mode = TorchFunctionMode()
@@ -237,20 +277,6 @@ def _tensor_type(tensor: Any) -> str:
     return f"{tensor.dtype}{[*tensor.shape]}"
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """The values in nested containers, and the length of each container."""
-    if isinstance(value, slice):
-        yield from _leaves((value.start, value.stop, value.step))
-    elif isinstance(value, Mapping):
-        yield from _leaves([*value.items()])
-    elif isinstance(value, (list, tuple)):
-        yield len(value)
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
-
-
 def _text(value: Any) -> str:
     """An argument that is no tensor: a number, a name, a dtype. Other objects are their type."""
     import torch
@@ -270,15 +296,15 @@ def _expected_calls(traced: Sequence[Call], stacks: Sequence[LayerStack]) -> tup
     starts = [(start, stack) for stack in stacks if (start := _period_starts(traced, stack))]
     expected: list[Expected] = []
     repeated: set[int] = set()
-    end, added = 0, 0
+    end, shifts = 0, dict[str, int]()
     for (first, second, next_end), stack in sorted(starts, key=lambda pair: pair[0]):
-        expected.extend(Expected(call, added) for call in range(end, first))
-        expected.extend(Expected(call, 0) for call in range(first, next_end))
+        expected.extend(Expected(call, shifts) for call in range(end, next_end))
         end, added = next_end, stack.layers - stack.traced_layers
         for shift in range(stack.period, added + 1, stack.period):
-            expected.extend(Expected(call, shift) for call in range(second, end))
+            expected.extend(Expected(call, {**shifts, stack.path: shift}) for call in range(second, end))
+        shifts = {**shifts, stack.path: added}
         repeated.update(range(first, end))
-    expected.extend(Expected(call, added) for call in range(end, len(traced)))
+    expected.extend(Expected(call, shifts) for call in range(end, len(traced)))
     return expected, repeated
 
 
@@ -290,8 +316,8 @@ def _period_starts(traced: Sequence[Call], stack: LayerStack) -> tuple[int, int,
     first_reads: dict[int, int] = {}
     for index, call in enumerate(traced):
         for value in call.arguments:
-            if isinstance(value, Stored) and value.layer is not None and value.name.startswith(stack.prefix):
-                first_reads.setdefault(value.layer, index)
+            if isinstance(value, Stored) and value.is_parameter and value.layer and value.layer.stack == stack.path:
+                first_reads.setdefault(value.layer.index, index)
     try:
         first, second, end = (first_reads[stack.head + period * stack.period] for period in range(3))
     except KeyError:
@@ -321,5 +347,6 @@ def _corresponds(index: int, value: Any, other: Any, expected: Sequence[Expected
         same_call = other.call not in repeated and expected[value.call].call == other.call
         return value.output == other.output and (same_distance or same_call)
     if isinstance(value, Stored) and value.layer is not None:
-        return bool(evolve(value, layer=value.layer - row.shift) == other)
+        index_of_layer = value.layer.index - row.shifts.get(value.layer.stack, 0)
+        return bool(evolve(value, layer=evolve(value.layer, index=index_of_layer)) == other)
     return bool(value == other)

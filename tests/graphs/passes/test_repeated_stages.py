@@ -1,0 +1,81 @@
+"""Several stacks of repeated layers in one model: the graph equals that of a trace of all layers, node by node."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import torch
+from graph_equality import first_difference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from transformers import PretrainedConfig
+
+import onnxfn
+from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots, trace_all_layers
+from onnxfn.graphs.capture.repeated_layers import repeated_layers
+from onnxfn.specs.plan.planning import plan
+
+SPEC = onnxfn.compose(
+    onnxfn.takes("x", "batch_size 4", "normal", kind="float"),
+    onnxfn.generates("normal", "normal"),
+    onnxfn.gives("y", "batch_size 4"),
+    onnxfn.sized(batch_size=2),
+)
+
+
+class Block(nn.Module):
+    """A layer with a branch around it and its own rate of dropout; the first layer of a stage has another width."""
+
+    def __init__(self, before, width, index=0):
+        super().__init__()
+        self.linear, self.dropout = nn.Linear(before, width), nn.Dropout(0.1 + 0.01 * index)
+        self.branch = nn.Identity() if before == width else nn.Linear(before, width, bias=False)
+
+    def forward(self, x):
+        return self.dropout(torch.tanh(self.linear(x))) + self.branch(x)
+
+
+class Stages(nn.Module):
+    """Stages of layers, of which `scaled` is treated differently: a pair of stage and layer, or None."""
+
+    def __init__(self, depths, scaled=None):
+        super().__init__()
+        widths = [4, *(8 if index % 2 == 0 else 4 for index in range(len(depths)))]
+        self.stages = nn.ModuleList(
+            nn.ModuleList([Block(before, width), *(Block(width, width, index) for index in range(1, depth))])
+            for before, width, depth in zip(widths, widths[1:], depths, strict=False)
+        )
+        self.head, self.scaled = nn.Linear(widths[-1], 4), scaled
+
+    def forward(self, x):
+        for stage, layers in enumerate(self.stages):
+            for index, layer in enumerate(layers):
+                x = layer(x) * 2 if (stage, index) == self.scaled else layer(x)
+        return {"y": self.head(x)}
+
+
+def graphs(model):
+    """The graph by induction and the graph of a trace of all layers."""
+    (part,) = plan(SPEC, PretrainedConfig()).parts
+    options = [BuildOptions(find_repeats=finder) for finder in (repeated_layers, trace_all_layers)]
+    return [graph_with_slots(model, part, lambda *_: nullcontext(), option) for option in options]
+
+
+@settings(deadline=None, max_examples=6)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_stages_of_any_depths_are_the_graph_of_all_layers(depths):
+    model = Stages(depths)
+    repeated, traced = graphs(model)
+    assert first_difference(repeated, traced) is None
+    assert repeated.meta[TRACED_LAYERS] == ", ".join(
+        f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in repeated_layers(model)
+    )
+
+
+@settings(deadline=None, max_examples=4)
+@given(st.integers(0, 1), st.integers(5, 8))
+def test_a_layer_of_a_stage_that_is_treated_differently_is_traced(stage, index):
+    repeated, traced = graphs(Stages([9, 9], scaled=(stage, index)))
+    assert repeated.meta[TRACED_LAYERS].startswith("every layer traced: ")
+    assert first_difference(repeated, traced) is None
