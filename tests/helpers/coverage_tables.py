@@ -140,8 +140,12 @@ def sweeps_readme() -> str:
 def real_table() -> str:
     """A row per model type whose default configuration was exported."""
     head = ("model type", "task", "million parameters", "result", "s", "processor s", "GB")
-    swept = [(name, result) for name, result in real_sizes.seen().items() if real_sizes.is_swept(result)]
+    swept = [item for item in real_sizes.seen().items() if _has_result(item[1])]
     return table(head, map(_real_row, sorted(swept, key=lambda item: item[1].get("parameters", 0))))
+
+
+def _has_result(result: Mapping[str, Any]) -> bool:
+    return real_sizes.is_swept(result) and not real_sizes.is_left(result)
 
 
 def _real_row(item: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
@@ -153,13 +157,15 @@ def _real_row(item: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
 def real_summary() -> str:
     """How many default configurations were exported, how many agree, and which were not."""
     results = real_sizes.seen()
-    swept = [result for result in results.values() if real_sizes.is_swept(result)]
+    swept = list(filter(_has_result, results.values()))
+    left = sum(map(real_sizes.is_left, results.values()))
     large = sum(result["line"] == real_sizes.TOO_LARGE for result in results.values())
     without = [name for name, result in results.items() if result["line"].startswith(real_sizes.NO_MODEL)]
     text = (
-        f"{sum(map(real_sizes.passed, swept))} of {len(swept)} agree. {large} rows have larger models. "
-        f"The default configuration builds no model for {', '.join(sorted(without)) or 'none'}."
+        f"{sum(map(real_sizes.passed, swept))} of {len(swept)} agree. {left} rows have no result yet. "
+        f"{large} rows have larger models."
     )
+    text += f" The default configuration builds no model for {', '.join(sorted(without))}." if without else ""
     return fill(text, README_WIDTH - 5, break_long_words=False, break_on_hyphens=False)
 
 

@@ -32,6 +32,9 @@ MOST_PARAMETERS = 400
 LONGEST = 900
 """Seconds after which an export is ended."""
 
+PENDING = "not: no result yet"
+"""The line of a row whose model fits, and that was not exported yet."""
+
 TOO_LARGE = "not: too large"
 NO_MODEL = "not: no default model"
 """Lines of rows that are no part of the sweep, as their default configuration has no model that fits."""
@@ -77,6 +80,11 @@ def seen() -> dict[str, dict[str, Any]]:
 def is_swept(result: Mapping[str, Any] | None) -> bool:
     """Whether a row is part of the sweep: its result is of an export, or is not known yet."""
     return result is None or not result["line"].startswith((TOO_LARGE, NO_MODEL))
+
+
+def is_left(result: Mapping[str, Any] | None) -> bool:
+    """Whether a row has no result yet."""
+    return result is None or result["line"] == PENDING
 
 
 def passed(result: Mapping[str, Any]) -> bool:
