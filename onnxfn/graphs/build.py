@@ -18,6 +18,7 @@ from onnxfn.graphs.capture.layer_calls import prove_calls
 from onnxfn.graphs.capture.quiet import LOCK, quiet
 from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
 from onnxfn.graphs.fingerprints import fingerprint
+from onnxfn.graphs.old_objects import old_objects_not_collected
 from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fuse_operators, fusions
 from onnxfn.graphs.passes.layer_periods import layer_ports
@@ -126,7 +127,7 @@ def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions
     The weights of the model have the float dtype of the part already. The graph is loaded from the template cache if it
     is there; else it is built, and saved there.
     """
-    with LOCK:
+    with LOCK, old_objects_not_collected():
         name, graph = None, None
         if options.template_cache is not None:
             with timed("template", part.name):

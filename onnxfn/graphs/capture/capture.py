@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import threading
 import traceback
@@ -88,27 +87,11 @@ def _fast_export() -> Iterator[None]:
     proxy_tensor._extract_tensor_metadata = partial(metadata, include_contiguity=False)
     try:
         without_cache = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
-        with without_cache, fast_fake_outputs(), fast_size_formulas(), _old_objects_not_collected():
+        with without_cache, fast_fake_outputs(), fast_size_formulas():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting
         proxy_tensor._extract_tensor_metadata = metadata
-
-
-@contextmanager
-def _old_objects_not_collected() -> Iterator[None]:
-    """Keeps Python from searching garbage among the objects that exist before a trace: up to a second of a capture.
-
-    Nothing is done where the process itself has such objects (`gc.freeze`), since they cannot be told apart later.
-    """
-    if gc.get_freeze_count():
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextmanager
