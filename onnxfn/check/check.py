@@ -17,6 +17,7 @@ from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inpu
 from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
 from onnxfn.check.sessions import open_check_session, runtime_message
+from onnxfn.check.usual_errors import usual_error
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
@@ -131,12 +132,13 @@ def output_comparisons(
     """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
     exact_output = _exact_output(part, reference.inputs, exact)
     rounded = rounded_inputs(reference.inputs, part.spec.target.float_dtype)
-    exact_of_rounded = _exact_output(part, rounded, exact) if rounded else None
+    functions = (exact_output, _exact_output(part, rounded, exact) if rounded else None)
     pairs = zip(part.spec.outputs, outputs, reference.outputs, strict=True)
     for index, (output, actual, expected) in enumerate(pairs):
         select = valid_elements(part.spec, output, reference.inputs)
-        exacts = (partial(function, index) if function else None for function in (exact_output, exact_of_rounded))
-        yield compare(part.spec, output.name, reference.case, actual, expected, select, *exacts)
+        of_output, of_rounded = (partial(function, index) if function else None for function in functions)
+        usual = usual_error(part, index, reference, exact)
+        yield compare(part.spec, output.name, reference.case, actual, expected, select, of_output, of_rounded, usual)
 
 
 def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], tuple[str, Array]]:

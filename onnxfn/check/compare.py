@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +28,15 @@ class Norms:
 
     def __le__(self, bound: Norms) -> bool:
         return self.rms <= bound.rms and self.peak <= bound.peak
+
+
+NO_ERROR = Norms(0.0, 0.0)
+
+UsualError = Callable[[], Norms]
+"""Computes the norms of PyTorch's own error in an output, over several inputs. It may raise NoReference."""
+
+FEW_ELEMENTS = 64
+"""In an output of at most so many elements PyTorch's own error may be small by luck."""
 
 
 @frozen
@@ -87,6 +96,7 @@ def compare(
     select: Select = all_elements,
     exact: Exact | None = None,
     exact_of_rounded: Exact | None = None,
+    usual_error: UsualError | None = None,
 ) -> Comparison:
     """Compares ONNX Runtime's array of an output with PyTorch's.
 
@@ -103,6 +113,7 @@ def compare(
         select: Selects the elements that are compared.
         exact: Computes the exact array, if it is needed. None: there is none.
         exact_of_rounded: Computes the exact array for inputs that are rounded. None: no input has a float dtype.
+        usual_error: Computes PyTorch's own error for other inputs of these sizes. None: there are none.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"
@@ -113,7 +124,7 @@ def compare(
     elif has_tolerance(spec):
         judged = _within_tolerance(pair)
     else:
-        judged = _by_arithmetic(pair, select, exact, exact_of_rounded)
+        judged = _by_arithmetic(pair, select, exact, exact_of_rounded, usual_error)
     return evolve(judged, output=output, case=case, shape=actual.shape)
 
 
@@ -175,11 +186,17 @@ def _within_tolerance(pair: _Pair) -> Comparison:
     return _comparison(largest, largest / scale, atol, passed=bool(agree.all()), reference=reference)
 
 
-def _by_arithmetic(pair: _Pair, select: Select, exact: Exact | None, exact_of_rounded: Exact | None) -> Comparison:
+def _by_arithmetic(
+    pair: _Pair,
+    select: Select,
+    exact: Exact | None,
+    exact_of_rounded: Exact | None,
+    usual_error: UsualError | None,
+) -> Comparison:
     """The comparison by the rule of `precision.py`; by scale if there is no exact reference."""
     ordinary = _is_ordinary(pair)
     elements = _ordinary_elements(pair, ordinary)
-    floor = allowed(pair.precision, Norms(0.0, 0.0))
+    floor = allowed(pair.precision, NO_ERROR)
     difference = elements.actual - elements.expected
     norms = elements.scale.norms(difference)
     if norms <= floor:
@@ -189,29 +206,59 @@ def _by_arithmetic(pair: _Pair, select: Select, exact: Exact | None, exact_of_ro
         try:
             wider, values = _exact_elements(pair, select, ordinary, exact)
             judged = _by_exact(pair, elements, wider, values)
-            if not judged.passed and exact_of_rounded is not None:
-                with suppress(NoReference):  # rounded inputs may be other inputs: a mask of 0.0 and 1.0
-                    _, moved = _exact_elements(pair, select, ordinary, exact_of_rounded)
-                    judged = _by_exact(pair, elements, wider, values, moved)
+            for other_error in _other_errors(pair, elements, values, select, exact_of_rounded, usual_error):
+                if not judged.passed:
+                    with suppress(NoReference):
+                        judged = _by_exact(pair, elements, wider, values, other_error())
         except NoReference as problem:
             reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
             judged = _judged(elements, difference, allowed_by_scale(pair.precision), reference)
     return judged if _special_agree(pair, ordinary, floor) else evolve(judged, max_abs=np.inf, passed=False)
 
 
-def _by_exact(
-    pair: _Pair, elements: _Ordinary, wider: str, exact: Array, exact_of_rounded: Array | None = None
-) -> Comparison:
-    """The comparison of the error of a graph with PyTorch's own, or with the effect of rounded inputs."""
+def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array, least: Norms = NO_ERROR) -> Comparison:
+    """The comparison of the error of a graph with PyTorch's own, which counts as `least` at least."""
     own = elements.expected - exact
-    norms, largest = rounding(pair.precision, elements.scale.norms(own), wider), _largest(own)
+    norms = larger(rounding(pair.precision, elements.scale.norms(own), wider), least)
+    own_error = max(_largest(own), least.peak * elements.scale.rms)
+    return _judged(
+        elements, elements.actual - exact, allowed(pair.precision, norms), f"PyTorch in {wider}", own_error=own_error
+    )
+
+
+def _other_errors(
+    pair: _Pair,
+    elements: _Ordinary,
+    values: Array,
+    select: Select,
+    exact_of_rounded: Exact | None,
+    usual_error: UsualError | None,
+) -> Iterator[UsualError]:
+    """Functions that compute other measures of PyTorch's own error, for where its error in this case is too small.
+
+    The first is the effect of rounded inputs; these may be other inputs, such as a mask of 0.0 and 1.0: NoReference.
+    """
+
+    def effect_of_rounded() -> Norms:
+        wider, moved = _exact_elements(pair, select, _is_ordinary(pair), exact_of_rounded)
+        return rounding(pair.precision, elements.scale.norms(moved - values), wider)
+
     if exact_of_rounded is not None:
-        effect = exact_of_rounded - exact
-        effect_norms = rounding(pair.precision, elements.scale.norms(effect), wider)
-        norms = Norms(max(norms.rms, effect_norms.rms), max(norms.peak, effect_norms.peak))
-        largest = max(largest, _largest(effect))
-    bound = allowed(pair.precision, norms)
-    return _judged(elements, elements.actual - exact, bound, f"PyTorch in {wider}", own_error=largest)
+        yield effect_of_rounded
+    if usual_error is not None and values.size <= FEW_ELEMENTS:
+        yield usual_error
+
+
+def own_norms(spec: PlannedSpec, expected: Array, exact: Array) -> Norms:
+    """The norms of PyTorch's own error in an output: that of its ordinary elements."""
+    pair = _Pair(spec, exact.astype(np.float64), expected.astype(np.float64))
+    elements = _ordinary_elements(pair, _is_ordinary(pair))
+    return elements.scale.norms(elements.expected - elements.actual)
+
+
+def larger(*norms: Norms) -> Norms:
+    """The larger of each of the two norms."""
+    return Norms(max(each.rms for each in norms), max(each.peak for each in norms))
 
 
 def _exact_elements(pair: _Pair, select: Select, ordinary: Array, exact: Exact | None) -> tuple[str, Array]:

@@ -12,7 +12,8 @@ in few elements raises. Both are relative to the scale of the output: 1 is an er
 PyTorch's own error is too small a measure where a model computes in float32 whatever its dtype is, as the embeddings of
 timesteps do: then `expected` and `exact` have the same rounding errors there. So an output that does not agree is
 compared once more. The own error is then at least the change of `exact` when each number of the inputs is moved by one
-unit roundoff: no program can be expected to be more exact than its inputs.
+unit roundoff: no program can be expected to be more exact than its inputs. In an output of few elements PyTorch's own
+error may be small by luck: there the largest of several inputs counts.
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= floor`: then, by the triangle
 inequality, `error <= own_error + floor`, and no factor is below 1.

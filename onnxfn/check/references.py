@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
@@ -38,6 +39,9 @@ from onnxfn.weights.onnx_files import metadata
 
 SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
 """The tokens that a long text always may have, and the parameters times tokens that a longer one may cost."""
+
+SEEDS = 1000
+"""The distance of the seeds of other dummy inputs: greater than the number of cases."""
 
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
@@ -57,11 +61,19 @@ class CheckCase:
 
 @frozen
 class Reference:
-    """The inputs of a case, and PyTorch's outputs for them. `case` is the name of the case with its sizes."""
+    """The inputs of a case, and PyTorch's outputs for them.
+
+    Attributes:
+        case: The name of the case, with its sizes.
+        inputs: The arrays of the inputs.
+        outputs: PyTorch's arrays of the outputs.
+        other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
+    """
 
     case: str
     inputs: Mapping[str, Array]
     outputs: OutputArrays
+    other: Callable[[int], Reference] | None = field(default=None, eq=False, repr=False)
 
 
 def longest_text(model: Any) -> int:
@@ -127,10 +139,11 @@ def references(
 
 def case_reference(model: Any, part: Part, case: CheckCase, shared: OutputArrays | None = None) -> Reference:
     """The reference of one case. `shared` are PyTorch's outputs for the shared prompt, if there is one."""
-    inputs = case.real_inputs
+    inputs, other = case.real_inputs, None
     if inputs is None:
         inputs = case_inputs(model, part, case.spec, seed=case.seed, shared=shared)
-    return Reference(_case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs))
+        other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number), shared))
+    return Reference(_case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs), other)
 
 
 def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> OutputArrays:
