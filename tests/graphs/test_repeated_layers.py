@@ -66,13 +66,6 @@ def test_first_layers_of_another_kind_are_the_head():
     assert stacks_of(*(block(dense=index < 2) for index in range(9))) == (LayerStack("layers", 9, head=3, period=1),)
 
 
-def test_rates_of_dropout_may_differ():
-    rates = [0.01 * (index + 1) for index in range(9)]
-    assert stacks_of(*(nn.Sequential(block(drop_prob=rate), nn.Dropout(rate)) for rate in rates)) == (
-        LayerStack("layers", 9, head=1, period=1),
-    )
-
-
 def changed(change):
     layers = [block() for _ in range(9)]
     change(layers)

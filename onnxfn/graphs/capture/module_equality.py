@@ -14,9 +14,6 @@ INTERNAL = ("_parameters", "_buffers", "_modules")
 INDEX_WORDS = ("idx", "index", "layer", "number")
 """Words in the names of attributes that are the index of a layer."""
 
-RATES = ("drop_prob", "p")
-"""Attributes that are the rate of a dropout or of stochastic depth, which is nothing in evaluation mode."""
-
 Comparison = Callable[[Any, Any, int], bool]
 """Function from two values and a layer offset to whether they are equal up to parameters."""
 
@@ -25,8 +22,7 @@ def same_but_parameters(a: Any, b: Any, layer_offset: int) -> bool:
     """Whether module `b` computes what module `a` does, but with its own parameters, `layer_offset` layers later.
 
     Equal are their types, attributes and submodules, the shapes and dtypes of their parameters, and the values of the
-    buffers that they compute themselves. An attribute that is the index of the layer may be larger by the offset, and
-    rates of dropout may differ: they often grow from layer to layer.
+    buffers that they compute themselves. An attribute that is the index of the layer may be larger by the offset.
     """
     if type(a) is not type(b) or a._modules.keys() != b._modules.keys():
         return False
@@ -40,15 +36,8 @@ def _same_child(a: Any, b: Any, layer_offset: int) -> bool:
 
 
 def _attributes(module: Any) -> Mapping[str, Any]:
-    """The attributes of a module other than tensors, submodules and positive rates of dropout; hooks are among them.
-
-    A rate of 0 is among them: some models leave such a dropout out.
-    """
-    return {name: value for name, value in vars(module).items() if name not in INTERNAL and not _is_rate(name, value)}
-
-
-def _is_rate(name: str, value: Any) -> bool:
-    return name in RATES and isinstance(value, float) and 0 < value < 1
+    """The attributes of a module other than tensors and submodules; hooks are among them."""
+    return {name: value for name, value in vars(module).items() if name not in INTERNAL}
 
 
 def _same_tensors(a: Any, b: Any) -> bool:
