@@ -25,11 +25,11 @@ SPEC = onnxfn.compose(
 
 
 class Block(nn.Module):
-    """A layer with a branch around it and its own rate of dropout; the first layer of a stage has another width."""
+    """A layer with a branch around it; the first layer of a stage has another width."""
 
-    def __init__(self, before, width, index=0):
+    def __init__(self, before, width):
         super().__init__()
-        self.linear, self.dropout = nn.Linear(before, width), nn.Dropout(0.1 + 0.01 * index)
+        self.linear, self.dropout = nn.Linear(before, width), nn.Dropout(0.1)
         self.branch = nn.Identity() if before == width else nn.Linear(before, width, bias=False)
 
     def forward(self, x):
@@ -43,7 +43,7 @@ class Stages(nn.Module):
         super().__init__()
         widths = [4, *(8 if index % 2 == 0 else 4 for index in range(len(depths)))]
         self.stages = nn.ModuleList(
-            nn.ModuleList([Block(before, width), *(Block(width, width, index) for index in range(1, depth))])
+            nn.ModuleList([Block(before, width), *(Block(width, width) for _ in range(1, depth))])
             for before, width, depth in zip(widths, widths[1:], depths, strict=False)
         )
         self.head, self.scaled = nn.Linear(widths[-1], 4), scaled
