@@ -232,7 +232,11 @@ visual_bert = compose(
     takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("visual_token_type_ids", REGION_AXES, "segment_ids"),
     tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
-    tasked("visual-question-answering", spec=loads("VisualBertForQuestionAnswering")),
+    # The answer is read at the last token but one, so a text has two tokens.
+    tasked(
+        "visual-question-answering",
+        spec=compose(loads("VisualBertForQuestionAnswering"), generates("padding_mask", "mask", shortest=2)),
+    ),
 )
 
 # Audio in place of images. CLAP reshapes a mel spectrogram to an image, which limits the number of frames.

@@ -214,10 +214,11 @@ def positions(_: Random, shape: tuple[int, ...], *, mask: Array | None = None) -
     return position_ids[..., position_ids.shape[-1] - shape[-1] :]
 
 
-def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
+def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right", shortest: int = 1) -> Array:
     """1 for a token and 0 for padding, which is at the `right`, at the `left`, or nowhere (`none`).
 
     The last axis is the sequence. The first of several rows has no padding, each further row has more, at most half.
+    No row has fewer tokens than `shortest`, unless the sequence is shorter.
 
     >>> mask(np.random.default_rng(0), (2, 4), padding="left").tolist()
     [[1, 1, 1, 1], [0, 1, 1, 1]]
@@ -230,17 +231,17 @@ def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right") -> Array:
     rows = int(np.prod(shape[:-1]))
     order = np.arange(rows) + (rows == 1)
     pad_counts = np.maximum((order * length) // (2 * rows), order > 0)
-    token_counts = (length - pad_counts).reshape(shape[:-1])[..., None]
+    token_counts = np.maximum(length - pad_counts, min(shortest, length)).reshape(shape[:-1])[..., None]
     indices = np.arange(length)
-    tokens = indices < token_counts if padding == "right" else indices >= length - token_counts
+    tokens: Array = indices < token_counts if padding == "right" else indices >= length - token_counts
     return tokens.astype(np.int64)
 
 
-def mixed_mask(_: Random, shape: tuple[int, ...], *, sides: str = "right left holes") -> Array:
+def mixed_mask(_: Random, shape: tuple[int, ...], *, sides: str = "right left holes", shortest: int = 1) -> Array:
     """1 for a token and 0 for padding; each row has the padding that is the next word of `sides`.
 
     A third of a row is 0: at its `right`, at its `left`, or every third token but the first and last (`holes`). Or all
-    of it but the first token is 0 (`first`).
+    of it is 0 but the first tokens, as many as `shortest` (`first`).
 
     >>> mixed_mask(np.random.default_rng(0), (4, 6), sides="right left holes first").tolist()
     [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [1, 0, 0, 0, 0, 0]]
@@ -250,7 +251,7 @@ def mixed_mask(_: Random, shape: tuple[int, ...], *, sides: str = "right left ho
         "right": slice(shape[-1] - third, None),
         "left": slice(0, third),
         "holes": slice(1, -1, 3),
-        "first": slice(1, None),
+        "first": slice(shortest, None),
         "none": slice(0, 0),
     }
     for index, row in enumerate(tokens.reshape(-1, shape[-1])):

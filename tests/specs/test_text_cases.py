@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxfn import compose, spec_for, with_shapes
-from onnxfn.specs.dummies import dummies, padded
+from onnxfn.specs.dummies import dummies, generates, padded
 from onnxfn.specs.facts import case
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import plan
@@ -38,6 +38,11 @@ def test_masked_tokens_are_pad_tokens_and_texts_have_an_end_token_inside():
 def test_a_text_of_a_single_token_has_an_end_token_where_others_have_padding():
     inputs = dummies(case_of(spec_for("bert"), BERT, SPECIAL_TOKENS), {})
     assert inputs["input_ids"][0].tolist() == [8] + [7] * 10
+
+
+def test_a_model_that_needs_several_tokens_has_no_text_of_one():
+    spec = compose(spec_for("bert"), generates("padding_mask", "mask", shortest=2))
+    assert dummies(case_of(spec, BERT, SPECIAL_TOKENS), {})["attention_mask"][0].tolist() == [1, 1] + [0] * 9
 
 
 def test_texts_with_padding_on_the_right_alone_are_of_several_tokens_and_of_one():

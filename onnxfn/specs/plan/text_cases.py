@@ -87,7 +87,7 @@ def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...
 
     It takes the place of a case with padding, so that the check costs the same. Its rows are padded on the sides that
     the cases have. If these are both, one row has a mask with holes. A row that is padded on the right may have one
-    token. A spec without a mask for token ids has no such case.
+    token, or as many as the generator of the mask says. A spec without a mask for token ids has no such case.
     """
     masks = {ids.name: mask for ids in _token_inputs(spec) for mask in _masks(spec, ids)[:1]}
     if not masks:
@@ -98,11 +98,17 @@ def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...
     base = max(_padded_cases(spec, mask_names), key=lambda case: _suitability(spec, case, replaced[0]))
     sides = _sides(spec, mask_names)
     special = [_special_ids(generators[ids.generator], ids, masks[ids.name], facts) for ids in replaced]
-    masked = [Generator(name, "mixed_mask", {"sides": " ".join(sides)}) for name in sorted(mask_names)]
+    masked = [_mixed_mask(generators[name], sides) for name in sorted(mask_names)]
     inputs = tuple(evolve(ids, generator=f"special {ids.name}") for ids in replaced)
     dummies = group(base.dummies, Dummies(generators=(*masked, *special)))
     case = Case(SPECIAL_TOKENS, dummies, named(base.inputs, inputs))
     return tuple(case if other == base else other for other in cases(spec))
+
+
+def _mixed_mask(generator: Generator, sides: Iterable[str]) -> Generator:
+    """The generator of a mask whose rows are padded in several ways, for that of a padding mask."""
+    shortest = {name: value for name, value in generator.arguments if name == "shortest"}
+    return Generator(generator.name, "mixed_mask", {"sides": " ".join(sides), **shortest})
 
 
 def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: TextFacts) -> Generator:
