@@ -246,7 +246,7 @@ def _other_errors(
     if exact_of_rounded is not None:
         yield effect_of_rounded
     if usual_error is not None and values.size <= FEW_ELEMENTS:
-        yield usual_error
+        yield lambda: rounding(pair.precision, usual_error(), "a wider dtype, for other inputs,")
 
 
 def own_norms(spec: PlannedSpec, expected: Array, exact: Array) -> Norms:

@@ -29,7 +29,13 @@ def is_passed(length, usual):
 
 @pytest.mark.parametrize(
     ("length", "usual", "passed"),
-    [(3, FLOAT32.floor, True), (3, 1, False), (FEW_ELEMENTS, FLOAT32.floor, True), (FEW_ELEMENTS + 1, 1e3, False)],
+    [
+        (3, FLOAT32.floor, True),
+        (3, 1, False),
+        (3, 1e6, False),
+        (FEW_ELEMENTS, FLOAT32.floor, True),
+        (FEW_ELEMENTS + 1, 1e3, False),
+    ],
 )
 def test_the_usual_error_counts_in_outputs_of_few_elements(length, usual, passed):
     assert is_passed(length, usual) == passed

@@ -24,7 +24,7 @@ import onnxfn
 from onnxfn.check.compare import compare
 from onnxfn.check.references import references
 from onnxfn.check.valid_elements import valid_elements
-from onnxfn.export import pipeline
+from onnxfn.export import attempts
 from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.specs.errors import CheckFailed, OnnxfnError
 from onnxfn.specs.planned import Part
@@ -271,12 +271,12 @@ def wide_torch(name: str, part_name: str) -> tuple[tuple[tuple[np.ndarray, ...],
 
 def validated(tested: Subject, folder: Path) -> onnxfn.Report:
     """The report of `onnxfn.validate`, with PyTorch's outputs computed once per model."""
-    original = pipeline.references
-    pipeline.references = lambda _, part, *__, **___: known_references(tested.name, part.name)
+    original = attempts.references
+    attempts.references = lambda _, part, *__, **___: known_references(tested.name, part.name)
     try:
         return onnxfn.validate(tested.spec, tested.model, folder)
     finally:
-        pipeline.references = original
+        attempts.references = original
 
 
 @cache
