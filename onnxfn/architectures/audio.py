@@ -43,17 +43,17 @@ from onnxfn.specs.getters import (
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-hubert = compose(audio, wav2vec2_frames(""))
-wav2vec2 = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
+hubert: ExportSpec = compose(audio, wav2vec2_frames(""))
+wav2vec2: ExportSpec = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
 
 # Spectrograms of one size, because the model has a position for each patch.
-fixed_spectrogram_inputs = compose(
+fixed_spectrogram_inputs: ExportSpec = compose(
     takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
     generates("mel", "normal"),
     reads(max_length="max_length", num_mel_bins="num_mel_bins"),
     sized(batch_size=2),
 )
-audio_spectrogram_transformer = compose(
+audio_spectrogram_transformer: ExportSpec = compose(
     fixed_spectrogram_inputs,
     always(return_dict=True),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
@@ -62,7 +62,7 @@ audio_spectrogram_transformer = compose(
 
 # Only the adapter has convolutions. Each pads half a kernel on both sides. There is no audio-xvector, because with a
 # mask the model loops over the rows of the batch.
-wav2vec2_bert = compose(
+wav2vec2_bert: ExportSpec = compose(
     mel_inputs,
     reads(
         num_mel_bins="feature_projection_input_dim",
@@ -155,7 +155,7 @@ def nemotron_frames(config: str) -> ExportSpec:
 
 
 # The index of the language of each row.
-language_prompt = compose(
+language_prompt: ExportSpec = compose(
     takes("prompt_ids", "batch_size", "prompts"), generates("prompts", "integers", high=from_config("num_prompts"))
 )
 
@@ -205,14 +205,14 @@ def diarization_frames(config: str) -> ExportSpec:
 FRAME_GROUPS = "batch_size (sequence_length+factor-1)//factor _"
 
 # Each step has several stacked frames of a mel spectrogram. The encoder keeps the number of steps.
-fun_asr_nano_encoder = compose(
+fun_asr_nano_encoder: ExportSpec = compose(
     without(mel_inputs, "attention_mask"),
     takes("input_features_mask", TOKENS, "padding_mask"),
     reads(num_mel_bins=product("num_mel_bins", "num_stacked_frames")),
     tasked("feature-extraction"),
 )
 
-glmasr_encoder = compose(
+glmasr_encoder: ExportSpec = compose(
     takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
     without(mel_inputs, "attention_mask", "input_features"),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
@@ -220,7 +220,7 @@ glmasr_encoder = compose(
 
 
 # transformers 5 no longer has this model. Each convolution pads half its kernel, so the formula takes it as kernel 1.
-mctct = compose(
+mctct: ExportSpec = compose(
     without(mel_inputs, "attention_mask"),
     sized(sequence_length=16000),
     reads(num_mel_bins="input_feat_per_channel", frames=convolved("sequence_length", constant((1,)), "conv_stride")),
@@ -241,12 +241,12 @@ def dac_frames(config: str) -> ExportSpec:
     return reads(frames=convolved("sequence_length", rounded_to_even(ratios), ratios))
 
 
-mono_waveforms = compose(
+mono_waveforms: ExportSpec = compose(
     waveforms,
     takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
     always(return_dict=True),
 )
-pe_audio_encoder = compose(
+pe_audio_encoder: ExportSpec = compose(
     mono_waveforms,
     dac_frames("dac_config."),
     tasked(
@@ -256,14 +256,14 @@ pe_audio_encoder = compose(
 )
 
 # Codecs: the encoder converts audio to codes, the decoder codes to audio.
-code_dummies = compose(
+code_dummies: ExportSpec = compose(
     generates("codes", "integers", high=from_config("codebook_size")),
     sized(chunk_length=16),
     case("one", sized(chunk_length=7)),
     case("several", sized(chunk_length=11)),
     case("longer", sized(chunk_length=30)),
 )
-dac = compose(
+dac: ExportSpec = compose(
     without(waveforms, "input_values"),
     dac_frames(""),
     code_dummies,
@@ -285,7 +285,7 @@ dac = compose(
 # Each convolution pads to whole frames. The number of codebooks depends on the bandwidth: the encoder uses the lowest,
 # the decoder takes any.
 ENCODEC = "transformers.models.encodec.modeling_encodec"
-encodec = compose(
+encodec: ExportSpec = compose(
     without(waveforms, "input_values"),
     code_dummies,
     reads(
@@ -317,7 +317,7 @@ encodec = compose(
 )
 
 # Vocoders: from a mel spectrogram to a waveform.
-vocoder_inputs = compose(
+vocoder_inputs: ExportSpec = compose(
     takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
     generates("mel", "normal"),
     reads(model_in_dim="model_in_dim"),
@@ -340,7 +340,7 @@ def vocoder(loader: str) -> ExportSpec:
     )
 
 
-univnet = compose(
+univnet: ExportSpec = compose(
     takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
     takes("noise_sequence", f"{TOKENS} model_in_channels=", "mel", kind="float"),
     generates("mel", "normal"),
@@ -353,7 +353,7 @@ univnet = compose(
 # The noise is a constant: see wrappers/vits.py.
 TEXT_AXES = "text_batch_size sequence_length"
 VITS = "transformers.models.vits.modeling_vits"
-vits = compose(
+vits: ExportSpec = compose(
     takes("input_ids", TEXT_AXES, "token_ids"),
     takes("attention_mask", TEXT_AXES, "padding_mask"),
     generates("token_ids", "integers", high=from_config("vocab_size")),
@@ -390,7 +390,7 @@ vits = compose(
 
 # The model predicts the duration of each token, without random sampling.
 FASTSPEECH = "transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer"
-fastspeech2_conformer = compose(
+fastspeech2_conformer: ExportSpec = compose(
     takes("input_ids", TOKENS, "token_ids"),
     takes("attention_mask", TOKENS, "padding_mask"),
     generates("token_ids", "integers", high=from_config("vocab_size")),

@@ -11,7 +11,7 @@ from onnxfn.specs.facts import patched
 from onnxfn.specs.spec import ExportSpec
 
 # A trace of the loop would contain only the experts that the traced tokens choose.
-batched_experts = patched(
+batched_experts: ExportSpec = patched(
     "transformers.integrations.moe:ExpertsInterface.get_interface",
     by="moe.batched_mm_forward",
     why="loops over the experts that the tokens choose",
@@ -19,7 +19,7 @@ batched_experts = patched(
 """The patch for mixtures of experts: every expert is in the graph."""
 
 _LINEAR_ATTENTION_LAYER = "transformers.cache_utils:LinearAttentionLayer"
-linear_attention_cache = compose(
+linear_attention_cache: ExportSpec = compose(
     patched(
         f"{_LINEAR_ATTENTION_LAYER}.update_conv_state", by="recurrent.conv_state", why="branches on the sequence length"
     ),

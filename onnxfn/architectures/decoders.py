@@ -38,7 +38,7 @@ from onnxfn.specs.getters import (
     quotient,
     reads,
 )
-from onnxfn.specs.records import Source
+from onnxfn.specs.records import Getter, Source
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -51,17 +51,19 @@ TEXT_CLASSIFICATION = "text-classification"
 TOKEN_CLASSIFICATION = "token-classification"  # noqa: S105 - a task, not a password
 QUESTION_ANSWERING = "question-answering"
 
-llama = compose(text_decoder, positions)
-mixtral = compose(llama, batched_experts)
+llama: ExportSpec = compose(text_decoder, positions)
+mixtral: ExportSpec = compose(llama, batched_experts)
 
 # ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.
-bloom = text_decoder
+bloom: ExportSpec = text_decoder
 
-gpt_bigcode = compose(llama, reads(num_key_value_heads=if_else("multi_query", constant(1), "num_attention_heads")))
+gpt_bigcode: ExportSpec = compose(
+    llama, reads(num_key_value_heads=if_else("multi_query", constant(1), "num_attention_heads"))
+)
 
 # With ALiBi there are no `position_ids`. The new architecture caches keys and values per attention head; the old one
 # per KV head, of which multi-query attention has 1 (modeling_falcon.FalconAttention.forward).
-falcon = compose(
+falcon: ExportSpec = compose(
     text_decoder,
     *(
         tasked(task, spec=takes("position_ids", TOKENS, "token_positions", when=negated("alibi")))
@@ -78,7 +80,7 @@ falcon = compose(
 )
 
 # The decoder of a model of texts and images.
-gemma3 = compose(
+gemma3: ExportSpec = compose(
     llama,
     reads(
         vocab_size="text_config.vocab_size",
@@ -89,8 +91,8 @@ gemma3 = compose(
 )
 
 # The last layers use keys and values of earlier layers, and have no cache (modeling_gemma3n, modeling_gemma4).
-cached_layers = difference("num_layers", "num_kv_shared_layers")
-gemma3n = compose(
+cached_layers: Getter = difference("num_layers", "num_kv_shared_layers")
+gemma3n: ExportSpec = compose(
     llama,
     kv_cache(layers=cached_layers),
     patched(
@@ -99,7 +101,7 @@ gemma3n = compose(
         why="computes the inverse error function, which ONNX does not have",
     ),
 )
-gemma4 = compose(
+gemma4: ExportSpec = compose(
     mixtral,
     kv_cache(layers=less_than(indices_where("layer_types", "sliding_attention"), cached_layers)),
     kv_cache(
@@ -116,7 +118,7 @@ gemma4 = compose(
 )
 
 # Layers with a sliding window have twice the KV heads. Values have another size than keys (modeling_mimo_v2_flash).
-mimo_v2_flash = compose(
+mimo_v2_flash: ExportSpec = compose(
     mixtral,
     reads(sliding_heads=product(constant(2), "num_key_value_heads")),
     kv_cache(value="v_head_dim", layers=full_attention_layers),
@@ -156,55 +158,59 @@ def complex_rotary(name: str, prefix: str, by: str) -> ExportSpec:
     )
 
 
-deepseek_v3 = compose(mixtral, latent_attention())
-deepseek_v2 = compose(deepseek_v3, complex_rotary("deepseek_v2", "DeepseekV2", "rotated_heads_first"))
-llama4 = compose(mixtral, complex_rotary("llama4", "Llama4Text", "rotated_length_first"))
+deepseek_v3: ExportSpec = compose(mixtral, latent_attention())
+deepseek_v2: ExportSpec = compose(deepseek_v3, complex_rotary("deepseek_v2", "DeepseekV2", "rotated_heads_first"))
+llama4: ExportSpec = compose(mixtral, complex_rotary("llama4", "Llama4Text", "rotated_length_first"))
 
 # Layers with full attention among layers with a short convolution (modeling_lfm2.Lfm2ShortConv).
-lfm2 = compose(
+lfm2: ExportSpec = compose(
     mixtral,
     linear_attention_cache,
     full_attention_cache,
     conv_state("batch_size hidden_size= conv_L_cache=", layers=indices_where("layer_types", "conv")),
 )
-lfm3 = compose(lfm2, kv_cache(layers=indices_where("layer_types", "full_attention", "sliding_attention")))
+lfm3: ExportSpec = compose(lfm2, kv_cache(layers=indices_where("layer_types", "full_attention", "sliding_attention")))
 
 # Layers with a state space only. There is no KV cache, and `forward` calls the cache `cache_params`.
-mamba = compose(decoder_without_cache, mamba_layers("mamba:MambaMixer", argument="cache_params"))
-falcon_mamba = compose(decoder_without_cache, mamba_layers("falcon_mamba:FalconMambaMixer", argument="cache_params"))
-mamba2 = compose(decoder_without_cache, mamba2_layers("mamba2", argument="cache_params"))
+mamba: ExportSpec = compose(decoder_without_cache, mamba_layers("mamba:MambaMixer", argument="cache_params"))
+falcon_mamba: ExportSpec = compose(
+    decoder_without_cache, mamba_layers("falcon_mamba:FalconMambaMixer", argument="cache_params")
+)
+mamba2: ExportSpec = compose(decoder_without_cache, mamba2_layers("mamba2", argument="cache_params"))
 
 # Each layer has attention and a state space.
-falcon_h1 = compose(llama, mamba2_layers("falcon_h1"))
+falcon_h1: ExportSpec = compose(llama, mamba2_layers("falcon_h1"))
 
 # Layers with attention among layers with a state space.
-bamba = compose(
+bamba: ExportSpec = compose(
     mixtral,
     kv_cache(layers="attn_layer_indices"),
     mamba2_layers("bamba", layers=complement("num_layers", "attn_layer_indices")),
 )
-granitemoehybrid = compose(
+granitemoehybrid: ExportSpec = compose(
     mixtral, full_attention_cache, mamba2_layers("granitemoehybrid", layers=linear_attention_layers)
 )
-nemotron_h = compose(mixtral, full_attention_cache, mamba2_layers("nemotron_h", layers=linear_attention_layers))
-jamba_attention_layers = every_nth("num_layers", "attn_layer_period", "attn_layer_offset")
-jamba = compose(
+nemotron_h: ExportSpec = compose(
+    mixtral, full_attention_cache, mamba2_layers("nemotron_h", layers=linear_attention_layers)
+)
+jamba_attention_layers: Getter = every_nth("num_layers", "attn_layer_period", "attn_layer_offset")
+jamba: ExportSpec = compose(
     mixtral,
     kv_cache(layers=jamba_attention_layers),
     mamba_layers("jamba:JambaMambaMixer", layers=complement("num_layers", jamba_attention_layers)),
 )
 
 # Every layer has a state space, and a hybrid layer also has attention.
-hybrid_cache = kv_cache(layers=indices_where("layer_types", "hybrid"))
-zamba = compose(
+hybrid_cache: ExportSpec = kv_cache(layers=indices_where("layer_types", "hybrid"))
+zamba: ExportSpec = compose(
     llama,
     hybrid_cache,
     mamba_layers("zamba:ZambaMambaMixer", by="multihead_mixer", state="batch_size n_mamba_heads= ssm_size= ssm_width="),
     reads(ssm_size=quotient("ssm_entries", "n_mamba_heads")),
 )
-zamba2 = compose(mixtral, hybrid_cache, mamba2_layers("zamba2"))
+zamba2: ExportSpec = compose(mixtral, hybrid_cache, mamba2_layers("zamba2"))
 
-minimax = compose(
+minimax: ExportSpec = compose(
     mixtral,
     patched(
         f"{module_of('minimax')}:MiniMaxLightningAttention.forward",
@@ -223,7 +229,7 @@ minimax = compose(
     builds("past_key_values", "minimax_cache"),
 )
 
-recurrent_gemma = compose(
+recurrent_gemma: ExportSpec = compose(
     llama,
     patched(
         f"{module_of('recurrent_gemma')}:RecurrentGemmaRglru._rnn_scan",

@@ -39,11 +39,11 @@ DOUBLED_SIZE = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
 SIZES_IN_PYTHON = "converts the height and the width to Python integers"
 
 # Each query predicts a box.
-table_transformer = compose(
+table_transformer: ExportSpec = compose(
     images_of_any_size, tasked("feature-extraction", spec=query_states), tasked("object-detection")
 )
 
-detr = compose(
+detr: ExportSpec = compose(
     table_transformer,
     tasked(
         "image-segmentation",
@@ -51,7 +51,7 @@ detr = compose(
     ),
 )
 
-size_patches = compose(
+size_patches: ExportSpec = compose(
     patched(
         "torch:linspace",
         by="image_sizes.unit_steps",
@@ -66,11 +66,11 @@ size_patches = compose(
 
 # The sides of the smallest feature map are a 64th of those of the image. The trace has an image for which they are
 # greater than 1.
-deformable_detr = compose(
+deformable_detr: ExportSpec = compose(
     table_transformer, sized(height=160, width=224), image_cases((192, 136), (131, 183)), size_patches
 )
 
-lw_detr = compose(
+lw_detr: ExportSpec = compose(
     images_without_cases,
     sized(height=128, width=96),
     image_cases((96, 64), (64, 128)),
@@ -78,7 +78,7 @@ lw_detr = compose(
     tasked("object-detection"),
 )
 
-rf_detr = compose(
+rf_detr: ExportSpec = compose(
     lw_detr,
     tasked(
         "image-segmentation",
@@ -91,7 +91,7 @@ rf_detr = compose(
     ),
 )
 
-yolos = compose(
+yolos: ExportSpec = compose(
     images_of_any_size,
     reads(patch_size="patch_size", num_detection_tokens="num_detection_tokens"),
     sized(height=512, width=864),
@@ -126,11 +126,11 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
     )
 
 
-order_outputs = gives("order_logits", "batch_size _ _")
-order_and_mask_outputs = compose(order_outputs, gives("out_masks", f"batch_size _ {QUARTER_SIZE}"))
+order_outputs: ExportSpec = gives("order_logits", "batch_size _ _")
+order_and_mask_outputs: ExportSpec = compose(order_outputs, gives("out_masks", f"batch_size _ {QUARTER_SIZE}"))
 
 # Models that predict a depth, a class or a normal for each position of an image.
-dpt = compose(
+dpt: ExportSpec = compose(
     images_without_cases,
     reads(patch_size="patch_size"),
     sized(
@@ -153,14 +153,14 @@ dpt = compose(
     ),
 )
 
-glpn = compose(
+glpn: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
     tasked("depth-estimation", spec=gives("predicted_depth", "batch_size height width")),
 )
 
-segformer = compose(
+segformer: ExportSpec = compose(
     images_of_any_size,
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
     tasked("image-classification"),
@@ -181,7 +181,7 @@ def window_multiple(windows: int, otherwise: int) -> Getter:
 # Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it. The trace has
 # an image that has two windows along each side in the last stage: with one, torch.export takes their number for fixed.
 # For the same reason a case has several windows in all stages.
-swin_backbone = compose(
+swin_backbone: ExportSpec = compose(
     sized(height=window_multiple(60, 64), width=window_multiple(60, 64)),
     case("windows", sized(batch_size=1, height=window_multiple(41, 73), width=window_multiple(37, 67))),
     *(
@@ -199,13 +199,13 @@ swin_backbone = compose(
     ),
 )
 
-upernet = compose(
+upernet: ExportSpec = compose(
     images_of_any_size,
     swin_backbone,
     tasked("semantic-segmentation", spec=gives("logits", "batch_size _ height width")),
 )
 
-depth_anything = compose(
+depth_anything: ExportSpec = compose(
     images_without_cases,
     reads(patch_size=either("backbone_config.patch_size", "patch_size")),
     sized(height=70, width=98),
@@ -218,7 +218,7 @@ depth_anything = compose(
     ),
 )
 
-prompt_depth_anything = compose(
+prompt_depth_anything: ExportSpec = compose(
     depth_anything,
     takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
     generates("depths", "uniform", low=0.5, high=8.0),
@@ -233,14 +233,14 @@ prompt_depth_anything = compose(
 )
 
 # Patches have 16 pixels. The image of the trace has odd numbers of patches.
-chmv2 = compose(
+chmv2: ExportSpec = compose(
     depth_anything,
     sized(height=80, width=112),
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
 )
 
 TIPSV2_SIZE = DOUBLED_SIZE.format(16)
-tipsv2_dpt = compose(
+tipsv2_dpt: ExportSpec = compose(
     depth_anything,
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {TIPSV2_SIZE}")),
     tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {TIPSV2_SIZE}")),
@@ -255,7 +255,7 @@ tipsv2_dpt = compose(
     ),
 )
 
-vitmatte = compose(
+vitmatte: ExportSpec = compose(
     images_without_cases,
     sized(height=96, width=80),
     image_cases((96, 64), (64, 128)),
@@ -269,7 +269,7 @@ vitmatte = compose(
     ),
 )
 
-sapiens2 = compose(
+sapiens2: ExportSpec = compose(
     backbone(images_without_cases, "batch_size _ height//patch_size width//patch_size"),
     reads(patch_size="patch_size", enlarged=power(constant(2), count("head_config.upsample_out_channels"))),
     image_cases((96, 64), (61, 83)),
@@ -292,13 +292,13 @@ sapiens2 = compose(
     ),
 )
 
-uvdoc = compose(
+uvdoc: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
 )
 
-zoedepth = compose(
+zoedepth: ExportSpec = compose(
     images_without_cases,
     reads(
         num_channels="backbone_config.num_channels",
@@ -334,7 +334,7 @@ zoedepth = compose(
 
 # An image is divided into patches at several scales. At the coarsest it is one patch, so its size is fixed.
 IMAGE_SIDE = quotient("patch_size", item("scaled_images_ratios", 0))
-depth_pro = compose(
+depth_pro: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="image_model_config.num_channels", image_height=IMAGE_SIDE, image_width=IMAGE_SIDE),
     tasked("depth-estimation", spec=gives("field_of_view", "batch_size", when="use_fov_model")),
@@ -347,11 +347,11 @@ depth_pro = compose(
 
 
 # Each query predicts a class and a mask.
-mask_query_outputs = compose(
+mask_query_outputs: ExportSpec = compose(
     gives("class_queries_logits", "batch_size _ _"), gives("masks_queries_logits", f"batch_size _ {QUARTER_SIZE}")
 )
 
-maskformer = compose(
+maskformer: ExportSpec = compose(
     images_of_any_size,
     swin_backbone,
     tasked(
@@ -361,10 +361,10 @@ maskformer = compose(
     tasked("image-segmentation", spec=compose(loads("AutoModelForInstanceSegmentation"), mask_query_outputs)),
 )
 
-universal_segmentation = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
-mask2former = compose(maskformer, size_patches, tasked("image-segmentation", spec=universal_segmentation))
+universal_segmentation: ExportSpec = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
+mask2former: ExportSpec = compose(maskformer, size_patches, tasked("image-segmentation", spec=universal_segmentation))
 
-oneformer = compose(
+oneformer: ExportSpec = compose(
     images_of_any_size,
     swin_backbone,
     reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
@@ -374,7 +374,7 @@ oneformer = compose(
     tasked("image-segmentation", spec=universal_segmentation),
 )
 
-eomt = compose(
+eomt: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
     runs("eomt.with_constant_mask_probs"),
@@ -384,7 +384,7 @@ eomt = compose(
 )
 
 # The prompt is an image with its mask. The model predicts the mask of another image.
-seggpt = compose(
+seggpt: ExportSpec = compose(
     reads(
         num_channels="num_channels",
         half=quotient(item("image_size", 0), constant(2)),
@@ -402,7 +402,7 @@ seggpt = compose(
     ),
 )
 
-vitpose = compose(
+vitpose: ExportSpec = compose(
     pixel_inputs,
     reads(
         num_channels="backbone_config.num_channels",
@@ -416,13 +416,13 @@ vitpose = compose(
 
 # The number of keypoints depends on the image. The axis has that of the image with the most, and a mask for the others.
 KEYPOINT_AXES = "batch_size num_keypoints"
-batched_keypoints = patched(
+batched_keypoints: ExportSpec = patched(
     "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
     by="superpoint.keypoint_detection_output",
     why="loops over the images, whose numbers of keypoints differ",
 )
 
-superpoint = compose(
+superpoint: ExportSpec = compose(
     grayscale_images,
     batched_keypoints,
     tasked(
@@ -466,10 +466,10 @@ def keypoint_matching(module: str, prefix: str) -> ExportSpec:
     )
 
 
-superglue = keypoint_matching("superglue", "SuperGlue")
+superglue: ExportSpec = keypoint_matching("superglue", "SuperGlue")
 
 # Attention is eager: the other implementations branch on the number of keypoints.
-lightglue = compose(
+lightglue: ExportSpec = compose(
     keypoint_matching("lightglue", "LightGlue"),
     ExportSpec(call=Call(submodule="lightglue.keypoint_matcher", attention="eager")),
 )
@@ -477,7 +477,7 @@ lightglue = compose(
 # Each cell of one image is compared with each cell of the other. Attention aggregates 4 by 4 cells, so the sides are
 # multiples of 32.
 CELL_AXES = "batch_size 2 (height//cell)*(width//cell)"
-efficientloftr = compose(
+efficientloftr: ExportSpec = compose(
     grayscale_pairs,
     reads(cell=product(*(item("stage_stride", stage) for stage in range(4)))),
     image_cases((96, 64), (64, 128)),
@@ -508,7 +508,7 @@ efficientloftr = compose(
 
 # SAM and models derived from it. One part encodes the image once. The other decodes masks, once per set of points.
 EMBEDDING_AXES = "batch_size channels= places= places="
-sam_reads = reads(
+sam_reads: ExportSpec = reads(
     num_channels="vision_config.num_channels",
     image_height="vision_config.image_size",
     image_width="vision_config.image_size",
@@ -517,7 +517,7 @@ sam_reads = reads(
     places="prompt_encoder_config.image_embedding_size",
 )
 
-sam = compose(
+sam: ExportSpec = compose(
     sam_reads,
     promptable_segmentation,
     model_part(
@@ -538,7 +538,7 @@ sam = compose(
 )
 
 # The output of the first layer with global attention is also an input of the mask decoder.
-sam_hq = compose(
+sam_hq: ExportSpec = compose(
     sam_reads,
     reads(vision_size="vision_config.hidden_size"),
     promptable_segmentation,
@@ -568,7 +568,7 @@ sam_hq = compose(
 # The image embeddings have three resolutions, the highest first.
 LEVELS = (0, 1, 2)
 BACKBONE_SIZE = "vision_config.backbone_config.image_size"
-sam2 = compose(
+sam2: ExportSpec = compose(
     reads(
         num_channels="vision_config.backbone_config.num_channels",
         image_height=either(item(BACKBONE_SIZE, 0), BACKBONE_SIZE),
@@ -606,7 +606,7 @@ sam2 = compose(
 )
 
 # Models that detect lines of text. Models that recognize their text are in vision.py.
-text_detection = compose(
+text_detection: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
     without(

@@ -24,6 +24,7 @@ from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, self_cache
 from onnxfn.specs.facts import SOURCE, TARGET, gives, takes
 from onnxfn.specs.getters import constant, either, from_config, if_else, item, quotient, reads, total
+from onnxfn.specs.records import Getter
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -31,8 +32,8 @@ from onnxfn.specs.tasks import tasked
 # values of the cross-attention: four tensors per layer. If not (GPT-2), the cross-attention is computed in each call,
 # and the cache has two tensors per layer, with the names of a decoder.
 DECODER_LAYERS = "decoder.decoder_layers"
-num_decoder_layers = either(DECODER_LAYERS, "decoder.num_hidden_layers")
-composite_reads = reads(
+num_decoder_layers: Getter = either(DECODER_LAYERS, "decoder.num_hidden_layers")
+composite_reads: ExportSpec = reads(
     vocab_size="decoder.vocab_size",
     hidden_size="encoder.hidden_size",
     decoder_num_attention_heads=either("decoder.decoder_attention_heads", "decoder.num_attention_heads"),
@@ -58,16 +59,16 @@ def composite_monolith(inputs: ExportSpec) -> ExportSpec:
     return behaves("monolith", inputs, decoder_ids, composite_cache("decoder_input_ids"))
 
 
-composite_next_ids = compose(
+composite_next_ids: ExportSpec = compose(
     takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), composite_cache("input_ids")
 )
 
-text_inputs = compose(
+text_inputs: ExportSpec = compose(
     takes("input_ids", SOURCE, "encoder_ids"),
     takes("attention_mask", SOURCE, "padding_mask"),
     generates("encoder_ids", "integers", high=from_config("encoder.vocab_size")),
 )
-encoder_decoder = compose(
+encoder_decoder: ExportSpec = compose(
     seq2seq,
     composite_reads,
     composite_monolith(text_inputs),
@@ -76,7 +77,7 @@ encoder_decoder = compose(
     generation_tasks("text2text-generation"),
 )
 
-vision_encoder_decoder = compose(
+vision_encoder_decoder: ExportSpec = compose(
     seq2seq,
     composite_reads,
     reads(
@@ -91,7 +92,7 @@ vision_encoder_decoder = compose(
 )
 
 # The encoder reads waveforms, as wav2vec2 does.
-speech_encoder_decoder = compose(
+speech_encoder_decoder: ExportSpec = compose(
     seq2seq,
     composite_reads,
     wav2vec2_frames("encoder.", "encoder_sequence_length"),
@@ -107,12 +108,12 @@ speech_encoder_decoder = compose(
 )
 
 # The first two numbers of a patch are its row and its column. The processor chooses the number of patches of an image.
-patch_inputs = compose(
+patch_inputs: ExportSpec = compose(
     takes("flattened_patches", f"{SOURCE} patch_size=", "patches", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
     generates("patches", "whole_floats", high=4),
 )
-pix2struct = compose(
+pix2struct: ExportSpec = compose(
     seq2seq,
     reads(
         vocab_size="text_config.vocab_size",
@@ -141,7 +142,7 @@ pix2struct = compose(
 )
 
 # The decoder alone, TrOCRForCausalLM. It attends to the output of an encoder of images, which is another model.
-trocr = compose(
+trocr: ExportSpec = compose(
     seq2seq,
     reads(
         hidden_size=either("cross_attention_hidden_size", "d_model"),

@@ -31,11 +31,11 @@ from onnxfn.specs.getters import (
     product,
     reads,
 )
-from onnxfn.specs.records import Source
+from onnxfn.specs.records import Getter, Source
 from onnxfn.specs.spec import ExportSpec
 
 # timm. Models with positions for one image size have `fixed_input_size` in their configuration.
-timm = compose(
+timm: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     runs("timm.classifier"),
     generates("pixels", "normal"),
@@ -49,7 +49,7 @@ timm = compose(
 )
 
 # sentence-transformers: `forward` takes and returns a dict of features.
-sentence_encoder = compose(
+sentence_encoder: ExportSpec = compose(
     text_dummies,
     text_cases,
     text_reads,
@@ -63,7 +63,7 @@ sentence_encoder = compose(
 )
 
 # The number of texts and the number of images may differ.
-clip_sentence_encoder = compose(
+clip_sentence_encoder: ExportSpec = compose(
     text_dummies,
     text_batch_cases,
     text_with_end,
@@ -79,14 +79,14 @@ clip_sentence_encoder = compose(
 # The text encoders of diffusers' pipelines. Some pipelines use the hidden states of an earlier layer. Then
 # `output_hidden_states` is in the configuration of the model, or in the one it has as a part of the pipeline.
 LAST_HIDDEN_STATE = gives("last_hidden_state", f"{TOKENS} _")
-clip_text_encoder = compose(
+clip_text_encoder: ExportSpec = compose(
     text_model_inputs, text_with_end, layer_states(f"{TOKENS} _"), always(output_hidden_states=True)
 )
-clip_text = compose(
+clip_text: ExportSpec = compose(
     clip_text_encoder,
     serves("feature-extraction", loads("CLIPTextModel"), LAST_HIDDEN_STATE, gives("pooler_output", "batch_size _")),
 )
-clip_text_with_projection = compose(
+clip_text_with_projection: ExportSpec = compose(
     clip_text_encoder,
     serves(
         "feature-extraction",
@@ -95,8 +95,10 @@ clip_text_with_projection = compose(
         LAST_HIDDEN_STATE,
     ),
 )
-t5_text = compose(text_model_inputs, serves("feature-extraction", loads("T5EncoderModel"), LAST_HIDDEN_STATE))
-gemma2_text = compose(
+t5_text: ExportSpec = compose(
+    text_model_inputs, serves("feature-extraction", loads("T5EncoderModel"), LAST_HIDDEN_STATE)
+)
+gemma2_text: ExportSpec = compose(
     text_model_inputs,
     takes("attention_mask", TOKENS, "padding_mask"),
     always(use_cache=False),
@@ -108,7 +110,7 @@ gemma2_text = compose(
 LATENT_AXES = "batch_size num_channels= height width"
 DENOISED_AXES = "batch_size _ height width"
 
-denoiser = compose(
+denoiser: ExportSpec = compose(
     generates("latents", "normal"),
     generates("hidden_states", "normal"),
     generates("timesteps", "uniform", low=1.0, high=999.0),
@@ -147,13 +149,13 @@ def float_input(
     return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **options)
 
 
-upsample_patch = patched(
+upsample_patch: ExportSpec = patched(
     "diffusers.models.upsampling:Upsample2D.forward",
     by="diffusers.upsampled_features",
     why="branches on whether the batch size is 64 or more",
 )
-has_pooled_text = equals("addition_embed_type", "text_time")
-unet = compose(
+has_pooled_text: Getter = equals("addition_embed_type", "text_time")
+unet: ExportSpec = compose(
     float_input("sample", LATENT_AXES, "latents"),
     float_input("timestep", "", "timesteps"),
     denoiser,
@@ -180,7 +182,7 @@ unet = compose(
     serves("semantic-segmentation", gives("out_sample", DENOISED_AXES, path=("sample",))),
 )
 
-pooled_projection_inputs = compose(
+pooled_projection_inputs: ExportSpec = compose(
     float_input("pooled_projections", "batch_size pooled_projection_dim="),
     float_input("timestep", "step", "timesteps"),
     reads(hidden_size="joint_attention_dim"),
@@ -189,7 +191,7 @@ pooled_projection_inputs = compose(
     case("several", sized(step=3)),
 )
 
-sd3 = compose(
+sd3: ExportSpec = compose(
     float_input("hidden_states", LATENT_AXES, "latents"),
     denoiser,
     pooled_projection_inputs,
@@ -198,7 +200,7 @@ sd3 = compose(
 
 # `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
 PACKED_AXES = "batch_size packed_height_width num_channels="
-flux = compose(
+flux: ExportSpec = compose(
     float_input("hidden_states", PACKED_AXES, "latents"),
     denoiser,
     pooled_projection_inputs,
@@ -216,7 +218,7 @@ flux = compose(
     ),
 )
 
-sana = compose(
+sana: ExportSpec = compose(
     float_input("hidden_states", LATENT_AXES, "latents"),
     denoiser,
     takes("encoder_attention_mask", "batch_size sequence_length", "padding_mask"),
@@ -227,7 +229,7 @@ sana = compose(
 )
 
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
-autoencoder = compose(upsample_patch, generates("pixels", "normal"), sized(batch_size=2))
+autoencoder: ExportSpec = compose(upsample_patch, generates("pixels", "normal"), sized(batch_size=2))
 
 
 def vae_encoder(side: str, part: str, *specs: ExportSpec, output: str) -> ExportSpec:
@@ -287,7 +289,7 @@ def latent_scale(blocks: str) -> ExportSpec:
     return reads(scale=power(constant(2), difference(count(blocks), constant(1))))
 
 
-sample_size = from_config("sample_size")
+sample_size: Getter = from_config("sample_size")
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "diffusers.clip-text": clip_text,

@@ -53,23 +53,23 @@ from onnxfn.specs.getters import (
     reads,
     total,
 )
-from onnxfn.specs.records import NestedDummy
+from onnxfn.specs.records import Getter, NestedDummy
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-clip = compose(text_and_vision, text_with_end, tasked("image-classification", spec=image_inputs()))
-chinese_clip = text_and_vision
+clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classification", spec=image_inputs()))
+chinese_clip: ExportSpec = text_and_vision
 
 # SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
 IMAGE_BATCH = "image_batch_size"
-unmasked_text_inputs = takes("input_ids", TEXT_AXES, "token_ids")
-image_batch_cases = compose(
+unmasked_text_inputs: ExportSpec = takes("input_ids", TEXT_AXES, "token_ids")
+image_batch_cases: ExportSpec = compose(
     sized(image_batch_size=2),
     case("one", sized(image_batch_size=1)),
     case("right-padded", sized(image_batch_size=3)),
     case("left-padded", sized(image_batch_size=4)),
 )
-siglip = compose(
+siglip: ExportSpec = compose(
     two_towers,
     image_batch_cases,
     model_part(VISION_MODEL, image_inputs(), vision_tower, embedding_output("pooler_output", "batch_size")),
@@ -114,7 +114,7 @@ def patch_dummies(at: str = "vision_config.") -> ExportSpec:
     )
 
 
-siglip2 = compose(
+siglip2: ExportSpec = compose(
     two_towers,
     patch_dummies(),
     case("one", sized(max_num_patches=12)),
@@ -126,7 +126,7 @@ siglip2 = compose(
     contrastive_tasks(unmasked_text_inputs, patch_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
     tasked("image-classification", spec=patch_inputs("batch_size")),
 )
-siglip2_vision_model = compose(
+siglip2_vision_model: ExportSpec = compose(
     patch_dummies(""),
     sized(batch_size=2),
     always(return_dict=True),
@@ -136,10 +136,10 @@ siglip2_vision_model = compose(
 )
 
 # The text models and vision models of these, as models of their own.
-text_layer_states = layer_states(f"{TOKENS} _")
-clip_text_model = compose(text_model, text_with_end, pooler_output(), text_layer_states)
-siglip_text_model = compose(text_model, pooler_output(loader="SiglipTextModel"), text_layer_states)
-siglip_text_with_projection = compose(
+text_layer_states: ExportSpec = layer_states(f"{TOKENS} _")
+clip_text_model: ExportSpec = compose(text_model, text_with_end, pooler_output(), text_layer_states)
+siglip_text_model: ExportSpec = compose(text_model, pooler_output(loader="SiglipTextModel"), text_layer_states)
+siglip_text_with_projection: ExportSpec = compose(
     text_model_inputs,
     text_layer_states,
     feature_outputs(
@@ -148,10 +148,12 @@ siglip_text_with_projection = compose(
         gives("last_hidden_state", f"{TOKENS} _"),
     ),
 )
-clip_vision_model = compose(vision_model, pooler_output())
-siglip_vision_model = compose(vision_model, pooler_output(when=negated(equals("vision_use_head", value=False))))
+clip_vision_model: ExportSpec = compose(vision_model, pooler_output())
+siglip_vision_model: ExportSpec = compose(
+    vision_model, pooler_output(when=negated(equals("vision_use_head", value=False)))
+)
 
-groupvit = compose(
+groupvit: ExportSpec = compose(
     two_towers,
     text_with_end,
     model_part(VISION_MODEL, image_inputs(), vision_tower),
@@ -160,7 +162,7 @@ groupvit = compose(
 )
 
 # Each image has the same number of texts. The outputs are boxes per image, and logits per box and text.
-owlvit = compose(
+owlvit: ExportSpec = compose(
     groupvit,
     sized(text_batch_size=4),
     tasked(
@@ -180,11 +182,11 @@ owlvit = compose(
 )
 
 # A page: its tokens, the box of each token, and the image. The outputs have a row per token, and then a row per patch.
-box_inputs = compose(
+box_inputs: ExportSpec = compose(
     takes("bbox", f"{TOKENS} 4", "boxes"), generates("boxes", "boxes", high=from_config("max_2d_position_embeddings"))
 )
 TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
-layoutlmv3 = compose(
+layoutlmv3: ExportSpec = compose(
     text_dummies,
     text_cases,
     reads(
@@ -214,13 +216,13 @@ layoutlmv3 = compose(
 
 # Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
-region_cases = compose(
+region_cases: ExportSpec = compose(
     sized(visual_seq_length=16),
     case("one", sized(visual_seq_length=5)),
     case("right-padded", sized(visual_seq_length=20)),
     case("left-padded", sized(visual_seq_length=9)),
 )
-visual_bert = compose(
+visual_bert: ExportSpec = compose(
     text_dummies,
     text_cases,
     reads(vocab_size="vocab_size", type_vocab_size="type_vocab_size", visual_embedding_dim="visual_embedding_dim"),
@@ -241,12 +243,12 @@ visual_bert = compose(
 
 # Audio in place of images. CLAP reshapes a mel spectrogram to an image, which limits the number of frames.
 AUDIO_BATCH = "audio_batch_size"
-max_frames = product("audio_config.spec_size", quotient("audio_config.spec_size", "num_mel_bins"))
-audio_inputs = compose(
+max_frames: Getter = product("audio_config.spec_size", quotient("audio_config.spec_size", "num_mel_bins"))
+audio_inputs: ExportSpec = compose(
     takes("input_features", f"{AUDIO_BATCH} num_sounds= num_frames num_mel_bins=", "mel", kind="float"),
     takes("is_longer", f"{AUDIO_BATCH} 1", "is_longer", kind="bool", when="audio_config.enable_fusion"),
 )
-clap = compose(
+clap: ExportSpec = compose(
     text_dummies,
     text_batch_cases,
     reads(
@@ -272,7 +274,7 @@ clap = compose(
 )
 
 # Pages and questions become one vector per token. The first tokens of a page stand for the patches of its image.
-colpali = compose(
+colpali: ExportSpec = compose(
     text_dummies,
     text_cases,
     image_reads("vlm_config.vision_config."),
@@ -309,14 +311,14 @@ colpali = compose(
     feature_outputs(loads("ColPaliForRetrieval"), extra_file("model", VISION_MODEL)),
 )
 
-segment_inputs = takes("token_type_ids", TEXT_AXES, "segment_ids")
-text_and_vision_with_segments = compose(
+segment_inputs: ExportSpec = takes("token_type_ids", TEXT_AXES, "segment_ids")
+text_and_vision_with_segments: ExportSpec = compose(
     text_and_vision,
     reads(type_vocab_size="text_config.type_vocab_size"),
     model_part(TEXT_MODEL, segment_inputs),
     contrastive_tasks(image_inputs(), text_batch_inputs, segment_inputs),
 )
-clipseg = compose(
+clipseg: ExportSpec = compose(
     text_and_vision,
     text_with_end,
     tasked(
@@ -336,7 +338,7 @@ clipseg = compose(
 )
 RETRIEVAL = "image-text-retrieval"
 """The task of image-text matching: two logits for each pair, whether the text describes the image."""
-blip = compose(
+blip: ExportSpec = compose(
     text_and_vision,
     tasked(
         RETRIEVAL,
@@ -347,7 +349,7 @@ blip = compose(
 )
 
 # A text begins with placeholder tokens for the image, which the model removes.
-blip_2 = compose(
+blip_2: ExportSpec = compose(
     two_towers,
     reads(vocab_size="qformer_config.vocab_size"),
     sized(sequence_length=total("num_query_tokens", constant(16))),
@@ -363,10 +365,10 @@ blip_2 = compose(
 )
 
 # Videos in place of images.
-frame_inputs = takes(
+frame_inputs: ExportSpec = takes(
     "pixel_values", "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"
 )
-xclip = compose(
+xclip: ExportSpec = compose(
     two_towers,
     text_with_end,
     reads(num_frames="vision_config.num_frames"),
@@ -379,13 +381,13 @@ xclip = compose(
         gives("video_embeds", "batch_size _"),
     ),
 )
-video_inputs = takes(
+video_inputs: ExportSpec = takes(
     "pixel_values_videos",
     "batch_size num_frames= num_channels= image_height= image_width=",
     "pixels",
     kind="float",
 )
-videoprism = compose(
+videoprism: ExportSpec = compose(
     two_towers,
     reads(num_frames="vision_config.num_frames"),
     model_part(VIDEO_MODEL, video_inputs, video_tower),
@@ -394,7 +396,7 @@ videoprism = compose(
 )
 
 # One text for each image, in one encoder.
-flava = compose(
+flava: ExportSpec = compose(
     text_with_image,
     image_reads("image_config."),
     reads(
@@ -413,7 +415,7 @@ flava = compose(
         gives("multimodal_embeddings", f"{TOKENS}+num_joined _"),
     ),
 )
-bridgetower = compose(
+bridgetower: ExportSpec = compose(
     text_with_image,
     image_reads(),
     reads(vocab_size="text_config.vocab_size"),
@@ -427,7 +429,7 @@ bridgetower = compose(
 )
 
 # The tokens, and the features and positions of image regions, from another model.
-lxmert = compose(
+lxmert: ExportSpec = compose(
     text_dummies,
     text_cases,
     reads(
@@ -474,8 +476,8 @@ def loaded_tower(row: ExportSpec, loader: str) -> ExportSpec:
     return compose(row, pooler_output(loader=loader))
 
 
-text_model_with_mask = compose(text_model, text_inputs)
-text_model_with_end = compose(text_model_with_mask, text_with_end)
+text_model_with_mask: ExportSpec = compose(text_model, text_inputs)
+text_model_with_end: ExportSpec = compose(text_model_with_mask, text_with_end)
 TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "align_text_model": loaded_tower(

@@ -67,12 +67,12 @@ def bart_encoder_layers(model: str) -> ExportSpec:
     )
 
 
-question_answering = tasked("question-answering", spec=text_inputs)
+question_answering: ExportSpec = tasked("question-answering", spec=text_inputs)
 
-t5 = compose(text_seq2seq, t5_reads)
+t5: ExportSpec = compose(text_seq2seq, t5_reads)
 
 # The trace has several global blocks, and a length that is not a multiple of the local blocks.
-longt5 = compose(
+longt5: ExportSpec = compose(
     t5,
     sized(encoder_sequence_length=57),
     patched(
@@ -92,7 +92,7 @@ longt5 = compose(
     ),
 )
 
-switch_transformers = compose(
+switch_transformers: ExportSpec = compose(
     t5,
     behaves("decoder", builds("encoder_outputs", "moe_encoder_output")),
     patched(f"{SWITCH}Top1Router.forward", by="switch_experts.router_outputs", why="converts its weights in each call"),
@@ -103,24 +103,24 @@ switch_transformers = compose(
     ),
 )
 
-marian = compose(text_seq2seq, standalone_decoder)
+marian: ExportSpec = compose(text_seq2seq, standalone_decoder)
 
 # Their decoders start with the last token of the encoder's text.
-mbart = compose(
+mbart: ExportSpec = compose(
     marian,
     text_classification(MBART),
     question_answering,
     function_patch("transformers.models.mbart.modeling_mbart", "shift_tokens_right"),
 )
-plbart = compose(
+plbart: ExportSpec = compose(
     marian,
     bart_encoder_layers(PLBART),
     text_classification(PLBART),
     function_patch("transformers.models.plbart.modeling_plbart", "shift_tokens_right"),
 )
 
-global_attention_mask = takes("global_attention_mask", SOURCE, "global_mask")
-led = compose(
+global_attention_mask: ExportSpec = takes("global_attention_mask", SOURCE, "global_mask")
+led: ExportSpec = compose(
     text_seq2seq,
     behaves("monolith", global_attention_mask),
     behaves("encoder", global_attention_mask),
@@ -134,7 +134,7 @@ led = compose(
 )
 
 # With a cache, the decoder reads one token at a time only (modeling_prophetnet.ProphetNetDecoder.forward).
-prophetnet = compose(
+prophetnet: ExportSpec = compose(
     only_tasks(text_seq2seq, "feature-extraction", "text2text-generation"),
     reads(
         hidden_size="hidden_size",
@@ -144,9 +144,9 @@ prophetnet = compose(
 )
 
 # The model pads to a multiple of its block size. The trace has another length, so that the padding is in the graph.
-pegasus_x = compose(text_seq2seq, sized(encoder_sequence_length=15))
+pegasus_x: ExportSpec = compose(text_seq2seq, sized(encoder_sequence_length=15))
 
-t5gemma = compose(
+t5gemma: ExportSpec = compose(
     text_seq2seq,
     reads(
         hidden_size="encoder.hidden_size",

@@ -13,13 +13,13 @@ from onnxfn.specs.getters import from_config, item, maximum, reads, total
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-decision_outputs = compose(
+decision_outputs: ExportSpec = compose(
     gives("state_preds", f"{TOKENS} _"),
     gives("action_preds", f"{TOKENS} _"),
     gives("return_preds", f"{TOKENS} _"),
     gives("last_hidden_state", "batch_size sequence_length*3 _"),
 )
-decision_transformer = compose(
+decision_transformer: ExportSpec = compose(
     takes("states", f"{TOKENS} state_dim=", "values", kind="float"),
     takes("actions", f"{TOKENS} act_dim=", "values", kind="float"),
     takes("timesteps", TOKENS, "steps"),
@@ -39,7 +39,7 @@ decision_transformer = compose(
 )
 
 # Series of any length: `past_values`, `[batch_size, sequence_length]`. The model uses the last steps only.
-series_of_any_length = compose(
+series_of_any_length: ExportSpec = compose(
     takes("past_values", TOKENS, "values", kind="float"),
     generates("values", "normal"),
     sized(batch_size=2, sequence_length=64),
@@ -47,11 +47,11 @@ series_of_any_length = compose(
     case("several", sized(batch_size=3, sequence_length=96)),
     case("longer", sized(batch_size=2, sequence_length=130)),
 )
-quantile_forecast = tasked(
+quantile_forecast: ExportSpec = tasked(
     "time-series-forecasting",
     spec=compose(gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")),
 )
-timesfm = compose(
+timesfm: ExportSpec = compose(
     series_of_any_length,
     takes("freq", "batch_size", "frequencies"),
     generates("frequencies", "integers", high=from_config("freq_size")),
@@ -68,7 +68,7 @@ timesfm = compose(
 # and the parameters from which `generate` samples the next value.
 PAST_AXES = "batch_size past_length="
 FUTURE_AXES = "batch_size prediction_length="
-time_series_transformer = compose(
+time_series_transformer: ExportSpec = compose(
     takes("past_values", PAST_AXES, "values", kind="float"),
     takes("past_time_features", f"{PAST_AXES} num_time_features=", "values", kind="float"),
     takes("past_observed_mask", PAST_AXES, "observed", kind="float"),

@@ -46,13 +46,14 @@ from onnxfn.specs.getters import (
     reads,
     repeated,
 )
+from onnxfn.specs.records import Getter
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
 # The encoder has as many positions as a spectrogram of 30 seconds has (modeling_whisper.WhisperEncoder.forward).
 WHISPER_STATES = "batch_size _ _"
-whisper_inputs = takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float")
-whisper = compose(
+whisper_inputs: ExportSpec = takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float")
+whisper: ExportSpec = compose(
     speech_seq2seq,
     reads(num_mel_bins="num_mel_bins", num_frames=product("max_source_positions", constant(2))),
     generates("mel", "normal"),
@@ -62,7 +63,7 @@ whisper = compose(
 )
 
 # Each convolution halves the number of frames (modeling_speech_to_text.Conv1dSubsampler).
-speech_to_text = compose(
+speech_to_text: ExportSpec = compose(
     speech_seq2seq,
     reads(
         num_features=product("input_feat_per_channel", "input_channels"),
@@ -74,7 +75,7 @@ speech_to_text = compose(
     position_ids_patch("transformers.models.speech_to_text.modeling_speech_to_text:Speech2Text"),
 )
 
-moonshine = compose(
+moonshine: ExportSpec = compose(
     speech_seq2seq,
     reads(
         decoder_num_layers="decoder_num_hidden_layers",
@@ -94,7 +95,7 @@ moonshine = compose(
 
 # The model accepts whole frames of a few milliseconds only; its processor pads the last one. Each of two convolutions
 # halves their number. The mask is required: without it the model ignores the windows of the encoder's attention.
-framed_waveform_inputs = compose(
+framed_waveform_inputs: ExportSpec = compose(
     takes("input_values", "batch_size frame_length*num_frames", "waveform", kind="float"),
     takes("attention_mask", "batch_size frame_length*num_frames", "padding_mask"),
     sized(num_frames=50),
@@ -103,7 +104,7 @@ framed_waveform_inputs = compose(
     case("left-padded", sized(num_frames=83)),
 )
 # The decoder adds positions to the encoder's states in place, so the model in one file does not return them.
-moonshine_streaming = compose(
+moonshine_streaming: ExportSpec = compose(
     speech_seq2seq,
     reads(
         frame_length=nearest(product("encoder_config.sample_rate", "encoder_config.frame_ms"), constant(1000)),
@@ -117,7 +118,7 @@ moonshine_streaming = compose(
     audio_decoder("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
 )
 
-parakeet_inputs = compose(mel_inputs, input_lengths(64, single=37, right_padded=51, left_padded=90))
+parakeet_inputs: ExportSpec = compose(mel_inputs, input_lengths(64, single=37, right_padded=51, left_padded=90))
 
 
 def parakeet_seq2seq(decoder: str) -> ExportSpec:
@@ -142,8 +143,8 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
     )
 
 
-num_adapters = if_else("add_adapter", "num_adapter_layers", constant(0))
-seamless_inputs = compose(mel_inputs, input_lengths(101, single=59, right_padded=77, left_padded=126))
+num_adapters: Getter = if_else("add_adapter", "num_adapter_layers", constant(0))
+seamless_inputs: ExportSpec = compose(mel_inputs, input_lengths(101, single=59, right_padded=77, left_padded=126))
 
 
 def seamless(model: str) -> ExportSpec:
@@ -184,11 +185,11 @@ def seamless(model: str) -> ExportSpec:
 
 # T5 whose encoder reads mel spectrograms with `hidden_size` features per frame. `generate` of transformers first adds
 # the composer to them: this step is a file of its own, `mel_conditioner`.
-pop2piano_inputs = compose(
+pop2piano_inputs: ExportSpec = compose(
     takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
 )
-pop2piano = compose(
+pop2piano: ExportSpec = compose(
     seq2seq,
     t5_reads,
     generates("mel", "normal"),

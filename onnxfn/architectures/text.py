@@ -19,22 +19,22 @@ CLASSIFICATION = ("text-classification", "token-classification")
 BASIC_TASKS = ("feature-extraction", "fill-mask", *CLASSIFICATION)
 WITHOUT_FILL_MASK = ("feature-extraction", *CLASSIFICATION, "question-answering")
 
-bert = compose(text_encoder, bert_inputs)
-roberta = compose(text_encoder, text_inputs)
+bert: ExportSpec = compose(text_encoder, bert_inputs)
+roberta: ExportSpec = compose(text_encoder, text_inputs)
 
 # A model that was trained without segments has no `token_type_ids`.
-deberta_v2 = compose(roberta, takes("token_type_ids", TOKENS, "segment_ids", when="type_vocab_size"))
-deberta = only_tasks(deberta_v2, *BASIC_TASKS, "question-answering")
+deberta_v2: ExportSpec = compose(roberta, takes("token_type_ids", TOKENS, "segment_ids", when="type_vocab_size"))
+deberta: ExportSpec = only_tasks(deberta_v2, *BASIC_TASKS, "question-answering")
 
 # XLM and Flaubert look up `token_type_ids` in the embedding of tokens. They have no embedding of segments.
-xlm = compose(
+xlm: ExportSpec = compose(
     bert,
     generates("segment_ids", "integers", high=from_config("vocab_size")),
     reads(vocab_size=either("n_words", "vocab_size")),
 )
 
 LONGFORMER = "transformers.models.longformer.modeling_longformer:Longformer"
-longformer = compose(
+longformer: ExportSpec = compose(
     bert,
     takes("global_attention_mask", TOKENS, "global_mask"),
     global_mask_dummies,
@@ -48,7 +48,7 @@ longformer = compose(
 
 # Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
 XPATH = f"{TOKENS} max_depth="
-markuplm = only_tasks(
+markuplm: ExportSpec = only_tasks(
     compose(
         bert,
         takes("xpath_subs_seq", XPATH, "xpath_subs"),
@@ -60,20 +60,20 @@ markuplm = only_tasks(
 )
 
 # Models with one segment type or none have no `token_type_ids`.
-roberta_with_segments = compose(
+roberta_with_segments: ExportSpec = compose(
     roberta, takes("token_type_ids", TOKENS, "segment_ids", when=quotient("type_vocab_size", constant(2)))
 )
 
 # A box per token: left, top, right, bottom.
-text_with_boxes = compose(
+text_with_boxes: ExportSpec = compose(
     text_encoder,
     takes("input_ids", TOKENS, "token_ids"),
     takes("bbox", f"{TOKENS} 4", "boxes"),
     generates("boxes", "boxes", high=from_config("max_2d_position_embeddings")),
 )
-layoutlm = only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_TASKS)
-lilt = only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK)
-bros = only_tasks(
+layoutlm: ExportSpec = only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_TASKS)
+lilt: ExportSpec = only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK)
+bros: ExportSpec = only_tasks(
     compose(
         bert,
         takes("bbox", f"{TOKENS} 4", "corners", kind="float"),
@@ -84,7 +84,7 @@ bros = only_tasks(
 )
 
 CANINE = "transformers.models.canine.modeling_canine:Canine"
-canine = only_tasks(
+canine: ExportSpec = only_tasks(
     compose(
         bert,
         reads(vocab_size=constant(0x110000)),  # token ids are code points of Unicode
@@ -101,7 +101,7 @@ canine = only_tasks(
 )
 
 # AutoModel loads the encoder of questions. The encoder of contexts is the same. Both return a pooled vector only.
-dpr = without(
+dpr: ExportSpec = without(
     only_tasks(
         compose(bert, tasked("feature-extraction", spec=gives("pooler_output", "batch_size _"))), "feature-extraction"
     ),
@@ -109,7 +109,7 @@ dpr = without(
 )
 
 # ErnieForMultipleChoice reshapes its inputs to one row per choice, except `task_type_ids`.
-ernie = compose(
+ernie: ExportSpec = compose(
     bert,
     takes("task_type_ids", TOKENS, "task_ids", when="use_task_id"),
     generates("task_ids", "integers", high=from_config("task_type_vocab_size")),
@@ -117,7 +117,7 @@ ernie = compose(
 )
 
 # FNet mixes tokens by a Fourier transform, which has no mask.
-fnet = compose(
+fnet: ExportSpec = compose(
     without(bert, "attention_mask"),
     patched(
         "transformers.models.fnet.modeling_fnet:FNetBasicFourierTransform.forward",
@@ -127,7 +127,7 @@ fnet = compose(
 )
 
 # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).
-funnel = compose(
+funnel: ExportSpec = compose(
     bert,
     reads(type_vocab_size=constant(3)),
     patched(
@@ -137,7 +137,7 @@ funnel = compose(
     ),
 )
 
-roc_bert = compose(
+roc_bert: ExportSpec = compose(
     bert,
     takes("input_shape_ids", TOKENS, "shape_ids", when="enable_shape"),
     takes("input_pronunciation_ids", TOKENS, "pronunciation_ids", when="enable_pronunciation"),
@@ -147,7 +147,7 @@ roc_bert = compose(
 
 # `token_type_ids` has seven numbers per token, such as its row and column in a table. The smallest of the embeddings
 # has two entries, so that dummies are 0 or 1 (modeling_tapas.TapasEmbeddings).
-tapas = only_tasks(
+tapas: ExportSpec = only_tasks(
     compose(
         bert,
         takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
@@ -160,11 +160,11 @@ tapas = only_tasks(
 )
 
 # The graph has no memories of earlier texts (`mems`): to return them would limit the length.
-xlnet = only_tasks(compose(bert, always(use_mems=False)), *WITHOUT_FILL_MASK, "multiple-choice")
+xlnet: ExportSpec = only_tasks(compose(bert, always(use_mems=False)), *WITHOUT_FILL_MASK, "multiple-choice")
 
 # A model with a default language (`set_default_language`) has no input for it. XmodForMultipleChoice repeats `lang_ids`
 # once per choice of the batch, so it takes one language for all of them.
-xmod = compose(
+xmod: ExportSpec = compose(
     roberta,
     takes("lang_ids", "batch_size", "language_ids", when=negated("default_language")),
     generates("language_ids", "integers", high=from_config(count("languages"))),

@@ -26,7 +26,7 @@ from onnxfn.specs.tasks import tasked
 # SpeechT5 has batch size 1, as in Optimum. The decoder takes all frames so far, and its cache grows by all of them.
 TEXT = "1 encoder_sequence_length"
 SPECTROGRAM = "1 decoder_sequence_length"
-speecht5 = compose(
+speecht5: ExportSpec = compose(
     seq2seq,
     reads(
         hidden_size="hidden_size",
@@ -82,7 +82,7 @@ speecht5 = compose(
 # A text encoder, a decoder of codes and Encodec. The decoder has one row per codebook of a text. The graph of the delay
 # pattern gives the codes that the decoder must generate.
 CODES = "batch_size*num_codebooks decoder_sequence_length"
-musicgen = compose(
+musicgen: ExportSpec = compose(
     seq2seq,
     reads(
         vocab_size="text_encoder.vocab_size",

@@ -33,13 +33,13 @@ FIXED_MAP = "batch_size _ _ _"
 MODELING = "transformers.models"
 
 
-image_classification = tasked("image-classification")
-masked_image_modeling = tasked("masked-im")
+image_classification: ExportSpec = tasked("image-classification")
+masked_image_modeling: ExportSpec = tasked("masked-im")
 
-vision_with_masks = compose(vision, masked_image_modeling)
+vision_with_masks: ExportSpec = compose(vision, masked_image_modeling)
 """Models for images of one size that also predict masked patches: ViT, DeiT, Swin."""
 
-vision_transformer_of_any_size = compose(dynamic_images, image_features(SEQUENCE), image_classification)
+vision_transformer_of_any_size: ExportSpec = compose(dynamic_images, image_features(SEQUENCE), image_classification)
 """Models for images of any size that return a sequence of patches: DINOv2, FocalNet."""
 
 
@@ -71,14 +71,14 @@ def interpolated_positions(module: str, owner: str) -> ExportSpec:
 
 
 # Each block branches on whether patches divide the image, and resizes it if not. So the image size is fixed.
-mobilevit = compose(
+mobilevit: ExportSpec = compose(
     fixed_images,
     image_features(FIXED_MAP),
     image_classification,
     tasked("image-segmentation", spec=compose(loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP))),
 )
 
-mgp_str = without(
+mgp_str: ExportSpec = without(
     compose(
         fixed_images,
         tasked(
@@ -95,7 +95,7 @@ mgp_str = without(
 )
 
 # The noise decides which patches are masked. It is an input, so that the outputs depend on the inputs only.
-vit_mae = compose(
+vit_mae: ExportSpec = compose(
     fixed_images,
     image_features(STATES),
     takes("noise", "batch_size num_patches=", "noise", kind="float"),
@@ -103,7 +103,7 @@ vit_mae = compose(
     reads(num_patches=product(quotient("image_height", "patch_size"), quotient("image_width", "patch_size"))),
 )
 
-imagegpt = compose(
+imagegpt: ExportSpec = compose(
     only_tasks(text_encoder, "feature-extraction"),
     text_inputs,
     generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
@@ -114,7 +114,7 @@ imagegpt = compose(
 )
 
 
-perceiver = compose(
+perceiver: ExportSpec = compose(
     only_tasks(text_encoder, "fill-mask", "text-classification"),
     tasked("fill-mask", spec=compose(text_inputs, gives("logits", STATES))),
     tasked("text-classification", spec=text_inputs),
@@ -122,7 +122,7 @@ perceiver = compose(
 )
 
 # The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them before.
-swin2sr = compose(
+swin2sr: ExportSpec = compose(
     dynamic_images,
     case("one", sized(height=96, width=152)),
     case("several", sized(height=72, width=64)),
@@ -141,14 +141,14 @@ swin2sr = compose(
     ),
 )
 
-video_classification = tasked("video-classification")
+video_classification: ExportSpec = tasked("video-classification")
 
 
-dynamic_backbone = backbone(dynamic_images, "batch_size _ feature_height_{index} feature_width_{index}")
-fixed_backbone = backbone(fixed_images, FIXED_MAP)
+dynamic_backbone: ExportSpec = backbone(dynamic_images, "batch_size _ feature_height_{index} feature_width_{index}")
+fixed_backbone: ExportSpec = backbone(fixed_images, FIXED_MAP)
 
 # A line of text has the height that the model was trained with, and any width.
-text_recognition = compose(text_line_images, tasked("text-recognition"))
+text_recognition: ExportSpec = compose(text_line_images, tasked("text-recognition"))
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {

@@ -14,7 +14,7 @@ FRAMES = "batch_size frames _"
 """The axes of an output with one vector per frame. A row computes `frames` from the length of the input."""
 
 # The trace has 1 second at 16 kHz. The lengths of the cases are no whole number of frames.
-waveforms = compose(
+waveforms: ExportSpec = compose(
     takes("input_values", TOKENS, "waveform", kind="float"),
     generates("waveform", "normal"),
     sized(batch_size=2, sequence_length=16000),
@@ -41,14 +41,14 @@ def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
     return reads(frames=convolved(encoder_frames, repeated(constant(1), adapters), strides))
 
 
-audio_features = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
-audio_transcription = tasked(
+audio_features: ExportSpec = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
+audio_transcription: ExportSpec = tasked(
     "automatic-speech-recognition", spec=compose(loads("AutoModelForCTC"), gives("logits", FRAMES))
 )
-audio_frames = tasked("audio-frame-classification", spec=gives("logits", FRAMES))
+audio_frames: ExportSpec = tasked("audio-frame-classification", spec=gives("logits", FRAMES))
 """The tasks whose outputs have one vector per frame: features, CTC logits, and the classes of frames."""
 
-audio = compose(
+audio: ExportSpec = compose(
     waveforms,
     always(return_dict=True),
     audio_features,
@@ -61,7 +61,7 @@ Inputs: `input_values`, `[batch_size, sequence_length]`. A row computes the numb
 Tasks: feature-extraction, automatic-speech-recognition, audio-classification.
 """
 
-audio_with_speaker_tasks = compose(audio, audio_frames, tasked("audio-xvector"))
+audio_with_speaker_tasks: ExportSpec = compose(audio, audio_frames, tasked("audio-xvector"))
 """`audio` with two more tasks: wav2vec2, WavLM, data2vec-audio.
 
 Inputs: those of `audio`.
@@ -69,7 +69,7 @@ Tasks: those of `audio`, audio-frame-classification, audio-xvector (speaker embe
 """
 
 # The trace has 64 steps. The lengths of the cases are no whole number of frames.
-mel_inputs = compose(
+mel_inputs: ExportSpec = compose(
     takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
     generates("mel", "normal"),
@@ -121,7 +121,7 @@ def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
     )
 
 
-fixed_mel_inputs = compose(
+fixed_mel_inputs: ExportSpec = compose(
     takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float"),
     generates("mel", "normal"),
     reads(num_mel_bins="num_mel_bins", num_frames=product("max_source_positions", constant(2))),
@@ -136,7 +136,7 @@ positions.
 Tasks: feature-extraction.
 """
 
-encodec_patches = compose(
+encodec_patches: ExportSpec = compose(
     patched(
         "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
         by="musicgen.conv1d_output",

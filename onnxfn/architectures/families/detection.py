@@ -33,7 +33,7 @@ def image_cases(*sizes: tuple[int, int]) -> ExportSpec:
     )
 
 
-images_without_cases = compose(
+images_without_cases: ExportSpec = compose(
     takes("pixel_values", IMAGE_AXES, "pixels", kind="float"),
     generates("pixels", "normal"),
     reads(num_channels=either("num_channels", "backbone_config.num_channels", constant(3))),
@@ -45,7 +45,7 @@ images_without_cases = compose(
 Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
 """
 
-images_of_any_size = compose(images_without_cases, image_cases((96, 64), (61, 83)))
+images_of_any_size: ExportSpec = compose(images_without_cases, image_cases((96, 64), (61, 83)))
 """Models for images whose sides are multiples of nothing: DETR, SegFormer, MaskFormer.
 
 Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`. The trace has images of 64 by 64.
@@ -53,7 +53,7 @@ Tasks: none. A row adds them.
 """
 
 # The cases have sides that are no multiple of the 8 pixels of a cell. The model ignores the remaining pixels.
-grayscale_images = compose(
+grayscale_images: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
     generates("pixels", "normal"),
     sized(batch_size=2, num_channels=3, height=64, width=64),
@@ -68,7 +68,7 @@ Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
 Tasks: none. A row adds them.
 """
 
-grayscale_pairs = compose(
+grayscale_pairs: ExportSpec = compose(
     grayscale_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
 )
 """Pairs of images, for models that match keypoints: SuperGlue, LightGlue, EfficientLoFTR.
@@ -77,7 +77,7 @@ Inputs: `pixel_values`, `[batch_size, 2, num_channels, height, width]`.
 Tasks: none. A row adds them.
 """
 
-query_states = gives("last_hidden_state", "batch_size _ _")
+query_states: ExportSpec = gives("last_hidden_state", "batch_size _ _")
 """The output `last_hidden_state`: one vector per query."""
 
 
@@ -93,17 +93,17 @@ def segmentation_tasks(logits: str) -> ExportSpec:
     return compose(tasked("image-segmentation", spec=task), tasked("semantic-segmentation", spec=task))
 
 
-point_inputs = compose(
+point_inputs: ExportSpec = compose(
     takes("input_points", f"{POINT_AXES} 2", "points", kind="float"), takes("input_labels", POINT_AXES, "point_labels")
 )
 """The prompts of SAM: `input_points`, x and y of each point; `input_labels`, whether the object covers the point."""
 
-mask_outputs = compose(
+mask_outputs: ExportSpec = compose(
     gives("iou_scores", "batch_size point_batch_size _"), gives("pred_masks", "batch_size point_batch_size _ _ _")
 )
 """The outputs of SAM: `pred_masks`, several masks per object, and `iou_scores`, the predicted quality of each mask."""
 
-promptable_segmentation = compose(
+promptable_segmentation: ExportSpec = compose(
     generates("points", "uniform", low=0.0, high=from_config("image_size")),
     generates("point_labels", "integers", low=0, high=2),
     generates("embeddings", "normal"),

@@ -63,17 +63,17 @@ def layer_states(axes: str) -> ExportSpec:
     )
 
 
-text_batch_inputs = compose(
+text_batch_inputs: ExportSpec = compose(
     takes("input_ids", TEXT_AXES, "token_ids"), takes("attention_mask", TEXT_AXES, "padding_mask")
 )
 """The inputs `input_ids` and `attention_mask` of texts whose number may differ from the number of images."""
 
-text_with_end = generates(
+text_with_end: ExportSpec = generates(
     "token_ids", "ids_with_end", high=from_config("vocab_size"), end=either("text_config.eos_token_id", "eos_token_id")
 )
 """The dummy inputs of texts for models that pool at the end token: each text has it once, at its end."""
 
-text_batch_cases = compose(
+text_batch_cases: ExportSpec = compose(
     text_cases,
     sized(text_batch_size=2),
     case("one", sized(text_batch_size=3)),
@@ -85,11 +85,11 @@ text_batch_cases = compose(
 The trace has 2 of each. The cases have more texts than images, or fewer.
 """
 
-text_tower = compose(runs("towers.text_model"), embedding_output("text_embeds", "text_batch_size"))
-vision_tower = compose(runs("towers.vision_model"), embedding_output("image_embeds", "batch_size"))
-audio_tower = compose(runs("towers.audio_model"), embedding_output("audio_embeds", "batch_size"))
+text_tower: ExportSpec = compose(runs("towers.text_model"), embedding_output("text_embeds", "text_batch_size"))
+vision_tower: ExportSpec = compose(runs("towers.vision_model"), embedding_output("image_embeds", "batch_size"))
+audio_tower: ExportSpec = compose(runs("towers.audio_model"), embedding_output("audio_embeds", "batch_size"))
 
-video_tower = compose(
+video_tower: ExportSpec = compose(
     runs("towers.video_model"),
     gives("video_embeds", "batch_size _ _", path=("pooler_output",)),
 )
@@ -131,7 +131,7 @@ def contrastive_tasks(*inputs: ExportSpec, other: str = "image", batch: str = "b
     return compose(feature_outputs(both), tasked("zero-shot-image-classification", spec=both))
 
 
-two_towers = compose(
+two_towers: ExportSpec = compose(
     text_dummies,
     reads(vocab_size="text_config.vocab_size"),
     text_batch_cases,
@@ -145,7 +145,7 @@ The configuration has the sizes in `text_config` and `vision_config`.
 Inputs: none. Tasks: none. A row adds them.
 """
 
-text_and_vision = compose(
+text_and_vision: ExportSpec = compose(
     two_towers,
     model_part(VISION_MODEL, image_inputs(), vision_tower),
     model_part(TEXT_MODEL, text_batch_inputs, text_tower),
@@ -159,7 +159,7 @@ Tasks: feature-extraction and zero-shot-image-classification. `split` writes one
 """
 
 
-text_with_image = compose(
+text_with_image: ExportSpec = compose(
     text_dummies,
     text_cases,
     generates("pixels", "normal"),
@@ -179,7 +179,7 @@ def vision_dummies(*tasks: ExportSpec) -> ExportSpec:
     return compose(sized(batch_size=2), generates("pixels", "normal"), always(return_dict=True), *tasks)
 
 
-vision_model = compose(
+vision_model: ExportSpec = compose(
     vision_dummies(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),
     image_reads(""),
     image_inputs(),
@@ -190,7 +190,7 @@ Inputs: `pixel_values`.
 Tasks: feature-extraction.
 """
 
-text_model_inputs = compose(
+text_model_inputs: ExportSpec = compose(
     text_dummies,
     text_cases,
     reads(vocab_size="vocab_size", num_layers="num_hidden_layers"),
@@ -199,7 +199,7 @@ text_model_inputs = compose(
 )
 """`text_model` without a task, for models with other outputs. Its texts have no padding: there is no mask."""
 
-text_model = compose(text_model_inputs, tasked("feature-extraction"))
+text_model: ExportSpec = compose(text_model_inputs, tasked("feature-extraction"))
 """The text model of a contrastive model, as a model of its own: CLIPTextModel, SiglipTextModel.
 
 Inputs: `input_ids`, `[batch_size, sequence_length]`. Compose it with `text_inputs` for a mask.

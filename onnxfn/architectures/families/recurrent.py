@@ -11,14 +11,14 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import kv_cache, state_row
 from onnxfn.specs.facts import patched
 from onnxfn.specs.getters import constant, either, indices_where, product, reads, total
-from onnxfn.specs.records import Edit, Source
+from onnxfn.specs.records import Edit, Getter, Source
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-full_attention_layers = indices_where("layer_types", "full_attention")
-linear_attention_layers = indices_where("layer_types", "linear_attention")
+full_attention_layers: Getter = indices_where("layer_types", "full_attention")
+linear_attention_layers: Getter = indices_where("layer_types", "linear_attention")
 
-full_attention_cache = kv_cache(layers=full_attention_layers)
+full_attention_cache: ExportSpec = kv_cache(layers=full_attention_layers)
 """The KV cache of a model in which only layers with full attention have one."""
 
 SELECTIVE_STATE = "batch_size ssm_entries= ssm_width="

@@ -16,7 +16,7 @@ from onnxfn.specs.tasks import WITH_PAST, tasked
 STATES = f"{SOURCE} _"
 """The axes of an encoder's output that is as long as its input."""
 
-seq2seq_dummies = compose(
+seq2seq_dummies: ExportSpec = compose(
     sized(batch_size=2, encoder_sequence_length=16, decoder_sequence_length=16, past_decoder_sequence_length=16),
     case("one", sized(encoder_sequence_length=7, decoder_sequence_length=3, past_decoder_sequence_length=21)),
     case("right-padded", sized(encoder_sequence_length=11, decoder_sequence_length=1, past_decoder_sequence_length=9)),
@@ -25,7 +25,7 @@ seq2seq_dummies = compose(
 )
 """The lengths of encoder and decoder in the trace and in each case of the check."""
 
-seq2seq_reads = reads(
+seq2seq_reads: ExportSpec = reads(
     hidden_size="d_model",
     decoder_num_layers="decoder_layers",
     decoder_num_attention_heads="decoder_attention_heads",
@@ -33,14 +33,14 @@ seq2seq_reads = reads(
 )
 """Where the configuration of BART and similar models has the sizes of the decoder."""
 
-t5_reads = reads(
+t5_reads: ExportSpec = reads(
     decoder_num_layers="num_decoder_layers",
     decoder_num_attention_heads="num_heads",
     decoder_head_dim="d_kv",
 )
 """Where the configuration of T5 has the sizes of the decoder."""
 
-seq2seq = compose(
+seq2seq: ExportSpec = compose(
     text_dummies,
     seq2seq_dummies,
     text_reads,
@@ -57,13 +57,15 @@ def encoder_decoder_cache(after: str) -> ExportSpec:
     return cross_cache(heads="decoder_num_attention_heads", key=size, value=size, after=after)
 
 
-encoder_inputs = compose(takes("input_ids", SOURCE, "token_ids"), takes("attention_mask", SOURCE, "padding_mask"))
+encoder_inputs: ExportSpec = compose(
+    takes("input_ids", SOURCE, "token_ids"), takes("attention_mask", SOURCE, "padding_mask")
+)
 """The text that the encoder reads: `input_ids` and `attention_mask`."""
 
-decoder_ids = takes("decoder_input_ids", TARGET, "token_ids")
+decoder_ids: ExportSpec = takes("decoder_input_ids", TARGET, "token_ids")
 """The tokens of the decoder, in a graph that also has the encoder."""
 
-encoder_states = compose(
+encoder_states: ExportSpec = compose(
     takes(
         "encoder_hidden_states",
         f"{SOURCE} hidden_size=",
@@ -77,10 +79,10 @@ encoder_states = compose(
 )
 """The output of the encoder as an input of the decoder. ONNX names of a decoder are those inside the decoder."""
 
-encoder_mask = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
+encoder_mask: ExportSpec = takes("encoder_attention_mask", SOURCE, "padding_mask", path=("attention_mask",))
 """The padding mask of the encoder's text as an input of the decoder."""
 
-next_ids = compose(
+next_ids: ExportSpec = compose(
     takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), encoder_decoder_cache("input_ids")
 )
 """The new tokens of the decoder, and its cache."""
@@ -110,13 +112,13 @@ def generation_tasks(task: str, *specs: ExportSpec, extra_files: ExportSpec = EM
 
 _features = gives("last_hidden_state", f"{TARGET} _")
 
-seq2seq_tasks = compose(
+seq2seq_tasks: ExportSpec = compose(
     tasked("feature-extraction", spec=compose(_features, one_file())),
     tasked("feature-extraction-with-past", spec=compose(_features, encoder_and_merged_decoder())),
 )
 """The tasks that all encoder-decoders have: feature-extraction, also with past."""
 
-text_seq2seq = compose(
+text_seq2seq: ExportSpec = compose(
     seq2seq,
     behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
     behaves("decoder", encoder_states, encoder_mask, next_ids),
@@ -142,13 +144,13 @@ _causal_lm = compose(
     builds("past_key_values", "dynamic_cache_without_config"),
 )
 
-standalone_decoder = compose(
+standalone_decoder: ExportSpec = compose(
     tasked("text-generation", spec=_causal_lm),
     tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), spec=_causal_lm),
 )
 """The decoder of an encoder-decoder as a model of its own (BartForCausalLM): text-generation, also with past."""
 
-speech_seq2seq = compose(seq2seq, seq2seq_tasks, generation_tasks("automatic-speech-recognition"))
+speech_seq2seq: ExportSpec = compose(seq2seq, seq2seq_tasks, generation_tasks("automatic-speech-recognition"))
 """Models that read audio and generate a text: Whisper, Moonshine.
 
 Inputs: none. The row adds the audio inputs of its encoder and the inputs of its decoder.

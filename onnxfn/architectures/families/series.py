@@ -6,9 +6,10 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.facts import always, gives, takes
 from onnxfn.specs.getters import reads
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-time_series = compose(
+time_series: ExportSpec = compose(
     takes("past_values", "batch_size context_length= num_input_channels=", "values", kind="float"),
     generates("values", "normal"),
     reads(context_length="context_length", num_input_channels="num_input_channels"),

@@ -18,7 +18,7 @@ from onnxfn.specs.spec import ExportSpec
 AUDIO = "batch_size audio_sequence_length"
 """The axes of a padding mask of audio. The encoder shortens its input, so its output has another length."""
 
-audio_mask = takes("encoder_attention_mask", AUDIO, "padding_mask", path=("attention_mask",))
+audio_mask: ExportSpec = takes("encoder_attention_mask", AUDIO, "padding_mask", path=("attention_mask",))
 """The padding mask of the audio as an input of the decoder, which shortens it as the encoder does."""
 
 
@@ -82,13 +82,13 @@ def audio_decoder(builder: str, *lengths: int) -> ExportSpec:
     )
 
 
-mel_inputs = compose(
+mel_inputs: ExportSpec = compose(
     takes("input_features", f"{SOURCE} num_features=", "mel", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
 )
 """Mel spectrograms `[batch_size, encoder_sequence_length, num_features]`, and their padding mask."""
 
-waveform_inputs = compose(
+waveform_inputs: ExportSpec = compose(
     takes("input_values", SOURCE, "waveform", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
     input_lengths(16000, single=9001, right_padded=12000, left_padded=7500),

@@ -8,16 +8,17 @@ from onnxfn.specs.edits.caches import kv_cache
 from onnxfn.specs.facts import TOKENS, always, case, checks, takes
 from onnxfn.specs.getters import constant, either, from_config, quotient, reads
 from onnxfn.specs.records import Edit, NestedDummy
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-text_cases = compose(
+text_cases: ExportSpec = compose(
     case("one", sized(batch_size=1, sequence_length=7), padded("none")),
     case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
     case("left-padded", sized(batch_size=2, sequence_length=9), padded("left")),
 )
 """The cases of the check for texts. No size is that of the trace, which has batch size 2 and length 16."""
 
-text_dummies = compose(
+text_dummies: ExportSpec = compose(
     sized(batch_size=2, sequence_length=16),
     generates("token_ids", "integers", high=from_config("vocab_size")),
     generates("segment_ids", "integers", high=from_config("type_vocab_size")),
@@ -25,7 +26,7 @@ text_dummies = compose(
 )
 """The dummy inputs of texts: token ids, segment ids and a padding mask."""
 
-text_reads = reads(
+text_reads: ExportSpec = reads(
     vocab_size="vocab_size",
     type_vocab_size=either("type_vocab_size", constant(2)),
     hidden_size="hidden_size",
@@ -34,7 +35,7 @@ text_reads = reads(
 )
 """Where the configuration of a text model has its sizes."""
 
-choice_sizes = compose(
+choice_sizes: ExportSpec = compose(
     sized(num_choices=4),
     case("one", sized(num_choices=2)),
     case("right-padded", sized(num_choices=3)),
@@ -42,10 +43,10 @@ choice_sizes = compose(
 )
 """The number of choices in the trace and in each case of the check."""
 
-choice_axis = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
+choice_axis: Edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
 """The edit for multiple-choice: every text input is `[batch_size, num_choices, sequence_length]`."""
 
-text_tasks = compose(
+text_tasks: ExportSpec = compose(
     tasked("feature-extraction"),
     tasked("fill-mask"),
     tasked("multiple-choice", choice_axis, spec=choice_sizes),
@@ -55,20 +56,22 @@ text_tasks = compose(
 )
 """The tasks of text encoders."""
 
-text_encoder = compose(text_tasks, text_dummies, text_reads, text_cases, always(return_dict=True))
+text_encoder: ExportSpec = compose(text_tasks, text_dummies, text_reads, text_cases, always(return_dict=True))
 """Models that read a text as a whole: BERT, RoBERTa, DeBERTa.
 
 Inputs: none. Compose it with `text_inputs` or `bert_inputs`.
 Tasks: feature-extraction, fill-mask, multiple-choice, question-answering, text-classification, token-classification.
 """
 
-text_inputs = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
+text_inputs: ExportSpec = compose(
+    takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask")
+)
 """The inputs of models for text: `input_ids` and `attention_mask`, `[batch_size, sequence_length]` each."""
 
-bert_inputs = compose(text_inputs, takes("token_type_ids", TOKENS, "segment_ids"))
+bert_inputs: ExportSpec = compose(text_inputs, takes("token_type_ids", TOKENS, "segment_ids"))
 """The inputs of BERT: those of `text_inputs` and `token_type_ids`, the segment of each token."""
 
-global_mask_dummies = compose(
+global_mask_dummies: ExportSpec = compose(
     generates("global_mask", "first_one"),
     case("one", generates("global_mask", "constant", value=0)),
     case("right-padded", generates("global_mask", "integers", high=2)),
@@ -79,7 +82,7 @@ global_mask_dummies = compose(
 The trace has one global token per row. The cases of the check have none, and a different number in each row.
 """
 
-decoder_without_cache = compose(
+decoder_without_cache: ExportSpec = compose(
     text_dummies,
     padded("left"),
     generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
@@ -102,7 +105,7 @@ decoder_without_cache = compose(
 )
 """`text_decoder` without a KV cache, for models whose layers all have a recurrent state: Mamba."""
 
-text_decoder = compose(decoder_without_cache, kv_cache())
+text_decoder: ExportSpec = compose(decoder_without_cache, kv_cache())
 """Models that generate a text token by token: GPT-2, Llama, Mixtral.
 
 Inputs: `input_ids`, `attention_mask`, and the KV cache in text-generation-with-past. `position_ids` come with
@@ -113,7 +116,7 @@ question-answering. A row chooses among them with `only_tasks`.
 
 _position_ids = takes("position_ids", TOKENS, "token_positions")
 
-positions = compose(
+positions: ExportSpec = compose(
     tasked("feature-extraction", spec=_position_ids),
     tasked("feature-extraction-with-past", spec=_position_ids),
     tasked("text-generation", spec=_position_ids),

@@ -10,7 +10,7 @@ from onnxfn.specs.getters import at_least, constant, count, either, from_config,
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
-pixel_inputs = compose(
+pixel_inputs: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
     generates("pixels", "normal"),
     sized(batch_size=2),
@@ -31,11 +31,11 @@ _image_config = compose(
 )
 """Where the configuration of a model for images has the number of channels and the image size."""
 
-fixed_images = compose(_image_config, pixel_inputs)
+fixed_images: ExportSpec = compose(_image_config, pixel_inputs)
 """`pixel_inputs` of a model whose configuration has `num_channels` and `image_size` at its top level."""
 
 # All sides of the cases are prime numbers, so none is a multiple of a stride, and no image is square.
-dynamic_images = compose(
+dynamic_images: ExportSpec = compose(
     fixed_images,
     reads(
         image_height=either(item("image_size", 0), "image_size", constant(64)),
@@ -52,7 +52,7 @@ The trace has the image size of the configuration, or 64 by 64.
 """
 
 
-text_line_images = compose(
+text_line_images: ExportSpec = compose(
     dynamic_images,
     takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
     sized(width=160),
@@ -82,14 +82,14 @@ def image_features(axes: str) -> ExportSpec:
     return tasked("feature-extraction", spec=gives("last_hidden_state", axes))
 
 
-vision = compose(fixed_images, image_features("batch_size _ _"), tasked("image-classification"))
+vision: ExportSpec = compose(fixed_images, image_features("batch_size _ _"), tasked("image-classification"))
 """Models for images of one size, because they have a position for each patch: ViT, BEiT, DINOv2 with registers.
 
 Inputs: `pixel_values`, `[batch_size, num_channels, image_height, image_width]`.
 Tasks: feature-extraction, image-classification.
 """
 
-vision_of_any_size = compose(
+vision_of_any_size: ExportSpec = compose(
     dynamic_images, image_features("batch_size _ feature_height feature_width"), tasked("image-classification")
 )
 """Models for images of any size, because their layers are convolutions: ResNet, ConvNeXT, MobileNet.
