@@ -196,12 +196,12 @@ def _by_arithmetic(
     """The comparison by the rule of `precision.py`; by scale if there is no exact reference."""
     ordinary = _is_ordinary(pair)
     elements = _ordinary_elements(pair, ordinary)
-    floor = allowed(pair.precision, NO_ERROR)
+    agreement = always_allowed(pair.precision)
     difference = elements.actual - elements.expected
     norms = elements.scale.norms(difference)
-    if norms <= floor:
+    if norms <= agreement:
         reference = f"PyTorch in {pair.dtype}; float64 was not needed"
-        judged = _judged(elements, difference, floor, reference)
+        judged = _judged(elements, difference, agreement, reference)
     else:
         try:
             wider, values = _exact_elements(pair, select, ordinary, exact)
@@ -213,7 +213,7 @@ def _by_arithmetic(
         except NoReference as problem:
             reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
             judged = _judged(elements, difference, allowed_by_scale(pair.precision), reference)
-    return judged if _special_agree(pair, ordinary, floor) else evolve(judged, max_abs=np.inf, passed=False)
+    return judged if _special_agree(pair, ordinary, agreement) else evolve(judged, max_abs=np.inf, passed=False)
 
 
 def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array, least: Norms = NO_ERROR) -> Comparison:
@@ -301,16 +301,25 @@ def _ordinary_elements(pair: _Pair, ordinary: Array) -> _Ordinary:
     return _Ordinary(actual, expected, Scale.of(expected, pair.precision))
 
 
+def always_allowed(precision: Precision) -> Norms:
+    """The norms that the difference from PyTorch may have whatever PyTorch's own error is."""
+    return _with_peak(precision.agreement * precision.unit_roundoff)
+
+
 def allowed(precision: Precision, own: Norms) -> Norms:
     """The norms that the error of a graph may have, from those of PyTorch's own error."""
-    floor = precision.floor * precision.unit_roundoff
-    return Norms(precision.factor * own.rms + floor, precision.factor * own.peak + PEAK * floor)
+    floor = _with_peak(precision.floor * precision.unit_roundoff)
+    return Norms(precision.factor * own.rms + floor.rms, precision.factor * own.peak + floor.peak)
 
 
 def allowed_by_scale(precision: Precision) -> Norms:
     """The norms that the difference from PyTorch may have where no exact reference can run."""
-    bound = precision.by_scale * precision.unit_roundoff
-    return Norms(bound, PEAK * bound)
+    return _with_peak(precision.by_scale * precision.unit_roundoff)
+
+
+def _with_peak(rms: float) -> Norms:
+    """Bounds of both norms, from that of the root mean square."""
+    return Norms(rms, PEAK * rms)
 
 
 def rounding(precision: Precision, own: Norms, wider: str) -> Norms:
@@ -320,11 +329,11 @@ def rounding(precision: Precision, own: Norms, wider: str) -> Norms:
     return own
 
 
-def _special_agree(pair: _Pair, ordinary: Array, floor: Norms) -> bool:
+def _special_agree(pair: _Pair, ordinary: Array, bound: Norms) -> bool:
     """Whether infinities and NaN are the same, and numbers that stand for infinity differ by rounding alone."""
     actual, expected = pair.actual[~ordinary], pair.expected[~ordinary]
     distances = _distances(actual, expected)
-    return bool(np.where(np.isfinite(expected), distances <= floor.peak * np.abs(expected), distances == 0).all())
+    return bool(np.where(np.isfinite(expected), distances <= bound.peak * np.abs(expected), distances == 0).all())
 
 
 def _largest(difference: Array) -> float:

@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.compare import Comparison, Exact, Norms, Scale, allowed, allowed_by_scale, has_tolerance, rounding
+from onnxfn.check.compare import (
+    Comparison,
+    Exact,
+    Scale,
+    allowed,
+    allowed_by_scale,
+    always_allowed,
+    has_tolerance,
+    rounding,
+)
 from onnxfn.check.exact_outputs import ExactOutputs, NoReference
 from onnxfn.check.generation import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
 from onnxfn.check.precision import Precision, precision_of
@@ -48,8 +57,6 @@ SessionOpener = Callable[[Path], Any]
 
 RunPart = Callable[[Part, Mapping[str, Array]], OutputArrays]
 """Runs a part on its inputs, by PyTorch or by ONNX Runtime."""
-
-NO_ERROR = Norms(0.0, 0.0)
 
 
 @frozen
@@ -284,7 +291,7 @@ def text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array,
     error that a logit may have: then rounding may have decided between the two tokens.
     """
     precision, dtype = precision_of(spec.target.float_dtype), spec.target.float_dtype or "float32"
-    scale, floor = _logit_scale(logits, precision), allowed(precision, NO_ERROR).peak
+    scale, agreement = _logit_scale(logits, precision), always_allowed(precision).peak
     largest, shortfall = _shortfall(choice, texts, logits, scale)
     judged = Comparison(
         "greedy tokens",
@@ -292,8 +299,8 @@ def text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array,
         texts.shape,
         largest,
         shortfall,
-        2 * floor * scale.rms,
-        passed=shortfall <= 2 * floor,
+        2 * agreement * scale.rms,
+        passed=shortfall <= 2 * agreement,
         reference=f"PyTorch in {dtype}; float64 was not needed",
     )
     if has_tolerance(spec):
