@@ -38,7 +38,9 @@ from onnxfn.export.pipeline import export, validate
 from onnxfn.export.verify import Verification, verify
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.specs.axes import AxisMap, axis_map
+from onnxfn.specs.changes import Change, Changes
 from onnxfn.specs.compose import EMPTY, compose
+from onnxfn.specs.diff import diff
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
@@ -86,7 +88,8 @@ from onnxfn.specs.getters import (
     total,
 )
 from onnxfn.specs.plan.onnx_feeds import flatten_outputs, ort_inputs
-from onnxfn.specs.plan.planning import dummy_inputs, inputs, outputs, past_key_values, plan
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs, past_key_values
 from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import (
     CacheRow,
@@ -120,6 +123,8 @@ __all__ = (
     "Call",
     "CaptureFailed",
     "Case",
+    "Change",
+    "Changes",
     "Check",
     "CheckFailed",
     "Difference",
@@ -172,6 +177,7 @@ __all__ = (
     "count",
     "cross_cache",
     "derived",
+    "diff",
     "difference",
     "dummy_inputs",
     "either",

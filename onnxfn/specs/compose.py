@@ -6,13 +6,14 @@ Laws: `compose()` is EMPTY; `compose(a) == a`; compose is associative; EMPTY cha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import isroutine
 from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, fields
 from toolz import reduce
 
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.records import Normalizer
 from onnxfn.specs.spec import ExportSpec, Overlay
 
@@ -31,7 +32,7 @@ def compose(*specs: ExportSpec) -> ExportSpec:
         last.
 
     Raises:
-        InvalidSpec: an argument is not an ExportSpec.
+        InvalidSpec: an argument is not an ExportSpec. An edit is none; it stands in `toolz.pipe(spec, edit)`.
 
     >>> from onnxfn.specs.spec import Target
     >>> compose(ExportSpec(target=Target(opset=18), name="a"), ExportSpec(target=Target(opset=20))).target.opset
@@ -39,9 +40,19 @@ def compose(*specs: ExportSpec) -> ExportSpec:
     """
     for spec in specs:
         if not isinstance(spec, ExportSpec):
-            raise InvalidSpec(f"compose joins ExportSpec records, not {type(spec).__name__}: {spec!r}")
+            raise InvalidSpec(_not_a_spec(spec))
     joined: ExportSpec = reduce(group, specs) if specs else EMPTY
     return joined
+
+
+def _not_a_spec(value: Any) -> str:
+    """The message for an argument of `compose` that is not a spec."""
+    if isroutine(value):
+        name = value.__name__
+        return f"compose joins specs, and {name} is an edit, a function of a spec: write toolz.pipe(spec, {name})"
+    if isinstance(value, (list, tuple)):
+        return f"compose joins specs, not a {type(value).__name__} of them: write compose(*specs)"
+    return f"compose joins ExportSpec records, not the {type(value).__name__} {shortened(value)}"
 
 
 def rightmost(left: Any, right: Any) -> Any:

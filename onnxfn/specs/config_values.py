@@ -19,6 +19,9 @@ MOST_LAYERS = 10_000
 Snapshot = Mapping[str, Any]
 """A configuration as a plain dict."""
 
+UNKNOWN: Snapshot = MappingProxyType({})
+"""The configuration of a plan without one: whatever is read from it is missing, also in a condition."""
+
 Reader = Callable[[Source], Any]
 """From a source to its value in one configuration."""
 
@@ -68,15 +71,29 @@ def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any
     >>> read_config(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
     16
     """
+    if config is UNKNOWN:
+        return _value_without_config(source)
     return _source_value({read.name: read.source for read in normalizer.reads}, config, source)
 
 
 def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -> bool:
-    """Whether the value of a condition is true. No condition (None) always holds; a missing value is false."""
+    """Whether the value of a condition is true. No condition (None) always holds; a missing value is false.
+
+    MissingValue if the configuration is UNKNOWN.
+    """
     try:
         return condition is None or bool(read_config(normalizer, config, condition))
     except MissingValue:
+        if config is UNKNOWN:
+            raise
         return False
+
+
+def _value_without_config(source: Source) -> Any:
+    """The value of a constant; a MissingValue for any other source."""
+    if isinstance(source, Getter) and source.function == "constant":
+        return source.arguments[0]
+    raise MissingValue(f"{source} is in the configuration of a model, which is left out: plan(spec, config)")
 
 
 def layer_indices(count: int) -> range:

@@ -14,7 +14,7 @@ from numpy.random import Generator as Random
 from numpy.typing import NDArray
 
 from onnxfn.specs.axes import names, shape
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, UnknownName, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.planned import AnySpec
@@ -345,6 +345,8 @@ def _arguments(
     """The arguments of a generator, with an array for each nested dummy."""
 
     def value(argument: Any) -> Any:
+        if isinstance(argument, Getter):
+            raise MissingValue(f"{generator} of {input_.name!r} depends on the configuration: plan(spec, config)")
         if not isinstance(argument, NestedDummy):
             return argument
         nested = evolve(input_, axes=argument.axes, generator=argument.generator)

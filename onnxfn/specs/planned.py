@@ -9,6 +9,7 @@ from onnxfn.specs.axes import symbols
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.records import Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
+from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 
 
 @frozen
@@ -74,6 +75,12 @@ class PlannedSpec:
     feedback: tuple[Feedback, ...] = field(default=(), converter=as_tuple)
     links: tuple[Link, ...] = field(default=(), converter=as_tuple)
     smallest: tuple[SmallestSize, ...] = field(default=(), converter=as_tuple)
+
+    def __getitem__(self, name: str) -> InputSpec | OutputSpec:
+        return tensor_of(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return has_tensor(self, name)
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))

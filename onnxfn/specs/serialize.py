@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import NOTHING, fields, has
 
-from onnxfn.specs import axes, planned, records, reports, spec
+from onnxfn.specs import axes, changes, planned, records, reports, spec
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.field_types import check_fields
 from onnxfn.specs.records import as_tuple
@@ -19,7 +19,7 @@ from onnxfn.specs.trust import check_trust
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
         record.__name__: record
-        for module in (axes, records, spec, planned, reports)
+        for module in (axes, records, spec, planned, reports, changes)
         for record in vars(module).values()
         if isinstance(record, type) and has(record)
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from attrs import field, frozen
+from attrs import field, fields_dict, frozen
 
 from onnxfn.specs import printing
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.specs.records import (
     ArgumentBuilder,
     CacheRow,
@@ -25,6 +26,7 @@ from onnxfn.specs.records import (
     as_tuple,
     unique_names,
 )
+from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 
 OPSETS = range(18, 26)
 """The opsets of ONNX that a graph can have.
@@ -47,6 +49,15 @@ def known_opset(_: Any, __: Any, opset: Any) -> None:
     """Raises InvalidSpec if an opset is not one of OPSETS; None is one that the spec leaves open."""
     if opset is not None and (not isinstance(opset, int) or opset not in OPSETS):
         raise InvalidSpec(f"no opset {opset!r}; possible: {OPSETS[0]} to {OPSETS[-1]}")
+
+
+def _refusal(line: str) -> Callable[[Any, Any], NoReturn]:
+    """The method of an operator that specs do not have; its error names the line to write."""
+
+    def refuse(_: Any, __: Any) -> NoReturn:
+        raise InvalidSpec(f"specs have no such operator; write {line}")
+
+    return refuse
 
 
 @frozen(kw_only=True)
@@ -162,9 +173,11 @@ class ExportSpec:
         check: How outputs are compared with PyTorch's.
         target: Opset and data types of the graph.
 
+    `spec["input_ids"]` is the input or output of that name; `"input_ids" in spec` is whether there is one.
+
     >>> spec = ExportSpec(name="bert", target=Target(opset=18))
-    >>> spec.target.opset, spec.inputs
-    (18, ())
+    >>> spec.target.opset, spec.inputs, "input_ids" in spec
+    (18, (), False)
     """
 
     name: str | None = joined_field("rightmost")
@@ -182,6 +195,21 @@ class ExportSpec:
     cache: Cache = joined_field("group", Cache())
     check: Check = joined_field("group", Check())
     target: Target = joined_field("group", Target())
+
+    __or__ = __add__ = _refusal("compose(a, b)")
+    __sub__ = _refusal("diff(a, b)")
+
+    def __getitem__(self, name: str) -> InputSpec | OutputSpec:
+        return tensor_of(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return has_tensor(self, name)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            suggestion = closest(name, fields_dict(ExportSpec)) or f"; what changes a spec is a function: {name}(spec)"
+            raise AttributeError(f"a spec has no attribute {name!r}{suggestion}", name=name, obj=None)
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))

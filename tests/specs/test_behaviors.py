@@ -10,7 +10,8 @@ from onnxfn.specs.edits.behaviors import BEHAVIORS, behaves, extra_file, model_p
 from onnxfn.specs.edits.caches import cross_cache
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import takes
-from onnxfn.specs.plan.planning import outputs, plan
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.plan.questions import outputs
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import for_task
 

@@ -46,4 +46,4 @@ def test_every_join_is_a_function_of_that_name():
 
 
 def test_an_argument_that_is_no_spec_is_refused():
-    assert refusal(InvalidSpec, compose, ExportSpec(), "bert") == "compose joins ExportSpec records, not str: 'bert'"
+    assert refusal(InvalidSpec, compose, ExportSpec(), "bert") == "compose joins ExportSpec records, not the str 'bert'"

@@ -9,7 +9,8 @@ from refusals import refusal
 from onnxfn.specs.axes import axis_map, shape
 from onnxfn.specs.config_values import read_config
 from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName
-from onnxfn.specs.plan.planning import dummy_inputs, plan
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.plan.questions import dummy_inputs
 from onnxfn.specs.records import Normalizer
 from onnxfn.specs.serialize import DEEPEST, from_json, from_plain, to_json
 from onnxfn.specs.spec import ExportSpec
@@ -163,4 +164,4 @@ def test_an_edit_with_other_arguments_is_refused():
     files = [{"record": "File", "name": "model", "edits": [edit]}]
     spec = from_plain({"record": "ExportSpec", "parts": {"record": "Parts", "files": files}})
     message = refusal(InvalidSpec, plan, spec, {})
-    assert message.startswith("edit 'with_opset' does not take the arguments {'version': 18}: ")
+    assert message.startswith("with_opset does not take these arguments: missing a required argument: 'opset'")

@@ -15,7 +15,8 @@ from onnxfn.specs.errors import MissingValue, UnknownName
 from onnxfn.specs.facts import case, gives, takes
 from onnxfn.specs.getters import constant, equals, from_config, product, reads, total
 from onnxfn.specs.plan.check_cases import in_case
-from onnxfn.specs.plan.planning import dummy_inputs, inputs, outputs, plan, resolved
+from onnxfn.specs.plan.planning import plan, resolved
+from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.spec import ExportSpec, Target
 from onnxfn.specs.tasks import for_task, task_names
@@ -89,7 +90,8 @@ def test_a_plan_starts_from_the_defaults_and_the_spec_wins():
 
 
 def test_axes_that_the_configuration_fixes_are_numbers_in_the_plan():
-    spec = compose(takes("x", "batch_size depth=", "ids"), generates("ids", "first_one"), reads(depth="max_depth"))
+    ids = compose(takes("x", "batch_size depth=", "ids"), generates("ids", "first_one"))
+    spec = compose(ids, gives("y", "batch_size"), reads(depth="max_depth"))
     assert pattern(plan(spec, {"max_depth": 50}).parts[0].spec.inputs[0].axes) == "batch_size 50"
 
 

@@ -111,10 +111,10 @@ def derived(
 
 
 def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
-    """The tasks of a model type, a configuration or a model.
+    """The tasks of a model type, a configuration, a model or a spec.
 
     Args:
-        model_or_type: A model type as text, a configuration (of transformers, or a dict), or a model.
+        model_or_type: A model type as text, a configuration (of transformers, or a dict), a model, or a spec.
         architectures: The table of rows: model type -> spec.
 
     Returns:
@@ -127,6 +127,8 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = A
         >>> tasks_for("splinter")
         ('feature-extraction', 'question-answering')
     """
+    if isinstance(model_or_type, ExportSpec):
+        return task_names(model_or_type)
     if has_row(model_or_type, architectures):
         return task_names(_row(model_or_type, architectures))
     return loadable_tasks(model_or_type)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import overload
 
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis, names
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import always, builds, case, takes
 from onnxfn.specs.records import CacheRow, NestedDummy, OutputSpec, Source
@@ -184,6 +186,11 @@ def self_cache(
     return evolve(both, cache=Cache(rows=tuple(rows)))
 
 
+@overload
+def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec: ...
+@overload
+def with_past(direction: str = "both") -> SpecEdit: ...
+@as_edit
 def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
     """The spec with its cache as inputs, outputs, or both: one graph for the prompt and for each next token.
 

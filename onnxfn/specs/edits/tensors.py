@@ -5,14 +5,15 @@ Edits of tensors reach every spec inside a spec: what tasks add, and the parts o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis_map, inserted
 from onnxfn.specs.compose import compose
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
 from onnxfn.specs.facts import checks, fixes, gives
 from onnxfn.specs.records import InputSpec, Link
 from onnxfn.specs.spec import Cache, ExportSpec, Overlay, Target
@@ -22,6 +23,11 @@ INT_DTYPES = ("int64", "int32")
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 
 
+@overload
+def without(spec: ExportSpec, *names: str) -> ExportSpec: ...
+@overload
+def without(*names: str) -> SpecEdit: ...
+@as_edit
 def without(spec: ExportSpec, *names: str) -> ExportSpec:
     """The spec without some inputs or outputs, in every task and part.
 
@@ -40,10 +46,15 @@ def without(spec: ExportSpec, *names: str) -> ExportSpec:
     known = tensor_names(spec)
     for name in names:
         if name not in known:
-            raise unknown("input or output", name, known, of=spec.name or "this spec")
+            raise _unknown_tensor(spec, name, known)
     return each_spec(spec, lambda inner: _without_tensors(inner, names))
 
 
+@overload
+def renamed(spec: ExportSpec, **names: str) -> ExportSpec: ...
+@overload
+def renamed(**names: str) -> SpecEdit: ...
+@as_edit
 def renamed(spec: ExportSpec, **names: str) -> ExportSpec:
     """The spec with other names for inputs or outputs in ONNX. `forward` is still called with the names it knows.
 
@@ -63,7 +74,7 @@ def renamed(spec: ExportSpec, **names: str) -> ExportSpec:
     known = tensor_names(spec)
     for old, new in names.items():
         if old not in known:
-            raise unknown("input or output", old, known, of=spec.name or "this spec")
+            raise _unknown_tensor(spec, old, known)
         if new in known and new not in names:
             raise InvalidSpec(f"cannot rename {old!r} to {new!r}: {spec.name or 'this spec'} has a tensor of that name")
     if len(set(names.values())) < len(names):
@@ -71,6 +82,11 @@ def renamed(spec: ExportSpec, **names: str) -> ExportSpec:
     return each_spec(spec, lambda inner: _with_names(inner, names))
 
 
+@overload
+def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = ()) -> ExportSpec: ...
+@overload
+def with_output(name: str, axes: str | AxisMap, *, path: Path = ()) -> SpecEdit: ...
+@as_edit
 def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = ()) -> ExportSpec:
     """The spec with one more output, or with another output of this name.
 
@@ -90,6 +106,11 @@ def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path 
     return compose(spec, gives(name, axes, path=path))
 
 
+@overload
+def with_opset(spec: ExportSpec, opset: int) -> ExportSpec: ...
+@overload
+def with_opset(opset: int) -> SpecEdit: ...
+@as_edit
 def with_opset(spec: ExportSpec, opset: int) -> ExportSpec:
     """The spec for another ONNX opset.
 
@@ -107,6 +128,11 @@ def with_opset(spec: ExportSpec, opset: int) -> ExportSpec:
     return compose(spec, ExportSpec(target=Target(opset=opset)))
 
 
+@overload
+def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float | None = None) -> ExportSpec: ...
+@overload
+def with_tolerance(*, atol: float | None = None, rtol: float | None = None) -> SpecEdit: ...
+@as_edit
 def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float | None = None) -> ExportSpec:
     """The spec with a tolerance of its own for the check.
 
@@ -129,6 +155,11 @@ def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float |
     return compose(spec, checks(atol=atol, rtol=rtol))
 
 
+@overload
+def with_dtypes(spec: ExportSpec, *, int: str | None = None, float: str | None = None) -> ExportSpec: ...
+@overload
+def with_dtypes(*, int: str | None = None, float: str | None = None) -> SpecEdit: ...
+@as_edit
 def with_dtypes(spec: ExportSpec, *, int: str | None = None, float: str | None = None) -> ExportSpec:  # noqa: A002
     """The spec with other integer or float types in the graph.
 
@@ -151,6 +182,11 @@ def with_dtypes(spec: ExportSpec, *, int: str | None = None, float: str | None =
     return compose(spec, ExportSpec(target=Target(int_dtype=int, float_dtype=float)))
 
 
+@overload
+def with_shapes(spec: ExportSpec, **sizes: int) -> ExportSpec: ...
+@overload
+def with_shapes(**sizes: int) -> SpecEdit: ...
+@as_edit
 def with_shapes(spec: ExportSpec, **sizes: int) -> ExportSpec:
     """The spec with some axes static. Axes that are not named stay dynamic.
 
@@ -173,6 +209,11 @@ def with_shapes(spec: ExportSpec, **sizes: int) -> ExportSpec:
     return compose(spec, *(fixes(name, size) for name, size in sizes.items()))
 
 
+@overload
+def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportSpec: ...
+@overload
+def with_axis(axis: str, *, at: int, starting: str) -> SpecEdit: ...
+@as_edit
 def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportSpec:
     """The spec with one more axis in some inputs, in every task and part.
 
@@ -199,6 +240,11 @@ def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportS
     return each_spec(spec, lambda inner: evolve(inner, inputs=tuple(map(with_more, inner.inputs))))
 
 
+@overload
+def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec: ...
+@overload
+def only_tasks(*names: str) -> SpecEdit: ...
+@as_edit
 def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
     """The spec with some of its tasks alone, in this order.
 
@@ -246,6 +292,15 @@ def tensor_names(spec: ExportSpec) -> tuple[str, ...]:
     inputs = (tensor.name for inner in specs for tensor in inner.inputs)
     outputs = (tensor.name for inner in specs for tensor in inner.outputs)
     return tuple(dict.fromkeys((*inputs, *outputs)))
+
+
+def _unknown_tensor(spec: ExportSpec, name: str, known: Sequence[str]) -> UnknownName:
+    """The error for a tensor that no spec has. It may be an axis, or the output of one layer."""
+    problem = unknown("input or output", name, known, of=spec.name or "this spec")
+    stem = name.rpartition(".")[0]
+    if any(output.startswith(f"{stem}.{{") for output in known if stem):
+        return UnknownName(f"{problem}; for the output of one layer, write with_outputs(spec, {name!r}) first")
+    return problem
 
 
 def _without_tensors(spec: ExportSpec, names: tuple[str, ...]) -> ExportSpec:

@@ -10,16 +10,14 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
-from onnxfn.specs.compose import EMPTY, compose, named
-from onnxfn.specs.config_values import Snapshot, is_set, read_config, snapshot
+from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, terms, value
+from onnxfn.specs.compose import compose, named
+from onnxfn.specs.config_values import UNKNOWN, Snapshot, is_set, read_config, snapshot
 from onnxfn.specs.defaults import DEFAULTS
-from onnxfn.specs.dummies import Array, dummies
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_outputs, per_layer
-from onnxfn.specs.plan.real_inputs import real_inputs
 from onnxfn.specs.plan.text_cases import text_facts, with_text_cases
 from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import (
@@ -39,15 +37,14 @@ from onnxfn.specs.tasks import for_some_task
 DECODERS = ("merged", "separate", "both")
 """The decoders of an encoder-decoder with a cache: one merged decoder, the two that it replaces, or all three."""
 
-SIDES = ("inputs", "outputs")
 
-
-def plan(spec: ExportSpec, config: Any, *, decoders: str = "merged") -> Plan:
+def plan(spec: ExportSpec, config: Any = None, *, decoders: str = "merged") -> Plan:
     """What an export of a spec will do for a model with this configuration.
 
     Args:
         spec: A spec. One that has tasks and is for none is planned for feature-extraction, or for its first task.
-        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads. When it is left out,
+            dummy inputs are not decided, and what else depends on a configuration is a MissingValue.
         decoders: `merged` plans one decoder for prompt and continuation in place of two, where all lengths are dynamic;
             `separate` plans the two; `both` plans all three.
 
@@ -57,124 +54,30 @@ def plan(spec: ExportSpec, config: Any, *, decoders: str = "merged") -> Plan:
     Raises:
         MissingValue: the configuration lacks a value that the spec reads.
         UnknownName: a fixed axis is in no input, or `decoders` is another word.
+        InvalidSpec: a file would have no output.
 
     >>> from onnxfn import bert_inputs, compose, text_encoder
     >>> bert = plan(compose(text_encoder, bert_inputs), {"vocab_size": 99, "type_vocab_size": 2})
     >>> bert.parts[0].outputs
     {'last_hidden_state': {0: 'batch_size', 1: 'sequence_length'}}
     """
+    planned = planned_axes(spec, config, decoders=decoders)
+    for part in planned.parts:
+        _refuse_missing_outputs(part.spec)
+        if config is not None:
+            refuse_unread_values(spec, snapshot(config), part.spec)
+    return planned
+
+
+def planned_axes(spec: ExportSpec, config: Any, *, decoders: str = "merged") -> Plan:
+    """The plan of a spec. Values of dummy inputs that the configuration lacks stay getters."""
     if decoders not in DECODERS:
         raise unknown("choice of decoders", decoders, DECODERS)
-    values, chosen = snapshot(config), for_some_task(spec)
+    values, chosen = UNKNOWN if config is None else snapshot(config), for_some_task(spec)
     files = _files(chosen, "separate" if _has_fixed_length(chosen) else decoders)
     parts = tuple(_part(chosen, values, file) for file in files)
     _refuse_unknown_axes(chosen, parts)
     return Plan(_with_available_links(parts))
-
-
-def inputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
-    """`{name: {axis: symbol}}` of the inputs of the first file of the plan.
-
-    Args:
-        spec: A spec.
-        config: A transformers configuration, a model, or a dict of the values that the spec reads.
-
-    Raises:
-        MissingValue: the configuration lacks a value that the spec reads.
-
-    >>> from onnxfn import generates, takes
-    >>> from onnxfn import compose
-    >>> inputs(compose(takes("x", "batch_size 4", "noise"), generates("noise", "normal")), {})
-    {'x': {0: 'batch_size'}}
-    """
-    return plan(spec, config).parts[0].inputs
-
-
-def outputs(spec: ExportSpec, config: Any) -> dict[str, dict[int, str]]:
-    """`{name: {axis: symbol}}` of the outputs of the first file of the plan.
-
-    Args:
-        spec: A spec.
-        config: A transformers configuration, a model, or a dict of the values that the spec reads.
-
-    Raises:
-        MissingValue: the configuration lacks a value that the spec reads.
-
-    >>> from onnxfn import gives
-    >>> outputs(gives("y", "batch_size _"), {})
-    {'y': {0: 'batch_size'}}
-    """
-    return plan(spec, config).parts[0].outputs
-
-
-def dummy_inputs(
-    spec: ExportSpec, config: Any, framework: str = "pt", *, preprocessor: Any = None, seed: int = 0, **sizes: int
-) -> dict[str, Any]:
-    """Dummy tensors for the first file of the plan.
-
-    Args:
-        spec: A spec.
-        config: A transformers configuration, a model, or a dict of the values that the spec reads.
-        framework: `pt` for torch tensors, `np` for numpy arrays.
-        preprocessor: The model's tokenizer, image processor, feature extractor or processor. What it computes from a
-            text, an image or a tone replaces the dummies of those inputs.
-        seed: The seed of the random numbers. A dummy depends on seed, name and shape alone.
-        sizes: Axis symbol = size; the sizes of Optimum's dummies when left out.
-
-    Returns:
-        `{name: tensor}`, in the order of the inputs.
-
-    Raises:
-        UnknownName: no input has an axis of that name, or another framework.
-        InvalidSpec: the axis is fixed at another size.
-
-    >>> from onnxfn import bert_inputs, compose, text_encoder
-    >>> bert = compose(text_encoder, bert_inputs)
-    >>> dummy_inputs(bert, {"vocab_size": 99, "type_vocab_size": 2}, "np", sequence_length=8)["input_ids"].shape
-    (2, 8)
-    """
-    planned = plan(spec, config).parts[0].spec
-    for name, size in fixed_sizes(planned).items():
-        if sizes.get(name, size) != size:
-            raise InvalidSpec(f"{name!r} is fixed at {size} by with_shapes, so no dummy has {sizes[name]}")
-    if preprocessor is None:
-        return as_framework(dummies(planned, sizes, seed=seed), framework)
-    return as_framework(real_inputs(planned, preprocessor, sizes, seed=seed), framework)
-
-
-def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
-    """Arrays as tensors of a framework, `pt` (torch) or `np` (numpy)."""
-    if framework == "np":
-        return dict(arrays)
-    if framework != "pt":
-        raise unknown("framework", framework, ("pt", "np"))
-    import torch
-
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-def past_key_values(spec: ExportSpec, config: Any, *, direction: str) -> dict[str, dict[int, str]]:
-    """`{name: {axis: symbol}}` of the cache, as inputs or as outputs. It replaces Optimum's `add_past_key_values`.
-
-    Args:
-        spec: A spec with a cache; of an encoder-decoder, its decoder's.
-        config: A transformers configuration, a model, or a dict of the values that the spec reads.
-        direction: `inputs` or `outputs`.
-
-    Raises:
-        UnknownName: another direction.
-        InvalidSpec: the spec has no cache.
-
-    >>> from onnxfn import spec_for
-    >>> cached = past_key_values(spec_for("gpt2"), {"num_hidden_layers": 1}, direction="inputs")
-    >>> cached["past_key_values.0.key"]
-    {0: 'batch_size', 2: 'past_sequence_length'}
-    """
-    if direction not in SIDES:
-        raise unknown("direction", direction, SIDES)
-    values, cached = snapshot(config), _with_cache_rows(spec)
-    tensors = cache_inputs(cached, values) if direction == "inputs" else cache_outputs(cached, values)
-    return {tensor.name: symbols(tensor.axes) for tensor in tensors}
 
 
 def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
@@ -234,6 +137,23 @@ def _refuse_unknown_axes(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
             raise unknown("axis", name, known, of=spec.name or "this spec")
 
 
+def _refuse_missing_outputs(spec: PlannedSpec) -> None:
+    if not spec.outputs:
+        raise InvalidSpec(
+            f"{spec.name or 'this spec'} has no output{f' for {spec.task}' if spec.task else ''}; "
+            "add one: compose(spec, gives(name, axes))"
+        )
+
+
+def refuse_unread_values(spec: ExportSpec, config: Snapshot, planned: PlannedSpec) -> None:
+    """Raises MissingValue if dummy inputs of a planned spec depend on a value that the configuration lacks."""
+    for entries in (planned.dummies, *(case.dummies for case in planned.cases)):
+        for generator in entries.generators:
+            for name, argument in generator.arguments:
+                if isinstance(argument, Getter):
+                    _value(spec, config, argument, f"{name!r} of {generator.name}")
+
+
 def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
     filler = resolved(edited(spec, file.filler), config) if file.filler else PlannedSpec()
     inner = (Part(f"{file.name}_filler", filler),) if filler.outputs else ()
@@ -249,14 +169,6 @@ def _with_available_links(parts: tuple[Part, ...]) -> tuple[Part, ...]:
         return part if links == part.spec.links else evolve(part, spec=evolve(part.spec, links=links))
 
     return tuple(map(with_links, parts))
-
-
-def _with_cache_rows(spec: ExportSpec) -> ExportSpec:
-    """The spec with its cache; of an encoder-decoder, with its decoder's."""
-    decoder = next((overlay.spec for overlay in spec.parts.behaviors if overlay.name == "decoder"), EMPTY)
-    if not (spec.cache.rows or decoder.cache.rows):
-        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past")
-    return spec if spec.cache.rows else evolve(spec, cache=decoder.cache)
 
 
 def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
@@ -323,14 +235,15 @@ def _tensor(spec: ExportSpec, config: Snapshot, tensor: Any) -> Any:
 
 
 def _generator(spec: ExportSpec, config: Snapshot, generator: Generator) -> Generator:
-    """The generator with the configuration's values as arguments."""
-    arguments = {
-        name: _value(spec, config, argument, f"{name!r} of {generator.name}")
-        if isinstance(argument, Getter)
-        else argument
-        for name, argument in generator.arguments
-    }
-    return evolve(generator, arguments=arguments)
+    """The generator with the configuration's values as arguments; a value that it lacks stays a getter."""
+
+    def read(argument: Any) -> Any:
+        try:
+            return read_config(spec.normalizer, config, argument) if isinstance(argument, Getter) else argument
+        except MissingValue:
+            return argument
+
+    return evolve(generator, arguments={name: read(argument) for name, argument in generator.arguments})
 
 
 def _planned_dummies(

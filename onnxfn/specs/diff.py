@@ -1,0 +1,95 @@
+"""`diff`: what was added, removed and changed between two specs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import fields, has
+
+from onnxfn.specs.axes import AxisMap
+from onnxfn.specs.changes import Change, Changes
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.records import Getter
+
+
+def diff(before: Any, after: Any) -> Changes:
+    """What differs between two records: between two specs, two plans, two reports.
+
+    Args:
+        before: A spec or another record.
+        after: A record of the same type.
+
+    Returns:
+        The changes, which print as a table. Tensors and other records with a name are compared by name.
+
+    Raises:
+        InvalidSpec: the two are not records of the same type.
+
+    >>> from onnxfn import bert_inputs, with_opset, without
+    >>> print(diff(bert_inputs, with_opset(without(bert_inputs, "token_type_ids"), 20)))
+    2 changes
+      added
+        target.opset  20
+      removed
+        inputs.token_type_ids  axes=[batch_size, sequence_length], generator=segment_ids
+    """
+    if not has(type(before)) or type(before) is not type(after):
+        raise InvalidSpec(
+            f"diff compares two records of the same type, not {type(before).__name__} and {type(after).__name__}"
+        )
+    every = tuple(_changes("", before, after))
+    return Changes(
+        added=tuple(change for change in every if change.before is None),
+        removed=tuple(change for change in every if change.after is None),
+        changed=tuple(change for change in every if None not in (change.before, change.after)),
+    )
+
+
+def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
+    if before == after:
+        return
+    if _is_compared_by_field(before) and type(before) is type(after):
+        for attribute in fields(type(before)):
+            inner = f"{path}.{attribute.name}".lstrip(".")
+            yield from _changes(inner, getattr(before, attribute.name), getattr(after, attribute.name))
+    elif _is_named(before) and _is_named(after):
+        yield from _changes_by_name(path, before, after)
+    else:
+        yield Change(path, _written(before), _written(after))
+
+
+def _changes_by_name(path: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> Iterator[Change]:
+    """The changes between two tuples of records with names, and the new order of those that both have."""
+    old, new = ({record.name: record for record in records} for records in (before, after))
+    for name in {**old, **new}:
+        yield from _changes(f"{path}.{name}", old.get(name), new.get(name))
+    orders = [[name for name in names if name in others] for names, others in ((old, new), (new, old))]
+    if orders[0] != orders[1]:
+        yield Change(f"{path} (order)", *(", ".join(names) for names in orders))
+
+
+def _is_compared_by_field(value: Any) -> bool:
+    """Whether a value is a record whose fields are compared one by one. Axes and getters are values of their own."""
+    return has(type(value)) and not isinstance(value, (AxisMap, Getter))
+
+
+def _is_named(value: Any) -> bool:
+    """Whether a value is a tuple of records that have names."""
+    return isinstance(value, tuple) and all(hasattr(record, "name") for record in value)
+
+
+def _written(value: Any) -> str | None:
+    """A value as a text: a record by the fields that it specifies, without its name. None for an empty value."""
+    if value is None or value == ():
+        return None
+    if isinstance(value, tuple):
+        return ", ".join(str(_written(item)) for item in value)
+    if not _is_compared_by_field(value):
+        return str(value)
+    written: Mapping[str, Any] = {
+        attribute.name: getattr(value, attribute.name)
+        for attribute in fields(type(value))
+        if attribute.name != "name" and getattr(value, attribute.name) not in (None, (), attribute.default)
+    }
+    return ", ".join(f"{name}={_written(inner)}" for name, inner in written.items())

@@ -1,0 +1,136 @@
+"""Questions that a plan answers without a weight: names and axes of tensors, dummy inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.specs.axes import symbols
+from onnxfn.specs.compose import EMPTY
+from onnxfn.specs.config_values import snapshot
+from onnxfn.specs.dummies import Array, dummies
+from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.cache_tensors import cache_inputs, cache_outputs
+from onnxfn.specs.plan.planning import planned_axes, refuse_unread_values
+from onnxfn.specs.plan.real_inputs import real_inputs
+from onnxfn.specs.spec import ExportSpec
+
+SIDES = ("inputs", "outputs")
+
+
+def inputs(spec: ExportSpec, config: Any = None) -> dict[str, dict[int, str]]:
+    """`{name: {axis: symbol}}` of the inputs of the first file of the plan.
+
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the axes depend on. It can be left
+            out if there are none.
+
+    Raises:
+        MissingValue: the configuration lacks a value that an axis or a condition depends on.
+
+    >>> from onnxfn import takes
+    >>> inputs(takes("x", "batch_size 4", "noise"))
+    {'x': {0: 'batch_size'}}
+    """
+    return planned_axes(spec, config).parts[0].inputs
+
+
+def outputs(spec: ExportSpec, config: Any = None) -> dict[str, dict[int, str]]:
+    """`{name: {axis: symbol}}` of the outputs of the first file of the plan.
+
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the axes depend on. It can be left
+            out if there are none.
+
+    Raises:
+        MissingValue: the configuration lacks a value that an axis or a condition depends on.
+
+    >>> from onnxfn import gives
+    >>> outputs(gives("y", "batch_size _"))
+    {'y': {0: 'batch_size'}}
+    """
+    return planned_axes(spec, config).parts[0].outputs
+
+
+def dummy_inputs(
+    spec: ExportSpec, config: Any, framework: str = "pt", *, preprocessor: Any = None, seed: int = 0, **sizes: int
+) -> dict[str, Any]:
+    """Dummy tensors for the first file of the plan.
+
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+        framework: `pt` for torch tensors, `np` for numpy arrays.
+        preprocessor: The model's tokenizer, image processor, feature extractor or processor. What it computes from a
+            text, an image or a tone replaces the dummies of those inputs.
+        seed: The seed of the random numbers. A dummy depends on seed, name and shape alone.
+        sizes: Axis symbol = size; the sizes of Optimum's dummies when left out.
+
+    Returns:
+        `{name: tensor}`, in the order of the inputs.
+
+    Raises:
+        UnknownName: no input has an axis of that name, or another framework.
+        InvalidSpec: the axis is fixed at another size.
+
+    >>> from onnxfn import bert_inputs, compose, text_encoder
+    >>> bert = compose(text_encoder, bert_inputs)
+    >>> dummy_inputs(bert, {"vocab_size": 99, "type_vocab_size": 2}, "np", sequence_length=8)["input_ids"].shape
+    (2, 8)
+    """
+    planned = planned_axes(spec, config).parts[0].spec
+    refuse_unread_values(spec, snapshot(config), planned)
+    for name, size in fixed_sizes(planned).items():
+        if sizes.get(name, size) != size:
+            raise InvalidSpec(f"{name!r} is fixed at {size} by with_shapes, so no dummy has {sizes[name]}")
+    if preprocessor is None:
+        return as_framework(dummies(planned, sizes, seed=seed), framework)
+    return as_framework(real_inputs(planned, preprocessor, sizes, seed=seed), framework)
+
+
+def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
+    """Arrays as tensors of a framework, `pt` (torch) or `np` (numpy)."""
+    if framework == "np":
+        return dict(arrays)
+    if framework != "pt":
+        raise unknown("framework", framework, ("pt", "np"))
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def past_key_values(spec: ExportSpec, config: Any, *, direction: str) -> dict[str, dict[int, str]]:
+    """`{name: {axis: symbol}}` of the cache, as inputs or as outputs. It replaces Optimum's `add_past_key_values`.
+
+    Args:
+        spec: A spec with a cache; of an encoder-decoder, its decoder's.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+        direction: `inputs` or `outputs`.
+
+    Raises:
+        UnknownName: another direction.
+        InvalidSpec: the spec has no cache.
+
+    >>> from onnxfn import spec_for
+    >>> cached = past_key_values(spec_for("gpt2"), {"num_hidden_layers": 1}, direction="inputs")
+    >>> cached["past_key_values.0.key"]
+    {0: 'batch_size', 2: 'past_sequence_length'}
+    """
+    if direction not in SIDES:
+        raise unknown("direction", direction, SIDES)
+    values, cached = snapshot(config), _with_cache_rows(spec)
+    tensors = cache_inputs(cached, values) if direction == "inputs" else cache_outputs(cached, values)
+    return {tensor.name: symbols(tensor.axes) for tensor in tensors}
+
+
+def _with_cache_rows(spec: ExportSpec) -> ExportSpec:
+    """The spec with its cache; of an encoder-decoder, with its decoder's."""
+    decoder = next((overlay.spec for overlay in spec.parts.behaviors if overlay.name == "decoder"), EMPTY)
+    if not (spec.cache.rows or decoder.cache.rows):
+        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past")
+    return spec if spec.cache.rows else evolve(spec, cache=decoder.cache)

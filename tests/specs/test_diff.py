@@ -1,0 +1,58 @@
+"""What differs between two specs."""
+
+import strategies as some
+from attrs import evolve
+from hypothesis import given, settings
+
+import onnxfn
+from onnxfn.specs.diff import diff
+from onnxfn.specs.serialize import from_json, to_json
+
+BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs)
+
+
+def every(changes):
+    return (*changes.added, *changes.removed, *changes.changed)
+
+
+@settings(max_examples=50)
+@given(some.specs, some.specs)
+def test_there_are_changes_exactly_if_two_specs_differ(before, after):
+    assert bool(every(diff(before, after))) == (before != after)
+    assert every(diff(before, before)) == ()
+
+
+@settings(max_examples=50)
+@given(some.specs, some.specs)
+def test_the_changes_back_are_those_there_with_the_two_sides_swapped(before, after):
+    there, back = diff(before, after), diff(after, before)
+    assert {(one.path, one.after, one.before) for one in every(there)} == {
+        (one.path, one.before, one.after) for one in every(back)
+    }
+
+
+SHOWN = """\
+5 changes
+  added
+    inputs.mask   axes=[batch_size, sequence_length], generator=padding_mask, path=attention_mask
+    target.opset  20
+  removed
+    inputs.attention_mask  axes=[batch_size, sequence_length], generator=padding_mask
+    inputs.token_type_ids  axes=[batch_size, sequence_length], generator=segment_ids
+  changed
+    dummies.generators.padding_mask.arguments  padding, right -> padding, left"""
+
+
+def test_a_tensor_and_an_option_are_shown_by_name():
+    edited = onnxfn.renamed(onnxfn.with_opset(onnxfn.without(BERT, "token_type_ids"), 20), attention_mask="mask")
+    assert str(diff(BERT, onnxfn.compose(edited, onnxfn.padded("left")))) == SHOWN
+
+
+def test_another_order_is_a_change():
+    (change,) = diff(BERT, evolve(BERT, inputs=BERT.inputs[::-1])).changed
+    assert (change.path, change.before) == ("inputs (order)", "input_ids, attention_mask, token_type_ids")
+
+
+def test_changes_go_to_json_and_back():
+    changes = diff(BERT, onnxfn.for_task(BERT, "fill-mask"))
+    assert from_json(to_json(changes)) == changes

@@ -1,0 +1,75 @@
+"""Lines that one writes first: each works, or its error has the right line."""
+
+import pytest
+import toolz
+
+import onnxfn
+from onnxfn import InvalidSpec, MissingValue, UnknownName
+
+BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs, onnxfn.ExportSpec(name="bert"))
+CLASSIFIER = onnxfn.for_task(BERT, "text-classification")
+NAMES = {**{name: getattr(onnxfn, name) for name in onnxfn.__all__}, "bert": BERT, "tc": CLASSIFIER, "pipe": toolz.pipe}
+TOKENS = {0: "batch_size", 1: "sequence_length"}
+TEXTS = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), TOKENS)
+
+WORKING = (
+    ("pipe(tc, with_opset(20), renamed(logits='scores')) == renamed(with_opset(tc, 20), logits='scores')", True),
+    ("pipe(bert, for_task('masked-lm'), with_outputs('hidden_states.1')).outputs[-1].name", "hidden_states.1"),
+    ("pipe(tc, without('token_type_ids'), with_shapes(batch_size=1), with_tolerance(atol=1e-4)).check.atol", 1e-4),
+    ("pipe(bert, only_tasks('fill-mask'), with_dtypes(int='int32')).target.int_dtype", "int32"),
+    ("pipe(spec_for('llama', 'text-generation'), with_past) == with_past(spec_for('llama', 'text-generation'))", True),
+    ("pipe(spec_for('llama', 'text-generation'), with_past('outputs')).cache.past", "outputs"),
+    ("pipe(spec_for('clip', 'feature-extraction'), split).parts.files[0].name", "vision_model"),
+    ("pipe(spec_for('t5', 'text2text-generation'), with_behavior('decoder'), with_inputs_embeds)['inputs_embeds'].kind",
+     "float"),
+    ("tc['input_ids'] == tc.inputs[0]", True),
+    ("tc['logits'] == tc.outputs[0]", True),
+    ("'input_ids' in tc, 'logits' in tc, 'inputs' in tc", (True, True, False)),
+    ("plan(tc, {'vocab_size': 9, 'type_vocab_size': 2}).parts[0].spec['logits'].name", "logits"),
+    ("inputs(tc)", TEXTS),
+    ("inputs(tc, {})", TEXTS),
+    ("outputs(tc)", {"logits": {0: "batch_size"}}),
+    ("plan(tc).parts[0].inputs", TEXTS),
+    ("tasks_for(bert)[:2]", ("feature-extraction", "fill-mask")),
+    ("len(diff(tc, tc).changed), str(diff(tc, tc))", (0, "no changes")),
+    ("renamed(with_outputs(tc, 'hidden_states.2'), **{'hidden_states.2': 'last'}).outputs[-1].name", "last"),
+)  # fmt: skip
+"""A line, and its value."""
+
+REFUSED = (
+    ("compose(tc, with_opset(20))", InvalidSpec, "write toolz.pipe(spec, with_opset(20))"),
+    ("compose(tc, with_opset)", InvalidSpec, "write toolz.pipe(spec, with_opset)"),
+    ("tc.with_opset(20)", AttributeError, "what changes a spec is a function: with_opset(spec)"),
+    ("tc.input", AttributeError, "did you mean 'inputs'?"),
+    ("text_encoder | bert_inputs", InvalidSpec, "write compose(a, b)"),
+    ("text_encoder + bert_inputs", InvalidSpec, "write compose(a, b)"),
+    ("tc - bert", InvalidSpec, "write diff(a, b)"),
+    ("compose([text_encoder, bert_inputs])", InvalidSpec, "write compose(*specs)"),
+    ("tc['input_id']", UnknownName, "did you mean 'input_ids'?"),
+    ("with_tolerance(tc, 1e-4)", InvalidSpec, "write with_tolerance(spec, atol=..., rtol=...)"),
+    ("renamed(tc, {'logits': 'scores'})", InvalidSpec, "write renamed(spec, name=..., ...)"),
+    ("without(tc, ['logits'])", InvalidSpec, "write without(spec, 'name', ...)"),
+    ("with_opset()", InvalidSpec, "write with_opset(spec, opset)"),
+    ("with_opset(20)('bert')", InvalidSpec, "with_opset(20) changes an ExportSpec, not str"),
+    ("plan(without(tc, 'logits'))", InvalidSpec, "bert has no output for text-classification; add one: compose("),
+    ("renamed(with_outputs(tc, 'hidden_states'), **{'hidden_states.2': 'last'})", UnknownName,
+     "write with_outputs(spec, 'hidden_states.2') first"),
+    ("plan(spec_for('gpt2', 'text-generation-with-past'))", MissingValue, "left out: plan(spec, config)"),
+    ("plan(tc, {})", MissingValue, "the configuration has no 'vocab_size'"),
+    ("dummy_inputs(tc, {}, 'np')", MissingValue, "the configuration has no 'vocab_size'"),
+    ("diff(tc, tc.inputs)", InvalidSpec, "two records of the same type, not ExportSpec and tuple"),
+)  # fmt: skip
+"""A line, the type of its error, and a part of the message that says what to write."""
+
+
+@pytest.mark.parametrize(("line", "value"), WORKING, ids=[line for line, _ in WORKING])
+def test_a_guessed_line_works(line, value):
+    assert eval(line, dict(NAMES)) == value
+
+
+@pytest.mark.parametrize(("line", "error", "advice"), REFUSED, ids=[line for line, *_ in REFUSED])
+def test_the_error_of_a_guessed_line_has_the_right_line(line, error, advice):
+    with pytest.raises(error) as raised:
+        eval(line, dict(NAMES))
+    assert advice in str(raised.value)
+    assert "\n" not in str(raised.value)
