@@ -22,6 +22,7 @@ from onnxfn.check.generation import generate
 from onnxfn.check.matching import TensorPair
 from onnxfn.export.bisect import bisect
 from onnxfn.export.diffusers import export_pipeline, pipeline_parts
+from onnxfn.export.loaded import Loaded, load
 from onnxfn.export.lookup.class_tasks import task_of
 from onnxfn.export.lookup.lookup import derived, spec_for, tasks_for
 from onnxfn.export.lookup.model_info import (
@@ -141,6 +142,7 @@ __all__ = (
     "InputSpec",
     "InvalidSpec",
     "LoadFailed",
+    "Loaded",
     "MissingValue",
     "ModelNotFound",
     "NestedDummy",
@@ -199,6 +201,7 @@ __all__ = (
     "kv_cache",
     "library_of",
     "links",
+    "load",
     "loads",
     "model_class",
     "model_files",

@@ -195,7 +195,7 @@ def _text_feeds(session: Any, new: Array, mask: Array) -> dict[str, Array]:
 
 def _outputs(session: Any, known: Mapping[str, Array]) -> dict[str, Array]:
     """Runs a session on those of the known arrays that it takes; returns its outputs by name."""
-    dtypes = {input_.name: _numpy_dtype(input_.type) for input_ in session.get_inputs()}
+    dtypes = {input_.name: numpy_dtype(input_.type) for input_ in session.get_inputs()}
     if missing := [name for name in dtypes if name not in known]:
         raise InvalidSpec(f"generate has no value for the inputs {listed(missing)}; it knows {listed(known)}")
     feeds = {name: known[name].astype(dtype) for name, dtype in dtypes.items()}
@@ -213,7 +213,7 @@ def _past_names(session: Any) -> list[str]:
 def _empty_past(session: Any, batch: int) -> dict[str, Array]:
     """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
     return {
-        input_.name: np.zeros([_empty_size(size, batch) for size in input_.shape], dtype=_numpy_dtype(input_.type))
+        input_.name: np.zeros([_empty_size(size, batch) for size in input_.shape], dtype=numpy_dtype(input_.type))
         for input_ in session.get_inputs()
         if input_.name.startswith(PAST)
     }
@@ -225,10 +225,10 @@ def _empty_size(size: int | str, batch: int) -> int:
     return batch if size == "batch_size" else 0
 
 
-def _numpy_dtype(runtime_type: str) -> np.dtype[Any]:
+def numpy_dtype(runtime_type: str) -> np.dtype[Any]:
     """The numpy dtype of a type as ONNX Runtime prints it.
 
-    >>> _numpy_dtype("tensor(float)"), _numpy_dtype("tensor(int64)")
+    >>> numpy_dtype("tensor(float)"), numpy_dtype("tensor(int64)")
     (dtype('float32'), dtype('int64'))
     """
     name = runtime_type.removeprefix("tensor(").removesuffix(")")

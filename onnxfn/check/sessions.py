@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from onnxfn.specs.errors import CheckFailed, ModelNotFound, first_line, listed
+from onnxfn.specs.reports import CPU
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
 
@@ -13,7 +15,7 @@ FATAL = 4
 """The highest severity of ONNX Runtime's log: nothing else is logged."""
 
 
-def open_session(file: str | Path, options: Any = None) -> Any:
+def open_session(file: str | Path, options: Any = None, providers: Sequence[Any] = CPU) -> Any:
     """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's defaults and no log.
 
     ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its folder holds a mixture
@@ -29,7 +31,7 @@ def open_session(file: str | Path, options: Any = None) -> Any:
     if names := foreign_data(path):
         raise CheckFailed(f"{listed(names)} in {path.parent} is of another export than {path.name}; export again")
     try:
-        return onnxruntime.InferenceSession(str(path), options or silent_options(), providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(str(path), options or silent_options(), providers=[*providers])
     except Exception as error:
         raise CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}") from error
 

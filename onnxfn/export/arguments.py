@@ -22,7 +22,7 @@ def check_export_arguments(
     """
     check_spec_and_model(spec, model)
     expectations = (
-        ("path", path, isinstance(path, str | PathLike), "a path"),
+        ("path", path, isinstance(path, str | PathLike | None) or _is_writable(path), "a path, a file object, or None"),
         ("checkpoint", checkpoint, isinstance(checkpoint, str | PathLike | None), "the folder of a checkpoint"),
         ("build", build, isinstance(build, BuildOptions), "BuildOptions(...)"),
         ("write", write, isinstance(write, WriteOptions), "WriteOptions(...)"),
@@ -54,6 +54,11 @@ def check_spec_and_model(spec: Any, model: Any) -> None:
         raise InvalidSpec(
             f"{type(model).__name__} has weights without values, on the meta device: {on_meta}; load its weights first"
         )
+
+
+def _is_writable(path: Any) -> bool:
+    """Whether a path is a file object for bytes: it can be written, and is no stream of text."""
+    return callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
 
 
 def _wrong_type(name: str, argument: Any, expected: str) -> InvalidSpec:

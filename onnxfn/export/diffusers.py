@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore
+from onnxfn.export.loaded import Loaded
 from onnxfn.export.lookup.lookup import spec_for
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS
 from onnxfn.export.pipeline import export
@@ -196,5 +197,6 @@ def _earlier_parts(folder: Path) -> set[str]:
 
 def _moved(exported: Exported, old: Path, new: Path) -> Exported:
     """The result of an export whose files have moved from one folder to another."""
-    files = (str(new / Path(file).relative_to(old)) for file in exported.files)
-    return evolve(exported, path=str(new / Path(exported.path).relative_to(old)), files=files)
+    files = tuple(str(new / Path(file).relative_to(old)) for file in exported.files)
+    path = str(new / Path(exported.path).relative_to(old))
+    return evolve(exported, path=path, files=files, loaded=Loaded(path, files))

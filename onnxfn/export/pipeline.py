@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from attrs import evolve
 
@@ -14,8 +15,10 @@ from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
 from onnxfn.export.attempts import Built, Job, build_until_checked, check_files, model_by_dtype, traced_layers
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, stage_timer
+from onnxfn.export.loaded import Loaded, write_to_file_object
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.planned_files import plan_for_destination, planned_files
+from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.export.report_file import with_report
@@ -43,7 +46,7 @@ from onnxfn.weights.write import (
 def export(
     spec: ExportSpec,
     model: Any,
-    path: str | Path,
+    path: str | Path | BinaryIO | None = None,
     *,
     config: Any = None,
     checkpoint: str | Path | None = None,
@@ -67,6 +70,9 @@ def export(
         model: The model, a `torch.nn.Module`.
         path: A folder, or a file that ends in `.onnx` if the plan has a single part. A folder also gets the
             configuration files of the model, the side files of `checkpoint`, and `report.json` (see `verify`).
+            None: a folder for temporary files that the result owns. It is deleted when the result is released, at the
+            latest when Python ends; `result.save(path)` writes its files elsewhere. A file object gets the bytes of the
+            only ONNX file.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
             copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
@@ -82,7 +88,8 @@ def export(
         on_event: Called with an `Event` when a stage starts and ends.
 
     Returns:
-        The paths of the files, the plan, the report of the check, and the seconds of each stage.
+        The paths of the files, the plan, the report of the check, and the seconds of each stage. `result(**inputs)`,
+        `result.session()` and `result.model_proto()` run, open and read the files: see `Exported`.
 
     Raises:
         InvalidSpec: An argument is of another type than it must be, a weight of the model has no value (it is on the
@@ -105,32 +112,38 @@ def export(
     ...     exported = export(spec, model, f"{folder}/linear.onnx")
     >>> exported.outputs, exported.report.passed
     ({'output': {0: 'batch_size'}}, True)
+    >>> export(spec, model)(input=torch.randn(5, 4))["output"].shape
+    (5, 2)
     """
     check_export_arguments(spec, model, path, checkpoint, build, write, on_event)
-    check_destination(Path(path), overwrite=overwrite)
-    destination = Destination(Path(path), layout_of(write.layout).subfolder)
     checkpoint = None if checkpoint is None else Path(checkpoint)
-    options = with_checkpoint_entries(
-        resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
-    )
-    # Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
-    build = evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link")
-    writing = write_errors(Path(path), sum(weight.nbytes for weight in model.parameters()))
-    with writing, _provenance_in_errors(spec), stage_timer(on_event) as (timed, seconds):
-        with timed("plan", ""):
-            planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
-            check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
-            real_inputs = real_inputs_by_part(planned, preprocessor)
-        with staging_folder(destination) as staging:
-            onnx_staging = _make_onnx_staging(staging, destination)
-            job = Job(model_by_dtype(model), planned, onnx_staging, options, timed, real_inputs, check=check)
-            built = build_until_checked(job, build)
-            files: Iterable[Path] = built.files
-            if not destination.is_file:
-                side_files = _write_side_files(model, checkpoint, staging)
-                files = _complete_folder(built, side_files, staging, planned, options, build.fuse)
-            published = publish(files, staging, destination, overwrite=overwrite)
-    return _exported(destination, published, planned, built, seconds)
+    with export_target(path) as (target, owner):
+        check_destination(target, overwrite=overwrite)
+        destination = Destination(target, layout_of(write.layout).subfolder)
+        options = with_checkpoint_entries(
+            resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
+        )
+        # Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
+        build = evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link")
+        writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
+        with writing, _provenance_in_errors(spec), stage_timer(on_event) as (timed, seconds):
+            with timed("plan", ""):
+                planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
+                check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
+                real_inputs = real_inputs_by_part(planned, preprocessor)
+            with staging_folder(destination) as staging:
+                onnx_staging = _make_onnx_staging(staging, destination)
+                job = Job(model_by_dtype(model), planned, onnx_staging, options, timed, real_inputs, check=check)
+                built = build_until_checked(job, build)
+                files: Iterable[Path] = built.files
+                if not destination.is_file:
+                    side_files = _write_side_files(model, checkpoint, staging)
+                    files = _complete_folder(built, side_files, staging, planned, options, build.fuse)
+                published = publish(files, staging, destination, overwrite=overwrite)
+        loaded = Loaded(str(target), map(str, published), owner)
+        if path is not None and not isinstance(path, str | PathLike):
+            write_to_file_object(loaded, path)
+        return _exported(loaded, planned, built, seconds)
 
 
 def export_from_recipe(
@@ -167,7 +180,7 @@ def export_from_recipe(
                 side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
                 files = _complete_folder(built, side_files, staging, planned, options, fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
-    return _exported(destination, published, planned, built, seconds)
+    return _exported(Loaded(str(path), map(str, published)), planned, built, seconds)
 
 
 def validate(
@@ -244,12 +257,10 @@ def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
     return folder
 
 
-def _exported(
-    destination: Destination, files: Sequence[Path], plan: Plan, built: Built, seconds: Mapping[str, float]
-) -> Exported:
+def _exported(loaded: Loaded, plan: Plan, built: Built, seconds: Mapping[str, float]) -> Exported:
     return Exported(
-        path=str(destination.path),
-        files=map(str, files),
+        path=loaded.path,
+        files=loaded.files,
         plan=plan,
         opset=built.graphs[0].opset_imports[""],
         seconds=seconds.items(),
@@ -257,6 +268,7 @@ def _exported(
         limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.meta[LIMITS]),
         repeats=built.traced_layers,
         fusions=[(part.name, fusions(graph)) for part, graph in zip(plan.parts, built.graphs, strict=True)],
+        loaded=loaded,
     )
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from os import PathLike
+from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from onnxfn.specs import printing
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.records import as_tuple
+
+CPU = ("CPUExecutionProvider",)
+"""The provider of ONNX Runtime that every build has."""
 
 SMALLEST_DYNAMIC_SIZE = 2
 """The smallest size that torch.export reports for a dynamic axis: it handles 0 and 1 as special cases."""
@@ -164,6 +170,8 @@ class Exported:
         limits: The axes for which the graphs are not valid at every size.
         repeats: Which layers were traced and repeated for the others, or why all layers were traced.
         fusions: For each part, the fused operators of its graph.
+        loaded: The files as `load` returns them, which the methods call; None if the result was read from JSON. If the
+            export had no path, it owns the folder for temporary files that holds them.
 
     >>> from onnxfn.specs.planned import Part, PlannedSpec
     >>> plan = Plan([Part("model", PlannedSpec(name="bert"))])
@@ -181,6 +189,40 @@ class Exported:
     limits: tuple[Limit, ...] = field(default=(), converter=as_tuple)
     repeats: tuple[str, ...] = field(default=(), converter=as_tuple)
     fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=as_tuple)
+    loaded: Any = field(default=None, eq=False, repr=False)
+
+    def model_proto(self, part: str | None = None) -> Any:
+        """The graph of a part with its weights, as an `onnx.ModelProto`. A single part need not be named."""
+        return self._loaded().model_proto(part)
+
+    def session(self, part: str | None = None, *, providers: Sequence[Any] = CPU, options: Any = None) -> Any:
+        """A new `onnxruntime.InferenceSession` of a part. A single part need not be named.
+
+        UnknownName for a provider that the installed ONNX Runtime does not have.
+        """
+        return self._loaded().session(part, providers=providers, options=options)
+
+    def __call__(self, part: str | None = None, /, **inputs: Any) -> dict[str, Any]:
+        """The outputs of a part as numpy arrays by their names, computed by ONNX Runtime on the CPU.
+
+        Inputs are numpy arrays, torch tensors, lists or numbers. InvalidSpec if one is missing, or does not have the
+        dtype, the axes or the sizes of the spec; UnknownName for another name.
+        """
+        outputs: dict[str, Any] = self._loaded()(part, **inputs)
+        return outputs
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Exported:
+        """Writes the files to a folder, or a single graph to a file that ends in `.onnx`; returns the result there.
+
+        All files appear, or none. OutputExists if `path` exists, unless `overwrite`.
+        """
+        saved = self._loaded().save(path, overwrite=overwrite)
+        return evolve(self, path=saved.path, files=saved.files, loaded=saved)
+
+    def _loaded(self) -> Any:
+        if self.loaded is None:
+            raise InvalidSpec(f"this result was read from JSON; open its files: onnxfn.load({self.path!r})")
+        return self.loaded
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:

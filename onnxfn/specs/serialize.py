@@ -51,7 +51,12 @@ def to_plain(record: Any) -> Any:
 
 
 def _is_specified(record: Any, field: Any) -> bool:
-    """Whether a field has no default, or a value that is not None, empty, or an empty record."""
+    """Whether a field has no default, or a value that is not None, empty, or an empty record.
+
+    A field that equality ignores is no part of the value.
+    """
+    if not field.eq:
+        return False
     value = getattr(record, field.name)
     is_empty = value in (None, ()) or (has(type(value)) and value == field.default)
     return field.default is NOTHING or not is_empty

@@ -22,7 +22,7 @@ def bert():
 WRONG_TYPES = [
     ({"spec": "bert"}, "spec is of the type str; pass an ExportSpec, such as spec_for(model)"),
     ({"model": None}, "model is of the type NoneType; pass a torch.nn.Module, such as model_for(folder)"),
-    ({"path": 5}, "path is of the type int; pass a path"),
+    ({"path": 5}, "path is of the type int; pass a path, a file object, or None"),
     ({"checkpoint": 5}, "checkpoint is of the type int; pass the folder of a checkpoint"),
     ({"build": None}, "build is of the type NoneType; pass BuildOptions(...)"),
     ({"write": "optimum"}, "write is of the type str; pass WriteOptions(...)"),

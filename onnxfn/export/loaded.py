@@ -1,0 +1,192 @@
+"""The files of an export as functions: `load`, and what the methods of a result do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from attrs import field, frozen
+
+from onnxfn.check.feeds import feeds
+from onnxfn.check.prompts import export_path
+from onnxfn.check.sessions import open_session, runtime_message
+from onnxfn.export.destination import Destination, check_destination
+from onnxfn.export.private_folder import PrivateFolder
+from onnxfn.export.publishing import publish
+from onnxfn.export.report_file import REPORT_FILE, read_report
+from onnxfn.export.staging import staging_folder
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, unknown
+from onnxfn.specs.os_errors import write_errors
+from onnxfn.specs.records import as_tuple
+from onnxfn.specs.reports import CPU
+from onnxfn.weights.layouts import onnx_folder
+from onnxfn.weights.onnx_files import external_data_names
+
+
+@frozen(eq=False)
+class Loaded:
+    """The files of an export. It is called like the result of `export`, and has the same methods.
+
+    Attributes:
+        path: The folder, or the ONNX file.
+        files: The paths of all files of the export.
+        owner: The folder for temporary files that holds them; None if they lie at a path of the caller.
+        session_for: Opens an ONNX file at its first call, and returns the same session later.
+    """
+
+    path: str
+    files: tuple[str, ...] = field(converter=as_tuple)
+    owner: PrivateFolder | None = field(default=None, repr=False)
+    session_for: Any = field(factory=lambda: cache(open_session), repr=False)
+
+    def __reduce__(self) -> Any:
+        """What `pickle` stores: the paths. Sessions are opened again, and a folder stays with its first owner."""
+        return Loaded, (self.path, self.files)
+
+    @property
+    def graphs(self) -> dict[str, Path]:
+        """From the name of each part to its ONNX file."""
+        return {path.stem: path for path in map(Path, self.files) if path.suffix == ".onnx"}
+
+    def model_proto(self, part: str | None = None) -> Any:
+        """The graph of a part with its weights, as an `onnx.ModelProto`."""
+        import onnx
+
+        return onnx.load(_graph(self, part))
+
+    def session(self, part: str | None = None, *, providers: Sequence[Any] = CPU, options: Any = None) -> Any:
+        """A new `onnxruntime.InferenceSession` of a part."""
+        _check_providers(providers)
+        return open_session(_graph(self, part), options, providers)
+
+    def __call__(self, part: str | None = None, /, **inputs: Any) -> dict[str, Array]:
+        """The outputs of a part by their names, computed by ONNX Runtime on the CPU."""
+        file = _graph(self, part)
+        session = self.session_for(file)
+        arrays = feeds(session, file.name, inputs)
+        names = [output.name for output in session.get_outputs()]
+        try:
+            return dict(zip(names, session.run(names, arrays), strict=True))
+        except Exception as error:
+            reason = runtime_message(error).rpartition("Status Message: ")[2]
+            raise InvalidSpec(f"ONNX Runtime cannot run {file.name} on these inputs: {reason}") from error
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Loaded:
+        """Writes the files to a folder, or the only one to a file that ends in `.onnx`; returns them as loaded there.
+
+        Files of a folder for temporary files get a second name where the disk is the same, so no byte is copied.
+        """
+        path = Path(path)
+        check_destination(path, overwrite=overwrite)
+        destination = Destination(path)
+        names = _names(self, destination)
+        with write_errors(path, sum(file.stat().st_size for file in names)), staging_folder(destination) as staging:
+            staged = [_put(file, staging / name, is_private=self.owner is not None) for file, name in names.items()]
+            return Loaded(str(path), map(str, publish(staged, staging, destination, overwrite=overwrite)))
+
+
+def load(folder: str | Path) -> Loaded:
+    """The files of an earlier export, to be called, opened with ONNX Runtime, read as protos or saved elsewhere.
+
+    Nothing is read yet. Each part is opened at its first call.
+
+    Args:
+        folder: The folder of an export, or an ONNX file. A folder of several parts, such as encoder and decoder, is
+            called with the name of one: `loaded("encoder_model", input_ids=...)`.
+
+    Returns:
+        What has the methods of the result of `export`: `loaded(**inputs)`, `session`, `model_proto` and `save`.
+
+    Raises:
+        ModelNotFound: There is no such file, or no ONNX file in the folder.
+
+    >>> import tempfile, torch
+    >>> from onnxfn import derived, export, load
+    >>> model = torch.nn.Linear(4, 2)
+    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = export(spec, model, f"{folder}/out", check=False)
+    ...     load(f"{folder}/out")(input=torch.randn(5, 4))["output"].shape
+    (5, 2)
+    """
+    path = export_path(folder)
+    if path.suffix == ".onnx":
+        graphs, root = ([path] if path.is_file() else []), path.parent
+    else:
+        graphs, root = sorted(onnx_folder(path).glob("*.onnx")), path
+    if not graphs:
+        parts = listed(sorted({str(file.parent) for file in path.glob("*/model.onnx")}))
+        raise ModelNotFound(f"no ONNX file at {path}; folders in it with a model.onnx: {parts}")
+    report = read_report(root / REPORT_FILE) if root == path and (root / REPORT_FILE).is_file() else None
+    recorded = [root / name for name in (report or {}).get("files", {})]
+    data = (graph.parent / name for graph in graphs for name in sorted(external_data_names(graph)))
+    others = [*recorded, root / REPORT_FILE] if report else []
+    return Loaded(str(path), map(str, dict.fromkeys([*graphs, *data, *others])))
+
+
+def write_to_file_object(loaded: Loaded, opened: BinaryIO) -> None:
+    """Writes the only file of an export to a file object. InvalidSpec if there are several files."""
+    if len(loaded.files) != 1:
+        names = listed(Path(file).name for file in loaded.files)
+        raise InvalidSpec(f"the export has the files {names}, and a file object takes one; pass a folder")
+    with Path(loaded.files[0]).open("rb") as file:
+        shutil.copyfileobj(file, opened, 1 << 20)
+
+
+def _graph(loaded: Loaded, part: str | None) -> Path:
+    """The ONNX file of a part. InvalidSpec if there are several and none is named."""
+    graphs = loaded.graphs
+    if part is None and len(graphs) == 1:
+        return next(iter(graphs.values()))
+    if part is None:
+        example = next(iter(graphs))
+        raise InvalidSpec(f"the export has the parts {listed(graphs)}; name one first, such as {example!r}")
+    if part not in graphs:
+        raise unknown("part", part, graphs)
+    return graphs[part]
+
+
+def _check_providers(providers: Sequence[Any]) -> None:
+    """Raises UnknownName for a provider that this build of ONNX Runtime does not have: it would use another one."""
+    import onnxruntime
+
+    available = onnxruntime.get_available_providers()
+    for provider in providers:
+        name = provider[0] if isinstance(provider, tuple) else provider
+        if name not in available:
+            raise unknown("provider", str(name), available, of="this build of ONNX Runtime")
+
+
+def _names(loaded: Loaded, destination: Destination) -> dict[Path, str]:
+    """From each file of an export to its name at a destination. InvalidSpec if a file has external data."""
+    files = [*map(Path, loaded.files)]
+    if destination.is_file:
+        (graph, *others) = loaded.graphs.values()
+        if others or external_data_names(graph):
+            names = listed(file.name for file in files)
+            raise InvalidSpec(f"the export has the files {names}; name a folder, not {destination.path.name}")
+        return {graph: destination.path.name}
+    base = Path(loaded.path)
+    base = base.parent if base.suffix == ".onnx" else base
+    return {file: file.relative_to(base).as_posix() for file in files}
+
+
+def _put(source: Path, target: Path, *, is_private: bool) -> Path:
+    """Gives a file that nobody else changes a second name, and copies any other; returns the new path."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not (is_private and _is_linked(source, target)):
+        shutil.copyfile(source, target)
+    return target
+
+
+def _is_linked(source: Path, target: Path) -> bool:
+    """Makes `target` a second name of a file; False where the system cannot do that."""
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,190 @@
+"""Results in memory: called, opened, read as protos, saved; folders that results own; `load`."""
+
+from __future__ import annotations
+
+import gc
+import io
+import pickle
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+import torch
+from refusals import refusal
+
+import onnxfn
+from onnxfn.specs.errors import CheckFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
+
+BERT = onnxfn.spec_for("bert", "fill-mask")
+T5 = onnxfn.spec_for("t5", "text2text-generation")
+IDS = torch.arange(1, 11).reshape(2, 5)
+FEEDS = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "token_type_ids": torch.zeros_like(IDS)}
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.model("bert", "AutoModelForMaskedLM")
+
+
+@pytest.fixture(scope="module")
+def t5():
+    return tiny.model("t5", "AutoModelForSeq2SeqLM")
+
+
+@pytest.fixture
+def temporary_files(tmp_path, monkeypatch):
+    """The folder where this test has its temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def contents(folder):
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in Path(folder).rglob("*.*")}
+
+
+def test_a_result_without_a_path_is_called_and_its_folder_is_deleted_with_it(bert, temporary_files):
+    result = onnxfn.export(BERT, bert)
+    with torch.no_grad():
+        expected = bert(**FEEDS).logits
+    assert result.report.passed
+    assert [*result(**FEEDS)] == ["logits"]
+    np.testing.assert_allclose(result(**FEEDS)["logits"], expected, atol=1e-5)
+    assert result(**{name: tensor.tolist() for name, tensor in FEEDS.items()})["logits"].shape == (2, 5, 128)
+    assert [*temporary_files.iterdir()] == [Path(result.path).parent]
+    del result
+    gc.collect()
+    assert [*temporary_files.iterdir()] == []
+
+
+def test_what_is_saved_is_what_an_export_with_a_path_writes(bert, tmp_path, temporary_files):
+    result = onnxfn.export(BERT, bert)
+    saved = result.save(tmp_path / "out")
+    file = result.save(tmp_path / "model.onnx")
+    del result
+    gc.collect()
+    assert [*temporary_files.iterdir()] == []
+    onnxfn.export(BERT, bert, tmp_path / "expected")
+    onnxfn.export(BERT, bert, tmp_path / "expected.onnx")
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+    assert (tmp_path / "model.onnx").read_bytes() == (tmp_path / "expected" / "model.onnx").read_bytes()
+    assert onnxfn.verify(saved.path).passed
+    assert [*saved.files] == [str(tmp_path / "out" / name) for name in ("model.onnx", "config.json", "report.json")]
+    np.testing.assert_array_equal(saved(**FEEDS)["logits"], file(**FEEDS)["logits"])
+
+
+def test_several_parts_with_external_data_are_called_saved_and_loaded(t5, tmp_path, temporary_files):
+    write = onnxfn.WriteOptions(external_data_threshold=0)
+    result = onnxfn.export(T5, t5, write=write)
+    assert any(file.endswith(".onnx_data") for file in result.files)
+    encoded = result("encoder_model", input_ids=IDS, attention_mask=torch.ones_like(IDS))
+    states = {"encoder_hidden_states": encoded["last_hidden_state"], "encoder_attention_mask": torch.ones_like(IDS)}
+    decoded = result("decoder_model", input_ids=IDS[:, :3], **states)
+    with torch.no_grad():
+        expected = t5(input_ids=IDS, decoder_input_ids=IDS[:, :3]).logits
+    np.testing.assert_allclose(decoded["logits"], expected, atol=1e-4)
+    result.save(tmp_path / "out")
+    loaded = onnxfn.load(tmp_path / "out")
+    assert {*map(Path, loaded.files)} == {tmp_path / "out" / Path(file).name for file in result.files}
+    again = loaded("decoder_model", input_ids=IDS[:, :3], **states)
+    np.testing.assert_array_equal(again["logits"], decoded["logits"])
+    assert refusal(InvalidSpec, result, **states).startswith("the export has the parts encoder_model, decoder_model")
+    assert "did you mean 'decoder_model'?" in refusal(UnknownName, result, "decoder_modl", **states)
+    message = refusal(InvalidSpec, result.save, tmp_path / "all.onnx")
+    assert message.endswith("name a folder, not all.onnx")
+    del result
+    gc.collect()
+    assert [*temporary_files.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"token_type_ids": None}, "no value for token_type_ids; model.onnx takes input_ids, attention_mask, "),
+        ({"input_ids": IDS.int()}, "input_ids is int32; model.onnx takes int64"),
+        ({"input_ids": IDS.bfloat16()}, "input_ids is torch.bfloat16; model.onnx takes int64"),
+        ({"input_ids": [[0.5] * 5] * 2}, "input_ids is float64; model.onnx takes int64"),
+        ({"input_ids": ["a text"]}, "input_ids is <U6; model.onnx takes int64"),
+        ({"input_ids": [[1], [2, 3]]}, "input_ids is no array of numbers: "),
+        ({"input_ids": IDS[0]}, "input_ids has the shape [5]; model.onnx takes [batch_size, sequence_length]"),
+        ({"attention_mask": IDS[:, :3]}, "attention_mask has the shape [2, 3], but sequence_length is 5 in input_ids"),
+        ({"input_ids": IDS + 10_000}, "ONNX Runtime cannot run model.onnx on these inputs: indices element out of "),
+    ],
+)
+def test_wrong_inputs_are_refused_in_a_line(changed, message, exported):
+    arrays = {name: value for name, value in {**FEEDS, **changed}.items() if value is not None}
+    text = refusal(InvalidSpec, exported, **arrays)
+    assert text.startswith(message)
+    assert "\n" not in text
+
+
+def test_an_unknown_input_is_refused(exported):
+    message = refusal(UnknownName, exported, **FEEDS, input_id=IDS)
+    assert message.startswith("no input 'input_id' for model.onnx; known: input_ids, ")
+    assert message.endswith("did you mean 'input_ids'?")
+
+
+@pytest.fixture(scope="module")
+def exported(bert, tmp_path_factory):
+    return onnxfn.export(BERT, bert, tmp_path_factory.mktemp("loaded") / "out")
+
+
+def test_a_result_with_a_path_has_the_same_methods(exported, tmp_path):
+    assert onnx.checker.check_model(exported.model_proto()) is None
+    assert [port.name for port in exported.session().get_inputs()] == [*exported.inputs]
+    session = exported.session("model", providers=["CPUExecutionProvider"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    assert "no provider 'CUDA'" in refusal(UnknownName, exported.session, providers=["CUDA"])
+    exported.save(tmp_path / "copy")
+    assert contents(tmp_path / "copy") == contents(exported.path)
+    assert not (tmp_path / "copy" / "model.onnx").samefile(exported.files[0])
+    refusal(OutputExists, exported.save, tmp_path / "copy")
+    exported.save(tmp_path / "copy", overwrite=True)
+
+
+def test_results_are_pickled_and_written_as_json(exported):
+    copied = pickle.loads(pickle.dumps(exported))
+    assert copied == exported
+    np.testing.assert_array_equal(copied(**FEEDS)["logits"], exported(**FEEDS)["logits"])
+    read = onnxfn.from_json(onnxfn.to_json(exported))
+    assert read == exported
+    assert refusal(InvalidSpec, read, **FEEDS).endswith(f"onnxfn.load({exported.path!r})")
+
+
+def test_load_takes_a_file_and_a_folder_without_a_report(exported, tmp_path):
+    for path in (exported.path, exported.files[0]):
+        np.testing.assert_array_equal(onnxfn.load(path)(**FEEDS)["logits"], exported(**FEEDS)["logits"])
+    (tmp_path / "model.onnx").write_bytes(Path(exported.files[0]).read_bytes())
+    assert onnxfn.load(tmp_path).files == (str(tmp_path / "model.onnx"),)
+    assert onnxfn.load(exported.path).files == exported.files
+    (tmp_path / "unet").mkdir()
+    (tmp_path / "model.onnx").rename(tmp_path / "unet" / "model.onnx")
+    message = refusal(ModelNotFound, onnxfn.load, tmp_path)
+    assert message == f"no ONNX file at {tmp_path}; folders in it with a model.onnx: {tmp_path / 'unet'}"
+
+
+def test_a_file_object_gets_the_bytes_of_the_file(bert, t5, tmp_path, temporary_files):
+    opened = io.BytesIO()
+    result = onnxfn.export(BERT, bert, opened)
+    onnxfn.export(BERT, bert, tmp_path / "model.onnx")
+    assert opened.getvalue() == (tmp_path / "model.onnx").read_bytes()
+    assert result(**FEEDS)["logits"].shape == (2, 5, 128)
+    several = refusal(InvalidSpec, onnxfn.export, T5, t5, io.BytesIO())
+    assert "name a folder" in several
+    text = refusal(InvalidSpec, onnxfn.export, BERT, bert, io.StringIO())
+    assert text == "path is of the type StringIO; pass a path, a file object, or None"
+    outside = onnxfn.WriteOptions(external_data_threshold=0)
+    message = refusal(InvalidSpec, onnxfn.export, BERT, bert, io.BytesIO(), write=outside)
+    assert message == "the export has the files model.onnx, model.onnx_data, and a file object takes one; pass a folder"
+    del result
+    gc.collect()
+    assert [*temporary_files.iterdir()] == []
+
+
+def test_a_failed_export_without_a_path_leaves_no_folder(bert, temporary_files):
+    refusal(CheckFailed, onnxfn.export, onnxfn.with_tolerance(BERT, atol=0.0, rtol=0.0), bert)
+    assert [*temporary_files.iterdir()] == []
