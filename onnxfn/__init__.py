@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import isfunction
+
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families import (
     audio,
@@ -60,7 +62,6 @@ from onnxfn.specs.edits.tensors import (
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import (
     CaptureFailed,
-    CheckFailed,
     InvalidSpec,
     LoadFailed,
     MissingValue,
@@ -92,6 +93,7 @@ from onnxfn.specs.plan.onnx_feeds import flatten_outputs, ort_inputs
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs, past_key_values
 from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
+from onnxfn.specs.public_calls import public
 from onnxfn.specs.records import (
     CacheRow,
     Edit,
@@ -104,7 +106,7 @@ from onnxfn.specs.records import (
     Normalizer,
     OutputSpec,
 )
-from onnxfn.specs.reports import Difference, Event, Exported, Report
+from onnxfn.specs.reports import CheckFailed, Difference, Event, Exported, Report
 from onnxfn.specs.serialize import from_json, to_json
 from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.tasks import SYNONYMS, TASKS, canonical, for_task, synonyms, tasked
@@ -261,3 +263,12 @@ __all__ = (
     "with_tolerance",
     "without",
 )
+
+__version__ = VERSION
+
+globals().update({name: public(value) for name, value in globals().items() if name in __all__ and isfunction(value)})
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion: the folders and what this file imports are left out."""
+    return sorted((*__all__, "__all__", "__doc__", "__version__"))

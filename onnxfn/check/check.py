@@ -21,9 +21,8 @@ from onnxfn.check.usual_errors import usual_error
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.planned import Part, Plan
-from onnxfn.specs.reports import Difference, Report
+from onnxfn.specs.reports import CheckFailed, Difference, Report
 from onnxfn.weights.chunks import prefetched
 
 HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
@@ -93,9 +92,7 @@ def check_error(report: Report) -> CheckFailed:
         if not difference.passed
     ]
     hint = [HOW_TO_BISECT] if differences else []
-    error = CheckFailed("; ".join([*report.findings, *differences, *hint]) or "nothing was checked")
-    error.report = report
-    return error
+    return CheckFailed("; ".join([*report.findings, *differences, *hint]) or "nothing was checked", report)
 
 
 def _own_error(difference: Difference) -> str:

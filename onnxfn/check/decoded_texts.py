@@ -35,10 +35,11 @@ from onnxfn.specs.axes import names
 from onnxfn.specs.compose import group
 from onnxfn.specs.dummies import Array, dummies, padded
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
-from onnxfn.specs.errors import CheckFailed, OnnxfnError
+from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.reports import CheckFailed
 from onnxfn.specs.spec import Dummies
 
 PROMPT_LENGTH, NEW_TOKENS, GROUP_SIZE = 6, 16, 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -51,8 +51,8 @@ class Decoder:
 
 def generate(
     exported: Exported | str | Path,
-    input_ids: Array,
-    attention_mask: Array | None = None,
+    input_ids: Array | Sequence[Sequence[int]],
+    attention_mask: Array | Sequence[Sequence[int]] | None = None,
     *,
     max_new_tokens: int = 16,
     stop: Iterable[int] = (),
@@ -63,8 +63,8 @@ def generate(
     Args:
         exported: A decoder with past or an encoder-decoder: the result of `export`, the folder of an export, or the
             ONNX file of a decoder.
-        input_ids: Token ids, `[batch, length]`: the prompts of a decoder, or the texts that an encoder reads. For an
-            encoder of sound or images, its features.
+        input_ids: Token ids, `[batch, length]`, as an array or as lists of one length: the prompts of a decoder, or
+            the texts that an encoder reads. For an encoder of sound or images, its features.
         attention_mask: `[batch, length]`, 0 for padding and 1 for tokens. Prompts of different lengths are padded on
             the left. The default has no padding.
         max_new_tokens: The largest number of tokens that are decoded.

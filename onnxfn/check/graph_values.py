@@ -13,7 +13,7 @@ from attrs import frozen
 from onnxfn.check.sessions import check_options, runtime_message
 from onnxfn.graphs.passes.merging import PREFIX
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CheckFailed
+from onnxfn.specs.reports import CheckFailed
 
 EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 """ONNX Runtime's option for the folder of external data of a model that is not loaded from a file."""

@@ -31,10 +31,11 @@ from attrs import evolve, field, frozen
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
-from onnxfn.specs.errors import CaptureFailed, CheckFailed
+from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_affordable_batch, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
+from onnxfn.specs.reports import CheckFailed
 from onnxfn.weights.onnx_files import metadata
 
 SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000

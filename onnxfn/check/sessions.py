@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxfn.specs.errors import CheckFailed, ModelNotFound, first_line, listed
-from onnxfn.specs.reports import CPU
+from onnxfn.specs.errors import ModelNotFound, first_line, listed
+from onnxfn.specs.reports import CPU, CheckFailed
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
 

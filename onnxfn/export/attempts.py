@@ -25,9 +25,9 @@ from onnxfn.graphs.build import (
 from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CaptureFailed, CheckFailed, ModelNotFound
+from onnxfn.specs.errors import CaptureFailed, ModelNotFound
 from onnxfn.specs.planned import Plan
-from onnxfn.specs.reports import Report, StageTimer
+from onnxfn.specs.reports import CheckFailed, Report, StageTimer
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"

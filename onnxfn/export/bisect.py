@@ -15,6 +15,7 @@ from onnxfn.check.smallest_case import selected_cases
 from onnxfn.export.planned_files import planned_files
 from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
@@ -27,7 +28,7 @@ def bisect(
     *,
     config: Any = None,
     preprocessor: Any = None,
-    decoders: str = "merged",
+    decoders: Decoders = "merged",
     case: str | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> Divergence:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from attrs import asdict, evolve, frozen
@@ -33,18 +33,18 @@ from onnxfn.export.verify import verify as verify_folder
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
-from onnxfn.graphs.passes.fusing import ONNXRUNTIME
+from onnxfn.graphs.passes.fusing import ONNXRUNTIME, Fuse
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
-from onnxfn.specs.errors import CheckFailed, InvalidSpec
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.planned import Plan, PlannedSpec
-from onnxfn.specs.reports import Event, Exported
+from onnxfn.specs.reports import CheckFailed, Event, Exported
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.write import WriteOptions
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="onnxfn",
     help="Export PyTorch and Hugging Face models to ONNX and check the files against PyTorch.",
     no_args_is_help=True,
@@ -63,7 +63,7 @@ class ExportRequest:
     model: str
     out: Path
     edits: SpecEdits
-    decoders: str
+    decoders: Any
     build: BuildOptions
     write: WriteOptions
     check: bool
@@ -117,9 +117,9 @@ def export(
         build = BuildOptions(
             find_repeats=trace_all_layers if trace_all else repeated_layers,
             template_cache=None if no_template_cache else template_cache or default_cache_folder(),
-            fuse=fuse,
+            fuse=cast("Fuse", fuse),
         )
-        write = WriteOptions(layout=layout, weight_storage=weights, external_data_suffix=external_data_suffix)
+        write = _write_options(layout, weights, external_data_suffix)
         request = ExportRequest(model, out, edits, decoders, build, write, check, overwrite, trust_remote_code)
         check_destination(out, overwrite=overwrite)
         if library == "transformers":
@@ -129,6 +129,10 @@ def export(
             _export_pipeline(request)
         else:
             _export_library_model(library, request)
+
+
+def _write_options(layout: Any, weights: Any, suffix: str | None) -> WriteOptions:
+    return WriteOptions(layout=layout, weight_storage=weights, external_data_suffix=suffix)
 
 
 @app.command()

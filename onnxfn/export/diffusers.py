@@ -65,6 +65,7 @@ def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
         The name, spec, model and configuration of each part.
 
     Raises:
+        InvalidSpec: `pipeline` has no components.
         UnknownName: No spec is known for the class of a component.
 
     >>> from types import SimpleNamespace
@@ -73,6 +74,8 @@ def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
     >>> [part.name for part in pipeline_parts(pipeline)]
     ['text_encoder']
     """
+    if not hasattr(pipeline, "components"):
+        raise InvalidSpec(f"pipeline is of the type {type(pipeline).__name__}; pass a DiffusionPipeline of diffusers")
     models = {
         name: component
         for name, component in pipeline.components.items()

@@ -28,6 +28,7 @@ from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.os_errors import write_errors
+from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported, Report
@@ -51,7 +52,7 @@ def export(
     config: Any = None,
     checkpoint: str | Path | None = None,
     preprocessor: Any = None,
-    decoders: str = "merged",
+    decoders: Decoders = "merged",
     check: bool = True,
     overwrite: bool = False,
     build: BuildOptions = BuildOptions(),
@@ -190,7 +191,7 @@ def validate(
     *,
     config: Any = None,
     preprocessor: Any = None,
-    decoders: str = "merged",
+    decoders: Decoders = "merged",
     on_event: OnEvent = ignore,
 ) -> Report:
     """Compares ONNX files with a PyTorch model, on inputs of sizes that were not traced.

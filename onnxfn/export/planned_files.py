@@ -13,27 +13,33 @@ from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.graphs.capture.dtypes import with_model_dtype
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import onnx_folder
 
 
-def plan_for_destination(spec: ExportSpec, model: Any, config: Any, destination: Destination, *, decoders: str) -> Plan:
+def plan_for_destination(
+    spec: ExportSpec, model: Any, config: Any, destination: Destination, *, decoders: Decoders
+) -> Plan:
     """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
 
     `config` is the configuration that the spec reads; None: that of the model, if it has one.
 
     Raises:
-        InvalidSpec: the model is not for the task of the spec, its parameters have several dtypes and the spec names
-            none, or the plan has several parts for one file.
+        InvalidSpec: the model is not for the task of the spec, a part has no inputs, its parameters have several dtypes
+            and the spec names none, or the plan has several parts for one file.
         MissingValue: the configuration lacks a value that the spec reads.
         UnknownName: `decoders` is not a known value.
         CaptureFailed: the model takes images of one size only, and the spec has images of any size.
     """
     values = (config_of(model) or {}) if config is None else config
     planned = plan(with_model_dtype(with_model_task(spec, model), model), values, decoders=decoders)
+    if without_inputs := next((part for part in planned.parts if not part.spec.inputs), None):
+        raise InvalidSpec(
+            f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
+        )
     planned = with_runnable_images(model, planned)
     if not destination.is_file:
         return planned
@@ -46,7 +52,7 @@ def plan_for_destination(spec: ExportSpec, model: Any, config: Any, destination:
 
 
 def planned_files(
-    spec: ExportSpec, model: Any, exported: Exported | str | Path, config: Any, *, decoders: str
+    spec: ExportSpec, model: Any, exported: Exported | str | Path, config: Any, *, decoders: Decoders
 ) -> tuple[Path, Plan]:
     """The folder that holds the ONNX files of an export, and their plan. Raises what `plan_for_destination` raises."""
     if isinstance(exported, Exported):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from attrs import frozen
 
@@ -16,7 +16,7 @@ from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, wit
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.specs.tasks import for_some_task
 
 Sizes = tuple[tuple[str, int], ...]
@@ -57,7 +57,7 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     spec = spec_for(config_or_model, edits.task or checkpoint_task(config_or_model))
     spec = spec if edits.opset is None else with_opset(spec, edits.opset)
     spec = with_tolerance(spec, atol=edits.atol, rtol=edits.rtol)
-    spec = with_dtypes(split(for_some_task(spec)) if edits.split else spec, float=edits.dtype)
+    spec = with_dtypes(split(for_some_task(spec)) if edits.split else spec, float=cast("FloatDtype", edits.dtype))
     spec = with_shapes(with_outputs(spec, *edits.outputs), **dict(edits.shapes))
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))
     spec = compose(spec, sized(**dict(edits.sizes)))

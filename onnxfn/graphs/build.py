@@ -20,7 +20,7 @@ from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, t
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.old_objects import old_objects_not_collected
 from onnxfn.graphs.passes.canonical import order_by_structure
-from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, fuse_operators, fusions
+from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, Fuse, fuse_operators, fusions
 from onnxfn.graphs.passes.layer_periods import layer_ports
 from onnxfn.graphs.passes.merging import insert_filler
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
@@ -118,7 +118,7 @@ class BuildOptions:
     template_cache: Path | None = field(default=None, converter=_as_path)
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
-    fuse: str = field(default=STANDARD, validator=_check_fuse)
+    fuse: Fuse = field(default=STANDARD, validator=_check_fuse)
 
 
 def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, get_args
 from zlib import crc32
 
 import numpy as np
@@ -24,6 +24,9 @@ from onnxfn.specs.spec import Dummies, ExportSpec
 Array = NDArray[Any]
 LARGEST_DUMMY = 1 << 28
 """The most elements of a dummy, 2 GiB of numbers: a larger one is a mistake in a size."""
+
+Side = Literal["right", "left", "none"]
+"""Where a mask has padding."""
 
 Fill = Callable[..., Array]
 """From a random generator, a shape and keyword arguments to an array of this shape."""
@@ -68,7 +71,7 @@ def sized(**sizes: int | Getter) -> ExportSpec:
     return ExportSpec(dummies=Dummies(sizes=tuple(DummySize(name, size) for name, size in sizes.items())))
 
 
-def padded(side: str) -> ExportSpec:
+def padded(side: Side) -> ExportSpec:
     """A spec whose attention masks have padding on one side, for a case of the check.
 
     Args:
@@ -117,12 +120,20 @@ def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: i
     arguments = _arguments(spec, input_, generator, sizes, seed)
     try:
         array = fill(random, shape, **arguments)
+        return _of_shape(array, shape).astype(dtype_of(spec, input_))
     except OnnxfnError:
         raise
-    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError) as problem:
+    except Exception as problem:  # a function of the user's may raise anything
         message = f"{generator} cannot make a dummy for {input_.name!r} with the shape {list(shape)}: {problem}"
         raise InvalidSpec(" ".join(message.split())) from problem  # an argument may print as several lines
-    return array.astype(dtype_of(spec, input_))
+
+
+def _of_shape(array: Any, shape: tuple[int, ...]) -> Array:
+    """The array of a generator. ValueError if it is none of this shape."""
+    if not isinstance(array, np.ndarray) or array.shape != shape:
+        actual = f"an array of the shape {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise ValueError(f"the function returns {actual}")
+    return array
 
 
 def known_sizes(spec: AnySpec, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -223,8 +234,8 @@ def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right", shortest:
     >>> mask(np.random.default_rng(0), (2, 4), padding="left").tolist()
     [[1, 1, 1, 1], [0, 1, 1, 1]]
     """
-    if padding not in ("right", "left", "none"):
-        raise unknown("padding", padding, ("right", "left", "none"))
+    if padding not in get_args(Side):
+        raise unknown("padding", padding, get_args(Side))
     length = shape[-1]
     if padding == "none" or length < 2:  # noqa: PLR2004 - a sequence of one token has no room for padding
         return np.ones(shape, dtype=np.int64)

@@ -69,17 +69,6 @@ class LayersDiffer(OnnxfnError, RuntimeError):
     """Layers that should be equal differ, so one trace cannot stand for them. The message says where they differ."""
 
 
-class CheckFailed(OnnxfnError, RuntimeError):
-    """The ONNX files do not compute what PyTorch computes, or they could not be compared.
-
-    Attributes:
-        report: The `Report` with the figures of each output, if all cases were compared and an output differs. None if
-            the comparison stopped because ONNX Runtime cannot load or run a file.
-    """
-
-    report: object = None
-
-
 class OutputExists(OnnxfnError, FileExistsError):
     """The file or folder to write already exists. `overwrite=True` replaces it."""
 
@@ -129,7 +118,7 @@ def shortened(value: object) -> str:
     >>> shortened(["batch_size"]), len(shortened("a" * 100))
     ("['batch_size']", 63)
     """
-    text = ascii(value)
+    text = ascii(value).replace("\n", " ")  # the text of a module has lines
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.specs import printing
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.records import as_tuple
 
@@ -154,6 +154,22 @@ class Report:
 
     def _repr_html_(self) -> str:
         return printing.html(printing.check_status(self), printing.report_sections(self))
+
+
+class CheckFailed(OnnxfnError, RuntimeError):
+    """The ONNX files do not compute what PyTorch computes, or they could not be compared.
+
+    Attributes:
+        report: The figures of each output. A report without figures, whose finding is the message, if the comparison
+            stopped because ONNX Runtime cannot load or run a file.
+
+    >>> CheckFailed("ONNX Runtime cannot load model.onnx").report.findings
+    ('ONNX Runtime cannot load model.onnx',)
+    """
+
+    def __init__(self, message: str, report: Report | None = None) -> None:
+        super().__init__(message)
+        self.report = Report((), (), (message,)) if report is None else report
 
 
 @frozen

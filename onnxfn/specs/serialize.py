@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from attrs import NOTHING, fields, has
 
@@ -14,7 +14,10 @@ from onnxfn.specs import axes, changes, planned, records, reports, spec
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.field_types import check_fields
 from onnxfn.specs.records import as_tuple
+from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.trust import check_trust
+
+Record = TypeVar("Record")
 
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
@@ -124,37 +127,46 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
         The JSON text; `from_json(to_json(record)) == record`.
 
     Raises:
-        InvalidSpec: A text in the record has a null character or half of a surrogate pair.
+        InvalidSpec: `record` is no record, or a text in it has a null character or half of a surrogate pair.
 
     >>> from onnxfn.specs.facts import takes
     >>> bert = takes("input_ids", "batch_size sequence_length", "token_ids")
     >>> from_json(to_json(bert)) == bert
     True
     """
-    return json.dumps(to_plain(record), indent=indent)
+    try:
+        return json.dumps(to_plain(record), indent=indent)
+    except (TypeError, ValueError) as problem:
+        raise InvalidSpec(f"{type(record).__name__} is no record of onnxfn, or holds other values: {problem}") from None
 
 
-def from_json(text: str, *, trust: Iterable[str] = ()) -> Any:
-    """The record that a JSON text describes. Reading it imports and runs nothing.
+@overload
+def from_json(text: str, *, trust: Iterable[str] = ()) -> ExportSpec: ...
+@overload
+def from_json(text: str, *, record: type[Record], trust: Iterable[str] = ()) -> Record: ...
+def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str] = ()) -> Any:
+    """The spec, or another record, that a JSON text describes. Reading it imports and runs nothing.
 
     Using a spec is another matter: an export imports the modules that the spec names and calls their functions. So the
     text may name functions of other packages only if they are in `trust`.
 
     Args:
         text: What `to_json` returned.
+        record: The class of the record, such as `Report`; `tuple` for several records.
         trust: Packages or modules whose functions the text may name, such as `("my_package",)`. The functions in
             onnxfn's own tables need no trust.
 
     Returns:
-        The record, or a tuple of records.
+        The spec, or the record of this class.
 
     Raises:
-        InvalidSpec: The text is not JSON, a record has no such fields, a value has another type than its field, or the
-            text names code of a package that is not in `trust`.
+        InvalidSpec: The text is not JSON, it describes a record of another class, a record has no such fields, a value
+            has another type than its field, or the text names code of a package that is not in `trust`.
         UnknownName: The text names a record that onnxfn does not have.
 
-    >>> print(from_json('{"record": "AxisMap", "pattern": "batch_size 3"}'))
-    [batch_size, 3]
+    >>> from onnxfn import EMPTY, Report, to_json
+    >>> from_json(to_json(EMPTY)) == EMPTY, from_json(to_json(Report([])), record=Report).passed
+    (True, False)
     >>> from_json('{"record": "Generator", "name": "ids", "function": "my_package.dummies:ids"}')
     Traceback (most recent call last):
     onnxfn.specs.errors.InvalidSpec: field 'function' of Generator names code outside onnxfn's tables: \
@@ -168,4 +180,8 @@ def from_json(text: str, *, trust: Iterable[str] = ()) -> Any:
         raise InvalidSpec(f"not JSON: {problem}") from problem
     if not isinstance(data, (dict, list)):
         raise InvalidSpec(f"the JSON is {shortened(data)}; a record is an object with the key 'record'")
-    return from_plain(data, trust=trust)
+    restored = from_plain(data, trust=trust)
+    if not isinstance(restored, record):
+        actual = type(restored).__name__
+        raise InvalidSpec(f"the text describes a record {actual}, and not {record.__name__}; pass record={actual}")
+    return restored

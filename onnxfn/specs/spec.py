@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from attrs import field, fields_dict, frozen
 
@@ -27,6 +27,12 @@ from onnxfn.specs.records import (
     unique_names,
 )
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
+
+Past = Literal["inputs", "outputs", "both"]
+"""The sides of a graph on which its cache is."""
+
+IntDtype = Literal["int64", "int32"]
+FloatDtype = Literal["float32", "float16", "bfloat16"]
 
 OPSETS = range(18, 26)
 """The opsets of ONNX that a graph can have.
@@ -104,7 +110,7 @@ class Cache:
     """
 
     rows: tuple[CacheRow, ...] = joined_field("named")
-    past: str | None = joined_field("rightmost")
+    past: Past | None = joined_field("rightmost")
 
 
 @frozen(kw_only=True)
@@ -133,8 +139,8 @@ class Target:
     """
 
     opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
-    int_dtype: str | None = joined_field("rightmost")
-    float_dtype: str | None = joined_field("rightmost")
+    int_dtype: IntDtype | None = joined_field("rightmost")
+    float_dtype: FloatDtype | None = joined_field("rightmost")
 
 
 @frozen(kw_only=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from attrs import frozen
 
@@ -30,7 +30,9 @@ class Layout:
     external_data_key: str = ""
 
 
-OPTIMUM, TRANSFORMERS_JS = "optimum", "transformers.js"
+LayoutName = Literal["optimum", "transformers.js"]
+OPTIMUM: LayoutName = "optimum"
+TRANSFORMERS_JS: LayoutName = "transformers.js"
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {

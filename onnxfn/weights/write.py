@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shutil import copyfile
-from typing import Any
+from typing import Any, Literal, get_args
 
 from attrs import Attribute, evolve, field, frozen
 
 from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import StageTimer
-from onnxfn.weights.layouts import OPTIMUM, Layout, layout_of
+from onnxfn.weights.layouts import OPTIMUM, Layout, LayoutName, layout_of
 from onnxfn.weights.placement import (
     NO_SHARED_PLACEMENTS,
     PROTOBUF_LIMIT,
@@ -27,7 +27,8 @@ from onnxfn.weights.safetensors import TensorEntry, entries
 OTHER_SUFFIXES = (".onnx", ".safetensors", ".bin", ".pt", ".pth", ".gguf")
 """Endings of graphs and of a checkpoint's weights, so no endings of external data."""
 
-WEIGHT_STORAGES = ("copy", "share", "link", "none")
+WeightStorage = Literal["copy", "share", "link", "none"]
+WEIGHT_STORAGES: tuple[str, ...] = get_args(WeightStorage)
 """The values of `WriteOptions.weight_storage`."""
 
 
@@ -86,8 +87,8 @@ class WriteOptions:
         onnxfn.specs.errors.UnknownName: no layout 'optimun'; known: optimum, transformers.js; did you mean 'optimum'?
     """
 
-    layout: str = field(default=OPTIMUM, validator=_check_layout)
-    weight_storage: str | None = field(default=None, validator=_check_weight_storage)
+    layout: LayoutName = field(default=OPTIMUM, validator=_check_layout)
+    weight_storage: WeightStorage | None = field(default=None, validator=_check_weight_storage)
     external_data_threshold: int = PROTOBUF_LIMIT
     external_data_suffix: str | None = field(default=None, validator=_check_suffix)
 

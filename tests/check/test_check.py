@@ -19,9 +19,10 @@ from onnxfn.check.check import check
 from onnxfn.check.compare import compare
 from onnxfn.check.references import references
 from onnxfn.check.sessions import open_session
-from onnxfn.specs.errors import CheckFailed, ModelNotFound
+from onnxfn.specs.errors import ModelNotFound
 from onnxfn.specs.plan.check_cases import cases
 from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.reports import CheckFailed, Report
 from onnxfn.specs.spec import Check
 
 SPEC = onnxfn.PlannedSpec(check=Check(atol=1e-5, rtol=1e-4))
@@ -170,7 +171,7 @@ def test_a_type_that_onnx_runtime_cannot_run_is_one_clear_line_without_a_report(
         "or with check=False for another device"
     )
     assert "\n" not in message
-    assert caught.value.report is None
+    assert caught.value.report == Report([], [], [str(caught.value)])
 
 
 def test_a_file_that_onnx_runtime_cannot_load_is_an_error_without_a_report(tmp_path):
@@ -178,7 +179,7 @@ def test_a_file_that_onnx_runtime_cannot_load_is_an_error_without_a_report(tmp_p
     file.write_text("not a graph")
     with pytest.raises(CheckFailed, match=r"ONNX Runtime cannot load model\.onnx: ") as caught:
         open_session(file)
-    assert caught.value.report is None
+    assert caught.value.report == Report([], [], [str(caught.value)])
 
 
 def test_inputs_that_onnx_runtime_cannot_run_are_an_error_without_a_report(bert, exported):
@@ -187,7 +188,7 @@ def test_inputs_that_onnx_runtime_cannot_run_are_an_error_without_a_report(bert,
     reference.inputs["input_ids"][:] = 10**6
     with pytest.raises(CheckFailed, match=r"ONNX Runtime cannot run model\.onnx at one \(batch_size=1, ") as caught:
         check(bert, part, Path(exported.files[0]), expected=[reference])
-    assert caught.value.report is None
+    assert caught.value.report == Report([], [], [str(caught.value)])
 
 
 def test_a_file_that_does_not_exist_is_not_opened(tmp_path):

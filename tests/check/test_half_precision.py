@@ -14,7 +14,8 @@ import onnxfn
 from onnxfn.check import exact_outputs as exact_module
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.graphs.capture.dtypes import _converted, in_dtype, with_model_dtype
-from onnxfn.specs.errors import CheckFailed, InvalidSpec
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.reports import CheckFailed
 
 MODELS = {
     "bert": ("fill-mask", "AutoModelForMaskedLM"),

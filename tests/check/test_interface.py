@@ -16,7 +16,7 @@ import onnxfn
 from onnxfn.check.check import check
 from onnxfn.check.sessions import open_check_session
 from onnxfn.export.attempts import RETRACED
-from onnxfn.specs.errors import CheckFailed
+from onnxfn.specs.reports import CheckFailed
 
 SPEC = onnxfn.spec_for("bert", "text-classification")
 

@@ -11,7 +11,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.weight_bytes import weight_findings
-from onnxfn.specs.errors import CheckFailed
+from onnxfn.specs.reports import CheckFailed
 from onnxfn.weights.onnx_files import stored_tensors
 
 SPEC = onnxfn.spec_for("bert", "feature-extraction")

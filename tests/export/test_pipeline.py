@@ -17,7 +17,8 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
+from onnxfn.specs.reports import CheckFailed
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 
@@ -52,7 +53,7 @@ def test_the_result_has_files_inputs_outputs_opset_and_seconds(exported):
     assert exported.outputs == {"logits": {0: "batch_size", 1: "sequence_length"}}
     assert exported.opset == 18
     assert [stage for stage, _ in exported.seconds] == ["plan", "capture", "passes", "write", "check"]
-    assert onnxfn.from_json(onnxfn.to_json(exported)) == exported
+    assert onnxfn.from_json(onnxfn.to_json(exported), record=onnxfn.Exported) == exported
     assert "check passed" in str(exported)
     assert "<table>" in exported._repr_html_()
 

@@ -28,7 +28,7 @@ from onnxfn.export import exchange, staging
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.publishing import publish
 from onnxfn.export.staging import staging_folder
-from onnxfn.specs.errors import CheckFailed
+from onnxfn.specs.reports import CheckFailed
 from onnxfn.weights.journal import STAGING_PREFIX
 
 if TYPE_CHECKING:

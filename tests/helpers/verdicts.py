@@ -26,8 +26,9 @@ from onnxfn.check.references import references
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.export import attempts
 from onnxfn.graphs.capture.dtypes import in_dtype
-from onnxfn.specs.errors import CheckFailed, OnnxfnError
+from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.planned import Part
+from onnxfn.specs.reports import CheckFailed
 
 MASKED = 1e30
 """Larger numbers stand for minus infinity."""

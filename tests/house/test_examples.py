@@ -12,10 +12,10 @@ PACKAGE = Path(onnxfn.__file__).parent
 
 
 def modules():
-    """All modules of onnxfn except `__main__`, whose import runs the command line."""
+    """All modules of onnxfn, where its functions are defined; not `__main__`, whose import runs the command line."""
     names = (path.relative_to(PACKAGE.parent).with_suffix("") for path in sorted(PACKAGE.rglob("*.py")))
     dotted = (".".join(name.parts).removesuffix(".__init__") for name in names)
-    return [import_module(name) for name in dotted if not name.endswith("__main__")]
+    return [import_module(name) for name in dotted if name not in ("onnxfn", "onnxfn.__main__")]
 
 
 FINDER = DocTestFinder()

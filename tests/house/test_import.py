@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import onnxfn
+
 HEAVY = ("torch", "transformers", "onnx", "onnxruntime", "onnxscript", "onnx_ir")
 RATIO = 4
 """How many times as long as its own dependencies `import onnxfn` may take."""
@@ -69,3 +71,8 @@ def test_importing_is_fast(tmp_path):
     """With compiled files, as after an installation; the first run compiles them. A ratio holds on a busy machine."""
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
     assert min(float(run_python(TIMED, **compiled)[0]) for _ in range(5)) < RATIO
+
+
+def test_completion_offers_the_public_names_alone():
+    assert set(dir(onnxfn)) - {"__all__", "__doc__", "__version__"} == set(onnxfn.__all__)
+    assert onnxfn.__version__ == onnxfn.VERSION

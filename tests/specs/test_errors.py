@@ -4,8 +4,9 @@ import pickle
 
 import pytest
 
-from onnxfn.specs import errors
-from onnxfn.specs.errors import CheckFailed, OnnxfnError, UnknownName, closest, first_line, listed, unknown
+from onnxfn.specs import errors, reports
+from onnxfn.specs.errors import OnnxfnError, UnknownName, closest, first_line, listed, unknown
+from onnxfn.specs.reports import CheckFailed
 
 BASES = {
     "UnknownName": LookupError,
@@ -22,7 +23,7 @@ BASES = {
 
 ERRORS = {
     name: error
-    for name, error in vars(errors).items()
+    for name, error in {**vars(errors), **vars(reports)}.items()
     if isinstance(error, type) and issubclass(error, OnnxfnError) and error is not OnnxfnError
 }
 
@@ -48,8 +49,9 @@ def test_an_error_is_pickled_with_its_message(name):
     assert (type(back), str(back)) == (ERRORS[name], "no such thing")
 
 
-def test_a_failed_check_without_a_report_has_none():
-    assert CheckFailed("far").report is None
+def test_a_failed_check_without_a_report_has_one_whose_finding_is_the_message():
+    report = pickle.loads(pickle.dumps(CheckFailed("far"))).report
+    assert (report.findings, report.differences, report.passed) == (("far",), (), False)
 
 
 def test_the_first_line_of_an_error_is_its_first_that_is_not_blank():

@@ -16,8 +16,9 @@ import onnxfn
 from onnxfn import compose, for_task, spec_for, with_behavior, with_output, with_outputs, with_past
 from onnxfn.specs.edits.extra_outputs import SINGLE_MODEL_OUTPUTS
 from onnxfn.specs.edits.table import edited
-from onnxfn.specs.errors import CaptureFailed, CheckFailed, InvalidSpec, UnknownName
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.specs.records import OutputSpec
+from onnxfn.specs.reports import CheckFailed
 from onnxfn.specs.spec import Cache, ExportSpec, Parts
 
 BERT = for_task(spec_for("bert"), "text-classification")

@@ -58,7 +58,7 @@ def test_a_constant_that_is_none_is_written():
     ids=lambda record: type(record).__name__,
 )
 def test_a_result_goes_to_json_and_back(record):
-    restored = from_json(to_json(record))
+    restored = from_json(to_json(record), record=type(record))
     assert restored == record
     assert hash(restored) == hash(record)
 
@@ -74,13 +74,23 @@ def test_the_indent_changes_the_text_alone():
 
 def test_several_records_go_to_json_as_a_list():
     sizes = (DummySize("batch_size", 2), DummySize("sequence_length", 16))
-    assert from_json(to_json(sizes)) == sizes
+    assert from_json(to_json(sizes), record=tuple) == sizes
 
 
 def test_an_unknown_record_is_an_error_that_names_the_closest():
     message = refusal(UnknownName, from_plain, {"record": "DummySise", "name": "batch_size", "value": 2})
     assert message.startswith("no record 'DummySise'; known: Axis, AxisMap, ")
     assert message.endswith("; did you mean 'DummySize'?")
+
+
+def test_a_record_of_another_class_is_refused():
+    message = "the text describes a record Report, and not ExportSpec; pass record=Report"
+    assert refusal(InvalidSpec, from_json, to_json(REPORT)) == message
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), always(x=object())])
+def test_what_is_no_record_is_not_written(value):
+    assert refusal(InvalidSpec, to_json, value).startswith(f"{type(value).__name__} is no record of onnxfn, or holds ")
 
 
 def test_text_that_is_not_json_is_an_error():

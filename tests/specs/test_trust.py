@@ -11,6 +11,7 @@ from refusals import refusal
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.records import Patch
 from onnxfn.specs.serialize import RECORDS, from_json, to_json, to_plain
 from onnxfn.specs.trust import CODE_FIELDS, PATCHED_PACKAGES
 
@@ -86,7 +87,7 @@ def test_a_full_name_inside_onnxfn_needs_trust_too():
     """A module of onnxfn also holds the functions that it imports."""
     patch = {"record": "Patch", "name": "torch:linspace", "by": "onnxfn.specs.functions:import_module", "why": "why"}
     refusal(InvalidSpec, from_json, json.dumps(patch))
-    assert from_json(json.dumps(patch), trust=["onnxfn.specs"]).by == patch["by"]
+    assert from_json(json.dumps(patch), record=Patch, trust=["onnxfn.specs"]).by == patch["by"]
 
 
 @pytest.mark.parametrize("trust", ["canary", "canary_of", "canary_of_trust.other"])

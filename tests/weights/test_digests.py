@@ -19,7 +19,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.sessions import open_session
-from onnxfn.specs.errors import CheckFailed
+from onnxfn.specs.reports import CheckFailed
 from onnxfn.weights.digests import (
     DIGESTS_KEY,
     END_BYTES,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from onnxfn.graphs.capture.quiet import LOCK
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.spec import ExportSpec, FloatDtype
 
 
 def in_dtype(model: Any, dtype: str | None) -> Any:
@@ -59,7 +59,7 @@ def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
             f"the parameters of {type(model).__name__} have the dtypes {listed(sorted(dtypes))}; "
             'choose that of the graph: with_dtypes(spec, float="float32")'
         )
-    return with_dtypes(spec, float=dtypes.pop())
+    return with_dtypes(spec, float=cast("FloatDtype", dtypes.pop()))
 
 
 def _floats(model: Any) -> Iterator[Any]:

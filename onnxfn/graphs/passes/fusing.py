@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
 from onnxfn.graphs.passes.attention import fuse_attention
@@ -25,7 +25,9 @@ from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.reports import Fusion
 
-STANDARD, ONNXRUNTIME = "standard", "onnxruntime"
+Fuse = Literal["standard", "onnxruntime"]
+STANDARD: Fuse = "standard"
+ONNXRUNTIME: Fuse = "onnxruntime"
 """The values of `fuse`: operators of the ONNX standard alone, or also those that only ONNX Runtime has."""
 
 STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import overload
+from typing import Literal, overload
 
 from attrs import evolve
 
@@ -16,7 +16,7 @@ from onnxfn.specs.edits.caches import over_past
 from onnxfn.specs.errors import InvalidSpec, listed, unknown
 from onnxfn.specs.facts import TARGET, always, case
 from onnxfn.specs.records import CacheRow, Edit, File, InputSpec
-from onnxfn.specs.spec import Cache, ExportSpec, Overlay, Parts
+from onnxfn.specs.spec import Cache, ExportSpec, Overlay, Parts, Past
 
 BEHAVIORS = ("monolith", "encoder", "decoder")
 STEMS: Mapping[str, str] = MappingProxyType(
@@ -59,11 +59,11 @@ def model_part(name: str, *specs: ExportSpec) -> ExportSpec:
 
 
 @overload
-def with_behavior(spec: ExportSpec, behavior: str, *, past: str | None = None) -> ExportSpec: ...
+def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "both"] | None = None) -> ExportSpec: ...
 @overload
-def with_behavior(behavior: str, *, past: str | None = None) -> SpecEdit: ...
+def with_behavior(behavior: str, *, past: Literal["outputs", "both"] | None = None) -> SpecEdit: ...
 @as_edit
-def with_behavior(spec: ExportSpec, behavior: str, *, past: str | None = None) -> ExportSpec:
+def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "both"] | None = None) -> ExportSpec:
     """The spec of one graph of an encoder-decoder, or of one part of a model.
 
     Args:
@@ -211,7 +211,7 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
     return compose(evolve(own, inputs=(), outputs=()) if overlay.call.submodule else own, overlay)
 
 
-def _with_cache(view: ExportSpec, past: str, *, returned: Callable[[CacheRow], bool]) -> ExportSpec:
+def _with_cache(view: ExportSpec, past: Past, *, returned: Callable[[CacheRow], bool]) -> ExportSpec:
     """The view with its cache on these sides; only rows for which `returned` is true are outputs."""
     if not view.cache.rows:
         raise InvalidSpec(f"{view.name or 'this spec'} has no cache here, so it has no past: leave out past={past!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import overload
+from typing import get_args, overload
 
 from attrs import evolve
 
@@ -15,7 +15,7 @@ from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import always, builds, case, takes
 from onnxfn.specs.records import CacheRow, NestedDummy, OutputSpec, Source
-from onnxfn.specs.spec import Cache, ExportSpec
+from onnxfn.specs.spec import Cache, ExportSpec, Past
 from onnxfn.specs.tensor_paths import Path
 
 PAST = "past_sequence_length"
@@ -28,7 +28,7 @@ LAYER = "{layer}"
 NEXT = "{next}"
 """The placeholder for the number of the next layer: hidden state `{next}` is the output of layer `{layer}`."""
 
-DIRECTIONS = ("inputs", "outputs", "both")
+DIRECTIONS: tuple[str, ...] = get_args(Past)
 
 CACHES: Mapping[str, str] = MappingProxyType({"decoder": "self_attention_cache", "encoder": "cross_attention_cache"})
 """The side in an ONNX name -> the attribute of transformers' EncoderDecoderCache."""
@@ -187,11 +187,11 @@ def self_cache(
 
 
 @overload
-def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec: ...
+def with_past(spec: ExportSpec, direction: Past = "both") -> ExportSpec: ...
 @overload
-def with_past(direction: str = "both") -> SpecEdit: ...
+def with_past(direction: Past = "both") -> SpecEdit: ...
 @as_edit
-def with_past(spec: ExportSpec, direction: str = "both") -> ExportSpec:
+def with_past(spec: ExportSpec, direction: Past = "both") -> ExportSpec:
     """The spec with its cache as inputs, outputs, or both: one graph for the prompt and for each next token.
 
     A past of length 0 is the prompt.

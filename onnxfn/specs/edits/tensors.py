@@ -6,7 +6,7 @@ Edits of tensors reach every spec inside a spec: what tasks add, and the parts o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 from attrs import evolve
 
@@ -16,11 +16,11 @@ from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
 from onnxfn.specs.facts import checks, fixes, gives
 from onnxfn.specs.records import InputSpec, Link
-from onnxfn.specs.spec import Cache, ExportSpec, Overlay, Target
+from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Overlay, Target
 from onnxfn.specs.tensor_paths import Path
 
-INT_DTYPES = ("int64", "int32")
-FLOAT_DTYPES = ("float32", "float16", "bfloat16")
+INT_DTYPES: tuple[str, ...] = get_args(IntDtype)
+FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
 
 
 @overload
@@ -156,11 +156,11 @@ def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float |
 
 
 @overload
-def with_dtypes(spec: ExportSpec, *, int: str | None = None, float: str | None = None) -> ExportSpec: ...
+def with_dtypes(spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDtype | None = None) -> ExportSpec: ...
 @overload
-def with_dtypes(*, int: str | None = None, float: str | None = None) -> SpecEdit: ...
+def with_dtypes(*, int: IntDtype | None = None, float: FloatDtype | None = None) -> SpecEdit: ...
 @as_edit
-def with_dtypes(spec: ExportSpec, *, int: str | None = None, float: str | None = None) -> ExportSpec:  # noqa: A002
+def with_dtypes(spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDtype | None = None) -> ExportSpec:  # noqa: A002
     """The spec with other integer or float types in the graph.
 
     Args:

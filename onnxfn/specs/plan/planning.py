@@ -6,7 +6,7 @@ Planning is pure. It reads no weight, and works on a snapshot of the configurati
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from attrs import evolve
 
@@ -34,11 +34,12 @@ from onnxfn.specs.records import (
 from onnxfn.specs.spec import Dummies, ExportSpec, Overlay
 from onnxfn.specs.tasks import for_some_task
 
-DECODERS = ("merged", "separate", "both")
+Decoders = Literal["merged", "separate", "both"]
+DECODERS: tuple[str, ...] = get_args(Decoders)
 """The decoders of an encoder-decoder with a cache: one merged decoder, the two that it replaces, or all three."""
 
 
-def plan(spec: ExportSpec, config: Any = None, *, decoders: str = "merged") -> Plan:
+def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged") -> Plan:
     """What an export of a spec will do for a model with this configuration.
 
     Args:
@@ -69,7 +70,7 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: str = "merged") -> P
     return planned
 
 
-def planned_axes(spec: ExportSpec, config: Any, *, decoders: str = "merged") -> Plan:
+def planned_axes(spec: ExportSpec, config: Any, *, decoders: Decoders = "merged") -> Plan:
     """The plan of a spec. Values of dummy inputs that the configuration lacks stay getters."""
     if decoders not in DECODERS:
         raise unknown("choice of decoders", decoders, DECODERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from attrs import evolve
 
@@ -58,7 +58,13 @@ def outputs(spec: ExportSpec, config: Any = None) -> dict[str, dict[int, str]]:
 
 
 def dummy_inputs(
-    spec: ExportSpec, config: Any, framework: str = "pt", *, preprocessor: Any = None, seed: int = 0, **sizes: int
+    spec: ExportSpec,
+    config: Any,
+    framework: Literal["pt", "np"] = "pt",
+    *,
+    preprocessor: Any = None,
+    seed: int = 0,
+    **sizes: int,
 ) -> dict[str, Any]:
     """Dummy tensors for the first file of the plan.
 
@@ -104,7 +110,9 @@ def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def past_key_values(spec: ExportSpec, config: Any, *, direction: str) -> dict[str, dict[int, str]]:
+def past_key_values(
+    spec: ExportSpec, config: Any, *, direction: Literal["inputs", "outputs"]
+) -> dict[str, dict[int, str]]:
     """`{name: {axis: symbol}}` of the cache, as inputs or as outputs. It replaces Optimum's `add_past_key_values`.
 
     Args:

@@ -1,0 +1,194 @@
+"""Whatever a caller does wrong is an OnnxfnError: one line, and one frame of onnxfn in its traceback."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import traceback
+from types import ModuleType
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+import onnxfn
+from onnxfn import (
+    EMPTY,
+    ExportSpec,
+    OnnxfnError,
+    always,
+    compose,
+    dummy_inputs,
+    export,
+    generates,
+    sized,
+    takes,
+    with_dtypes,
+    with_shapes,
+)
+
+SPEC = onnxfn.for_task(compose(onnxfn.text_encoder, onnxfn.bert_inputs), "text-classification")
+MODULE = "functions_of_a_user"
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.model("bert", "AutoModelForSequenceClassification")
+
+
+@pytest.fixture
+def functions(monkeypatch):
+    """A module with functions of a user that are no generators."""
+
+    def fails(*_):
+        raise KeyboardError("mine")
+
+    module = ModuleType(MODULE)
+    module.fails, module.text, module.shorter = fails, lambda *_: "ids", lambda *_: np.zeros(3)
+    monkeypatch.setitem(sys.modules, MODULE, module)
+
+
+class KeyboardError(Exception):
+    """An error that no library knows."""
+
+
+def dummies_by(function):
+    return lambda bert, _: dummy_inputs(compose(SPEC, generates("token_ids", function)), bert.config, "np")
+
+
+def meta(bert):
+    with torch.device("meta"):
+        return type(bert)(bert.config)
+
+
+CALLS = {
+    "write": (lambda bert, out: export(SPEC, bert, out, write="x"), "write is of the type str; pass WriteOptions(...)"),
+    "template cache": (lambda *_: onnxfn.BuildOptions(template_cache=3), "template_cache is 3; pass the path of a "),
+    "on_event": (lambda bert, out: export(SPEC, bert, out, on_event=3), "on_event is of the type int; pass a function"),
+    "path": (lambda bert, _: export(SPEC, bert, 3), "path is of the type int; pass "),
+    "meta": (lambda bert, out: export(SPEC, meta(bert), out), "BertForSequenceClassification has weights without "),
+    "module of a generator": (dummies_by("nowhere:f"), "dummy function 'nowhere:f': module 'nowhere' cannot be import"),
+    "name of a generator": (dummies_by("math:nope"), "no dummy function 'nope' for 'math:nope'; known: acos, "),
+    "generator that fails": (dummies_by(f"{MODULE}:fails"), f"{MODULE}:fails() cannot make a dummy for 'input_ids' w"),
+    "generator of a text": (dummies_by(f"{MODULE}:text"), f"{MODULE}:text() cannot make a dummy for 'input_ids' with "),
+    "generator of other shapes": (dummies_by(f"{MODULE}:shorter"), f"{MODULE}:shorter() cannot make a dummy for 'inp"),
+    "generator that is a function": (lambda *_: generates("ids", print), "function of generates is of the type buil"),
+    "patch that is a function": (
+        lambda *_: onnxfn.patched("math:sqrt", by=print, why="x"),
+        "by of patched is of the type builtin_function_or_method; it must be str",
+    ),
+    "kind": (lambda *_: takes("x", "batch_size", "ids", kind="complex64"), "no kind of tensor 'complex64'; known: "),
+    "ids above the table": (
+        lambda bert, out: export(
+            compose(SPEC, takes("position_ids", "batch_size sequence_length", "token_ids")), bert, out
+        ),
+        "BertForSequenceClassification does not run in PyTorch on inputs of model: IndexError: index out of range",
+    ),
+    "no shape": (lambda *_: with_shapes(SPEC, batch_size=None), "batch_size"),
+    "dtype of torch": (lambda *_: with_dtypes(SPEC, float=torch.float16), "no float type torch.float16; known: "),
+    "rows of two lengths": (
+        lambda *_: onnxfn.generate("nowhere", [[1, 2], [3]]),
+        "input_ids has rows of different lengths; pad the shorter prompts on the left",
+    ),
+    "name in place of a model": (lambda _, out: export(SPEC, "bert", out), "model is of the type str; pass a torch.nn"),
+    "wrapped model": (
+        lambda bert, out: export(SPEC, torch.nn.DataParallel(bert), out),
+        "model is wrapped in DataParallel; pass the model inside it: model.module",
+    ),
+    "empty spec": (lambda bert, out: export(ExportSpec(), bert, out), "this spec has no output; add one: compose("),
+    "no input": (
+        lambda bert, out: export(onnxfn.gives("logits", "batch_size _"), bert, out),
+        "model of this spec has no inputs; compose some: takes(...)",
+    ),
+    "list of specs": (
+        lambda *_: compose([SPEC, SPEC]),
+        "compose joins specs, not a list of them: write compose(",
+    ),
+    "model in compose": (lambda bert, _: compose(SPEC, bert), "compose joins ExportSpec records, not the BertFo"),
+    "size 1": (
+        lambda bert, out: export(compose(SPEC, sized(batch_size=1)), bert, out),
+        "the dynamic axis batch_size cannot be traced at size 1, since torch takes 0 and 1 for fixed; trace it at 2 or",
+    ),
+    "size that is a text": (
+        lambda *_: sized(batch_size="2"),
+        "batch_size of sized is '2', of the type str; it must be ",
+    ),
+    "size of a dummy": (lambda *_: dummy_inputs(EMPTY, {}, "np", batch="2"), "no size 'batch' for this spec; known: "),
+    "opset": (lambda *_: onnxfn.with_opset(SPEC, 99), "no opset 99; possible: 18 to 25"),
+    "constant of numpy": (lambda *_: onnxfn.to_json(always(x=np.float32(1))), "ExportSpec is no record of "),
+    "constant that is a tensor": (lambda *_: always(x=torch.zeros(2)), "x of always is "),
+    "model as JSON": (lambda bert, _: onnxfn.to_json(bert), "BertForSequenceClassification is no record of onnxfn, or"),
+    "task": (lambda *_: onnxfn.for_task(SPEC, None), "task of for_task is None, of the type NoneType; it must be str"),
+    "model in place of a spec": (
+        lambda bert, _: onnxfn.without(bert, "logits"),
+        "without takes an ExportSpec and then",
+    ),
+    "tolerance": (lambda *_: onnxfn.with_tolerance(SPEC, atol="x"), "atol of with_tolerance is 'x', of the type str; "),
+    "name of an output": (
+        lambda *_: onnxfn.with_outputs(SPEC, 3),
+        "names of with_outputs is 3, of the type int; it mu",
+    ),
+    "axes": (lambda *_: takes("x", 3, "ids"), "axes of takes is 3, of the type int; it must be str or AxisMap"),
+    "name": (lambda *_: takes(3, "batch_size", "ids"), "name of takes is 3, of the type int; it must be str"),
+    "path of an output": (
+        lambda *_: onnxfn.gives("y", "batch_size", path=0),
+        "path of gives is 0, of the type int; it ",
+    ),
+    "loader": (lambda *_: onnxfn.loads(3), "loader of loads is 3, of the type int; it must be str"),
+    "submodule": (
+        lambda *_: onnxfn.runs(print),
+        "submodule of runs is of the type builtin_function_or_method; it must",
+    ),
+    "folder to verify": (lambda *_: onnxfn.verify(None), "folder of verify is None, of the type NoneType; it must be "),
+    "folder of a model": (
+        lambda *_: onnxfn.model_for(None),
+        "name of model_for is None, of the type NoneType; it must",
+    ),
+    "pipeline": (
+        lambda _, out: onnxfn.export_pipeline(3, out),
+        "pipeline is of the type int; pass a DiffusionPipeline",
+    ),
+}
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize(("call", "start"), CALLS.values(), ids=[*CALLS])
+def test_a_wrong_call_is_an_error_of_onnxfn_in_one_line(call, start, bert, tmp_path):
+    with pytest.raises(OnnxfnError) as caught:
+        call(bert, tmp_path / "out")
+    assert str(caught.value).startswith(start)
+    assert "\n" not in str(caught.value)
+    assert frames_of_onnxfn(caught.value) <= 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def frames_of_onnxfn(error):
+    """How many frames of onnxfn Python prints for an error and its causes."""
+    printed = "".join(traceback.format_exception(error))
+    return sum("onnxfn/onnxfn/" in line or "/onnxfn/specs/" in line for line in printed.splitlines() if "File" in line)
+
+
+def test_the_cause_of_an_error_keeps_the_frames_of_its_library(bert, tmp_path):
+    spec = compose(SPEC, takes("position_ids", "batch_size sequence_length", "token_ids"))
+    with pytest.raises(OnnxfnError) as caught:
+        export(spec, bert, tmp_path / "out")
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__cause__.__traceback__)]
+    assert "/torch/" in files[0]
+    assert not any("/onnxfn/" in file for file in files)
+
+
+def test_an_error_that_no_wrong_type_explains_stays():
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        onnxfn.for_task(SPEC)
+
+
+def test_a_public_function_is_pickled_by_its_public_name():
+    assert pickle.loads(pickle.dumps(onnxfn.export)) is onnxfn.export
+    assert onnxfn.export.__module__ == "onnxfn"
+
+
+def test_numbers_of_numpy_are_numbers():
+    sizes = {size.name: size.value for size in sized(batch_size=np.int64(3)).dummies.sizes}
+    assert sizes == {"batch_size": 3}
+    assert onnxfn.with_tolerance(SPEC, atol=np.float32(0.5)).check.atol == 0.5

@@ -1,0 +1,76 @@
+"""What type checkers see of onnxfn: a typed program passes, wrong calls do not, and no public value is untyped."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+import onnxfn
+
+ROOT = Path(__file__).resolve().parents[2]
+DOWNSTREAM = Path(__file__).with_name("downstream.py")
+FUNCTIONS = [name for name in onnxfn.__all__ if hasattr(getattr(onnxfn, name), "__wrapped__")]
+
+WRONG = """
+import onnxfn
+onnxfn.BuildOptions(fuse="nonsense")
+onnxfn.WriteOptions(layout="nonsense")
+onnxfn.WriteOptions(weight_storage="nonsense")
+onnxfn.with_dtypes(onnxfn.EMPTY, int="nonsense")
+onnxfn.plan(onnxfn.EMPTY, {}, decoders="nonsense")
+onnxfn.dummy_inputs(onnxfn.EMPTY, {}, "nonsense")
+onnxfn.padded("nonsense")
+onnxfn.from_json("{}").passed
+onnxfn.compose([onnxfn.EMPTY])
+onnxfn.generate("folder", 3)
+"""
+
+
+def complaints(path, tmp_path_factory):
+    """The numbers of the lines that mypy --strict complains about."""
+    cache = tmp_path_factory.getbasetemp() / "mypy"
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={cache}", str(path)]
+    process = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "MYPYPATH": str(ROOT)}, check=False
+    )
+    lines = [line.split(":") for line in process.stdout.splitlines() if ": error: " in line]
+    assert process.stderr == ""
+    return [int(number) for file, number, *_ in lines if Path(file).name == path.name]
+
+
+def test_a_typed_program_passes(tmp_path_factory):
+    assert complaints(DOWNSTREAM, tmp_path_factory) == []
+
+
+def test_each_wrong_call_is_a_complaint(tmp_path, tmp_path_factory):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(WRONG)
+    calls = [number for number, line in enumerate(WRONG.splitlines(), 1) if line.startswith("onnxfn.")]
+    assert complaints(wrong, tmp_path_factory) == calls
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_types_of_a_public_function_are_known_when_it_runs(name):
+    """Its arguments are compared with them."""
+    assert "return" in get_type_hints(getattr(onnxfn, name))
+
+
+def untyped_values(path):
+    """The values of a module that are the result of a call and have no annotation; constants may have none."""
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+            names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+            yield from (name for name in names if name.islower() and not name.startswith("_"))
+
+
+def test_no_public_value_is_without_a_type():
+    """A type checker would infer it, and others infer something else (pyright --verifytypes)."""
+    package = Path(onnxfn.__file__).parent
+    untyped = [(path.name, name) for path in sorted(package.rglob("*.py")) for name in untyped_values(path)]
+    assert untyped == []
