@@ -46,7 +46,8 @@ def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
                     return wider, torch_outputs(wider_copy(wider), part, arrays, getattr(torch, wider))
                 except Exception as error:  # noqa: BLE001 - the code of any model may raise anything
                     failures[part.name, wider] = f"{wider} cannot run: {first_line(error)}"
-        raise NoReference("; ".join(text for (name, _), text in failures.items() if name == part.name))
+        reasons = [text for (name, _), text in failures.items() if name == part.name]
+        raise NoReference("; ".join(reasons) or f"there is no dtype wider than {dtype}")
 
     return outputs
 

@@ -72,11 +72,13 @@ class Precision:
 # float16: PyTorch rounds after each operator, ONNX Runtime computes many operators in float32: 0.4 to 1.5 times. Each
 #   graph rounds its output, by up to 1 unit roundoff. Noise of 1 % in one matrix makes 2 to 16 times.
 # bfloat16: ONNX Runtime's CPU has nearly no kernels. Rounding follows the same rule as in float16.
+# float64: PyTorch has no wider dtype, so outputs are compared with PyTorch's own, by scale. The numbers are float32's.
 PRECISIONS: Mapping[str, Precision] = MappingProxyType(
     {
         "float32": Precision(2.0**-24, 2.0**-102, 1e30, 4.0, 32.0, 8.0, 2.0**10, ("float64",)),
         "float16": Precision(2.0**-11, 2.0**-14, 3e4, 2.0, 0.5, 0.5, 2.0**5, ("float64", "float32")),
         "bfloat16": Precision(2.0**-8, 2.0**-118, 1e30, 2.0, 0.5, 0.5, 2.0**4, ("float64", "float32")),
+        "float64": Precision(2.0**-53, 2.0**-969, 1e300, 4.0, 32.0, 8.0, 2.0**10, ()),
     }
 )
 """From a float dtype to its precision. No row of a model has numbers of its own."""

@@ -72,7 +72,7 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
             hooks.callback(module.register_forward_pre_hook(partial(enter, path), with_kwargs=True).remove)
             hooks.callback(module.register_forward_hook(partial(leave, path)).remove)
         with torch.no_grad():
-            outputs = flat_forward(model, part.spec)(tensors_for(model, arrays))
+            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays))
     inner = [tensor for tensor in recorded if tensor.array.size and (tensor.array != tensor.array.flat[0]).any()]
     return (*inner, *_planned_outputs(part, outputs))
 

@@ -107,11 +107,11 @@ def check_cases(
 
     Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`.
     """
-    is_dynamic = any(part.inputs.values())
+    has_other_sizes = all(part.inputs.values())
     every_case = [with_affordable_batch(part.spec, _within_limits(case, longest, largest)) for case in cases(part.spec)]
     planned = tuple(
-        # Without dynamic axes all cases have the same sizes. Then each gets other values.
-        CheckCase(case.name, in_case(part.spec, case), seed=0 if is_dynamic else number)
+        # An input without dynamic axes has the same size in all cases. Then each case gets other values.
+        CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
         for number, case in enumerate(every_case, start=1)
     )
     return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned

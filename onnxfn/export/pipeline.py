@@ -24,6 +24,7 @@ from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.export.report_file import with_report
 from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
+from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.errors import OnnxfnError
@@ -116,6 +117,7 @@ def export(
     >>> export(spec, model)(input=torch.randn(5, 4))["output"].shape
     (5, 2)
     """
+    model = as_module(model)
     check_export_arguments(spec, model, path, checkpoint, build, write, on_event)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     with export_target(path) as (target, owner):
@@ -227,6 +229,7 @@ def validate(
     ...     validate(spec, model, exported).passed, validate(spec, torch.nn.Linear(4, 2), exported).passed
     (True, False)
     """
+    model = as_module(model)
     check_spec_and_model(spec, model)
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     folder, planned = planned_files(spec, model, exported, config, decoders=decoders)

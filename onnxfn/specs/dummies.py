@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, signature
 from math import prod
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -19,9 +20,11 @@ from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.planned import AnySpec
 from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
+from onnxfn.specs.sample_fills import scaled, two_values
 from onnxfn.specs.spec import Dummies, ExportSpec
 
 Array = NDArray[Any]
+LARGEST_INT64 = (1 << 63) - 1
 LARGEST_DUMMY = 1 << 28
 """The most elements of a dummy, 2 GiB of numbers: a larger one is a mistake in a size."""
 
@@ -107,11 +110,7 @@ def dummies(spec: AnySpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[s
 
 def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: int = 0) -> Array:
     """The dummy of one input. It is the same for the same seed, name and shape, whatever other inputs the spec has."""
-    generators = {generator.name: generator for generator in spec.dummies.generators}
-    if input_.generator not in generators:
-        owner = f"input {input_.name!r} of {spec.name or 'this spec'}"
-        raise unknown("generator", input_.generator, generators, of=owner)
-    generator = generators[input_.generator]
+    generator = _generator(spec, input_)
     fill: Fill = resolve(generator.function, FILLS, kind="dummy function")
     random = np.random.default_rng([seed, crc32(input_.name.encode())])
     shape = _shape(spec, input_, sizes)
@@ -130,10 +129,11 @@ def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: i
 
 def _of_shape(array: Any, shape: tuple[int, ...]) -> Array:
     """The array of a generator. ValueError if it is none of this shape."""
-    if not isinstance(array, np.ndarray) or array.shape != shape:
-        actual = f"an array of the shape {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+    is_array = isinstance(array, (np.ndarray, np.generic))
+    if not is_array or array.shape != shape:
+        actual = f"an array of the shape {list(array.shape)}" if is_array else type(array).__name__
         raise ValueError(f"the function returns {actual}")
-    return array
+    return np.asarray(array)
 
 
 def known_sizes(spec: AnySpec, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -157,11 +157,11 @@ def planned_sizes(spec: AnySpec, axis_names: Iterable[str]) -> dict[str, int]:
 def graph_dtype(spec: AnySpec, kind: str) -> str:
     """The dtype that tensors of a kind have in the graph of a spec.
 
-    >>> graph_dtype(ExportSpec(), "int"), graph_dtype(ExportSpec(), "float")
-    ('int64', 'float32')
+    >>> graph_dtype(ExportSpec(), "int"), graph_dtype(ExportSpec(), "float"), graph_dtype(ExportSpec(), "uint8")
+    ('int64', 'float32', 'uint8')
     """
-    dtypes = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32", "bool": "bool"}
-    return dtypes[kind]
+    dtypes = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32"}
+    return dtypes.get(kind, kind)
 
 
 def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
@@ -172,7 +172,7 @@ def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
 
 def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:
     """Whole numbers from `low` up to and without `high`."""
-    return random.integers(low, high, shape)
+    return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_INT64 else np.int64)
 
 
 def ids_with_end(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
@@ -328,6 +328,8 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
             ids_with_image,
             whole_floats,
             uniform,
+            scaled,
+            two_values,
             normal,
             constant,
             positions,
@@ -347,7 +349,29 @@ def _shape(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int]) -> tuple[
     try:
         return shape(input_.axes, sizes)
     except UnknownName as problem:
-        raise UnknownName(f"input {input_.name!r} of {spec.name or 'this spec'}: {problem}") from problem
+        missing = [name for name in names(input_.axes) if name not in sizes]
+        advice = f"; give a size to trace with: sized({', '.join(f'{name}=2' for name in missing)})"
+        raise UnknownName(f"input {input_.name!r} of {spec.name or 'this spec'}: {problem}{advice}") from problem
+
+
+def _generator(spec: AnySpec, input_: InputSpec) -> Generator:
+    """The generator of an input: of the spec, or the function of that name without arguments."""
+    generators = {generator.name: generator for generator in spec.dummies.generators}
+    name, owner = input_.generator, f"input {input_.name!r} of {spec.name or 'this spec'}"
+    if name in generators:
+        return generators[name]
+    if name not in FILLS:
+        error = unknown("generator", name, {**generators, **FILLS}, of=owner)
+        raise UnknownName(f"{error}; or add one: generates({name!r}, 'integers', low=0, high=100)")
+    needed = [each.name for each in signature(FILLS[name]).parameters.values() if _is_needed(each)]
+    if needed:
+        advice = f"generates({name!r}, {name!r}, {', '.join(f'{argument}=...' for argument in needed)})"
+        raise InvalidSpec(f"the generator {name!r} of {owner} needs {', '.join(needed)}: add {advice} to the spec")
+    return Generator(name, name)
+
+
+def _is_needed(parameter: Parameter) -> bool:
+    return parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
 
 
 def _arguments(

@@ -41,8 +41,9 @@ def takes(
         name: Its name in ONNX.
         axes: Its axes, as a pattern: a name is a dynamic axis, a number a static one, `name=` is read from the
             configuration, `a+b` is a sum of sizes.
-        generator: The name of the generator of its dummies (see `generates`).
-        kind: `int`, `float` or `bool`.
+        generator: The name of the generator of its dummies: of one that `generates` adds, or a function that needs no
+            arguments: `normal`, `uniform`, `mask`, `positions`.
+        kind: `int`, `float` or `bool`, or a dtype of its own: `uint8`, `int32`, `float64`, ...
         path: Where it sits in the arguments of `forward`; the argument of the same name when left out.
         when: A condition on the configuration: an attribute path or a getter. The input exists when the value is true.
 
@@ -96,7 +97,7 @@ def always(**arguments: Plain) -> ExportSpec:
         arguments: The arguments. One that `forward` does not accept is left out.
 
     >>> always(use_cache=False).call.constants
-    (Constant(name='use_cache', value=False),)
+    (Constant(name='use_cache', value=False, path=()),)
     """
     return ExportSpec(call=Call(constants=tuple(Constant(name, value) for name, value in arguments.items())))
 

@@ -148,8 +148,7 @@ def _file_summary(file: Any) -> str:
 
 
 def _dtype(spec: Any, kind: str) -> str:
-    dtype = {"int": spec.target.int_dtype, "float": spec.target.float_dtype, "bool": "bool"}[kind]
-    return dtype or kind
+    return {"int": spec.target.int_dtype, "float": spec.target.float_dtype}.get(kind) or kind
 
 
 def _dummy(spec: Any, input_: Any) -> str:

@@ -15,8 +15,24 @@ from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.tensor_paths import Path
 
-Kind = Literal["int", "float", "bool"]
-"""The kind of a tensor's elements; `Target` says which integer and float type the graph uses."""
+Kind = Literal[
+    "int",
+    "float",
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+]
+"""The kind of a tensor's elements: `int` or `float`, whose dtype in the graph `Target` says, or a dtype."""
 
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -111,14 +127,17 @@ class Generator:
         function: A function of dummies.py, or `package.module:function` for any other.
         arguments: Its keyword arguments. A Getter is read from the configuration when the plan is made; a NestedDummy
             is generated first.
+        reason: Why the values have this range, if the generator was derived from a sample.
     """
 
     name: str
     function: str
     arguments: Arguments = field(default=(), converter=sorted_arguments)
+    reason: str = ""
 
     def __str__(self) -> str:
-        return f"{self.function}({', '.join(f'{key}={value}' for key, value in self.arguments)})"
+        call = f"{self.function}({', '.join(f'{key}={value}' for key, value in self.arguments)})"
+        return f"{call}, {self.reason}" if self.reason else call
 
 
 @frozen
@@ -145,7 +164,7 @@ class InputSpec:
         name: Its name in ONNX.
         axes: Its axes, as a pattern such as `"batch_size sequence_length"`.
         generator: The name of the generator of its dummies.
-        kind: `int`, `float` or `bool`.
+        kind: `int`, `float` or `bool`, or a dtype such as `uint8`, which no `Target` changes.
         path: Where it sits in the arguments of `forward`; the argument of the same name when empty.
         when: A condition on the configuration; the input exists when the value read is true.
         layer: The number of the layer whose cache it is, if any.
@@ -227,10 +246,12 @@ class Constant:
     Attributes:
         name: The argument.
         value: Its value.
+        path: Where it sits in the arguments of `forward`; the argument of the same name when empty.
     """
 
     name: str
     value: Plain
+    path: Path = field(default=(), converter=as_tuple)
 
 
 @frozen

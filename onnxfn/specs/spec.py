@@ -32,7 +32,7 @@ Past = Literal["inputs", "outputs", "both"]
 """The sides of a graph on which its cache is."""
 
 IntDtype = Literal["int64", "int32"]
-FloatDtype = Literal["float32", "float16", "bfloat16"]
+FloatDtype = Literal["float32", "float16", "bfloat16", "float64"]
 
 OPSETS = range(18, 26)
 """The opsets of ONNX that a graph can have.
@@ -135,7 +135,7 @@ class Target:
     Attributes:
         opset: The ONNX opset, 18 to 25.
         int_dtype: The type of integer inputs: `int64` or `int32`.
-        float_dtype: The type of weights and float tensors: `float32`, `float16` or `bfloat16`.
+        float_dtype: The type of weights and float tensors: `float32`, `float16`, `bfloat16` or `float64`.
     """
 
     opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})

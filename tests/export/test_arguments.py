@@ -9,7 +9,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, UnknownName, WriteFailed
-from onnxfn.specs.records import InputSpec
+from onnxfn.specs.records import KINDS, InputSpec
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 
@@ -93,7 +93,7 @@ def test_no_layout_is_refused():
 
 
 def test_an_unknown_kind_of_tensor_is_refused():
-    message = "no kind of tensor 'int7'; known: int, float, bool; did you mean 'int'?"
+    message = f"no kind of tensor 'int7'; known: {', '.join(KINDS)}; did you mean 'int'?"
     assert refusal(UnknownName, InputSpec, "ids", "batch_size", "ids", "int7") == message
 
 

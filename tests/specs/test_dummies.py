@@ -119,6 +119,7 @@ def test_every_function_makes_an_array_of_the_given_shape(function):
     arguments = {
         "integers": {"high": 9},
         "boxes": {"high": 9},
+        "scaled": {"low": 0.0, "high": 1.0},
         "whole_floats": {"high": 9},
         "ids_with_end": {"high": 9, "end": 3},
         "ids_with_image": {"high": 9, "image": 3, "count": 2},
@@ -222,9 +223,9 @@ def test_dummies_have_the_dtypes_of_the_spec_and_float32_for_bfloat16(chosen, dt
 
 def test_an_unknown_generator_is_an_error_that_names_the_closest():
     spec = compose(SPEC, takes("mask", "batch_size", "pixel"))
-    assert refusal(UnknownName, dummies, spec, {}) == (
-        "no generator 'pixel' for input 'mask' of bert; known: ids, pixels, flags; did you mean 'pixels'?"
-    )
+    message = refusal(UnknownName, dummies, spec, {})
+    assert message.startswith("no generator 'pixel' for input 'mask' of bert; known: ids, pixels, flags, integers, ")
+    assert message.endswith("; did you mean 'pixels'?; or add one: generates('pixel', 'integers', low=0, high=100)")
 
 
 def test_an_unknown_size_is_an_error_that_names_the_closest():
@@ -241,7 +242,7 @@ def test_a_missing_size_is_an_error_that_names_the_input():
     spec = compose(SPEC, takes("mask", "batch_size num_choices", "ids"))
     assert refusal(UnknownName, dummies, spec, {}) == (
         "input 'mask' of bert: no size for 'num_choices' in axis 'num_choices'; "
-        "known: batch_size, sequence_length, size"
+        "known: batch_size, sequence_length, size; give a size to trace with: sized(num_choices=2)"
     )
 
 

@@ -176,7 +176,10 @@ def test_a_type_that_is_left_out_stays():
     ("dtypes", "text"),
     [
         ({"int": "int16"}, "no integer type 'int16'; known: int64, int32; did you mean 'int64'?"),
-        ({"float": "float64"}, "no float type 'float64'; known: float32, float16, bfloat16; did you mean 'float16'?"),
+        (
+            {"float": "float46"},
+            "no float type 'float46'; known: float32, float16, bfloat16, float64; did you mean 'float64'?",
+        ),
     ],
 )
 def test_an_unknown_type_is_refused_with_the_closest(dtypes, text):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -18,8 +18,7 @@ from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
 from onnxfn.export.lookup.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
 from onnxfn.export.lookup.class_tasks import loader_of
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
-from onnxfn.export.lookup.probe import Run, all_tensors, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
-from onnxfn.export.lookup.sample_inputs import sample_inputs
+from onnxfn.export.lookup.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.compose import compose
@@ -80,27 +79,6 @@ def derive_from_model(model: Any, task: str) -> ExportSpec:
         model, _spec_with_cache(model, base, result) or _spec_without_cache(base, name, runs), task, refusal
     )
     return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
-
-
-def derive_from_sample(model: Any, sample: Mapping[str, Any], axes: Mapping[str, str], task: str | None) -> ExportSpec:
-    """The spec of any module whose inputs are like the tensors of a sample. The module runs on dummy inputs.
-
-    UnknownName if `forward` has no argument with a name of the sample, InvalidSpec if `forward` fails.
-    """
-    model_name = type(model).__name__
-    parameters = forward_parameters(model)
-    for name in sample:
-        if name not in parameters:
-            raise unknown("argument", name, parameters, of=f"the forward of {model_name}")
-    base = compose(ExportSpec(name=model_name, task=task), sample_inputs(sample, axes))
-    try:
-        runs = run_at_sizes(model_copy(model), resolved(base, {}), all_tensors)
-    except Exception as error:
-        raise InvalidSpec(
-            f"{model_name} does not run on tensors like this sample: {_summary(error)}; name its dynamic axes in `axes`"
-        ) from error
-    provenance = f"{model_name}.forward({', '.join(sample)}), from a sample"
-    return compose(base, outputs_spec(runs), ExportSpec(derived=provenance))
 
 
 def derive_from_config(config: Any, task: str) -> ExportSpec:

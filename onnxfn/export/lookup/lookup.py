@@ -12,11 +12,12 @@ from onnxfn.export.lookup.class_tasks import OTHER_TASKS, loadable_tasks, loader
 from onnxfn.export.lookup.derive import (
     derive_from_config,
     derive_from_model,
-    derive_from_sample,
     keeps_cache,
 )
+from onnxfn.export.lookup.derive_sample import derive_from_sample
 from onnxfn.export.lookup.other_libraries import row_name
-from onnxfn.specs.config_values import snapshot
+from onnxfn.graphs.capture.as_module import as_module
+from onnxfn.specs.config_values import config_of, snapshot
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.specs.spec import Call, ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST, canonical, for_task, task_names
@@ -53,7 +54,8 @@ def spec_for(
 
     Raises:
         UnknownName: A model type as text has no row; a configuration has no model type; the spec does not have `task`.
-        InvalidSpec: A model or configuration has no row, and no spec can be derived from it.
+        InvalidSpec: A model or configuration has no row, and no spec can be derived from it; any other module needs
+            `derived` with a sample.
 
     Example:
         >>> spec_for("bert", "fill-mask").task
@@ -72,8 +74,9 @@ def derived(
     model_or_config: Any,
     task: str | None = None,
     *,
-    sample: Mapping[str, Any] | None = None,
+    sample: Any = None,
     axes: Mapping[str, str] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> ExportSpec:
     """The spec that follows from a model itself, without a row.
 
@@ -82,11 +85,17 @@ def derived(
     without one, and that field states the reason. Any other error of that run, such as MemoryError, propagates.
 
     Args:
-        model_or_config: A model of transformers, or its configuration. With `sample`, any `nn.Module`.
+        model_or_config: A model of transformers, or its configuration. With `sample`, any `nn.Module`, function of
+            tensors, or `torch.export.ExportedProgram`.
         task: The task of the spec. By default it is the task that the class name implies, or feature-extraction.
-        sample: A tensor for each argument of `forward`: `{name: tensor}`.
+        sample: The arguments of `forward`: a dict by name, a tuple by position, or the only one. Tensors and numpy
+            arrays, also nested in dicts, tuples and lists, are inputs of their dtypes; a nested tensor has a name with
+            dots, `batch.ids`. Python numbers, texts, bools and None are constants of the graph.
         axes: The axis pattern of tensors in `sample`: `{"x": "batch_size _ width"}`. `_` is an axis with the size that
             it has in the sample. A tensor without a pattern has one dynamic axis: the first, `batch_size`.
+        ranges: The values that a tensor of numbers may have: `{"ids": (0, 300)}` are 0 to 299. Without a range, dummies
+            go beyond the sample: integers over what they index, a mask of ones gets zeros, real numbers other scales.
+            The spec shows each range, and whether it was given, found or assumed.
 
     Returns:
         The spec, for one task. With `sample` and no `task` it is for no task.
@@ -103,7 +112,7 @@ def derived(
         'output'
     """
     if sample is not None:
-        return derive_from_sample(model_or_config, sample, axes or {}, task)
+        return derive_from_sample(as_module(model_or_config), sample, axes or {}, ranges or {}, task)
     name = task or _task_without_row(model_or_config)
     loader_of(name)  # raises UnknownName for an unknown task
     derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
@@ -224,6 +233,11 @@ def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec]) -> ExportS
 
 
 def _model_type(model_or_config: Any) -> str:
+    if callable(model_or_config) and config_of(model_or_config) is None:
+        raise InvalidSpec(
+            f"{type(model_or_config).__name__} is no model of transformers; derive the spec from sample arguments: "
+            "derived(model, sample={name: tensor})"
+        )
     model_type = row_name(model_or_config) or snapshot(model_or_config).get("model_type")
     if not model_type:
         name = type(model_or_config).__name__

@@ -47,10 +47,15 @@ class Run:
 
 def run(model: Any, spec: PlannedSpec) -> Any:
     """Runs a model on the dummy inputs of a planned spec; returns the result of `forward`."""
+    return run_on(model, spec, tensors_for(model, spec, dummies(spec, {})))
+
+
+def run_on(model: Any, spec: PlannedSpec, tensors: Sequence[Any]) -> Any:
+    """Runs a model on the tensors of the inputs of a planned spec; returns the result of `forward`."""
     import torch
 
     with quiet(), unchanged_eval(model), applied(spec.call.patches), torch.no_grad():
-        return raw_forward(model, spec)(tensors_for(model, dummies(spec, {})))
+        return raw_forward(model, spec)(tensors)
 
 
 def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]) -> tuple[Run, ...]:
@@ -58,8 +63,12 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 
     `select` returns the tensors of a result that are recorded.
     """
-    specs = (spec, *(in_case(spec, case) for case in cases(spec)))
-    return tuple(Run(_sizes(sized), _shapes(select(run(model, sized)))) for sized in specs)
+    return tuple(Run(_sizes(sized), _shapes(select(run(model, sized)))) for sized in specs_at_sizes(spec))
+
+
+def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
+    """A planned spec at the traced sizes, and in each case of its check."""
+    return (spec, *(in_case(spec, case) for case in cases(spec)))
 
 
 def outputs_spec(runs: Sequence[Run]) -> ExportSpec:

@@ -2,52 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from onnxfn.export.lookup.sample_arguments import SampleTensor
 from onnxfn.specs.axes import AxisMap, axis_map, names
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import takes
-from onnxfn.specs.records import Kind
+from onnxfn.specs.records import KINDS, Kind
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.spec import ExportSpec
 
+DTYPES = KINDS[2:]
+"""The dtypes that an input can have."""
 
-def sample_inputs(sample: Mapping[str, Any], axes: Mapping[str, str]) -> ExportSpec:
-    """A spec of inputs like the tensors of a sample: their dtypes, the range of their values, their dynamic axes.
+COMPLEX = "pass torch.view_as_real(tensor), and join the parts in the module"
+
+
+def sample_inputs(tensors: Iterable[SampleTensor], axes: Mapping[str, str], float_dtype: str) -> ExportSpec:
+    """A spec of inputs like the tensors of a sample: their dtypes and dynamic axes. It has no generators.
+
+    `float_dtype` is the dtype of the weights, which a tensor of that dtype follows.
 
     UnknownName if `axes` has a pattern for no tensor of the sample, InvalidSpec if a pattern does not fit its tensor.
     """
+    by_name = {tensor.name: tensor for tensor in tensors}
     for name in axes:
-        if name not in sample:
-            raise unknown("tensor", name, sample, of="the sample")
-    return compose(*(_sample_input(name, tensor, axes.get(name)) for name, tensor in sample.items()))
+        if name not in by_name:
+            raise unknown("tensor", name, by_name, of="the sample")
+    return compose(*(_sample_input(tensor, axes.get(name), float_dtype) for name, tensor in by_name.items()))
 
 
-def _sample_input(name: str, tensor: Any, pattern: str | None) -> ExportSpec:
-    shape = tuple(tensor.shape)
-    words = ("batch_size", *"_" * (len(shape) - 1)) if pattern is None else pattern.split()
+def generator_name(name: str) -> str:
+    """The name of the generator of an input that is like a tensor of a sample."""
+    return f"like {name}"
+
+
+def _sample_input(sample: SampleTensor, pattern: str | None, float_dtype: str) -> ExportSpec:
+    name, shape = sample.name, tuple(sample.tensor.shape)
+    words = ("batch_size", *"_" * (len(shape) - 1))[: len(shape)] if pattern is None else pattern.split()
     if len(words) != len(shape):
         raise InvalidSpec(
             f"{name!r} has {len(shape)} axes {list(shape)}, and its pattern {pattern!r} has {len(words)}; "
             "write one word for each axis"
         )
     axes = axis_map(" ".join(str(size) if word == "_" else word for word, size in zip(words, shape, strict=True)))
-    kind: Kind = "float" if tensor.is_floating_point() else "bool" if str(tensor.dtype) == "torch.bool" else "int"
-    generator = f"like {name}"
-    return compose(
-        takes(name, axes, generator, kind=kind), _values_like(generator, tensor, kind), _dummy_sizes(axes, shape)
-    )
+    path = () if sample.path == (name,) else sample.path
+    kind = _kind(sample, float_dtype)
+    return compose(takes(name, axes, generator_name(name), kind=kind, path=path), _dummy_sizes(axes, shape))
 
 
-def _values_like(generator: str, tensor: Any, kind: Kind) -> ExportSpec:
-    """A generator of values between the minimum and the maximum of a tensor."""
-    low, high = (tensor.min().item(), tensor.max().item()) if tensor.numel() else (0, 1)
-    if kind == "float":
-        return generates(generator, "uniform", low=float(low), high=float(high))
-    return generates(generator, "integers", low=int(low), high=max(int(high), int(low)) + 1)
+def _kind(sample: SampleTensor, float_dtype: str) -> Kind:
+    """The kind of an input: `int` and `float` for the dtypes of ids and of the weights, which edits can change."""
+    dtype = str(sample.tensor.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        advice = COMPLEX if sample.tensor.is_complex() else "convert it to a dtype of these, and convert it back inside"
+        raise InvalidSpec(f"{sample.name!r} is {dtype}, and inputs of ONNX are {', '.join(DTYPES)}; {advice}")
+    kind: Any = {"int64": "int", float_dtype: "float"}.get(dtype, dtype)
+    known: Kind = kind
+    return known
 
 
 def _dummy_sizes(axes: AxisMap, shape: tuple[int, ...]) -> ExportSpec:

@@ -133,7 +133,7 @@ def exported_program(model: Any, part: Part) -> Any:
     import torch
 
     spec = part.spec
-    sample = tensors_for(model, dummies(spec, {}))
+    sample = tensors_for(model, spec, dummies(spec, {}))
     dynamic_shapes = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in part.inputs.values())
     forward = flat_forward(model, spec)
 

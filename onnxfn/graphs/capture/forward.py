@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from onnxfn.graphs.capture.argument_builders import ARGUMENT_BUILDERS
@@ -11,34 +12,39 @@ from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.submodules import submodule_of
+from onnxfn.specs.axes import pattern
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed
 from onnxfn.specs.planned import Part, PlannedSpec
+from onnxfn.specs.records import KINDS
 from onnxfn.specs.tensor_paths import at, nested
 
 
 def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Array, ...]:
     """The outputs of a part as PyTorch computes them, without patches: one array per planned output.
 
-    Floating-point inputs have the torch dtype `dtype`; None is that of the model. Floating-point outputs are float64 if
-    that is float64, else float32: numpy has no bfloat16.
+    Floating-point inputs have the torch dtype `dtype`; None is their own dtype, or that of the model. Floating-point
+    outputs are float64 if they or `dtype` are float64, else float32: numpy has no bfloat16.
 
     CaptureFailed if the model does not run on these inputs.
     """
     import torch
 
-    dtype = dtype or float_dtype(model)
     try:
         with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), torch.no_grad():
-            outputs = flat_forward(model, part.spec)(tensors_for(model, arrays, dtype))
+            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays, dtype))
     except (OnnxfnError, MemoryError):
         raise
     except Exception as error:
         raise CaptureFailed(_cannot_run(model, part, error)) from error
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    return tuple(
-        output.detach().to(wide).numpy() if output.is_floating_point() else output.numpy() for output in outputs
-    )
+
+    def array(output: Any) -> Array:
+        is_wide = torch.float64 in (output.dtype, dtype)
+        wide = torch.float64 if is_wide else torch.float32
+        values: Array = (output.detach().to(wide) if output.is_floating_point() else output).numpy()
+        return values
+
+    return tuple(map(array, outputs))
 
 
 def _cannot_run(model: Any, part: Part, error: Exception) -> str:
@@ -57,11 +63,23 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
         result = forward(tensors)
         _check_layers(model, spec, result)
         try:
+            if type(result) is tuple and len(result) == len(spec.outputs) == 1 and not spec.outputs[0].path:
+                return result  # a lone tensor has no name, and needs none
             return tuple(at(output.forward_path, result) for output in spec.outputs)
         except UnknownName as error:
-            raise CaptureFailed(f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {error}") from None
+            where = f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {error}{_advice(spec, result)}"
+            raise CaptureFailed(where) from None
 
     return outputs
+
+
+def _advice(spec: PlannedSpec, result: Any) -> str:
+    """How to write the paths of outputs, if `forward` returned a tuple, whose items have no names."""
+    if not isinstance(result, (tuple, list)):
+        return ""
+    output = spec.outputs[0]
+    count = "one tensor" if len(result) == 1 else f"a tuple of {len(result)}"
+    return f"; forward returns {count}: write gives({output.name!r}, {pattern(output.axes)!r}, path=(0,))"
 
 
 def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]:
@@ -70,16 +88,23 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
 
     submodule = submodule_of(model, spec.call.submodule)
     constants = {
-        constant.name: constant.value for constant in spec.call.constants if _has_parameter(submodule, constant.name)
+        constant.name: constant.value
+        for constant in spec.call.constants
+        if not constant.path and _has_parameter(submodule, constant.name)
     }
+    inner = [(constant.path, constant.value) for constant in spec.call.constants if constant.path]
 
     def forward(tensors: Sequence[Any]) -> Any:
-        arguments = nested((input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, tensors, strict=True))
+        leaves = [(input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, tensors, strict=True)]
+        arguments = nested([*leaves, *inner])
         objects = {
             builder.name: ARGUMENT_BUILDERS[builder.by](model, arguments.get(builder.name, {}))
             for builder in spec.call.builders
         }
-        result = submodule(**{**constants, **arguments, **objects})
+        named = {**constants, **arguments, **objects}
+        by_place = _positional_arguments(submodule, named)
+        by_name = {name: value for name, value in named.items() if name not in by_place}
+        result = submodule(*chain.from_iterable(by_place.values()), **by_name)
         return (result,) if isinstance(result, torch.Tensor) else result
 
     return forward
@@ -99,14 +124,34 @@ def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
             )
 
 
-def tensors_for(model: Any, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:
-    """Arrays as tensors on the model's device; floating-point numbers in a dtype, by default that of the model."""
+def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:
+    """The arrays of inputs as tensors on the model's device.
+
+    Floating-point numbers have the torch dtype `dtype`; None is the dtype of the input, or that of the model if the
+    input has none of its own.
+    """
     import torch
 
-    dtype = dtype or float_dtype(model)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    tensors = (torch.from_numpy(array).to(device) for array in arrays.values())
-    return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors)
+    own = {input_.name: getattr(torch, input_.kind, None) for input_ in spec.inputs if input_.kind not in KINDS[:2]}
+
+    def tensor(name: str, array: Array) -> Any:
+        values = torch.from_numpy(array).to(device)
+        return values.to(dtype or own.get(name) or float_dtype(model)) if values.is_floating_point() else values
+
+    return tuple(tensor(name, array) for name, array in arrays.items())
+
+
+def _positional_arguments(submodule: Any, arguments: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """The arguments of `forward` that no keyword can name, in order: from each name to its values, `*args` to several.
+
+    Where `*args` gets values, no keyword can name the arguments before it either.
+    """
+    parameters = inspect.signature(submodule.forward).parameters.values()
+    several = [each.name for each in parameters if each.kind is each.VAR_POSITIONAL and each.name in arguments]
+    by_place = {inspect.Parameter.POSITIONAL_ONLY, *([inspect.Parameter.POSITIONAL_OR_KEYWORD] if several else [])}
+    single = [each.name for each in parameters if each.kind in by_place and each.name in arguments]
+    return {**{name: (arguments[name],) for name in single}, **{name: tuple(arguments[name]) for name in several}}
 
 
 def _has_parameter(model: Any, name: str) -> bool:

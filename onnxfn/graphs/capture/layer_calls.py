@@ -147,7 +147,7 @@ def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: La
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    inputs, parameters = tensors_for(model, dummies(part.spec, {})), _parameters(model, stacks)
+    inputs, parameters = tensors_for(model, part.spec, dummies(part.spec, {})), _parameters(model, stacks)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     meta = RunTensors(lambda tensor: tensor.to("meta"), meta_call(parameters, inputs[0].device), nullcontext())
     fake = RunTensors(mode.from_tensor, _plain_call, mode)

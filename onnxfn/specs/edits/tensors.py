@@ -166,7 +166,7 @@ def with_dtypes(spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDt
     Args:
         spec: A spec.
         int: `int64` or `int32`; None leaves it as it is.
-        float: `float32`, `float16` or `bfloat16`; None leaves it as it is.
+        float: `float32`, `float16`, `bfloat16` or `float64`; None leaves it as it is.
 
     Raises:
         UnknownName: another type.

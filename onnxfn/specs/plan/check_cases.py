@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import cycle
 from math import prod
 
 from attrs import evolve
@@ -9,6 +11,7 @@ from attrs import evolve
 from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.compose import compose, group, named
 from onnxfn.specs.dummies import known_sizes, planned_sizes
+from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.planned import Case, PlannedSpec
 from onnxfn.specs.records import DummySize
 from onnxfn.specs.spec import Dummies, ExportSpec
@@ -20,18 +23,25 @@ BATCH, AFFORDABLE_BATCH, LARGE_INPUTS = "batch_size", 2, 3_000_000
 def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     """The cases of a planned spec: its own, else a case `one` with batch 1 and `several` with batch 3.
 
-    In these two, all other sizes are larger than in the trace, by 3 and by 5.
+    In these two, all other sizes are larger than in the trace, by 3 and by 5. So are, in cases of its own, the sizes
+    of an axis that no case has, such as an axis that was renamed: else it would be checked at the traced size alone.
     """
-    if spec.cases:
-        return spec.cases
     used = dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes))
     traced = planned_sizes(spec, used)
-    single = {name: 1 if name == "batch_size" else size + 3 for name, size in traced.items()}
-    several = {name: 3 if name == "batch_size" else size + 5 for name, size in traced.items()}
-    return tuple(
-        Case(name, Dummies(sizes=tuple(DummySize(symbol, size) for symbol, size in sizes.items())))
-        for name, sizes in (("one", single), ("several", several))
-    )
+    own = {size.name for case in spec.cases for size in case.dummies.sizes}
+    missing = {name: size for name, size in traced.items() if name not in {*own, *fixed_sizes(spec)}}
+    single = {name: 1 if name == BATCH else size + 3 for name, size in missing.items()}
+    several = {name: 3 if name == BATCH else size + 5 for name, size in missing.items()}
+    default = spec.cases or (Case("one"), Case("several"))
+    return tuple(_with_sizes(case, sizes) for case, sizes in zip(default, cycle((single, several)), strict=False))
+
+
+def _with_sizes(case: Case, sizes: Mapping[str, int]) -> Case:
+    """A case with more sizes."""
+    if not sizes:
+        return case
+    more = Dummies(sizes=tuple(DummySize(symbol, size) for symbol, size in sizes.items()))
+    return evolve(case, dummies=group(case.dummies, more))
 
 
 def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
@@ -41,7 +51,7 @@ def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
     """
     planned = in_case(spec, case)
     sizes, fed = known_sizes(planned, {}), {feedback.input for feedback in spec.feedback}
-    real = [input_ for input_ in planned.inputs if input_.kind == "float" and input_.name not in fed]
+    real = [input_ for input_ in planned.inputs if "float" in input_.kind and input_.name not in fed]
     has_batch = all(BATCH in names(input_.axes) for input_ in planned.inputs)
     if not has_batch or sum(prod(shape(input_.axes, sizes)) for input_ in real) <= LARGE_INPUTS:
         return case

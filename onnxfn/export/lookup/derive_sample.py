@@ -1,0 +1,164 @@
+"""A spec that is derived from a module and a sample of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.export.lookup.index_bounds import index_bounds
+from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run_at_sizes, specs_at_sizes
+from onnxfn.export.lookup.sample_arguments import SampleTensor, sample_arguments
+from onnxfn.export.lookup.sample_inputs import generator_name, sample_inputs
+from onnxfn.export.lookup.sample_ranges import Range, assumed_range, indexed_range, sample_range, specified_range
+from onnxfn.graphs.capture.dtypes import float_dtype, float_dtypes
+from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.specs.compose import compose, named
+from onnxfn.specs.edits.tensors import FLOAT_DTYPES
+from onnxfn.specs.errors import InvalidSpec, first_line, unknown
+from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.records import Constant, Generator, Patch
+from onnxfn.specs.spec import Call, Dummies, ExportSpec, Target
+
+FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
+
+Generators = Mapping[str, Generator]
+"""The generator of each input, by the name of the input."""
+
+
+def derive_from_sample(
+    model: Any, sample: Any, axes: Mapping[str, str], ranges: Mapping[str, Range], task: str | None
+) -> ExportSpec:
+    """The spec of any module whose inputs are like the tensors of a sample. The module runs on dummy inputs.
+
+    UnknownName if `forward` has no argument with a name of the sample, InvalidSpec if `forward` fails.
+    """
+    tensors, constants = sample_arguments(model, sample)
+    for name in ranges:
+        if name not in {tensor.name for tensor in tensors}:
+            raise unknown("tensor", name, [tensor.name for tensor in tensors], of="the sample")
+    base = compose(
+        ExportSpec(name=type(model).__name__, task=task, target=_target(model, tensors)),
+        ExportSpec(call=Call(constants=constants, patches=_inner_patches(model))),
+        sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
+    )
+    copied = model_copy(model)
+    certain = _certain(copied, base, tensors, ranges)
+    generators, runs = _accepted(copied, base, tensors, certain)
+    provenance = ExportSpec(derived=_provenance(model, tensors, constants))
+    return compose(_with_generators(base, generators), outputs_spec(runs), provenance)
+
+
+def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
+    """The float dtype of a module without weights: that of the sample, if its real tensors have one."""
+    dtypes = {
+        str(sample.tensor.dtype).removeprefix("torch.") for sample in tensors if sample.tensor.is_floating_point()
+    }
+    has_one = len(dtypes) == 1 and dtypes <= {*FLOAT_DTYPES} - {"float32"} and not float_dtypes(model)
+    return Target(float_dtype=dtypes.pop()) if has_one else Target()
+
+
+def _inner_patches(model: Any) -> tuple[Patch, ...]:
+    """The patches of the rows of the transformers models inside a module."""
+    types = {
+        str(getattr(getattr(module, "config", None), "model_type", None))
+        for module in model.modules()
+        if type(module).__module__.startswith("transformers.")
+    }
+    patches: tuple[Patch, ...] = ()
+    for name in sorted(types & ARCHITECTURES.keys()):
+        patches = named(patches, ARCHITECTURES[name].call.patches)
+    return patches
+
+
+# Values of dummies
+
+
+def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
+    named_generators = (evolve(generator, name=generator_name(name)) for name, generator in generators.items())
+    return compose(base, ExportSpec(dummies=Dummies(generators=tuple(named_generators))))
+
+
+def _certain(
+    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], ranges: Mapping[str, Range]
+) -> dict[str, Generator]:
+    """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these."""
+    by_name = {sample.name: sample.tensor for sample in tensors}
+    known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()}
+    planned = resolved(
+        _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known), {}
+    )
+    bounds: dict[str, tuple[int, int]] = {}
+    for spec in specs_at_sizes(planned):
+        for name, (low, high) in index_bounds(model, spec).items():
+            least, most = bounds.get(name, (low, high))
+            bounds[name] = max(least, low), min(most, high)
+    indices = {name: limits for name, limits in bounds.items() if limits[0] < limits[1] and not _is_bool(by_name[name])}
+    return {name: indexed_range(name, by_name[name], limits) for name, limits in indices.items()} | known
+
+
+def _is_bool(tensor: Any) -> bool:
+    return str(tensor.dtype) == "torch.bool"
+
+
+def _accepted(
+    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
+) -> tuple[Generators, tuple[Run, ...]]:
+    """The generators with the widest values on which the module runs at all sizes, and these runs.
+
+    If it does not run on all wide ranges together, each input in turn keeps its own if the module then runs.
+    """
+    wide = {sample.name: assumed_range(sample.name, sample.tensor) for sample in tensors} | certain
+    try:
+        runs, has_nan = _runs(model, _with_generators(base, wide))
+        if not has_nan:
+            return wide, runs
+    except Exception:  # noqa: BLE001, S110 - the values may be none that the module accepts; the sample's are
+        pass
+    generators = {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | certain
+    runs, may_have_nan = _first_runs(model, base, generators)
+    for name in [name for name in generators if name not in certain]:
+        try:
+            wider_runs, has_nan = _runs(model, _with_generators(base, {**generators, name: wide[name]}))
+        except Exception:  # noqa: BLE001, S112
+            continue
+        if may_have_nan or not has_nan:
+            generators, runs = {**generators, name: wide[name]}, wider_runs
+    return generators, runs
+
+
+def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> tuple[tuple[Run, ...], bool]:
+    """The runs on values like the sample's; InvalidSpec if the module does not run on them."""
+    try:
+        return _runs(model, _with_generators(base, generators))
+    except Exception as error:
+        summary = f"{type(error).__name__}: {first_line(error)}"[:160]
+        advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
+        raise InvalidSpec(f"{base.name} does not run on tensors like this sample: {summary}; {advice}") from error
+
+
+def _runs(model: Any, spec: ExportSpec) -> tuple[tuple[Run, ...], bool]:
+    """The runs of a module at all sizes, and whether a result has NaN."""
+    nan: list[bool] = []
+
+    def tensors(result: Any) -> Mapping[Any, Any]:
+        tensors_of_result = all_tensors(result)
+        nan.extend(
+            bool(np.isnan(tensor.float().numpy()).any()) for tensor in tensors_of_result.values() if _is_real(tensor)
+        )
+        return tensors_of_result
+
+    return run_at_sizes(model, resolved(spec, {}), tensors), any(nan)
+
+
+def _is_real(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point())
+
+
+def _provenance(model: Any, tensors: Sequence[SampleTensor], constants: Sequence[Constant]) -> str:
+    names = (sample.name for sample in tensors)
+    values = (f"{constant.name}={constant.value!r}" for constant in constants)
+    return f"{type(model).__name__}.forward({', '.join((*names, *values))}), from a sample"

@@ -1,0 +1,122 @@
+"""The tensors and constants in a sample of the arguments of a module, and where they sit in its `forward`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
+from onnxfn.specs.records import Constant
+from onnxfn.specs.tensor_paths import Path
+
+HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples or lists of these"
+
+PLACED = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+"""The kinds of parameters that take one argument by its position."""
+
+
+@frozen(eq=False)
+class SampleTensor:
+    """A tensor of a sample.
+
+    Attributes:
+        name: Its name in ONNX: the argument, or the path to it with dots.
+        path: Where it sits in the arguments of `forward`.
+        tensor: The tensor.
+    """
+
+    name: str
+    path: Path
+    tensor: Any
+
+
+def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...], tuple[Constant, ...]]:
+    """The tensors of a sample, and its numbers, texts, bools and None, which the graph holds as constants.
+
+    The sample is a dict by the names of arguments, a tuple or a list by their order, or the only argument.
+
+    UnknownName if `forward` has no such argument, InvalidSpec if the sample holds something else.
+    """
+    leaves = [
+        (path, leaf) for name, value in _by_path(model, sample) for path, leaf in _leaves(name, value, type(model))
+    ]
+    tensors = tuple(SampleTensor(_name(path), path, leaf) for path, leaf in leaves if hasattr(leaf, "shape"))
+    if not tensors:
+        raise InvalidSpec(f"the sample for {type(model).__name__} holds no tensor; a graph needs one input or more")
+    constants = (
+        Constant(_name(path), leaf, () if len(path) == 1 else path)
+        for path, leaf in leaves
+        if not hasattr(leaf, "shape")
+    )
+    return tensors, tuple(constants)
+
+
+def _name(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def _by_path(model: Any, sample: Any) -> Iterable[tuple[Path, Any]]:
+    """The arguments of a sample, each with its place in `forward`."""
+    parameters = inspect.signature(model.forward).parameters
+    if isinstance(sample, Mapping):
+        _check_names(model, sample, parameters)
+        return [((name,), value) for name, value in sample.items()]
+    arguments = sample if isinstance(sample, (tuple, list)) else (sample,)
+    placed = [name for name, each in parameters.items() if each.kind in PLACED]
+    several = [name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL]
+    more = len(arguments) - len(placed)
+    if more > 0 and not several:
+        raise InvalidSpec(
+            f"the sample has {len(arguments)} arguments, but the forward of {type(model).__name__} takes "
+            f"{len(placed)}: {listed(placed)}; pass a tuple of {len(placed)}, or a dict by name"
+        )
+    paths: list[Path] = [(name,) for name in placed] + [(name, number) for name in several for number in range(more)]
+    return list(zip(paths, arguments, strict=False))
+
+
+def _check_names(model: Any, sample: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Raises UnknownName for a name of a sample that is no argument; `**kwargs` takes any name."""
+    known = [name for name, each in parameters.items() if each.kind is not each.VAR_KEYWORD]
+    if len(known) < len(parameters):
+        return
+    for name in sample:
+        if name not in known:
+            error = unknown("argument", name, known, of=f"the forward of {type(model).__name__}")
+            raise UnknownName(f"{error}; a sample may also be a tuple in the order of the arguments")
+
+
+def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
+    """The tensors and plain values inside an argument, each with its path."""
+    import torch
+
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = _from_numpy(path, value)
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif type(value) in (dict, tuple, list) and value:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, item in items:
+            yield from _leaves((*path, step), item, owner)
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        yield path, value
+    else:
+        raise InvalidSpec(
+            f"{_name(path)!r} in the sample for {owner.__name__} is {type(value).__name__}; a sample holds {HOLDS}: "
+            "wrap the module in one whose forward takes these"
+        )
+
+
+def _from_numpy(path: Path, value: Any) -> Any:
+    import torch
+
+    try:
+        return torch.from_numpy(np.array(value))
+    except TypeError as error:
+        raise InvalidSpec(f"{_name(path)!r} is a numpy array of {value.dtype}; a sample holds {HOLDS}") from error
