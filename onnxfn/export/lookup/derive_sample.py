@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from attrs import evolve
@@ -21,7 +21,7 @@ from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, first_line, unknown
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Constant, Generator, Patch
-from onnxfn.specs.spec import Call, Dummies, ExportSpec, Target
+from onnxfn.specs.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 
 FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
 
@@ -58,7 +58,7 @@ def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
         str(sample.tensor.dtype).removeprefix("torch.") for sample in tensors if sample.tensor.is_floating_point()
     }
     has_one = len(dtypes) == 1 and dtypes <= {*FLOAT_DTYPES} - {"float32"} and not float_dtypes(model)
-    return Target(float_dtype=dtypes.pop()) if has_one else Target()
+    return Target(float_dtype=cast("FloatDtype", dtypes.pop())) if has_one else Target()
 
 
 def _inner_patches(model: Any) -> tuple[Patch, ...]:
