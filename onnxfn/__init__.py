@@ -24,6 +24,7 @@ from onnxfn.check.generation import generate
 from onnxfn.check.matching import TensorPair
 from onnxfn.export.bisect import bisect
 from onnxfn.export.diffusers import export_pipeline, pipeline_parts
+from onnxfn.export.fingerprint import fingerprint
 from onnxfn.export.loaded import Loaded, load
 from onnxfn.export.lookup.class_tasks import task_of
 from onnxfn.export.lookup.lookup import derived, spec_for, tasks_for
@@ -44,6 +45,7 @@ from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.changes import Change, Changes
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.diff import diff
+from onnxfn.specs.digest import digest
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
@@ -183,11 +185,13 @@ __all__ = (
     "derived",
     "diff",
     "difference",
+    "digest",
     "dummy_inputs",
     "either",
     "equals",
     "export",
     "export_pipeline",
+    "fingerprint",
     "fixes",
     "flatten_outputs",
     "for_task",

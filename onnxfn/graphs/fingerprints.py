@@ -65,6 +65,13 @@ def fingerprint(model: Any, *others: Any) -> str | None:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
+def weights_digest(model: Any) -> str:
+    """The SHA-256 of the names, shapes, dtypes and values of the parameters and buffers of a model."""
+    state = model.state_dict()
+    lines = (f"{name}: {_tensor_type(state[name])} {_elements(state[name])}" for name in sorted(state))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
 def _functions_named_in(value: Any) -> Iterator[Any]:
     """The functions that records name as `package.module:function`: patches, wrappers, generators."""
     if isinstance(value, tuple):

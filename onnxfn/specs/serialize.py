@@ -16,6 +16,7 @@ from onnxfn.specs.field_types import check_fields
 from onnxfn.specs.records import as_tuple
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.trust import check_trust
+from onnxfn.specs.version import VERSION
 
 Record = TypeVar("Record")
 
@@ -30,6 +31,15 @@ RECORDS: Mapping[str, type] = MappingProxyType(
 """All records, by the names that saved specs hold."""
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+
+SCHEMA = 2
+"""The number of the form that records have in JSON. It grows when a record or a field comes, goes or changes.
+
+Form 1 had no number. A file of an older form is read as it is: fields that it lacks have their defaults.
+"""
+
+HEADER = ("schema", "onnxfn")
+"""The keys that `to_json` adds to a record: the number of the form, and the version that wrote it."""
 
 DEEPEST = 64
 """How deep plain data may be nested. The specs of the tables are at most 22 deep."""
@@ -124,7 +134,7 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
         indent: Spaces for each level; None writes one line.
 
     Returns:
-        The JSON text; `from_json(to_json(record)) == record`.
+        The JSON text; `from_json(to_json(record)) == record`. It has the number of its form and the version of onnxfn.
 
     Raises:
         InvalidSpec: `record` is no record, or a text in it has a null character or half of a surrogate pair.
@@ -135,9 +145,33 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
     True
     """
     try:
-        return json.dumps(to_plain(record), indent=indent)
+        return json.dumps(_with_header(to_plain(record)), indent=indent)
     except (TypeError, ValueError) as problem:
         raise InvalidSpec(f"{type(record).__name__} is no record of onnxfn, or holds other values: {problem}") from None
+
+
+def _with_header(data: Any) -> Any:
+    """Plain data with the number of its form and the version of onnxfn at each outer record."""
+    if isinstance(data, list):
+        return [_with_header(item) for item in data]
+    return {**dict(zip(HEADER, (SCHEMA, VERSION), strict=True)), **data} if isinstance(data, dict) else data
+
+
+def _without_header(data: Any) -> Any:
+    """Plain data as `to_plain` returns it; InvalidSpec if a newer onnxfn wrote it."""
+    if isinstance(data, list):
+        return [_without_header(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    schema, version = data.get("schema", 1), data.get("onnxfn", "")
+    if type(schema) is not int or schema < 1:
+        raise InvalidSpec(f"schema {shortened(schema)} is no number of a form of records; this onnxfn writes {SCHEMA}")
+    if schema > SCHEMA:
+        raise InvalidSpec(
+            f"the JSON has schema {schema} of a newer onnxfn {shortened(version)}; onnxfn {VERSION} reads schemas up "
+            f"to {SCHEMA}: install the newer one"
+        )
+    return {key: value for key, value in data.items() if key not in HEADER}
 
 
 @overload
@@ -160,8 +194,9 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
         The spec, or the record of this class.
 
     Raises:
-        InvalidSpec: The text is not JSON, it describes a record of another class, a record has no such fields, a value
-            has another type than its field, or the text names code of a package that is not in `trust`.
+        InvalidSpec: The text is not JSON, a newer onnxfn wrote it, it describes a record of another class, a record has
+            no such fields, a value has another type than its field, or the text names code of a package that is not in
+            `trust`.
         UnknownName: The text names a record that onnxfn does not have.
 
     >>> from onnxfn import EMPTY, Report, to_json
@@ -180,7 +215,7 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
         raise InvalidSpec(f"not JSON: {problem}") from problem
     if not isinstance(data, (dict, list)):
         raise InvalidSpec(f"the JSON is {shortened(data)}; a record is an object with the key 'record'")
-    restored = from_plain(data, trust=trust)
+    restored = from_plain(_without_header(data), trust=trust)
     if not isinstance(restored, record):
         actual = type(restored).__name__
         raise InvalidSpec(f"the text describes a record {actual}, and not {record.__name__}; pass record={actual}")

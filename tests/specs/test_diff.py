@@ -55,4 +55,4 @@ def test_another_order_is_a_change():
 
 def test_changes_go_to_json_and_back():
     changes = diff(BERT, onnxfn.for_task(BERT, "fill-mask"))
-    assert from_json(to_json(changes)) == changes
+    assert from_json(to_json(changes), record=onnxfn.Changes) == changes

@@ -12,8 +12,9 @@ from onnxfn.specs.facts import always, takes
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.records import Constant, DummySize
 from onnxfn.specs.reports import Difference, Event, Exported, Report
-from onnxfn.specs.serialize import RECORDS, from_json, from_plain, to_json, to_plain
+from onnxfn.specs.serialize import RECORDS, SCHEMA, from_json, from_plain, to_json, to_plain
 from onnxfn.specs.spec import ExportSpec, Target
+from onnxfn.specs.version import VERSION
 
 DIFFERENCE = Difference("model", "logits", ((2, 3), (1, 3)), 1e-7, 2.5e-6, 1e-5, "left-padded", passed=True)
 REPORT = Report([DIFFERENCE], ["left-padded"])
@@ -64,8 +65,8 @@ def test_a_result_goes_to_json_and_back(record):
 
 
 def test_the_indent_changes_the_text_alone():
-    assert (
-        to_json(DummySize("batch_size", 2), indent=None) == '{"record": "DummySize", "name": "batch_size", "value": 2}'
+    assert to_json(DummySize("batch_size", 2), indent=None) == (
+        f'{{"schema": {SCHEMA}, "onnxfn": "{VERSION}", "record": "DummySize", "name": "batch_size", "value": 2}}'
     )
     assert json.loads(to_json(DummySize("batch_size", 2), indent=None)) == json.loads(
         to_json(DummySize("batch_size", 2))

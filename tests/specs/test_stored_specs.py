@@ -1,0 +1,74 @@
+"""Specs that other versions of onnxfn stored."""
+
+import json
+from pathlib import Path
+
+import pytest
+from refusals import refusal
+
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.facts import takes
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.planned import Plan
+from onnxfn.specs.serialize import SCHEMA, from_json, to_json
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.version import VERSION
+
+STORED = Path(__file__).parent / "stored"
+"""The files of each form of the JSON, in a folder of its own. They stay as the version of their time wrote them."""
+
+CLASSES = {"plan": Plan, "tensors": tuple}
+"""The name of a file -> the class of its record, where it is no spec."""
+
+FILES = sorted(STORED.glob("schema_*/*.json"))
+IDS = [f"{file.parent.name} {file.stem}" for file in FILES]
+
+
+def test_there_are_files_of_every_form():
+    assert {file.parent.name for file in FILES} == {f"schema_{number}" for number in range(1, SCHEMA + 1)}
+    assert len({file.name for file in FILES}) >= 6
+
+
+@pytest.mark.parametrize("file", FILES, ids=IDS)
+def test_a_stored_record_is_read(file):
+    record_class = CLASSES.get(file.stem, ExportSpec)
+    record = from_json(file.read_text(), record=record_class)
+    assert from_json(to_json(record), record=record_class) == record
+    assert record == from_json((STORED / "schema_1" / file.name).read_text(), record=record_class)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.stem == "bert"], ids=lambda file: file.parent.name)
+def test_a_stored_spec_means_what_it_meant(file):
+    spec = from_json(file.read_text())
+    assert (spec.target.opset, spec.task, spec["input_ids"].generator) == (20, "text-classification", "token_ids")
+    planned, stored = plan(spec), from_json((file.parent / "plan.json").read_text(), record=Plan)
+    assert (planned.files, planned.parts[0].inputs) == (stored.files, stored.parts[0].inputs)
+
+
+def test_a_text_has_the_number_of_its_form_and_the_version():
+    data = json.loads(to_json(ExportSpec(name="bert")))
+    assert data == {"schema": SCHEMA, "onnxfn": VERSION, "record": "ExportSpec", "name": "bert"}
+    (first, _) = json.loads(to_json((ExportSpec(), ExportSpec())))
+    assert first["schema"] == SCHEMA
+
+
+def test_a_spec_of_a_newer_onnxfn_is_refused_by_name():
+    newer = json.dumps({"schema": SCHEMA + 1, "onnxfn": "9.1.0", "record": "ExportSpec", "novel": 1})
+    message = (
+        f"the JSON has schema {SCHEMA + 1} of a newer onnxfn '9.1.0'; onnxfn {VERSION} reads schemas up to {SCHEMA}: "
+        "install the newer one"
+    )
+    assert refusal(InvalidSpec, from_json, newer) == message
+    assert refusal(InvalidSpec, from_json, f"[{newer}]") == message
+
+
+@pytest.mark.parametrize("schema", ["2", 0, 2.0, True, None])
+def test_a_form_that_is_no_number_is_refused(schema):
+    text = json.dumps({"schema": schema, "record": "ExportSpec"})
+    assert "is no number of a form of records" in refusal(InvalidSpec, from_json, text)
+
+
+def test_a_record_inside_has_no_number():
+    data = json.loads(to_json(takes("x", "n", "x")))
+    data["inputs"][0]["schema"] = SCHEMA
+    assert "schema" in refusal(InvalidSpec, from_json, json.dumps(data))
