@@ -70,10 +70,21 @@ deformable_detr: ExportSpec = compose(
     table_transformer, sized(height=160, width=224), image_cases((192, 136), (131, 183)), size_patches
 )
 
+
+def windows(number: int) -> Getter:
+    """The side of an image that has `number` times as many patches as the backbone has windows along a side."""
+    return from_config(product("patch_size", "windows_per_side", constant(number)))
+
+
+# The backbone cuts the patches into as many windows along each side of any image, so their number is a multiple of it.
 lw_detr: ExportSpec = compose(
     images_without_cases,
-    sized(height=128, width=96),
-    image_cases((96, 64), (64, 128)),
+    reads(
+        patch_size="backbone_config.patch_size",
+        windows_per_side=either("backbone_config.num_windows_side", "backbone_config.num_windows"),
+    ),
+    sized(height=windows(4), width=windows(3)),
+    image_cases((windows(3), windows(2)), (windows(2), windows(4))),
     size_patches,
     tasked("object-detection"),
 )

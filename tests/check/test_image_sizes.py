@@ -10,6 +10,7 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sizes.detection import SPECIAL
 
 import onnxfn
 from onnxfn import compose, gives, sized, takes, with_shapes
@@ -141,6 +142,21 @@ def test_pytorch_runs_a_detector_with_300_queries_in_all_cases(model_type):
         pixels = torch.from_numpy(dummies(in_case(part.spec, case), {})["pixel_values"])
         with torch.no_grad():
             assert model(pixels).logits.shape[1] == 300
+
+
+@pytest.mark.parametrize(
+    ("model_type", "unit", "windows"),
+    [("lw_detr", 32, {"num_windows": 4}), ("lw_detr", 64, {"num_windows": 16}), ("rf_detr", 48, {"num_windows": 3})],
+)
+def test_images_have_as_many_patches_as_the_windows_of_a_detector_need(model_type, unit, windows):
+    sizes = SPECIAL[model_type] | {"backbone_config": SPECIAL[model_type]["backbone_config"] | windows}
+    model = tiny.model(model_type, "AutoModelForObjectDetection", **{**sizes, "num_queries": 30})
+    part = runnable(model, plan(onnxfn.spec_for(model_type, "object-detection"), model.config))
+    assert all(height % unit == width % unit == 0 for height, width in image_sizes(part))
+    for case in cases(part.spec):
+        pixels = torch.from_numpy(dummies(in_case(part.spec, case), {})["pixel_values"])
+        with torch.no_grad():
+            assert model(pixels).logits.shape[1] == 30
 
 
 @pytest.mark.parametrize(("side", "batches"), [(512, [1, 3]), (1024, [1, 2])])

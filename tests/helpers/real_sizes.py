@@ -52,6 +52,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "detr": {"use_timm_backbone": False, "backbone_config": RESNET},
         "table-transformer": {"use_timm_backbone": False, "backbone_config": RESNET},
         "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+        "lw_detr": {"projector_scale_factors": [1.0]},
         "levit": {"architectures": ["LevitForImageClassification"]},
         "perceiver": {"architectures": ["PerceiverForMaskedLM"]},
         "time_series_transformer": {"prediction_length": 24},

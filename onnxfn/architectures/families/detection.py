@@ -7,6 +7,7 @@ from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import extra_file
 from onnxfn.specs.facts import always, case, gives, loads, takes
 from onnxfn.specs.getters import constant, either, from_config, reads
+from onnxfn.specs.records import Getter
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -19,11 +20,11 @@ POINT_AXES = "batch_size point_batch_size nb_points_per_image"
 """The axes of the prompts of SAM: points of each object in each image."""
 
 
-def image_cases(*sizes: tuple[int, int]) -> ExportSpec:
+def image_cases(*sizes: tuple[int | Getter, int | Getter]) -> ExportSpec:
     """A spec of the cases one and several of the check, for images of any size.
 
     Args:
-        sizes: The height and the width of each case. Case one has batch size 1, case several has 3.
+        sizes: The height and the width of each case, numbers or getters. Case one has batch size 1, case several has 3.
     """
     return compose(
         *(
