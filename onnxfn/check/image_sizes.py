@@ -2,7 +2,8 @@
 
 Some models cannot take small images: a detector picks its 300 best positions, and a small image has fewer. How small an
 image may be depends on the configuration. So PyTorch runs each case of the check once, on a single image. A case that
-the model cannot take is moved to the smallest size that it can.
+the model cannot take is moved to the smallest size that it can. If the model takes images of the traced size and no
+others, height and width are fixed in the graph.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
 from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec, SmallestSize
+from onnxfn.specs.records import FixedAxis
 
 IMAGE_AXES = ("height", "width")
 """The symbols of the sides of an image."""
@@ -37,11 +39,8 @@ Sizes = Mapping[str, int]
 
 
 def with_runnable_images(model: Any, plan: Plan) -> Plan:
-    """A plan whose traces and cases have images that the model can take.
-
-    CaptureFailed if the model takes images of the traced size and of no other.
-    """
-    if not any(_image_sizes(part.spec) for part in plan.parts):
+    """A plan whose traces and cases have images that the model can take; the size is fixed if it can take no other."""
+    if not any(image_sizes(part.spec) for part in plan.parts):
         return plan
     copied = model_copy(model)
     return evolve(plan, parts=[_runnable_part(copied, part) for part in plan.parts])
@@ -74,54 +73,62 @@ def _scaled(sizes: Sizes, unit: int, steps: int) -> Sizes:
 
 def _runnable_part(model: Any, part: Part) -> Part:
     """The part with images that the model can take, and the smallest of them if it cannot take all."""
-    spec, traced = part.spec, _image_sizes(part.spec)
+    spec, traced = part.spec, image_sizes(part.spec)
     if not traced:
         return part
     every_case = cases(spec)
-    planned = [_image_sizes(in_case(spec, case)) for case in every_case]
+    planned = [image_sizes(in_case(spec, case)) for case in every_case]
     unit = gcd(*(size for sizes in (traced, *planned) for size in sizes.values()))
-    moved = [
-        _moved(model, part, in_case(spec, case), sizes, unit, traced)
-        for case, sizes in zip(every_case, planned, strict=True)
-    ]
+    moved: list[Sizes] = []
+    for case, sizes in zip(every_case, planned, strict=True):
+        runnable = _moved(model, part, in_case(spec, case), sizes, unit, traced)
+        if runnable is None:
+            return with_fixed_images(part)
+        moved.append(runnable)
     if not any(_covers(traced, sizes) for sizes in moved):
-        traced = _moved(model, part, spec, traced, gcd(*traced.values()), {})
+        traced = _moved(model, part, spec, traced, gcd(*traced.values()), {}) or traced
     if moved != planned:
         spec = evolve(spec, smallest=_smallest_sizes(min(moved, key=lambda sizes: prod(sizes.values()))))
         spec = evolve(spec, cases=[_with_sizes(case, sizes) for case, sizes in zip(every_case, moved, strict=True)])
     return evolve(part, spec=with_dummies(spec, sized(**traced)))
 
 
-def _moved(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes, unit: int, traced: Sizes) -> Sizes:
+def _moved(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes, unit: int, traced: Sizes) -> Sizes | None:
     """The sizes of a case if the model can take them, else the smallest that it can; never those of the trace.
 
-    The sizes of the case if the model cannot take those of the trace either: then the fault is another.
+    None if the model can take those of the trace and no others. The sizes of the case if it cannot take those of the
+    trace either: then the fault is another.
     """
-    error = _error(model, part, spec, sizes)
-    if error is None:
-        return sizes
     runs = partial(_runs, model, part, spec)
+    if runs(sizes):
+        return sizes
     smallest = smallest_runnable(sizes, unit, lambda tried: tried != traced and runs(tried))
-    if smallest is None and traced and runs(traced):
-        raise _fixed_size_error(model, traced, sizes, error)
-    return smallest or sizes
+    return None if smallest is None and traced and runs(traced) else smallest or sizes
 
 
 def _runs(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> bool:
-    return _error(model, part, spec, sizes) is None
-
-
-def _error(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> CaptureFailed | None:
-    """Why PyTorch cannot run the model on a single image of this size; None if it can."""
-    single = {name: 1 for name in known_sizes(spec, {}) if name == "batch_size" and name not in fixed_sizes(spec)}
+    """Whether PyTorch can run the model on a single image of this size."""
     try:
-        torch_outputs(model, part, dummies(with_dummies(spec, sized(**sizes)), single))
-    except CaptureFailed as error:
-        return error
-    return None
+        run_single_image(model, part, spec, sizes)
+    except CaptureFailed:
+        return False
+    return True
 
 
-def _image_sizes(spec: PlannedSpec) -> Sizes:
+def run_single_image(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> None:
+    """Runs a model on a single image of this size. Raises CaptureFailed if it cannot take it."""
+    single = {name: 1 for name in known_sizes(spec, {}) if name == "batch_size" and name not in fixed_sizes(spec)}
+    torch_outputs(model, part, dummies(with_dummies(spec, sized(**sizes)), single))
+
+
+def with_fixed_images(part: Part) -> Part:
+    """The part for images of the traced size alone: height and width are numbers in the graph, and limits of it."""
+    sizes = image_sizes(part.spec)
+    fixed = (*part.spec.fixed_axes, *(FixedAxis(name, size) for name, size in sizes.items()))
+    return evolve(part, spec=evolve(part.spec, fixed_axes=fixed, smallest=_smallest_sizes(sizes)))
+
+
+def image_sizes(spec: PlannedSpec) -> Sizes:
     """The sizes of the dynamic sides of images."""
     sizes = known_sizes(spec, {})
     return {name: sizes[name] for name in IMAGE_AXES if name in sizes and name not in fixed_sizes(spec)}
@@ -137,10 +144,3 @@ def _with_sizes(case: Case, sizes: Sizes) -> Case:
 
 def _smallest_sizes(sizes: Sizes) -> Sequence[SmallestSize]:
     return tuple(SmallestSize(name, size) for name, size in sizes.items())
-
-
-def _fixed_size_error(model: Any, traced: Sizes, tried: Sizes, error: CaptureFailed) -> CaptureFailed:
-    sides = ", ".join(f"{name}={size}" for name, size in traced.items())
-    others = ", ".join(f"{name}={size}" for name, size in tried.items())
-    problem = f"{type(model).__name__} takes images of {sides}, and no others were found, from {others} on"
-    return CaptureFailed(f"{problem}; fix the size: with_shapes(spec, {sides}); {error}")

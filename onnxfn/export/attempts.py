@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from attrs import evolve, field, frozen
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.references import largest_sizes, references
 from onnxfn.check.sessions import open_check_session
 from onnxfn.graphs.build import (
@@ -67,12 +69,14 @@ class Built:
     """The graphs of a plan, written to files.
 
     Attributes:
+        plan: The plan that the graphs were built for.
         graphs: The graph of each part.
         files: The ONNX files and their external data, as `write_graphs` returns them.
         report: The report of the check; None without a check.
         traced_layers: Which layers were traced, or why all were.
     """
 
+    plan: Plan
     graphs: tuple[Any, ...]
     files: Mapping[Path, str]
     report: Report | None
@@ -80,10 +84,28 @@ class Built:
 
 
 def build_until_checked(job: Job, build: BuildOptions) -> Built:
-    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong.
+    """Builds the graphs of a plan; once more for images of one size if the model branches on their size.
 
     Raises CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
     """
+    try:
+        return _built(job, build)
+    except (CaptureFailed, CheckFailed):
+        plan = without_image_branches(job.model_in(None), job.plan)
+        if plan == job.plan:
+            raise
+        with suppress(CaptureFailed, CheckFailed):
+            return _built(evolve(job, plan=plan), build)
+        raise
+
+
+def model_by_dtype(model: Any) -> ModelIn:
+    """Function from a float dtype to a copy of a model in that dtype. The weights are converted once for each dtype."""
+    return cache(partial(in_dtype, model_copy(model)))
+
+
+def _built(job: Job, build: BuildOptions) -> Built:
+    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong."""
     graphs = _graphs(job, build)
     try:
         return _written(job, graphs)
@@ -93,11 +115,6 @@ def build_until_checked(job: Job, build: BuildOptions) -> Built:
             raise
     graphs = _graphs(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
     return evolve(_written(job, graphs), traced_layers=(RETRACED,))
-
-
-def model_by_dtype(model: Any) -> ModelIn:
-    """Function from a float dtype to a copy of a model in that dtype. The weights are converted once for each dtype."""
-    return cache(partial(in_dtype, model_copy(model)))
 
 
 def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
@@ -113,7 +130,7 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     report = check_files(job.model_in, job.plan, job.folder, job.timed, job.real_inputs) if job.check else None
     if report is not None and not report.passed:
         raise check_error(report)
-    return Built(graphs, files, report, traced_layers(graphs))
+    return Built(job.plan, graphs, files, report, traced_layers(graphs))
 
 
 def check_files(model_in: ModelIn, plan: Plan, folder: Path, timed: StageTimer, real_inputs: RealInputs) -> Report:

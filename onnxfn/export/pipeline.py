@@ -31,7 +31,6 @@ from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
-from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported, Report
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import declare_external_data, layout_of, write_configs, write_texts
@@ -66,6 +65,9 @@ def export(
     stays as it was. What a killed process leaves, the next export to `path` removes. The model, its configuration and
     its training mode are left as they were. Other threads may call the model meanwhile: a copy on the same weights is
     traced. Only a model that cannot be copied, such as one of TorchScript, is traced itself.
+
+    The height and the width of images are static if the model takes one size alone, or computes other functions for
+    other sizes and no trace holds for all; `Exported.limits` has that size.
 
     Args:
         spec: The inputs, outputs, dynamic axes and parts of the export.
@@ -141,12 +143,12 @@ def export(
                 files: Iterable[Path] = built.files
                 if not destination.is_file:
                     side_files = _write_side_files(model, checkpoint, staging)
-                    files = _complete_folder(built, side_files, staging, planned, options, build.fuse)
+                    files = _complete_folder(built, side_files, staging, options, build.fuse)
                 published = publish(files, staging, destination, overwrite=overwrite)
         loaded = Loaded(str(target), map(str, published), owner)
         if path is not None and not isinstance(path, str | PathLike):
             write_to_file_object(loaded, path)
-        return _exported(loaded, planned, built, seconds)
+        return _exported(loaded, built, seconds)
 
 
 def export_from_recipe(
@@ -177,13 +179,13 @@ def export_from_recipe(
         with staging_folder(destination) as staging:
             onnx_staging = _make_onnx_staging(staging, destination)
             written = write_graphs(planned, graphs, onnx_staging, options, timed, check=False)
-            built = Built(graphs, written, None, traced_layers(graphs))
+            built = Built(planned, graphs, written, None, traced_layers(graphs))
             files: Iterable[Path] = written
             if not destination.is_file:
                 side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
-                files = _complete_folder(built, side_files, staging, planned, options, fuse)
+                files = _complete_folder(built, side_files, staging, options, fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
-    return _exported(Loaded(str(path), map(str, published)), planned, built, seconds)
+    return _exported(Loaded(str(path), map(str, published)), built, seconds)
 
 
 def validate(
@@ -238,15 +240,16 @@ def validate(
 
 
 def _complete_folder(
-    built: Built, side_files: Iterable[Path], staging: Path, plan: Plan, options: ResolvedWriteOptions, fuse: str
+    built: Built, side_files: Iterable[Path], staging: Path, options: ResolvedWriteOptions, fuse: str
 ) -> tuple[Path, ...]:
     """Writes what an export to a folder has besides graphs and side files; returns all files.
 
     These are the list of external data, if the layout has one, and `report.json`, which covers all other files.
     """
-    names = {f"{part.name}{options.external_data_suffix}" for part in plan.parts}
+    names = {f"{part.name}{options.external_data_suffix}" for part in built.plan.parts}
     declare_external_data(staging, options.layout, [file for file in built.files if file.name in names])
-    return with_report({**built.files, **dict.fromkeys(side_files, "")}, staging, plan, built.report, options, fuse)
+    every_file = {**built.files, **dict.fromkeys(side_files, "")}
+    return with_report(every_file, staging, built.plan, built.report, options, fuse)
 
 
 def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
@@ -261,17 +264,17 @@ def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
     return folder
 
 
-def _exported(loaded: Loaded, plan: Plan, built: Built, seconds: Mapping[str, float]) -> Exported:
+def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
     return Exported(
         path=loaded.path,
         files=loaded.files,
-        plan=plan,
+        plan=built.plan,
         opset=built.graphs[0].opset_imports[""],
         seconds=seconds.items(),
         report=built.report,
         limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.meta[LIMITS]),
         repeats=built.traced_layers,
-        fusions=[(part.name, fusions(graph)) for part, graph in zip(plan.parts, built.graphs, strict=True)],
+        fusions=[(part.name, fusions(graph)) for part, graph in zip(built.plan.parts, built.graphs, strict=True)],
         loaded=loaded,
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
+from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.image_sizes import with_runnable_images
 from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
@@ -18,6 +20,7 @@ from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import onnx_folder
+from onnxfn.weights.onnx_files import metadata
 
 
 def plan_for_destination(
@@ -32,7 +35,6 @@ def plan_for_destination(
             and the spec names none, or the plan has several parts for one file.
         MissingValue: the configuration lacks a value that the spec reads.
         UnknownName: `decoders` is not a known value.
-        CaptureFailed: the model takes images of one size only, and the spec has images of any size.
     """
     values = (config_of(model) or {}) if config is None else config
     planned = plan(with_model_dtype(with_model_task(spec, model), model), values, decoders=decoders)
@@ -55,9 +57,16 @@ def planned_files(
     spec: ExportSpec, model: Any, exported: Exported | str | Path, config: Any, *, decoders: Decoders
 ) -> tuple[Path, Plan]:
     """The folder that holds the ONNX files of an export, and their plan. Raises what `plan_for_destination` raises."""
+    destination = Destination(Path(exported.path if isinstance(exported, Exported) else exported))
+    folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     if isinstance(exported, Exported):
-        destination, planned = Destination(Path(exported.path)), exported.plan
-    else:
-        destination = Destination(Path(exported))
-        planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
-    return destination.folder if destination.is_file else onnx_folder(destination.folder), planned
+        return folder, exported.plan
+    planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
+    if any(_has_fixed_size(folder / f"{part.name}.onnx") for part in planned.parts):
+        planned = without_image_branches(model, planned)
+    return folder, planned
+
+
+def _has_fixed_size(file: Path) -> bool:
+    """Whether a file says that the model allows one size of an axis alone."""
+    return file.is_file() and re.search(r" is \d", metadata(file).get("onnxfn.limits", "")) is not None

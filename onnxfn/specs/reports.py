@@ -38,7 +38,7 @@ class Event:
 
 @frozen
 class Limit:
-    """The sizes for which a graph is valid along one axis, where the branches of the model's code allow no others.
+    """The sizes for which a graph is valid along one axis, where the model allows no others.
 
     Attributes:
         name: The symbol of the axis.
@@ -47,6 +47,8 @@ class Limit:
 
     >>> print(Limit("sequence_length", 4, 512))
     sequence_length from 4 up to 512
+    >>> print(Limit("height", 256, 256))
+    height is 256
     """
 
     name: str
@@ -54,6 +56,8 @@ class Limit:
     high: int | None = None
 
     def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.name} is {self.low}"
         ends = (
             f"from {self.low}" if self.low > SMALLEST_DYNAMIC_SIZE else "",
             "" if self.high is None else f"up to {self.high}",

@@ -18,7 +18,6 @@ from onnxfn.architectures.families.detection import image_cases, images_without_
 from onnxfn.check.image_sizes import LARGEST_SIDE, smallest_runnable, with_runnable_images
 from onnxfn.check.references import check_cases
 from onnxfn.specs.dummies import dummies, known_sizes
-from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import plan
 from onnxfn.weights.onnx_files import metadata
@@ -115,9 +114,15 @@ def test_the_smallest_size_is_in_the_limits_and_in_the_file(tmp_path):
     assert onnxfn.validate(spec(), Picker(110), tmp_path / "model.onnx").cases == exported.report.cases
 
 
-def test_a_model_for_images_of_one_size_is_refused_before_it_is_traced(tmp_path):
-    with pytest.raises(CaptureFailed, match=r"Grid takes images of height=64, width=64.*with_shapes\(spec, height=64"):
-        onnxfn.export(spec(), Grid(), tmp_path / "model.onnx")
+def test_a_model_for_images_of_one_size_has_that_size_in_the_graph_and_any_batch(tmp_path):
+    model = Grid()
+    exported = onnxfn.export(spec(), model, tmp_path / "model.onnx")
+    assert exported.inputs == {"pixel_values": {0: "batch_size"}}
+    assert list(map(str, exported.limits)) == ["height is 64", "width is 64"]
+    assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height is 64, width is 64"
+    sizes = [re.findall(r"batch_size=(\d+), height=(\d+), width=(\d+)", case) for case in exported.report.cases]
+    assert sizes == [[("1", "64", "64")], [("3", "64", "64")]]
+    assert onnxfn.validate(spec(), model, tmp_path / "model.onnx").passed
 
 
 def test_images_of_a_fixed_size_are_not_moved(tmp_path):

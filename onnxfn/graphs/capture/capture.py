@@ -24,6 +24,7 @@ from onnxfn.graphs.capture.size_formulas import fast_size_formulas
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line, root_cause
+from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit
 
@@ -227,11 +228,11 @@ def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
 
 
 def _with_smallest(limits: Iterable[Limit], part: Part) -> tuple[Limit, ...]:
-    """The limits, with the smallest sizes that the plan has for what the model can take."""
-    by_name = {limit.name: limit for limit in limits}
+    """The limits, with the smallest sizes that the plan has for what the model can take; fixed sizes have no others."""
+    fixed, by_name = fixed_sizes(part.spec), {limit.name: limit for limit in limits}
     for size in part.spec.smallest:
         limit = by_name.get(size.name, Limit(size.name, SMALLEST_DYNAMIC_SIZE))
-        by_name[size.name] = evolve(limit, low=max(limit.low, size.value))
+        by_name[size.name] = evolve(limit, low=max(limit.low, size.value), high=fixed.get(size.name, limit.high))
     return tuple(by_name.values())
 
 

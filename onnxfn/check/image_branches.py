@@ -1,0 +1,70 @@
+"""Models that compute other functions for images of other sizes: no trace holds for all sizes.
+
+Some models resize or pad an image only if its sides are no multiples of a number. A trace has one of the branches. Such
+a model is exported for images of the traced size. Whether it is such a model is seen in PyTorch, which runs it on
+images of the trace, of each case, and of sizes a little above the trace: the sides of the cases may be multiples, too.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.check.image_sizes import Sizes, image_sizes, run_single_image, with_fixed_images
+from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.specs.dummies import sized
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
+from onnxfn.specs.planned import Part, Plan, PlannedSpec
+
+LARGER = (8, 16, 24, 32)
+"""How many pixels larger than the images of the trace the images are on which a model runs."""
+
+
+def without_image_branches(model: Any, plan: Plan) -> Plan:
+    """The plan; the size of images is fixed in each part whose model calls other functions for other images."""
+    if not any(image_sizes(part.spec) for part in plan.parts):
+        return plan
+    copied = model_copy(model)
+    return evolve(plan, parts=[with_fixed_images(part) if _branches(copied, part) else part for part in plan.parts])
+
+
+def _branches(model: Any, part: Part) -> bool:
+    """Whether a model calls other functions of torch for the images of a case, or for slightly larger ones."""
+    spec, traced = part.spec, image_sizes(part.spec)
+    if not traced:
+        return False
+    in_trace = _called(model, part, spec, traced)
+    planned = [in_case(spec, case) for case in cases(spec)]
+    larger = [with_dummies(spec, sized(**{name: size + more for name, size in traced.items()})) for more in LARGER]
+    return any(_called(model, part, each, image_sizes(each)) not in ((), in_trace) for each in (*planned, *larger))
+
+
+def _called(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> tuple[str, ...]:
+    """The names of the functions of torch that a model calls for a single image of this size; none if it cannot run."""
+    calls: list[str] = []
+    try:
+        with _recorded(calls):
+            run_single_image(model, part, spec, sizes)
+    except CaptureFailed:
+        return ()
+    return tuple(calls)
+
+
+@contextmanager
+def _recorded(calls: list[str]) -> Iterator[None]:
+    """Appends to `calls` the names of the functions of torch that are called in this thread."""
+    from torch.overrides import TorchFunctionMode
+
+    def record(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
+        calls.append(getattr(function, "__name__", "a function"))
+        return function(*arguments, **(named or {}))
+
+    mode = TorchFunctionMode()
+    mode.__torch_function__ = types.MethodType(record, mode)
+    with mode:
+        yield

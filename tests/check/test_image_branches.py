@@ -1,0 +1,90 @@
+"""A model that computes other functions for images of other sizes is exported for images of one size."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import onnxfn
+from onnxfn import compose, gives
+from onnxfn.architectures.families.detection import image_cases, images_without_cases
+from onnxfn.check.image_branches import without_image_branches
+from onnxfn.specs.errors import CheckFailed
+from onnxfn.specs.plan.planning import plan
+
+SPEC = compose(
+    images_without_cases,
+    image_cases((96, 64), (61, 83)),
+    gives("features", "batch_size ((height+7)//8)*((width+7)//8) _", path=(0,)),
+)
+
+
+class Patches(torch.nn.Module):
+    """Features of patches of 8 by 8 pixels.
+
+    Args:
+        enlarge: From an image to one whose sides are multiples of 8.
+    """
+
+    def __init__(self, enlarge):
+        super().__init__()
+        self.linear = torch.nn.Linear(3 * 64, 5)
+        self.enlarge = enlarge
+
+    def forward(self, pixel_values):
+        images = self.enlarge(pixel_values)
+        batch, channels, height, width = images.shape
+        patches = images.reshape(batch, channels, height // 8, 8, width // 8, 8).permute(0, 2, 4, 1, 3, 5)
+        return self.linear(patches.reshape(batch, -1, 3 * 64))
+
+
+def multiples(images):
+    return [(size + 7) // 8 * 8 for size in images.shape[2:]]
+
+
+def resized(images):
+    return torch.nn.functional.interpolate(images, size=multiples(images), mode="bilinear")
+
+
+def resized_if_needed(images):
+    return images if multiples(images) == list(images.shape[2:]) else resized(images)
+
+
+def axes(planned):
+    return planned.parts[0].inputs["pixel_values"]
+
+
+def test_a_model_that_resizes_some_images_alone_is_exported_for_one_size(tmp_path):
+    model = Patches(resized_if_needed)
+    exported = onnxfn.export(SPEC, model, tmp_path / "model.onnx")
+    assert axes(exported.plan) == {0: "batch_size"}
+    assert list(map(str, exported.limits)) == ["height is 64", "width is 64"]
+    assert exported.report.passed
+    assert onnxfn.validate(SPEC, model, tmp_path / "model.onnx").passed
+    assert onnxfn.validate(SPEC, model, exported).passed
+
+
+def test_a_model_that_resizes_all_images_is_exported_for_all_sizes(tmp_path):
+    exported = onnxfn.export(SPEC, Patches(resized), tmp_path / "model.onnx")
+    assert axes(exported.plan) == {0: "batch_size", 2: "height", 3: "width"}
+
+
+def test_only_a_model_with_branches_has_another_plan():
+    planned = plan(SPEC, {})
+    assert without_image_branches(Patches(resized), planned) == planned
+    assert axes(without_image_branches(Patches(resized_if_needed), planned)) == {0: "batch_size"}
+
+
+def test_a_wrong_graph_of_a_model_without_branches_stays_an_error(tmp_path, monkeypatch):
+    model = Patches(resized)
+    monkeypatch.setattr("onnxfn.graphs.build.share_size_reads", lambda graph, _: with_subtractions(graph))
+    with pytest.raises(CheckFailed):
+        onnxfn.export(SPEC, model, tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
+
+
+def with_subtractions(graph):
+    """A graph whose additions are subtractions."""
+    for node in graph.graph:
+        node.op_type = "Sub" if node.op_type == "Add" else node.op_type
+    return graph
