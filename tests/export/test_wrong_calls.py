@@ -180,7 +180,7 @@ def test_the_cause_of_an_error_keeps_the_frames_of_its_library(bert, tmp_path):
 
 def test_an_error_that_no_wrong_type_explains_stays():
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        onnxfn.for_task(SPEC)
+        onnxfn.plan()
 
 
 def test_a_public_function_is_pickled_by_its_public_name():
