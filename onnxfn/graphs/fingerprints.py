@@ -19,6 +19,7 @@ from attrs import fields, has
 from onnxfn.graphs.definitions import PLAIN, NotHashable, Texts, cell_value, definition_lines, module_of
 from onnxfn.specs.errors import UnknownName
 from onnxfn.specs.functions import resolve
+from onnxfn.specs.serialize import to_plain
 from onnxfn.specs.trust import CODE_FIELDS
 
 PACKAGE = Path(__file__).parents[1]
@@ -51,13 +52,14 @@ def fingerprint(model: Any, *others: Any) -> str | None:
 
     It covers the modules, their attributes and source files, the classes and functions that they run and the variables
     that these read (see definitions.py), the shapes and dtypes of parameters, the values of buffers that are not in the
-    checkpoint, the configuration, the versions of the packages that build graphs, and the `repr` of `others` with the
-    code that they name. It is undecidable for a module with a hook or function that was defined inside a function (one
-    of a versioned package is fine), for a module that is stored in an attribute without being registered, for a source
-    file that cannot be read, for an object that cannot be pickled, and for a configuration that is no JSON.
+    checkpoint, the configuration, the versions of the packages that build graphs, and `others`, records and plain
+    values, with the code that they name. It is undecidable for a module with a hook or function that was defined inside
+    a function (one of a versioned package is fine), for a module that is stored in an attribute without being
+    registered, for a source file that cannot be read, for an object that cannot be pickled, and for a configuration
+    that is no JSON.
     """
     try:
-        lines = [*map(repr, others), *package_versions(), _config(model), *_modules(model)]
+        lines = [*map(_plain_text, others), *package_versions(), _config(model), *_modules(model)]
         types = dict.fromkeys(type(module) for module in model.modules())
         lines.extend(definition_lines([*types, *_functions_named_in(others)], _code_texts()))
     except (NotHashable, RecursionError):
@@ -70,6 +72,11 @@ def weights_digest(model: Any) -> str:
     state = model.state_dict()
     lines = (f"{name}: {_tensor_type(state[name])} {_elements(state[name])}" for name in sorted(state))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _plain_text(value: Any) -> str:
+    """A record or a plain value as JSON, which has every field that is specified."""
+    return json.dumps(to_plain(value), default=repr)
 
 
 def _functions_named_in(value: Any) -> Iterator[Any]:

@@ -71,6 +71,9 @@ class AxisMap:
     def __str__(self) -> str:
         return f"[{', '.join(axis.symbol for axis in self.axes)}]"
 
+    def __repr__(self) -> str:
+        return f"axis_map({pattern(self)!r})"
+
 
 def axis(word: str) -> Axis:
     """The axis that one word of a pattern describes; InvalidSpec when the word has none of the five forms."""

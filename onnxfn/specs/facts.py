@@ -166,7 +166,7 @@ def checks(*, atol: float | None = None, rtol: float | None = None, mask_input: 
         InvalidSpec: a tolerance is below 0, infinite or not a number.
 
     >>> checks(atol=1e-4).check
-    Check(atol=0.0001, rtol=None, mask_input=None)
+    Check(atol=0.0001)
     """
     for name, value in (("atol", atol), ("rtol", rtol)):
         if value is not None and not 0 <= value < inf:
@@ -183,7 +183,7 @@ def fixes(name: str, value: int | Source, *, when: Source | None = None) -> Expo
         when: A condition on the configuration; the axis is fixed when the value is true.
 
     >>> fixes("height", "image_size").fixed_axes
-    (FixedAxis(name='height', value='image_size', when=None),)
+    (FixedAxis(name='height', value='image_size'),)
     """
     return ExportSpec(fixed_axes=(FixedAxis(name, value, when),))
 

@@ -8,6 +8,7 @@ from onnxfn.specs import printing
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.records import Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
+from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 
@@ -26,6 +27,8 @@ class Case:
     dummies: Dummies = field(factory=Dummies)
     inputs: tuple[InputSpec, ...] = field(default=(), converter=as_tuple)
 
+    __repr__ = short_repr
+
 
 @frozen
 class SmallestSize:
@@ -38,6 +41,8 @@ class SmallestSize:
 
     name: str
     value: int
+
+    __repr__ = short_repr
 
 
 @frozen(kw_only=True)
@@ -76,6 +81,8 @@ class PlannedSpec:
     links: tuple[Link, ...] = field(default=(), converter=as_tuple)
     smallest: tuple[SmallestSize, ...] = field(default=(), converter=as_tuple)
 
+    __repr__ = short_repr
+
     def __getitem__(self, name: str) -> InputSpec | OutputSpec:
         return tensor_of(self, name)
 
@@ -107,6 +114,8 @@ class Part:
     spec: PlannedSpec
     filler: tuple[Part, ...] = field(default=(), converter=as_tuple)
 
+    __repr__ = short_repr
+
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
         """`{name: {axis: symbol}}` of the inputs; static axes are left out."""
@@ -133,6 +142,8 @@ class Plan:
     """
 
     parts: tuple[Part, ...] = field(converter=as_tuple)
+
+    __repr__ = short_repr
 
     @property
     def task(self) -> str | None:

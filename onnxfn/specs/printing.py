@@ -15,6 +15,7 @@ from typing import Any
 
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
+from onnxfn.specs.short_repr import counted
 
 Rows = Sequence[Sequence[str]]
 Sections = Sequence[tuple[str, Rows]]
@@ -126,11 +127,28 @@ def check_status(report: Any) -> str:
     return f"check {'passed' if report.passed else 'FAILED'}"
 
 
+def report_words(report: Any) -> list[str]:
+    """Whether a check passed, and the number of its outputs, cases and findings."""
+    findings = [counted(len(report.findings), "findings")] if report.findings else []
+    return [
+        check_status(report),
+        counted(len(report.differences), "outputs"),
+        counted(len(report.cases), "cases"),
+        *findings,
+    ]
+
+
 def exported_title(exported: Any) -> str:
     """The name, the task, the opset and the status of the check of an export, in one line."""
+    return " · ".join(exported_words(exported)[:-1])
+
+
+def exported_words(exported: Any) -> list[str]:
+    """The name, the task, the opset, the status of the check, and the number of files of an export."""
     spec = exported.plan.parts[0].spec
     status = "unchecked" if exported.report is None else check_status(exported.report)
-    return " · ".join(word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", status) if word)
+    words = (spec.name, exported.plan.task, f"opset {exported.opset}", status, counted(len(exported.files), "files"))
+    return [word for word in words if word]
 
 
 def _files(spec: Any) -> Any:

@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.tensor_paths import Path
 
 Kind = Literal[
@@ -86,6 +87,8 @@ class Getter:
     function: str
     arguments: tuple[Any, ...] = field(default=(), converter=as_tuple)
 
+    __repr__ = short_repr
+
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
 
@@ -106,6 +109,8 @@ class Read:
     name: str
     source: Source
 
+    __repr__ = short_repr
+
 
 @frozen
 class Normalizer:
@@ -116,6 +121,8 @@ class Normalizer:
     """
 
     reads: tuple[Read, ...] = field(default=(), converter=as_tuple, validator=unique_names)
+
+    __repr__ = short_repr
 
 
 @frozen
@@ -135,6 +142,8 @@ class Generator:
     arguments: Arguments = field(default=(), converter=sorted_arguments)
     reason: str = ""
 
+    __repr__ = short_repr
+
     def __str__(self) -> str:
         call = f"{self.function}({', '.join(f'{key}={value}' for key, value in self.arguments)})"
         return f"{call}, {self.reason}" if self.reason else call
@@ -151,6 +160,8 @@ class NestedDummy:
 
     generator: str
     axes: AxisMap = field(converter=axis_map)
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         return f"{self.generator}{self.axes}"
@@ -177,6 +188,8 @@ class InputSpec:
     path: Path = field(default=(), converter=as_tuple)
     when: Source | None = None
     layer: int | None = None
+
+    __repr__ = short_repr
 
     @property
     def forward_path(self) -> Path:
@@ -205,6 +218,8 @@ class OutputSpec:
     layer: int | None = None
     layers: Source | None = None
 
+    __repr__ = short_repr
+
     @property
     def forward_path(self) -> Path:
         """Where it sits in the result of `forward`: `path`, or the field of the same name."""
@@ -223,6 +238,8 @@ class DummySize:
     name: str
     value: int | Getter
 
+    __repr__ = short_repr
+
 
 @frozen
 class FixedAxis:
@@ -237,6 +254,8 @@ class FixedAxis:
     name: str
     value: int | Source
     when: Source | None = None
+
+    __repr__ = short_repr
 
 
 @frozen
@@ -253,6 +272,8 @@ class Constant:
     value: Plain
     path: Path = field(default=(), converter=as_tuple)
 
+    __repr__ = short_repr
+
 
 @frozen
 class Patch:
@@ -268,6 +289,8 @@ class Patch:
     by: str
     why: str
 
+    __repr__ = short_repr
+
 
 @frozen
 class ArgumentBuilder:
@@ -281,6 +304,8 @@ class ArgumentBuilder:
 
     name: str
     by: str
+
+    __repr__ = short_repr
 
 
 @frozen
@@ -311,6 +336,8 @@ class CacheRow:
     layers: Source = "num_layers"
     after: str = "attention_mask"
 
+    __repr__ = short_repr
+
     @property
     def grows(self) -> bool:
         """Whether the output is longer than the input, as keys and values are."""
@@ -328,6 +355,8 @@ class Feedback:
 
     input: str
     output: str
+
+    __repr__ = short_repr
 
     @property
     def name(self) -> str:
@@ -349,6 +378,8 @@ class Link:
     part: str
     output: str
 
+    __repr__ = short_repr
+
     @property
     def name(self) -> str:
         """The name of the input, which is unique."""
@@ -367,6 +398,8 @@ class Edit:
     function: str
     arguments: Arguments = field(default=(), converter=sorted_arguments)
 
+    __repr__ = short_repr
+
 
 @frozen
 class File:
@@ -383,3 +416,5 @@ class File:
     edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)
     replaces: tuple[str, ...] = field(default=(), converter=as_tuple)
     filler: tuple[Edit, ...] = field(default=(), converter=as_tuple)
+
+    __repr__ = short_repr

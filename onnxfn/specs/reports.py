@@ -13,6 +13,7 @@ from onnxfn.specs import printing
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.records import as_tuple
+from onnxfn.specs.short_repr import short_repr, shortened_call
 
 CPU = ("CPUExecutionProvider",)
 """The provider of ONNX Runtime that every build has."""
@@ -35,6 +36,8 @@ class Event:
     part: str
     seconds: float | None = None
 
+    __repr__ = short_repr
+
 
 @frozen
 class Limit:
@@ -54,6 +57,8 @@ class Limit:
     name: str
     low: int
     high: int | None = None
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         if self.low == self.high:
@@ -82,6 +87,8 @@ class Fusion:
     operator: str
     expected: int
     actual: int
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         return f"{self.operator}: {self.actual}" + (f", at least {self.expected} expected" if self.expected else "")
@@ -118,6 +125,8 @@ class Difference:
     own_error: float | None = None
     references: tuple[str, ...] = ()
 
+    __repr__ = short_repr
+
 
 @frozen
 class Report:
@@ -146,6 +155,9 @@ class Report:
     differences: tuple[Difference, ...] = field(converter=as_tuple)
     cases: tuple[str, ...] = field(default=(), converter=as_tuple)
     findings: tuple[str, ...] = field(default=(), converter=as_tuple)
+
+    def __repr__(self) -> str:
+        return shortened_call("Report", printing.report_words(self))
 
     @property
     def passed(self) -> bool:
@@ -210,6 +222,9 @@ class Exported:
     repeats: tuple[str, ...] = field(default=(), converter=as_tuple)
     fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=as_tuple)
     loaded: Any = field(default=None, eq=False, repr=False)
+
+    def __repr__(self) -> str:
+        return shortened_call("Exported", printing.exported_words(self))
 
     def model_proto(self, part: str | None = None) -> Any:
         """The graph of a part with its weights, as an `onnx.ModelProto`. A single part need not be named."""

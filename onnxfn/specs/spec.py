@@ -26,6 +26,7 @@ from onnxfn.specs.records import (
     as_tuple,
     unique_names,
 )
+from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 
 Past = Literal["inputs", "outputs", "both"]
@@ -78,6 +79,8 @@ class Dummies:
     generators: tuple[Generator, ...] = joined_field("named")
     sizes: tuple[DummySize, ...] = joined_field("named")
 
+    __repr__ = short_repr
+
 
 @frozen(kw_only=True)
 class Call:
@@ -99,6 +102,8 @@ class Call:
     patches: tuple[Patch, ...] = joined_field("named")
     attention: str | None = joined_field("rightmost")
 
+    __repr__ = short_repr
+
 
 @frozen(kw_only=True)
 class Cache:
@@ -111,6 +116,8 @@ class Cache:
 
     rows: tuple[CacheRow, ...] = joined_field("named")
     past: Past | None = joined_field("rightmost")
+
+    __repr__ = short_repr
 
 
 @frozen(kw_only=True)
@@ -127,6 +134,8 @@ class Check:
     rtol: float | None = joined_field("rightmost")
     mask_input: str | None = joined_field("rightmost")
 
+    __repr__ = short_repr
+
 
 @frozen(kw_only=True)
 class Target:
@@ -142,6 +151,8 @@ class Target:
     int_dtype: IntDtype | None = joined_field("rightmost")
     float_dtype: FloatDtype | None = joined_field("rightmost")
 
+    __repr__ = short_repr
+
 
 @frozen(kw_only=True)
 class Parts:
@@ -156,6 +167,8 @@ class Parts:
     behaviors: tuple[Overlay, ...] = joined_field("overlays")
     files: tuple[File, ...] = joined_field("named")
     links: tuple[Link, ...] = joined_field("named")
+
+    __repr__ = short_repr
 
 
 @frozen(kw_only=True)
@@ -202,6 +215,8 @@ class ExportSpec:
     check: Check = joined_field("group", Check())
     target: Target = joined_field("group", Target())
 
+    __repr__ = short_repr
+
     __or__ = __add__ = _refusal("compose(a, b)")
     __sub__ = _refusal("diff(a, b)")
 
@@ -237,3 +252,5 @@ class Overlay:
     name: str
     spec: ExportSpec = field(factory=ExportSpec)
     edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)
+
+    __repr__ = short_repr
