@@ -97,7 +97,7 @@ def always(**arguments: Plain) -> ExportSpec:
         arguments: The arguments. One that `forward` does not accept is left out.
 
     >>> always(use_cache=False).call.constants
-    (Constant(name='use_cache', value=False, path=()),)
+    (Constant(name='use_cache', value=False),)
     """
     return ExportSpec(call=Call(constants=tuple(Constant(name, value) for name, value in arguments.items())))
 

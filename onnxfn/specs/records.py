@@ -86,7 +86,6 @@ class Getter:
 
     function: str
     arguments: tuple[Any, ...] = field(default=(), converter=as_tuple)
-
     __repr__ = short_repr
 
     def __str__(self) -> str:
@@ -109,8 +108,6 @@ class Read:
     name: str
     source: Source
 
-    __repr__ = short_repr
-
 
 @frozen
 class Normalizer:
@@ -121,7 +118,6 @@ class Normalizer:
     """
 
     reads: tuple[Read, ...] = field(default=(), converter=as_tuple, validator=unique_names)
-
     __repr__ = short_repr
 
 
@@ -141,7 +137,6 @@ class Generator:
     function: str
     arguments: Arguments = field(default=(), converter=sorted_arguments)
     reason: str = ""
-
     __repr__ = short_repr
 
     def __str__(self) -> str:
@@ -160,7 +155,6 @@ class NestedDummy:
 
     generator: str
     axes: AxisMap = field(converter=axis_map)
-
     __repr__ = short_repr
 
     def __str__(self) -> str:
@@ -188,7 +182,6 @@ class InputSpec:
     path: Path = field(default=(), converter=as_tuple)
     when: Source | None = None
     layer: int | None = None
-
     __repr__ = short_repr
 
     @property
@@ -217,7 +210,6 @@ class OutputSpec:
     when: Source | None = None
     layer: int | None = None
     layers: Source | None = None
-
     __repr__ = short_repr
 
     @property
@@ -238,8 +230,6 @@ class DummySize:
     name: str
     value: int | Getter
 
-    __repr__ = short_repr
-
 
 @frozen
 class FixedAxis:
@@ -254,7 +244,6 @@ class FixedAxis:
     name: str
     value: int | Source
     when: Source | None = None
-
     __repr__ = short_repr
 
 
@@ -271,7 +260,6 @@ class Constant:
     name: str
     value: Plain
     path: Path = field(default=(), converter=as_tuple)
-
     __repr__ = short_repr
 
 
@@ -288,7 +276,6 @@ class Patch:
     name: str
     by: str
     why: str
-
     __repr__ = short_repr
 
 
@@ -304,8 +291,6 @@ class ArgumentBuilder:
 
     name: str
     by: str
-
-    __repr__ = short_repr
 
 
 @frozen
@@ -335,7 +320,6 @@ class CacheRow:
     output_path: Path = field(converter=as_tuple)
     layers: Source = "num_layers"
     after: str = "attention_mask"
-
     __repr__ = short_repr
 
     @property
@@ -355,8 +339,6 @@ class Feedback:
 
     input: str
     output: str
-
-    __repr__ = short_repr
 
     @property
     def name(self) -> str:
@@ -378,8 +360,6 @@ class Link:
     part: str
     output: str
 
-    __repr__ = short_repr
-
     @property
     def name(self) -> str:
         """The name of the input, which is unique."""
@@ -397,7 +377,6 @@ class Edit:
 
     function: str
     arguments: Arguments = field(default=(), converter=sorted_arguments)
-
     __repr__ = short_repr
 
 
@@ -416,5 +395,4 @@ class File:
     edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)
     replaces: tuple[str, ...] = field(default=(), converter=as_tuple)
     filler: tuple[Edit, ...] = field(default=(), converter=as_tuple)
-
     __repr__ = short_repr

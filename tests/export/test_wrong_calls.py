@@ -92,10 +92,6 @@ CALLS = {
         "input_ids has rows of different lengths; pad the shorter prompts on the left",
     ),
     "name in place of a model": (lambda _, out: export(SPEC, "bert", out), "model is of the type str; pass a torch.nn"),
-    "wrapped model": (
-        lambda bert, out: export(SPEC, torch.nn.DataParallel(bert), out),
-        "model is wrapped in DataParallel; pass the model inside it: model.module",
-    ),
     "empty spec": (lambda bert, out: export(ExportSpec(), bert, out), "this spec has no output; add one: compose("),
     "no input": (
         lambda bert, out: export(onnxfn.gives("logits", "batch_size _"), bert, out),
