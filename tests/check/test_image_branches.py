@@ -9,8 +9,8 @@ import onnxfn
 from onnxfn import compose, gives
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
 from onnxfn.check.image_branches import without_image_branches
-from onnxfn.specs.errors import CheckFailed
 from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.reports import CheckFailed
 
 SPEC = compose(
     images_without_cases,
