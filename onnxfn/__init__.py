@@ -50,6 +50,7 @@ from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
+from onnxfn.specs.edits.inputs import with_generator, with_input_order
 from onnxfn.specs.edits.tensors import (
     only_tasks,
     renamed,
@@ -258,6 +259,8 @@ __all__ = (
     "with_axis",
     "with_behavior",
     "with_dtypes",
+    "with_generator",
+    "with_input_order",
     "with_inputs_embeds",
     "with_opset",
     "with_output",

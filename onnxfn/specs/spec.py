@@ -145,11 +145,13 @@ class Target:
         opset: The ONNX opset, 18 to 25.
         int_dtype: The type of integer inputs: `int64` or `int32`.
         float_dtype: The type of weights and float tensors: `float32`, `float16`, `bfloat16` or `float64`.
+        input_order: The inputs that come first, in this order; None leaves the order of the spec.
     """
 
     opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
     int_dtype: IntDtype | None = joined_field("rightmost")
     float_dtype: FloatDtype | None = joined_field("rightmost")
+    input_order: tuple[str, ...] | None = joined_field("rightmost")
 
     __repr__ = short_repr
 

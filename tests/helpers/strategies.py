@@ -198,6 +198,7 @@ targets = st.builds(
     opset=optional(opsets),
     int_dtype=optional(st.sampled_from(("int64", "int32"))),
     float_dtype=optional(st.sampled_from(("float32", "float16"))),
+    input_order=optional(st.lists(st.sampled_from(TENSORS), unique=True, max_size=2).map(tuple)),
 )
 caches = st.builds(Cache, rows=by_name(cache_rows), past=optional(st.sampled_from(("inputs", "outputs", "both"))))
 calls = st.builds(

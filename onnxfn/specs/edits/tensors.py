@@ -15,7 +15,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
 from onnxfn.specs.facts import checks, fixes, gives
-from onnxfn.specs.records import InputSpec, Link
+from onnxfn.specs.records import KINDS, InputSpec, Kind, Link
 from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Overlay, Target
 from onnxfn.specs.tensor_paths import Path
 
@@ -156,20 +156,30 @@ def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float |
 
 
 @overload
-def with_dtypes(spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDtype | None = None) -> ExportSpec: ...
+def with_dtypes(
+    spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDtype | None = None, **inputs: Kind
+) -> ExportSpec: ...
 @overload
-def with_dtypes(*, int: IntDtype | None = None, float: FloatDtype | None = None) -> SpecEdit: ...
+def with_dtypes(*, int: IntDtype | None = None, float: FloatDtype | None = None, **inputs: Kind) -> SpecEdit: ...
 @as_edit
-def with_dtypes(spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDtype | None = None) -> ExportSpec:  # noqa: A002
+def with_dtypes(
+    spec: ExportSpec,
+    *,
+    int: IntDtype | None = None,  # noqa: A002
+    float: FloatDtype | None = None,  # noqa: A002
+    **inputs: Kind,
+) -> ExportSpec:
     """The spec with other integer or float types in the graph.
 
     Args:
         spec: A spec.
         int: `int64` or `int32`; None leaves it as it is.
         float: `float32`, `float16`, `bfloat16` or `float64`; None leaves it as it is.
+        inputs: Name of an input = its own type: `input_ids="int32"`. It is of the kind that the input has.
 
     Raises:
-        UnknownName: another type.
+        UnknownName: another type, or no input has such a name.
+        InvalidSpec: floats for an input of integers, or the other way round.
 
     >>> from onnxfn import EMPTY
     >>> with_dtypes(EMPTY, int="int32").target.int_dtype
@@ -179,7 +189,10 @@ def with_dtypes(spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDt
         raise unknown("integer type", int, INT_DTYPES)
     if float is not None and float not in FLOAT_DTYPES:
         raise unknown("float type", float, FLOAT_DTYPES)
-    return compose(spec, ExportSpec(target=Target(int_dtype=int, float_dtype=float)))
+    edited = compose(spec, ExportSpec(target=Target(int_dtype=int, float_dtype=float)))
+    for name, kind in inputs.items():
+        edited = with_changed_input(edited, name, lambda tensor, kind=kind: _with_kind(tensor, kind))  # type: ignore[misc]
+    return edited
 
 
 @overload
@@ -286,6 +299,23 @@ def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> E
     return evolve(changed, tasks=inside(changed.tasks), parts=parts)
 
 
+def with_changed_input(spec: ExportSpec, name: str, change: Callable[[InputSpec], InputSpec]) -> ExportSpec:
+    """The spec with a change of the input of a name, wherever a spec inside it has that input.
+
+    Raises:
+        UnknownName: no input has the name.
+    """
+    known = dict.fromkeys(tensor.name for inner in inner_specs(spec) for tensor in inner.inputs)
+    if name not in known:
+        raise unknown("input", name, known, of=spec.name or "this spec")
+
+    def changed(inner: ExportSpec) -> ExportSpec:
+        inputs = (change(tensor) if tensor.name == name else tensor for tensor in inner.inputs)
+        return evolve(inner, inputs=tuple(inputs))
+
+    return each_spec(spec, changed)
+
+
 def tensor_names(spec: ExportSpec) -> tuple[str, ...]:
     """The names of all inputs, then of all outputs, of a spec and of the specs inside it."""
     specs = list(inner_specs(spec))
@@ -304,10 +334,12 @@ def _unknown_tensor(spec: ExportSpec, name: str, known: Sequence[str]) -> Unknow
 
 
 def _without_tensors(spec: ExportSpec, names: tuple[str, ...]) -> ExportSpec:
+    order = spec.target.input_order
     return evolve(
         spec,
         inputs=tuple(tensor for tensor in spec.inputs if tensor.name not in names),
         outputs=tuple(tensor for tensor in spec.outputs if tensor.name not in names),
+        target=evolve(spec.target, input_order=order and tuple(name for name in order if name not in names)),
     )
 
 
@@ -320,7 +352,7 @@ def _with_names(spec: ExportSpec, names: Mapping[str, str]) -> ExportSpec:
     def new(name: str) -> str:
         return names.get(name, name)
 
-    mask = spec.check.mask_input
+    mask, order = spec.check.mask_input, spec.target.input_order
     return evolve(
         spec,
         inputs=tuple(map(renamed_tensor, spec.inputs)),
@@ -328,6 +360,7 @@ def _with_names(spec: ExportSpec, names: Mapping[str, str]) -> ExportSpec:
         cache=_with_cache_after(spec.cache, new),
         check=evolve(spec.check, mask_input=new(mask)) if mask else spec.check,
         parts=evolve(spec.parts, links=tuple(_renamed_link(link, new) for link in spec.parts.links)),
+        target=evolve(spec.target, input_order=order and tuple(map(new, order))),
     )
 
 
@@ -337,3 +370,18 @@ def _with_cache_after(cache: Cache, new: Callable[[str], str]) -> Cache:
 
 def _renamed_link(link: Link, new: Callable[[str], str]) -> Link:
     return evolve(link, input=new(link.input), output=new(link.output))
+
+
+def _with_kind(tensor: InputSpec, kind: Kind) -> InputSpec:
+    """The input with another dtype; InvalidSpec if that is of another kind of numbers."""
+    if kind not in KINDS:
+        raise unknown("type", kind, KINDS)
+    if _numbers(kind) != _numbers(tensor.kind):
+        possible = ", ".join(known for known in KINDS if _numbers(known) == _numbers(tensor.kind))
+        raise InvalidSpec(f"{tensor.name!r} cannot be {kind}: it has the kind {tensor.kind}; possible: {possible}")
+    return evolve(tensor, kind=kind)
+
+
+def _numbers(kind: str) -> str:
+    """What a kind holds: `int`, `float` or `bool`."""
+    return "float" if "float" in kind else "int" if "int" in kind else kind

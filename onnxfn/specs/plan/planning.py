@@ -78,6 +78,7 @@ def planned_axes(spec: ExportSpec, config: Any, *, decoders: Decoders = "merged"
     files = _files(chosen, "separate" if _has_fixed_length(chosen) else decoders)
     parts = tuple(_part(chosen, values, file) for file in files)
     _refuse_unknown_axes(chosen, parts)
+    _refuse_unknown_order(chosen, parts)
     return Plan(_with_available_links(parts))
 
 
@@ -138,6 +139,13 @@ def _refuse_unknown_axes(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
             raise unknown("axis", name, known, of=spec.name or "this spec")
 
 
+def _refuse_unknown_order(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
+    known = tuple(dict.fromkeys(tensor.name for part in parts for tensor in part.spec.inputs))
+    for name in spec.target.input_order or ():
+        if name not in known:
+            raise unknown("input", name, known, of=spec.name or "this spec")
+
+
 def _refuse_missing_outputs(spec: PlannedSpec) -> None:
     if not spec.outputs:
         raise InvalidSpec(
@@ -178,7 +186,9 @@ def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     order = [tensor.name for tensor in spec.inputs]
     after = max((order.index(row.after) + 1 for row in spec.cache.rows if row.after in order), default=len(order))
     tensors = (*spec.inputs[:after], *cached, *spec.inputs[after:])
-    return tuple(_tensor(spec, config, tensor) for tensor in tensors if is_set(spec.normalizer, config, tensor.when))
+    present = [_tensor(spec, config, tensor) for tensor in tensors if is_set(spec.normalizer, config, tensor.when)]
+    positions = {name: position for position, name in enumerate(spec.target.input_order or ())}
+    return tuple(sorted(present, key=lambda tensor: positions.get(tensor.name, len(positions))))
 
 
 def _outputs(spec: ExportSpec, config: Snapshot, dynamic: set[str], fixed: Mapping[str, int]) -> tuple[OutputSpec, ...]:

@@ -1,0 +1,64 @@
+"""Edits of single inputs: another dtype, other dummies, another position."""
+
+import pytest
+from refusals import refusal
+
+import onnxfn
+from onnxfn import InvalidSpec, UnknownName, dummy_inputs, for_task, inputs, plan, with_dtypes, with_generator
+from onnxfn import with_input_order as ordered
+
+BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs)
+CONFIG = {"vocab_size": 50, "type_vocab_size": 2}
+LLAMA = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8, "vocab_size": 9}
+
+
+def test_one_input_has_a_dtype_of_its_own_in_every_task():
+    edited = with_dtypes(BERT, input_ids="int32")
+    dtypes = {name: str(array.dtype) for name, array in dummy_inputs(edited, CONFIG, "np").items()}
+    assert dtypes == {"input_ids": "int32", "attention_mask": "int64", "token_type_ids": "int64"}
+    assert for_task(edited, "multiple-choice")["input_ids"].kind == "int32"
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "error", "words"),
+    [
+        ({"input_ids": "float16"}, InvalidSpec, "'input_ids' cannot be float16: it has the kind int; possible: int, int8"),
+        ({"input_ids": "int3"}, UnknownName, "no type 'int3'"),
+        ({"input_id": "int32"}, UnknownName, "did you mean 'input_ids'?"),
+        ({"logits": "float16"}, UnknownName, "no input 'logits'"),
+    ],
+)  # fmt: skip
+def test_a_dtype_that_an_input_cannot_have_is_refused(dtypes, error, words):
+    assert words in refusal(error, with_dtypes, BERT, **dtypes)
+
+
+def test_one_input_has_other_dummies_in_every_case():
+    edited = with_generator(BERT, "token_type_ids", "constant", value=1)
+    arrays = dummy_inputs(edited, CONFIG, "np")
+    assert arrays["token_type_ids"].all()
+    assert (arrays["input_ids"] == dummy_inputs(BERT, CONFIG, "np")["input_ids"]).all()
+    used = {generator.name for generator in plan(edited, CONFIG).parts[0].spec.dummies.generators}
+    assert {"values of token_type_ids", "token_ids", "padding_mask"} <= used
+    assert "did you mean 'token_type_ids'?" in refusal(UnknownName, with_generator, BERT, "token_type", "normal")
+
+
+def test_inputs_are_in_another_order_with_those_of_a_cache():
+    assert list(inputs(ordered(BERT, "token_type_ids", "input_ids"))) == [
+        *("token_type_ids", "input_ids", "attention_mask")
+    ]
+    edited = ordered(onnxfn.spec_for("llama"), "past_key_values.1.key", "attention_mask")
+    names = list(inputs(for_task(edited, "text-generation-with-past"), LLAMA))
+    assert names[:3] == ["past_key_values.1.key", "attention_mask", "input_ids"]
+    assert len(names) == 7
+
+
+def test_an_order_of_inputs_that_do_not_exist_is_refused():
+    assert "no input 'logits'" in refusal(UnknownName, plan, ordered(BERT, "logits"))
+    assert "two positions" in refusal(InvalidSpec, ordered, BERT, "input_ids", "input_ids")
+
+
+def test_an_order_follows_new_names_and_removed_inputs():
+    edited = ordered(BERT, "token_type_ids", "attention_mask")
+    renamed = onnxfn.renamed(edited, token_type_ids="segments")
+    assert list(inputs(renamed)) == ["segments", "attention_mask", "input_ids"]
+    assert list(inputs(onnxfn.without(edited, "token_type_ids"))) == ["attention_mask", "input_ids"]
