@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import nullcontext
+from functools import cache
 
 import pytest
 import sympy
@@ -61,10 +62,49 @@ def resized(image):
     )
 
 
+def layers(model, image, strided):
+    """Layers of neural networks on images, on tokens, and on tensors in other orders of memory."""
+    tokens = image.flatten(2).transpose(1, 2)
+    batch, count, channels = tokens.shape
+    again = tokens.transpose(1, 2).reshape(image.shape)
+    heads = model.linear(tokens).view(batch, count, 2, -1).transpose(1, 2)
+    merged = heads.transpose(1, 2).reshape(batch, count, 2 * channels)
+    convolved = model.convolution(again)
+    last = convolved.flatten(2).transpose(1, 2)
+    return (
+        *(model.layer_norm(each) for each in (tokens, tokens.contiguous(), last, strided.transpose(1, 3))),
+        *(model.linear(each) for each in (tokens, last, image.transpose(1, 3), tokens[:, :, None], tokens[0])),
+        *(model.convolution(each) for each in (image, strided, image[:, :, 1:], image.transpose(2, 3))),
+        model.convolution1d(tokens.transpose(1, 2)),
+        model.convolution1d(tokens.transpose(1, 2).contiguous()),
+        *(heads @ each for each in (heads.mT, heads.contiguous().mT)),
+        heads @ heads[:1].mT,
+        merged,
+        tokens.view(batch, image.shape[2], image.shape[3], -1),
+        tokens.view(batch, -1, image.shape[3], channels),
+        *(torch.nn.functional.gelu(each) + 1 for each in (tokens, merged, convolved, strided, image[:, :1])),
+        *(each * 2 - each.sigmoid() for each in (tokens, merged, convolved, strided, image[:, :1])),
+        torch.nn.functional.dropout(last, 0.5, training=False).relu(),
+        convolved.flatten(1, 2),
+        convolved.flatten(0, 1),
+        convolved.permute(0, 2, 3, 1).reshape(batch, -1, channels),
+        *(image * each for each in (again, image[:, :1], image[:1], image[0, 0], image.mean())),
+        *(each * image for each in (image[:, :1].contiguous(), image[:, :1], image[0, 0], image.mean())),
+        tokens + last[:, :1],
+        *(torch.cat([image, each], 1) for each in (image[:, 1:], image.contiguous(), again)),
+        torch.cat([tokens.contiguous(), last.contiguous()], 1),
+        *(model.norm(each) for each in (strided, convolved, again)),
+    )
+
+
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.norm = torch.nn.BatchNorm2d(3)
+        self.layer_norm = torch.nn.LayerNorm(3)
+        self.linear = torch.nn.Linear(3, 6)
+        self.convolution = torch.nn.Conv2d(3, 3, 3, stride=2, padding=1)
+        self.convolution1d = torch.nn.Conv1d(3, 4, 3)
 
     def forward(self, image, counts, grid):
         strided = image[:, :, ::2, 1:]
@@ -79,6 +119,7 @@ class Model(torch.nn.Module):
             *repeated(image, counts, grid),
             *resized(image),
             *views(image, counts, strided),
+            *layers(self, image, strided),
         )
 
 
@@ -89,7 +130,10 @@ SIZES = ((2, 12, 16, 5, 6), (3, 7, 9, 4, 2), (2, 30, 5, 11, 8), (5, 8, 8, 8, 8))
 
 
 def layouts(inputs, context):
-    """The dtype, the sizes and the strides of each tensor of a trace, at each of `SIZES`."""
+    """The dtype, the sizes and the strides of each tensor of a trace, at each of `SIZES`.
+
+    The stride of an axis of size 1 means nothing.
+    """
     with torch.no_grad(), context:
         program = torch.export.export(Model().eval(), inputs, dynamic_shapes=DYNAMIC_SHAPES, strict=False)
     nodes = [node for node in program.graph.nodes if node.op in ("placeholder", "call_function")]
@@ -98,14 +142,19 @@ def layouts(inputs, context):
     axes = (images.shape[0], *images.shape[2:], counts.shape[1], grids.shape[1])
     symbols = [size.node.expr for size in axes]
     for sizes in SIZES:
-        values = dict(zip(symbols, map(sympy.Integer, sizes), strict=True))
+        values = tuple(zip(symbols, map(sympy.Integer, sizes), strict=True))
         for tensor in tensors:
             shape, strides = (tuple(at(size, values) for size in each) for each in (tensor.shape, tensor.stride()))
-            yield tensor.dtype, shape, strides
+            yield tensor.dtype, shape, tuple(stride for size, stride in zip(shape, strides, strict=True) if size > 1)
 
 
 def at(size, values):
-    return int(size.node.expr.xreplace(values)) if hasattr(size, "node") else size
+    return formula_at(size.node.expr, values) if hasattr(size, "node") else size
+
+
+@cache
+def formula_at(formula, values):
+    return int(formula.xreplace(dict(values)))
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])

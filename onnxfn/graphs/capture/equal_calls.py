@@ -61,10 +61,10 @@ def with_equal_calls(table: Mapping[Any, FakeOutputs]) -> dict[Any, FakeOutputs]
         for overload, names in OPERATORS.items()
         for name in names.split()
     ]
-    return {**table, **{operator: _once(table.get(operator) or _by_torch(operator)) for operator in operators}}
+    return {**table, **{operator: _once(table.get(operator) or by_torch(operator)) for operator in operators}}
 
 
-def _by_torch(operator: Any) -> FakeOutputs:
+def by_torch(operator: Any) -> FakeOutputs:
     """The outputs of an operator that is not in torch's table of fast functions."""
     from torch._subclasses.fake_impls import get_fast_op_impls
 
@@ -123,12 +123,17 @@ def _layouts(result: Any) -> Any:
 
 def _fake_tensors(mode: Any, layouts: Any) -> Any:
     """Fake tensors of these layouts."""
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensor
-
     if isinstance(layouts, tuple):
         return tuple(_fake_tensors(mode, layout) for layout in layouts)
-    if not isinstance(layouts, Layout):
-        return layouts
-    tensor = torch.empty_strided(layouts.sizes, layouts.strides, dtype=layouts.dtype, device="meta")
-    return FakeTensor(mode, tensor, layouts.device)
+    return fake_tensor(mode, layouts) if isinstance(layouts, Layout) else layouts
+
+
+def fake_tensor(mode: Any, layout: Layout) -> Any:
+    """A fake tensor of this layout."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._mode_utils import no_dispatch
+
+    with no_dispatch():
+        tensor = torch.empty_strided(layout.sizes, layout.strides, dtype=layout.dtype, device="meta")
+    return FakeTensor(mode, tensor, layout.device)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
+from onnxfn.graphs.capture.dense_outputs import composite, composite_rules, with_rules
 from onnxfn.graphs.capture.equal_calls import FakeOutputs, with_equal_calls
 
 
@@ -20,36 +22,49 @@ from onnxfn.graphs.capture.equal_calls import FakeOutputs, with_equal_calls
 def fast_fake_outputs() -> Iterator[None]:
     """Adds onnxfn's functions to torch's own table of such functions, and removes them again.
 
-    Interpolations are not in that table: torch runs their formula before it asks the table.
+    Composite operators are not in that table: torch runs their formulas before it asks the table.
     """
     from torch._subclasses.fake_impls import get_fast_op_impls
 
     table = get_fast_op_impls()
     before = dict(table)
-    table.update(with_equal_calls({**_functions(), **before}))
-    formulas = {interpolation: dict(interpolation.py_kernels) for interpolation in _interpolations()}
-    for interpolation, kernels in formulas.items():
-        _replace_formulas(interpolation, {key: _interpolated(kernel) for key, kernel in kernels.items()})
+    table.update(with_rules(with_equal_calls({**_functions(), **before})))
+    formulas = {**_interpolations(), **_composites()}
+    originals = {each: dict(each.py_kernels) for each in formulas}
+    for composite_operator, kernels in formulas.items():
+        _replace_formulas(composite_operator, {**originals[composite_operator], **kernels})
     try:
         yield
     finally:
-        for interpolation, kernels in formulas.items():
-            _replace_formulas(interpolation, kernels)
+        for composite_operator, kernels in originals.items():
+            _replace_formulas(composite_operator, kernels)
         table.clear()
         table.update(before)
 
 
-def _replace_formulas(interpolation: Any, kernels: Mapping[Any, Any]) -> None:
+def _replace_formulas(function: Any, kernels: Mapping[Any, Any]) -> None:
     """Replaces the Python functions that torch calls for an operator, by dispatch key."""
-    interpolation.py_kernels.update(kernels)
-    interpolation._dispatch_cache.clear()
+    function.py_kernels.clear()
+    function.py_kernels.update(kernels)
+    function._dispatch_cache.clear()
 
 
-def _interpolations() -> tuple[Any, ...]:
+def _interpolations() -> dict[Any, Mapping[Any, Any]]:
+    """From each interpolation to its functions, by dispatch key."""
     import torch
 
     aten = torch.ops.aten
-    return aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.vec, aten.upsample_nearest2d.vec
+    interpolations = (aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.vec, aten.upsample_nearest2d.vec)
+    return {each: {key: _interpolated(kernel) for key, kernel in each.py_kernels.items()} for each in interpolations}
+
+
+def _composites() -> dict[Any, Mapping[Any, Any]]:
+    """From each composite operator that has a rule to its function, by dispatch key."""
+    from torch._C import DispatchKey
+
+    key = DispatchKey.CompositeImplicitAutograd
+    rules = composite_rules().items()
+    return {each: {key: composite(rule, each.py_kernels.get(key) or partial(each._op_dk, key))} for each, rule in rules}
 
 
 def _functions() -> Mapping[Any, FakeOutputs]:
