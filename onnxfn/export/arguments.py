@@ -48,8 +48,6 @@ def check_spec_and_model(spec: Any, model: Any) -> None:
         raise _wrong_type("spec", spec, "an ExportSpec, such as spec_for(model)")
     if not isinstance(model, torch.nn.Module):
         raise _wrong_type("model", model, "a torch.nn.Module, such as model_for(folder)")
-    if isinstance(model, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
-        raise InvalidSpec(f"model is wrapped in {type(model).__name__}; pass the model inside it: model.module")
     tensors = chain(model.named_parameters(), model.named_buffers())
     on_meta = next((name for name, tensor in tensors if tensor.is_meta), None)
     if on_meta is not None:

@@ -21,11 +21,12 @@ from onnxfn.export.planned_files import plan_for_destination, planned_files
 from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
-from onnxfn.export.report_file import with_report
+from onnxfn.export.report_file import package_versions, with_report
 from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.graphs.capture.capture import LIMITS
+from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.os_errors import write_errors
@@ -33,6 +34,7 @@ from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.reports import Exported, Report
 from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import declare_external_data, layout_of, write_configs, write_texts
 from onnxfn.weights.side_files import copy_side_files
 from onnxfn.weights.write import (
@@ -275,6 +277,9 @@ def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exp
         limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.meta[LIMITS]),
         repeats=built.traced_layers,
         fusions=[(part.name, fusions(graph)) for part, graph in zip(built.plan.parts, built.graphs, strict=True)],
+        graphs=[graph_size(part.name, graph) for part, graph in zip(built.plan.parts, built.graphs, strict=True)],
+        bytes=sum(Path(file).stat().st_size for file in loaded.files),
+        versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],
         loaded=loaded,
     )
 

@@ -68,7 +68,7 @@ def with_report(
         "schema_version": SCHEMA_VERSION,
         "name": plan.parts[0].spec.name,
         "task": plan.task,
-        "versions": {"onnxfn": VERSION, "python": platform.python_version(), **_package_versions()},
+        "versions": {"onnxfn": VERSION, "python": platform.python_version(), **package_versions()},
         "plan_sha256": plan_digest(plan),
         "options": _options(options, fuse),
         "check": _check_facts(report),
@@ -162,7 +162,8 @@ def _dtype_name(number: int) -> str:
     return DTYPE_NAMES.get(name, name)
 
 
-def _package_versions() -> dict[str, str | None]:
+def package_versions() -> dict[str, str | None]:
+    """The versions of the packages that build, write and check graphs; None for one that is not installed."""
     return {name: _package_version(name) for name in PACKAGES}
 
 

@@ -20,47 +20,94 @@ from onnxfn.specs.short_repr import counted
 Rows = Sequence[Sequence[str]]
 Sections = Sequence[tuple[str, Rows]]
 
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
+
+WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
+    {
+        "float64 was not needed": "a few roundings of the dtype x the output's size",
+        "by the tolerance of the spec": "atol x the output's size (1 at least) + rtol x the element",
+        "by scale": "many roundings of the dtype x the output's size",
+        "PyTorch in ": "a multiple of PyTorch's own error",
+    }
+)
+"""Words of a reference -> how large an error may be. The size of an output is the root mean square of its elements."""
+
 _STATUS: Mapping[bool, str] = MappingProxyType({True: "ok", False: "FAILED"})
 
+_PAGE = "max-width:100%;overflow-x:auto"
+_CELL = "text-align:left;vertical-align:top;overflow-wrap:anywhere"
 
-def text(title: str, sections: Sections) -> str:
-    """Sections below a title; the columns of each section are aligned.
 
-    >>> print(text("bert", [("inputs", [("input_ids", "int64"), ("mask", "int64")])]))
+def text(title: str, sections: Sections, summary: str = "") -> str:
+    """Sections below a title and a summary; the columns of each section are aligned. Empty sections are left out.
+
+    >>> print(text("bert", [("inputs", [("input_ids", "int64"), ("mask", "int64")]), ("outputs", [])], "2 files"))
     bert
+      2 files
       inputs
         input_ids  int64
         mask       int64
     """
-    lines = [title]
-    for heading, rows in sections:
+    lines = [title, *([f"  {summary}"] if summary else [])]
+    for heading, rows in filter(_has_rows, sections):
         widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
         lines.append(f"  {heading}")
         lines.extend(f"    {_aligned(row, widths)}" for row in rows)
     return "\n".join(lines)
 
 
-def html(title: str, sections: Sections) -> str:
-    """The same sections as an HTML table."""
-    columns = max((len(row) for _, rows in sections for row in rows), default=1)
-    lines = [f"<table><caption>{escape(title)}</caption>"]
-    for heading, rows in sections:
-        lines.append(f'<tr><th colspan="{columns}" style="text-align:left">{escape(heading)}</th></tr>')
-        lines.extend(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)
-    return "".join([*lines, "</table>"])
+def html(title: str, sections: Sections, summary: str = "") -> str:
+    """The same as HTML: a heading, the summary, and a table for each section, no wider than the page."""
+    heading = f'<div style="{_PAGE}"><b>{escape(title)}</b>'
+    below = f"<div>{escape(summary)}</div>" if summary else ""
+    return "".join([heading, below, *(_table(name, rows) for name, rows in filter(_has_rows, sections)), "</div>"])
 
 
-def spec_sections(spec: Any) -> Sections:
-    """The inputs, outputs, files and tasks of a spec; tensors that differ in the layer alone are one row."""
+def magnitude(number: int) -> str:
+    """A number as a person reads it.
+
+    >>> magnitude(512), magnitude(66_955_010), magnitude(7_240_000_000)
+    ('512', '67.0 million', '7.2 billion')
+    """
+    words = ((10**9, " billion"), (10**6, " million"), (10**3, " thousand"))
+    return next((f"{number / unit:.1f}{word}" for unit, word in words if number >= unit), str(number))
+
+
+def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
+    """The inputs, outputs, files and tasks of a spec; tensors that differ in the layer alone are one row.
+
+    `types` has the types and axes of outputs in the graph, where there is one.
+    """
+    cached = [(row, spec.cache.past) for row in spec.cache.rows] if hasattr(spec, "cache") and spec.cache.past else []
     inputs = [
-        (tensor.name, f"{_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}", _dummy(spec, tensor), _details(tensor))
-        for tensor in spec.inputs
+        *(
+            (
+                tensor.name,
+                f"{_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}",
+                _dummy(spec, tensor),
+                _details(tensor),
+            )
+            for tensor in spec.inputs
+        ),
+        *(
+            (row.input_name, f"float{row.input_axes}", "", f"for each of {row.layers}")
+            for row, past in cached
+            if past != "outputs"
+        ),
     ]
-    outputs = [(tensor.name, str(graph_axes(spec, tensor)), "", _details(tensor)) for tensor in spec.outputs]
+    outputs = [
+        *(
+            (tensor.name, types.get(tensor.name, str(graph_axes(spec, tensor))), _details(tensor))
+            for tensor in spec.outputs
+        ),
+        *(
+            (row.output_name, f"float{row.output_axes}", f"for each of {row.layers}")
+            for row, past in cached
+            if past != "inputs" and row.output_name
+        ),
+    ]
     sections: list[tuple[str, Rows]] = [("derived from", [(spec.derived,)])] if spec.derived else []
-    sections.append(("inputs", grouped_rows(inputs)))
-    if outputs:
-        sections.append(("outputs", grouped_rows(outputs)))
+    sections.extend([("inputs", grouped_rows(inputs)), ("outputs", grouped_rows(outputs))])
     if not spec.inputs and (files := _files(spec)):
         sections.append(("files", [(f"{file.name}.onnx", _file_summary(file)) for file in files]))
     if spec.task is None and getattr(spec, "tasks", None):
@@ -88,15 +135,22 @@ def report_sections(report: Any) -> Sections:
 
 
 def _reference_rows(differences: Sequence[Any]) -> Rows:
-    """What outputs were compared with, and the number of outputs for each."""
+    """What outputs were compared with, the number of outputs for each, and why errors of that size are allowed."""
     counts = Counter(reference for difference in differences for reference in difference.references)
-    return [(reference, f"{count} output{'s' if count > 1 else ''}") for reference, count in counts.items()]
+    return [(reference, counted(count, "outputs"), _why_allowed(reference)) for reference, count in counts.items()]
+
+
+def _why_allowed(reference: str) -> str:
+    """How large an error may be in a comparison; check/precision.py has the numbers."""
+    return next((reason for words, reason in WHY_ALLOWED.items() if words in reference), "")
 
 
 def exported_sections(exported: Any) -> Sections:
     """The files, the first graph, what is known of the model, the time of each stage, and the report of an export."""
     sections: list[tuple[str, Rows]] = [("files", [(name,) for name in exported.files])]
-    sections.extend(spec_sections(exported.plan.parts[0].spec))
+    types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
+    sections.extend(spec_sections(exported.plan.parts[0].spec, types))
+    sections.append(("graphs", [(f"{size.part}.onnx", str(size)) for size in exported.graphs]))
     if exported.limits:
         sections.append(("limits of dynamic axes", [(str(limit),) for limit in exported.limits]))
     if exported.repeats:
@@ -125,6 +179,20 @@ def title(spec: Any) -> str:
 def check_status(report: Any) -> str:
     """Whether a check passed, as text."""
     return f"check {'passed' if report.passed else 'FAILED'}"
+
+
+def exported_summary(exported: Any) -> str:
+    """The time, the size and the versions of an export, in one line."""
+    seconds = sum(seconds for _, seconds in exported.seconds)
+    parameters = sum(size.parameters for size in exported.graphs)
+    words = (
+        f"{seconds:.1f} s",
+        f"{exported.bytes / 10**6:.1f} MB" if exported.bytes else "",
+        f"{magnitude(parameters)} parameters" if parameters else "",
+        f"{sum(size.nodes for size in exported.graphs)} nodes" if exported.graphs else "",
+        ", ".join(f"{name} {version}" for name, version in exported.versions),
+    )
+    return " · ".join(filter(None, words))
 
 
 def report_words(report: Any) -> list[str]:
@@ -204,5 +272,16 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
 
 
+def _has_rows(section: tuple[str, Rows]) -> bool:
+    return bool(section[1])
+
+
+def _table(heading: str, rows: Rows) -> str:
+    """A section as a table; columns that are empty in every row are left out."""
+    columns = [column for column in zip_longest(*rows, fillvalue="") if any(column)]
+    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in zip(*columns, strict=True))
+    return f'<table style="max-width:100%"><caption style="text-align:left">{escape(heading)}</caption>{lines}</table>'
+
+
 def _cell(cell: str) -> str:
-    return f'<td style="text-align:left">{escape(cell)}</td>'
+    return f'<td style="{_CELL}">{escape(cell)}</td>'

@@ -140,7 +140,8 @@ class Generator:
     __repr__ = short_repr
 
     def __str__(self) -> str:
-        call = f"{self.function}({', '.join(f'{key}={value}' for key, value in self.arguments)})"
+        words = (key if isinstance(value, NestedDummy) else f"{key}={value}" for key, value in self.arguments)
+        call = f"{self.function}({', '.join(words)})"
         return f"{call}, {self.reason}" if self.reason else call
 
 
@@ -156,9 +157,6 @@ class NestedDummy:
     generator: str
     axes: AxisMap = field(converter=axis_map)
     __repr__ = short_repr
-
-    def __str__(self) -> str:
-        return f"{self.generator}{self.axes}"
 
 
 @frozen

@@ -95,6 +95,31 @@ class Fusion:
 
 
 @frozen
+class GraphSize:
+    """How large a graph is, and the types of its outputs.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        parameters: The number of its weights with a floating-point type.
+        nodes: The number of its nodes, those of functions and branches included.
+        outputs: The name, and the type and axes, of each output.
+
+    >>> print(GraphSize("model", 1_250_000, 312, [("logits", "float32[batch_size, 2]")]))
+    1.2 million parameters, 312 nodes
+    """
+
+    part: str
+    parameters: int
+    nodes: int
+    outputs: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
+
+    __repr__ = short_repr
+
+    def __str__(self) -> str:
+        return f"{printing.magnitude(self.parameters)} parameters, {self.nodes} nodes"
+
+
+@frozen
 class Difference:
     """How far one output of ONNX Runtime is from PyTorch's, over all cases of the check.
 
@@ -147,7 +172,7 @@ class Report:
         output         error    relative  allowed  PyTorch's own  status  worst at
         model: logits  2.0e-07  2.0e-07   1.0e-05                 ok      one (batch_size=2)
       compared with
-        PyTorch in float32; float64 was not needed  1 output
+        PyTorch in float32; float64 was not needed  1 output  a few roundings of the dtype x the output's size
       cases
         one (batch_size=2)
     """
@@ -202,6 +227,9 @@ class Exported:
         limits: The axes for which the graphs are not valid at every size.
         repeats: Which layers were traced and repeated for the others, or why all layers were traced.
         fusions: For each part, the fused operators of its graph.
+        graphs: How large each graph is, and the types of its outputs.
+        bytes: The size of all files.
+        versions: The versions of the packages that built, wrote and checked the graphs.
         loaded: The files as `load` returns them, which the methods call; None if the result was read from JSON. If the
             export had no path, it owns the folder for temporary files that holds them.
 
@@ -221,6 +249,9 @@ class Exported:
     limits: tuple[Limit, ...] = field(default=(), converter=as_tuple)
     repeats: tuple[str, ...] = field(default=(), converter=as_tuple)
     fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=as_tuple)
+    graphs: tuple[GraphSize, ...] = field(default=(), converter=as_tuple)
+    bytes: int = 0
+    versions: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
     loaded: Any = field(default=None, eq=False, repr=False)
 
     def __repr__(self) -> str:
@@ -270,10 +301,14 @@ class Exported:
         return self.plan.parts[0].outputs
 
     def __str__(self) -> str:
-        return printing.text(printing.exported_title(self), printing.exported_sections(self))
+        return printing.text(
+            printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
+        )
 
     def _repr_html_(self) -> str:
-        return printing.html(printing.exported_title(self), printing.exported_sections(self))
+        return printing.html(
+            printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
+        )
 
 
 StageTimer = Callable[[str, str], AbstractContextManager[None]]

@@ -120,7 +120,7 @@ def test_a_spec_prints_as_a_table():
         "    input_ids  int64[batch_size, sequence_length]  integers(high=from_config(vocab_size))",
         f"    mask       bool[batch_size, heads, 4]          {'padding_mask':38}  forward: extra.0 when use_mask",
         "  outputs",
-        "    logits  [batch_size, _]    when equals(head, linear)",
+        "    logits  [batch_size, _]  when equals(head, linear)",
     ]
 
 
@@ -131,7 +131,7 @@ def test_a_spec_without_a_task_prints_its_tasks():
 
 
 def test_empty_prints_as_a_spec():
-    assert str(ExportSpec()) == "spec\n  inputs"
+    assert str(ExportSpec()) == "spec"
 
 
 def test_a_renamed_input_prints_where_forward_takes_it():
@@ -175,6 +175,7 @@ def test_a_limit_prints_its_bounds(limit, said):
 @pytest.mark.parametrize("record", [BERT, PLAN, PLAN.parts[0], Report([GOOD]), Exported("out", [], PLAN, 18, [])])
 def test_a_record_that_prints_as_a_table_is_a_table_in_a_notebook(record):
     made = record._repr_html_()
-    assert made.startswith("<table><caption>")
-    assert made.endswith("</table>")
+    assert made.startswith("<div ")
+    assert made.endswith("</div>")
+    assert "<table " in made
     assert "logits" in made

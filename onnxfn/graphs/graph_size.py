@@ -1,0 +1,22 @@
+"""How large a graph is."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from onnxfn.specs.reports import GraphSize
+
+
+def graph_size(part: str, model: Any) -> GraphSize:
+    """The numbers of weights and nodes of a graph, and the types of its outputs. No weight is read."""
+    initializers = model.graph.initializers.values()
+    parameters = sum(prod(value.shape) for value in initializers if value.dtype and value.dtype.is_floating_point())
+    outputs = [(str(value.name), _type_text(value)) for value in model.graph.outputs]
+    return GraphSize(part, int(parameters), sum(1 for _ in model.graph.all_nodes()), outputs)
+
+
+def _type_text(value: Any) -> str:
+    """The type and the axes of a value: `float32[batch_size, 2]`; `_` is an axis without a name."""
+    dtype = str(value.dtype.numpy()) if value.dtype else ""
+    return f"{dtype}[{', '.join('_' if str(size) == 'None' else str(size) for size in value.shape or ())}]"
