@@ -32,7 +32,7 @@ from onnxfn.export.spec_edits import SpecEdits, edited_spec, parsed_sizes
 from onnxfn.export.verify import verify as verify_folder
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
-from onnxfn.graphs.capture.repeated_layers import repeated_layers
+from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, Fuse
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
 from onnxfn.specs.errors import InvalidSpec
@@ -115,7 +115,7 @@ def export(
             split=split,
         )
         build = BuildOptions(
-            find_repeats=trace_all_layers if trace_all else repeated_layers,
+            find_repeats=trace_all_layers if trace_all else stacks_worth_a_proof,
             template_cache=None if no_template_cache else template_cache or default_cache_folder(),
             fuse=cast("Fuse", fuse),
         )

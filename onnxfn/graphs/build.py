@@ -16,7 +16,7 @@ from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_of_all_layers
 from onnxfn.graphs.capture.layer_calls import prove_calls
 from onnxfn.graphs.capture.quiet import LOCK, quiet
-from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
+from onnxfn.graphs.capture.repeated_layers import LayerStack, stacks_worth_a_proof, truncated
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.old_objects import old_objects_not_collected
 from onnxfn.graphs.passes.canonical import order_by_structure
@@ -94,8 +94,8 @@ class BuildOptions:
 
     Attributes:
         find_repeats: Function from a model to its stacks of repeated layers. Of each stack a few layers are traced,
-            and the graph repeats them. `trace_all_layers` finds none, so that every layer is traced. The graph is the
-            same either way; only the time differs.
+            and the graph repeats them. `trace_all_layers` finds none, so that every layer is traced. The default finds
+            them where that saves time. The graph is the same either way; only the time differs.
         template_cache: Folder, a path or a string, where graphs are saved without weights, and loaded from for the next
             model that differs in weight values alone. None saves and loads nothing.
         template_cache_bytes: Bytes that the files of `template_cache` may have together. The least recently used files
@@ -114,7 +114,7 @@ class BuildOptions:
         True
     """
 
-    find_repeats: FindRepeats = field(default=repeated_layers, validator=_check_find_repeats)
+    find_repeats: FindRepeats = field(default=stacks_worth_a_proof, validator=_check_find_repeats)
     template_cache: Path | None = field(default=None, converter=_as_path)
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True

@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 import tiny
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
 import onnxfn
-from onnxfn.graphs.capture.repeated_layers import LayerStack, repeated_layers, truncated
+from onnxfn.graphs.capture.repeated_layers import (
+    LayerStack,
+    repeated_layers,
+    saved_share,
+    stacks_worth_a_proof,
+    truncated,
+)
 
 
 def block(width=4, **attributes):
@@ -52,6 +59,27 @@ def test_equal_layers_are_a_stack():
 
 def test_a_few_layers_are_not_a_stack():
     assert stacks_of(*(block() for _ in range(4))) == ()
+
+
+@pytest.mark.parametrize("layers", range(5, 12))
+def test_a_proof_must_save_a_fifth_of_the_modules(layers):
+    """A layer has 3 modules, a trace needs 4 layers, and the model and its list are modules too."""
+    model = model_of(*(block() for _ in range(layers)))
+    share = 3 * (layers - 4) / (3 * layers + 2)
+    assert saved_share(model, repeated_layers(model)) == pytest.approx(share)
+    assert bool(stacks_worth_a_proof(model)) is (share >= 0.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "worth"), [("ResNetForImageClassification", False), ("RTDetrModel", False), ("ViTModel", True)]
+)
+def test_a_few_of_many_layers_are_not_worth_a_proof(name, worth):
+    """By default, a trace of ResNet-50 could leave out one block of 16, and one of RT-DETR a tenth."""
+    model_class = getattr(transformers, name)
+    with torch.device("meta"):
+        model = model_class(model_class.config_class())
+    assert repeated_layers(model)
+    assert bool(stacks_worth_a_proof(model)) is worth
 
 
 def test_layers_may_have_their_index():

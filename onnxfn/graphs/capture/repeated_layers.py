@@ -10,6 +10,9 @@ from attrs import frozen
 
 from onnxfn.graphs.capture.module_equality import same_but_parameters
 
+LEAST_SAVED_SHARE = 0.2
+"""The least share of a model's modules that a trace must leave out: a proof takes up to a sixth of a whole trace."""
+
 
 @frozen
 class LayerStack:
@@ -67,6 +70,20 @@ def repeated_layers(model: Any) -> tuple[LayerStack, ...]:
         if stack is not None and _has_own_parameters(model, module):
             stacks.append(stack)
     return tuple(stacks)
+
+
+def stacks_worth_a_proof(model: Any) -> tuple[LayerStack, ...]:
+    """The repeated layers of a model, if a trace without most of them saves more time than their proof takes."""
+    stacks = repeated_layers(model)
+    return stacks if saved_share(model, stacks) >= LEAST_SAVED_SHARE else ()
+
+
+def saved_share(model: Any, stacks: Sequence[LayerStack]) -> float:
+    """The share of the modules of a model that are in layers that a trace does not need."""
+    layers = [
+        layer for stack in stacks for layer in list(model.get_submodule(stack.path).children())[stack.traced_layers :]
+    ]
+    return sum(len(list(layer.modules())) for layer in layers) / len(list(model.modules()))
 
 
 @contextmanager
