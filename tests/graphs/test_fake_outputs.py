@@ -205,11 +205,16 @@ def test_formulas_of_sizes_follow_torchs_replacements():
     def formulas():
         return [size.node.expr if hasattr(size, "node") else size for size in sizes]
 
-    before = formulas()
+    def texts():
+        return [str(size) for size in sizes]
+
+    before, written = formulas(), texts()
     with fast_size_formulas():
         assert formulas() == formulas() == before
+        assert texts() == texts() == written
         torch._check(columns == rows + 2)
-        changed = formulas()
+        changed, rewritten = formulas(), texts()
     assert changed == formulas() != before
+    assert rewritten == texts() != written
     with fast_size_formulas():
         assert formulas() == changed

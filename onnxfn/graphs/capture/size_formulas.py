@@ -1,9 +1,10 @@
-"""Formulas of dynamic sizes, read without a search through each formula."""
+"""Formulas of dynamic sizes, read without a search through each formula, and printed once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 
@@ -12,16 +13,23 @@ def fast_size_formulas() -> Iterator[None]:
     """Lets torch return the formula of a size that it returned before, and restores what torch does.
 
     A trace reads formulas a million times. Each time, torch first searches the whole formula for symbols, to tell
-    whether it is a number, and only then looks up whether it knows the answer.
+    whether it is a number, and only then looks up whether it knows the answer. The translation writes the formula of
+    each size of each value as text.
     """
     from torch.fx.experimental.sym_node import SymNode
 
-    formula = SymNode.expr
+    formula, text = SymNode.expr, SymNode.str
     SymNode.expr = property(_known_or(formula.fget))
+    SymNode.str = lambda size: _text(size.expr)
     try:
         yield
     finally:
-        SymNode.expr = formula
+        SymNode.expr, SymNode.str = formula, text
+
+
+@lru_cache(4096)
+def _text(formula: Any) -> str:
+    return str(formula)
 
 
 def _known_or(search: Callable[[Any], Any]) -> Callable[[Any], Any]:
