@@ -20,6 +20,7 @@ from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_plac
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.graphs.capture.size_bounds import fast_comparisons
 from onnxfn.graphs.capture.size_formulas import fast_size_formulas
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
@@ -88,7 +89,7 @@ def _fast_export() -> Iterator[None]:
     proxy_tensor._extract_tensor_metadata = partial(metadata, include_contiguity=False)
     try:
         without_cache = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
-        with without_cache, fast_fake_outputs(), fast_size_formulas():
+        with without_cache, fast_fake_outputs(), fast_size_formulas(), fast_comparisons():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting
