@@ -90,6 +90,13 @@ def test_a_spec_with_a_float_dtype_and_a_model_in_float32_stay_as_they_are():
     assert with_model_dtype(spec_of("bert"), model_of("bert")) == spec_of("bert")
 
 
+@pytest.mark.parametrize(("dtype", "expected"), [("float32", None), ("float16", "float16"), ("float64", "float64")])
+def test_a_parameter_in_float64_counts_only_where_all_have_it(dtype, expected):
+    model = model_of("bert").to(getattr(torch, dtype))
+    model.loss_scale = torch.nn.Parameter(torch.ones((), dtype=torch.float64))
+    assert with_model_dtype(spec_of("bert"), model).target.float_dtype == expected
+
+
 def test_a_copy_in_another_dtype_keeps_shared_weights_shared_and_the_model_as_it_was():
     model = model_of("gpt2")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

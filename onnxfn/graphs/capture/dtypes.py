@@ -47,11 +47,13 @@ def float_count(model: Any) -> int:
 
 
 def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
-    """The spec for the float dtype of a model in half precision, if the spec has no float dtype yet.
+    """The spec for the float dtype of a model that is not float32, if the spec has no float dtype yet.
 
-    InvalidSpec if the parameters of the model have several float dtypes: then the spec must choose.
+    float64 counts only if all parameters have it: a model may keep a scale of its loss in float64. InvalidSpec if the
+    parameters have several other float dtypes: then the spec must choose.
     """
-    dtypes = float_dtypes(model)
+    every = float_dtypes(model)
+    dtypes = every - {"float64"} or every
     if spec.target.float_dtype is not None or not dtypes <= {*FLOAT_DTYPES} or dtypes <= {"float32"}:
         return spec
     if len(dtypes) > 1:
