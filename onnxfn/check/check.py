@@ -171,5 +171,6 @@ def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> D
         worst_case=worst.case,
         passed=all(comparison.passed for comparison in comparisons),
         own_error=max(own_errors, default=None),
+        errors=tuple((comparison.case, comparison.max_abs, comparison.tolerance) for comparison in comparisons),
         references=tuple(dict.fromkeys(comparison.reference for comparison in comparisons if comparison.reference)),
     )

@@ -6,6 +6,7 @@ from attrs import field, frozen
 
 from onnxfn.specs import printing
 from onnxfn.specs.axes import symbols
+from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.records import Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
 from onnxfn.specs.short_repr import short_repr
@@ -159,4 +160,9 @@ class Plan:
         return "\n".join(map(str, self.parts))
 
     def _repr_html_(self) -> str:
-        return "".join(part._repr_html_() for part in self.parts)
+        drawn = plan_svg(self) if len(self.parts) > 1 else ""
+        return "".join([drawn, *(part._repr_html_() for part in self.parts)])
+
+    def svg(self) -> str:
+        """The parts, and the tensors that they hand to each other, as SVG. A notebook shows it above the tables."""
+        return plan_svg(self)

@@ -34,6 +34,9 @@ WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
 
 _STATUS: Mapping[bool, str] = MappingProxyType({True: "ok", False: "FAILED"})
 
+SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
+"""Packages whose versions are in the heading of a result; `Exported.versions` has more."""
+
 _PAGE = "max-width:100%;overflow-x:auto"
 _CELL = "text-align:left;vertical-align:top;overflow-wrap:anywhere"
 
@@ -190,7 +193,7 @@ def exported_summary(exported: Any) -> str:
         f"{exported.bytes / 10**6:.1f} MB" if exported.bytes else "",
         f"{magnitude(parameters)} parameters" if parameters else "",
         f"{sum(size.nodes for size in exported.graphs)} nodes" if exported.graphs else "",
-        ", ".join(f"{name} {version}" for name, version in exported.versions),
+        ", ".join(f"{name} {version}" for name, version in exported.versions if name in SHOWN_PACKAGES),
     )
     return " · ".join(filter(None, words))
 

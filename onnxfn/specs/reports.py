@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from onnxfn.specs import printing
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.planned import Plan
+from onnxfn.specs.plots import draw_report
 from onnxfn.specs.records import as_tuple
 from onnxfn.specs.short_repr import short_repr, shortened_call
 
@@ -137,6 +138,7 @@ class Difference:
         own_error: The largest error of PyTorch itself in the dtype of the export, against float64; None where float64
             was not needed or could not run.
         references: What the output was compared with in the cases, and why.
+        errors: For each case its name and sizes, the largest error, and the error that is allowed there.
     """
 
     part: str
@@ -149,6 +151,7 @@ class Difference:
     passed: bool
     own_error: float | None = None
     references: tuple[str, ...] = ()
+    errors: tuple[tuple[str, float, float], ...] = ()
 
     __repr__ = short_repr
 
@@ -180,6 +183,13 @@ class Report:
     differences: tuple[Difference, ...] = field(converter=as_tuple)
     cases: tuple[str, ...] = field(default=(), converter=as_tuple)
     findings: tuple[str, ...] = field(default=(), converter=as_tuple)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws the error of each output in each case against what is allowed; returns the axes of matplotlib.
+
+        OnnxfnError if matplotlib is not installed: it is in the extra `plot`.
+        """
+        return draw_report(self, axes)
 
     def __repr__(self) -> str:
         return shortened_call("Report", printing.report_words(self))

@@ -200,9 +200,9 @@ def large_report(plan):
     return Report([difference(name, 1e-7) for name in names], [f"case {number}" for number in range(9)])
 
 
-@pytest.mark.parametrize("model_type", ["llama", "t5"])
-def test_a_decoder_of_30_layers_fits_on_a_screen(model_type):
-    spec = onnxfn.spec_for(model_type)
+@pytest.mark.parametrize("task", [("llama", "text-generation-with-past"), ("qwen2", "text-generation-with-past")])
+def test_a_decoder_of_30_layers_fits_on_a_screen(task):
+    spec = onnxfn.spec_for(*task)
     config = {**CONFIG, "num_layers": 30, "num_decoder_layers": 30, "num_heads": 4, "d_kv": 16, "d_model": 64}
     planned = plan(spec, config)
     report = large_report(planned)

@@ -172,7 +172,9 @@ def test_a_limit_prints_its_bounds(limit, said):
     assert str(limit) == said
 
 
-@pytest.mark.parametrize("record", [BERT, PLAN, PLAN.parts[0], Report([GOOD]), Exported("out", [], PLAN, 18, [])])
+@pytest.mark.parametrize(
+    "record", [BERT, Plan(PLAN.parts[:1]), PLAN.parts[0], Report([GOOD]), Exported("out", [], PLAN, 18, [])]
+)
 def test_a_record_that_prints_as_a_table_is_a_table_in_a_notebook(record):
     made = record._repr_html_()
     assert made.startswith("<div ")
