@@ -35,7 +35,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "mamba": "mixer multihead_mixer",
         "moe": "batched_mm_forward",
         "moonshine": "feature_lengths",
-        "musicgen": "delay_pattern_mask conv1d_output lstm_output",
+        "musicgen": "delay_pattern_mask conv1d_output",
         "nemotron": "attention",
         "position_embeddings": "interpolated_bicubic interpolated_bilinear",
         "position_ids": "position_ids_from_input_ids",

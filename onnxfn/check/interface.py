@@ -90,7 +90,7 @@ def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> 
     """
     if isinstance(tensor, InputSpec):
         return (graph_dtype(spec, tensor.kind),)
-    if array.dtype.kind != "f" or array.dtype == "float64":
+    if array.dtype.kind != "f" or array.dtype != "float32":
         return (array.dtype.name,)
     own = (graph_dtype(spec, input_.kind) for input_ in spec.inputs if "float" in input_.kind)
     return tuple(dict.fromkeys((graph_dtype(spec, "float"), "float32", *own)))

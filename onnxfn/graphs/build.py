@@ -30,6 +30,7 @@ from onnxfn.graphs.passes.repeat_layers import repeat_layers
 from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
+from onnxfn.graphs.passes.wider_integers import widen_integers
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause, unknown
 from onnxfn.specs.os_errors import is_possible_path
@@ -260,7 +261,8 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         graph = capture(model, part)
     with timed("passes", part.name), quiet(), _pass_errors(part):
         graph = share_size_reads(to_slots(graph, parameter_names(model)), part)
-        graph = fuse_operators(convert_opset(simplify(graph), part.spec.target.opset or 0), options.fuse)
+        graph = convert_opset(widen_integers(simplify(graph)), part.spec.target.opset or 0)
+        graph = fuse_operators(graph, options.fuse)
         fusions(graph)  # raises CaptureFailed when an expected operator is missing
         if options.pretranspose:
             graph = pretranspose(graph)

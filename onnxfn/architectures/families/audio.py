@@ -142,10 +142,5 @@ encodec_patches: ExportSpec = compose(
         by="musicgen.conv1d_output",
         why="computes the padding in tensors, and the trace needs it as a number",
     ),
-    patched(
-        "transformers.models.encodec.modeling_encodec:EncodecLSTM.forward",
-        by="musicgen.lstm_output",
-        why="is unrolled into as many steps as the trace has",
-    ),
 )
 """The patches of the layers of Encodec, which is also a part of MusicGen."""

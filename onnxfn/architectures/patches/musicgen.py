@@ -57,34 +57,3 @@ def conv1d_output(layer: Any, hidden_states: Tensor) -> Tensor:
     features = layer.conv(functional.pad(hidden_states, padding, layer.pad_mode))
     normalized: Tensor = layer.norm(features) if layer.norm_type == "time_group_norm" else features
     return normalized
-
-
-def lstm_output(layer: Any, hidden_states: Tensor) -> Tensor:
-    """For EncodecLSTM.forward `[batch, size, length]`, as ONNX's LSTM operator. A trace would unroll every step."""
-    import torch
-
-    steps = hidden_states.permute(2, 0, 1)
-    outputs, size = steps, layer.lstm.hidden_size
-    for number in range(layer.lstm.num_layers):
-        weights = (
-            _onnx_gates(getattr(layer.lstm, f"{kind}_l{number}"))
-            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        w, r, *biases = weights
-        y = torch.onnx.ops.symbolic(
-            "LSTM",
-            (outputs, w[None], r[None], torch.cat(biases)[None]),
-            {"hidden_size": size},
-            dtype=outputs.dtype,
-            shape=(outputs.shape[0], 1, outputs.shape[1], size),
-        )
-        outputs = y[:, 0]
-    return (outputs + steps).permute(1, 2, 0)
-
-
-def _onnx_gates(weights: Tensor) -> Tensor:
-    """Weights with the four gates in ONNX's order: input, output, forget, cell. torch: input, forget, cell, output."""
-    import torch
-
-    i, f, g, o = weights.chunk(4)
-    return torch.cat((i, o, f, g))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onnxfn.export.lookup.sample_arguments import SampleTensor
-from onnxfn.specs.axes import AxisMap, axis_map, names
+from onnxfn.specs.axes import AxisMap, axis_map, solve_for_name
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import InvalidSpec, unknown
@@ -66,10 +66,11 @@ def _kind(sample: SampleTensor, float_dtype: str) -> Kind:
 
 
 def _dummy_sizes(axes: AxisMap, shape: tuple[int, ...]) -> ExportSpec:
-    """The sizes of axes that are a plain symbol. A size of 0 or 1 grows: torch.export would fix it."""
+    """The sizes of axes that are a name, or a multiple of a name. A size of 0 or 1 grows: torch.export would fix it."""
     sizes = {
-        axis.symbol: size
+        name: name_size
         for axis, size in zip(axes.axes, shape, strict=True)
-        if names(AxisMap((axis,))) == (axis.symbol,)
+        if axis.kind == "dynamic"
+        for name, name_size in solve_for_name(axis.symbol, size).items()
     }
     return sized(**{symbol: max(size, SMALLEST_DYNAMIC_SIZE) for symbol, size in sizes.items()})

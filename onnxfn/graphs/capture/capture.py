@@ -20,6 +20,7 @@ from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_plac
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.size_bounds import fast_comparisons
 from onnxfn.graphs.capture.size_formulas import fast_size_formulas
 from onnxfn.specs.axes import terms, value
@@ -61,7 +62,8 @@ def capture(model: Any, part: Part) -> Any:
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
     attention, patches = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
-    with quiet(), unchanged_eval(model), attention, patches, _fast_export(), _annotations_of_this_thread():
+    lengths = dynamic_lengths()
+    with quiet(), unchanged_eval(model), attention, lengths, patches, _fast_export(), _annotations_of_this_thread():
         program = exported_program(model, part)
         operators = expected_operators(program)
         graph = _translated(program)

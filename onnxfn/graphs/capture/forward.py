@@ -24,7 +24,8 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     """The outputs of a part as PyTorch computes them, without patches: one array per planned output.
 
     Floating-point inputs have the torch dtype `dtype`; None is their own dtype, or that of the model. Floating-point
-    outputs are float64 if they or `dtype` are float64, else float32: numpy has no bfloat16.
+    outputs are float64 if they or `dtype` are float64, float16 if they are in a model of another dtype, else float32:
+    numpy has no bfloat16.
 
     CaptureFailed if the model does not run on these inputs.
     """
@@ -39,8 +40,8 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
         raise CaptureFailed(_cannot_run(model, part, error)) from error
 
     def array(output: Any) -> Array:
-        is_wide = torch.float64 in (output.dtype, dtype)
-        wide = torch.float64 if is_wide else torch.float32
+        is_wide, is_half = torch.float64 in (output.dtype, dtype), output.dtype == torch.float16 != float_dtype(model)
+        wide = torch.float64 if is_wide else torch.float16 if is_half and dtype is None else torch.float32
         values: Array = (output.detach().to(wide) if output.is_floating_point() else output).numpy()
         return values
 

@@ -7,6 +7,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+NESTED = "use_nested_tensor"
+"""Attribute of torch's TransformerEncoder: whether it drops padding, so that its output is 0 there and maybe shorter.
+
+torch.export ignores it, and computes what the layers give for padding.
+"""
+
 DICTS = (dict, OrderedDict)
 """Types of the dicts that a module stores its parts in: torch keeps hooks in ordered dicts."""
 
@@ -24,6 +30,8 @@ def unchanged_eval(model: Any) -> Iterator[None]:
     saved = [(vars(owner), dict(vars(owner)), _dicts(owner)) for owner in owners.values()]
     for module in modules:
         module.training = False
+        if NESTED in vars(module):
+            vars(module)[NESTED] = False
     try:
         yield
     finally:

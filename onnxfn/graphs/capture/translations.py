@@ -16,10 +16,12 @@ def translations() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.batch_norm.default: _batch_norm,
         torch.ops.aten.conv_transpose2d.input: _conv_transpose2d,
         torch.ops.aten.flatten.using_ints: _flatten,
+        torch.ops.aten.log_sigmoid.default: _log_sigmoid,
         torch.ops.aten.sym_numel.default: _sym_numel,
         torch.ops.aten.unflatten.int: _unflatten,
         torch.ops.aten.repeat_interleave.self_int: _repeat_interleave,
         torch.ops.aten.reshape_as.default: _reshape_as,
+        torch.ops.aten.rrelu_with_noise_functional.default: _rrelu,
         torch.ops.aten.rsub.Scalar: _rsub,
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
         torch.ops.aten.where.default: _where,
@@ -31,6 +33,27 @@ def _reshape_as(tensor: Any, other: Any) -> Any:
     from onnxscript import opset18 as op
 
     return op.Reshape(tensor, op.Shape(other))
+
+
+def _log_sigmoid(tensor: Any) -> Any:
+    """The logarithm of the sigmoid; torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime."""
+    from onnxscript import opset18 as op
+
+    return op.Neg(op.Softplus(op.Neg(tensor)))
+
+
+def _rrelu(
+    tensor: Any,
+    noise: Any,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,  # noqa: FBT001, FBT002, ARG001 - torch's own signature
+    generator: Any = None,  # noqa: ARG001
+) -> Any:
+    """A leaky ReLU with the mean of the slopes, which is random in training alone; torch's table lacks it."""
+    from onnxscript import opset18 as op
+
+    return op.LeakyRelu(tensor, alpha=(lower + upper) / 2), op.Identity(noise)
 
 
 def _batch_norm(

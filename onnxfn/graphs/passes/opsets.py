@@ -35,6 +35,8 @@ def convert_opset(model: Any, opset: int) -> Any:
     """
     from onnxscript.version_converter import convert_version
 
+    for node in model.graph:  # torch writes a graph without operators, an input that is an output, without a version
+        node.version = node.version or model.opset_imports.get("", opset)
     if model.opset_imports.get("") != opset:
         with pass_errors(f"the conversion to opset {opset}"):
             convert_version(model, opset, fallback=False)
