@@ -6,23 +6,21 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-NARROW: Mapping[str, str] = MappingProxyType({"INT8": "INT32", "INT16": "INT32", "UINT8": "INT32", "UINT16": "INT32"})
-WIDE: Mapping[str, str] = MappingProxyType({"UINT32": "INT64", "UINT64": "INT64"})
-"""Dtypes -> the wider dtype. A result that is cast back has the same bits, as it wraps around."""
-
 SIXTEEN: Mapping[str, str] = MappingProxyType({"INT16": "INT32", "UINT16": "INT32"})
+COMPARED: Mapping[str, str] = MappingProxyType({**SIXTEEN, "UINT32": "INT64"})
+SUMMED: Mapping[str, str] = MappingProxyType(
+    {**COMPARED, "INT8": "INT32", "UINT8": "INT32", "UINT64": "INT64"}  # the bits of a sum or a product wrap around
+)
+"""Dtypes -> the wider dtype in which a group of operators is computed."""
 
 WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("Max", "Min", "Clip", "Relu", "Resize"), SIXTEEN),
-        **dict.fromkeys(("ReduceMax", "ReduceMin"), {**SIXTEEN, "UINT32": "INT64"}),
-        **dict.fromkeys(("ReduceSum", "ReduceProd", "CumSum", "MatMul", "Pow", "Trilu"), {**NARROW, **WIDE}),
-        **dict.fromkeys(("Gemm", "Einsum"), {**NARROW, **WIDE}),
-        **dict.fromkeys(("ArgMax", "ArgMin", "TopK"), {**SIXTEEN, "UINT32": "INT64"}),
-        "Neg": {"UINT8": "INT32", "UINT16": "INT32", **WIDE},
-        "NonZero": {**SIXTEEN, "INT8": "INT32", **WIDE},
-        "Pad": SIXTEEN,
-        "Where": {**SIXTEEN, "UINT64": "INT64"},
+        **dict.fromkeys(("Max", "Min", "Clip", "Relu", "Resize", "Pad"), SIXTEEN),
+        **dict.fromkeys(("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), COMPARED),
+        **dict.fromkeys(("ReduceSum", "ReduceProd", "CumSum", "MatMul", "Gemm", "Einsum", "Pow", "Trilu"), SUMMED),
+        "Neg": MappingProxyType({name: wider for name, wider in SUMMED.items() if name.startswith("U")}),
+        "NonZero": MappingProxyType({name: wider for name, wider in SUMMED.items() if name != "UINT8"}),
+        "Where": MappingProxyType({**SIXTEEN, "UINT64": "INT64"}),
     }
 )
 """Operator -> the dtypes that it lacks in opset 18 or in ONNX Runtime 1.31, and what it is computed in.
