@@ -126,7 +126,7 @@ def arithmetic(x, y):
 
 
 def reductions(x):
-    """Sums and extremes of integers. No product: where it overflows, ONNX Runtime does not wrap around as PyTorch does."""
+    """Sums and extremes of integers. No product: ONNX Runtime's does not wrap around where it overflows."""
     return x.cumsum(1), x.amax(1), x.amin(1), x.argmax(1), x.float().mean(1), x.sort(1)
 
 
