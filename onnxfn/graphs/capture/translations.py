@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
     import torch
 
     return {
+        operator.floordiv: _floor_quotient,
         torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
         torch.ops.aten.batch_norm.default: _batch_norm,
@@ -26,6 +28,18 @@ def translations() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
         torch.ops.aten.where.default: _where,
     }
+
+
+def _floor_quotient(dividend: Any, divisor: Any) -> Any:
+    """A quotient of two sizes, rounded down; ONNX rounds towards zero.
+
+    Only a negated size is negative, as in `-(-size // 8)`, which rounds up. Other quotients are one node.
+    """
+    from onnxscript import opset18 as op
+
+    producer = dividend.producer() if hasattr(dividend, "producer") else None
+    is_negative = producer is not None and producer.op_type == "Neg"
+    return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)) if is_negative else dividend, divisor)
 
 
 def _reshape_as(tensor: Any, other: Any) -> Any:
@@ -237,6 +251,8 @@ def _attention(
 ) -> Any:
     """Scaled dot product attention, which is zero for a query whose keys are all masked.
 
+    The last two axes are the length and the head size; any number of axes may come before them.
+
     torch's kernels compute zero there. torch's ONNX table computes the mean of all values, since it writes `-inf` as
     the lowest float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
     translates attention with a dynamic head size.
@@ -245,16 +261,17 @@ def _attention(
     from onnxscript import opset18 as op
     from onnxscript.function_libs.torch_lib.ops.nn import aten_scaled_dot_product_attention as from_table
 
-    if not all(isinstance(tensor.shape[3], int) for tensor in (query, key, value)):
+    if not all(isinstance(tensor.shape[-1], int) for tensor in (query, key, value)):
         return from_table(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if is_causal:
         attn_mask = _causal_mask(query, key)
     if enable_gqa:
         key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
     dtype = query.dtype
-    factor = query.shape[3] ** -0.5 if scale is None else scale
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
     scaled = op.Mul(query, op.Constant(value=onnx_ir.tensor(factor, dtype=dtype)))
-    scores = op.MatMul(scaled, op.Transpose(key, perm=[0, 1, 3, 2]))
+    *leading, length, size = range(len(key.shape))
+    scores = op.MatMul(scaled, op.Transpose(key, perm=[*leading, size, length]))
     if attn_mask is None or attn_mask.dtype != onnx_ir.DataType.BOOL:
         masked = scores if attn_mask is None else op.Add(scores, attn_mask)
         return op.MatMul(op.Softmax(masked, axis=-1), value)
@@ -274,10 +291,10 @@ def _causal_mask(query: Any, key: Any) -> Any:
     zero, one = (op.Constant(value=onnx_ir.tensor(number, dtype=onnx_ir.DataType.INT64)) for number in (0, 1))
     first = op.Constant(value_ints=[0])
     rows, columns = (
-        op.Range(zero, op.Squeeze(op.Shape(tensor, start=2, end=3), first), one) for tensor in (query, key)
+        op.Range(zero, op.Squeeze(op.Shape(tensor, start=-2, end=-1), first), one) for tensor in (query, key)
     )
     mask = op.LessOrEqual(op.Unsqueeze(columns, first), op.Unsqueeze(rows, op.Constant(value_ints=[1])))
-    mask.shape, mask.type = onnx_ir.Shape([query.shape[2], key.shape[2]]), onnx_ir.TensorType(onnx_ir.DataType.BOOL)
+    mask.shape, mask.type = onnx_ir.Shape([query.shape[-2], key.shape[-2]]), onnx_ir.TensorType(onnx_ir.DataType.BOOL)
     return mask
 
 

@@ -1,0 +1,35 @@
+"""Operators that torch's own table of ONNX functions lacks or translates wrongly agree with PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import onnxfn
+
+
+def agrees(folder, forward, axes):
+    """Whether the graph of a function agrees with it in all cases of the check."""
+    model = torch.nn.Module()
+    model.forward = lambda x: {"y": forward(x)}
+    spec = onnxfn.compose(
+        onnxfn.takes("x", axes, "numbers", kind="float"),
+        onnxfn.generates("numbers", "uniform"),
+        onnxfn.sized(batch_size=2, length=8),
+        onnxfn.case("short", onnxfn.sized(batch_size=3, length=5)),
+        onnxfn.case("long", onnxfn.sized(batch_size=1, length=19)),
+        onnxfn.gives("y", " ".join(["batch_size", *["_"] * (len(axes.split()) - 3), "length", "_"])),
+    )
+    return onnxfn.export(spec, model, folder / "model.onnx").report.passed
+
+
+@pytest.mark.parametrize("axes", ["batch_size length 4", "batch_size 2 length 4", "batch_size 2 3 length 4"])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_takes_tensors_of_any_rank(axes, is_causal, tmp_path):
+    attention = torch.nn.functional.scaled_dot_product_attention
+    assert agrees(tmp_path, lambda x: attention(x + 1, 2 * x, 3 - x, is_causal=is_causal), axes)
+
+
+@pytest.mark.parametrize("unit", [3, 8])
+def test_a_quotient_of_a_negated_size_is_rounded_down(unit, tmp_path):
+    assert agrees(tmp_path, lambda x: x * -(-x.shape[1] // unit) + x.shape[1] // unit, "batch_size length 4")
