@@ -31,7 +31,8 @@ def plan_svg(plan: Any) -> str:
     width = 2 * MARGIN + 2 * BOX_WIDTH + 40 * len(arrows)
     shapes = [
         *(_box(part, tops[part.name]) for part in plan.parts),
-        *(_arrow(tops[start], tops[end], 40 * index, names) for index, (start, end, names) in enumerate(arrows)),
+        *(_arrow(tops[start], tops[end], 40 * index) for index, (start, end, _) in enumerate(arrows)),
+        *(_labels(tops[start], tops[end], 40 * index, names) for index, (start, end, names) in enumerate(arrows)),
     ]
     style = "max-width:100%;height:auto;font:12px sans-serif"
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
@@ -59,16 +60,21 @@ def _box(part: Any, top: int) -> str:
     )
 
 
-def _arrow(start: int, end: int, offset: int, names: tuple[str, ...]) -> str:
-    """An arrow from the right side of a box to that of another one, or of itself, with names next to it."""
+def _arrow(start: int, end: int, offset: int) -> str:
+    """An arrow from the right side of a box to that of another one, or of itself."""
     right, bend = MARGIN + BOX_WIDTH, MARGIN + BOX_WIDTH + 30 + offset
     first, last = start + BOX_HEIGHT // 3, end + 2 * BOX_HEIGHT // 3
     head = f"M{right + 8} {last - 4} L{right} {last} L{right + 8} {last + 4}"
-    line = f'<path d="M{right} {first} H{bend} V{last} H{right} {head}" fill="none" stroke="#456"/>'
-    shown = names if len(names) <= MOST_LABELS else (*names[: MOST_LABELS - 1], f"{len(names) - 2} more")
-    top = (first + last) // 2 - LABEL_HEIGHT * (len(shown) - 1) // 2
-    labels = (
-        f'<text x="{bend + 6}" y="{top + LABEL_HEIGHT * index + 4}">{escape(name)}</text>'
+    return f'<path d="M{right} {first} H{bend} V{last} H{right} {head}" fill="none" stroke="#456"/>'
+
+
+def _labels(start: int, end: int, offset: int, names: tuple[str, ...]) -> str:
+    """The names of tensors next to the middle of an arrow, with a white edge, since other arrows lie below them."""
+    left, middle = MARGIN + BOX_WIDTH + 36 + offset, (start + end + BOX_HEIGHT) // 2
+    shown = names if len(names) <= MOST_LABELS else (*names[: MOST_LABELS - 1], f"{len(names) - MOST_LABELS + 1} more")
+    top = middle - LABEL_HEIGHT * (len(shown) - 1) // 2
+    edge = 'stroke="white" stroke-width="4" paint-order="stroke"'
+    return "".join(
+        f'<text x="{left}" y="{top + LABEL_HEIGHT * index + 4}" {edge}>{escape(name)}</text>'
         for index, name in enumerate(shown)
     )
-    return line + "".join(labels)

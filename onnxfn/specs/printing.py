@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import zip_longest
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -150,18 +151,19 @@ def _why_allowed(reference: str) -> str:
 
 def exported_sections(exported: Any) -> Sections:
     """The files, the first graph, what is known of the model, the time of each stage, and the report of an export."""
-    sections: list[tuple[str, Rows]] = [("files", [(name,) for name in exported.files])]
+    sizes = {f"{size.part}.onnx": str(size) for size in exported.graphs}
+    files = [(name, sizes.get(PurePath(name).name, "")) for name in exported.files]
+    sections: list[tuple[str, Rows]] = [("files", files)]
     types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
     sections.extend(spec_sections(exported.plan.parts[0].spec, types))
-    sections.append(("graphs", [(f"{size.part}.onnx", str(size)) for size in exported.graphs]))
     if exported.limits:
         sections.append(("limits of dynamic axes", [(str(limit),) for limit in exported.limits]))
     if exported.repeats:
         sections.append(("repeated layers", [(repeat,) for repeat in exported.repeats]))
     if exported.fusions:
-        rows = [(f"{part}.onnx", str(fusion)) for part, fusions in exported.fusions for fusion in fusions]
+        rows = [(f"{part}.onnx", "; ".join(map(str, fusions))) for part, fusions in exported.fusions if fusions]
         sections.append(("fused operators", rows))
-    sections.append(("seconds", [(stage, f"{seconds:.2f}") for stage, seconds in exported.seconds]))
+    sections.append(("seconds", [(", ".join(f"{stage} {seconds:.2f}" for stage, seconds in exported.seconds),)]))
     if exported.report is not None:
         sections.extend(report_sections(exported.report))
     return sections

@@ -13,7 +13,7 @@ from onnxfn.specs.facts import gives, takes
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.printing import html, text
 from onnxfn.specs.records import NestedDummy
-from onnxfn.specs.reports import Difference, Exported, GraphSize, Report
+from onnxfn.specs.reports import Difference, Exported, Fusion, GraphSize, Limit, Report
 from onnxfn.specs.tasks import for_task
 
 SECTIONS = [("inputs", [("input_ids", "int64", ""), ("mask", "int64")]), ("outputs", [("a_very_long_name", "float")])]
@@ -207,8 +207,11 @@ def test_a_decoder_of_30_layers_fits_on_a_screen(task):
     planned = plan(spec, config)
     report = large_report(planned)
     sizes = [GraphSize(part.name, 10**9, 3000, [("logits", "float32[batch_size, 2]")]) for part in planned.parts]
-    files = [f"out/{name}" for name in planned.files]
-    result = Exported("out", files, planned, 18, [("plan", 0.1)] * 8, report, graphs=sizes, bytes=10**9)
+    files = [f"out/{name}" for name in (*planned.files, "config.json", "generation_config.json", "report.json")]
+    facts = {"limits": [Limit("sequence_length", 2, 96)], "repeats": ["layers 0, 1 of 30 traced"]}
+    fusions = [("model", [Fusion(name, 30, 30) for name in ("Attention", "RMSNormalization", "RotaryEmbedding")])]
+    seconds = [("plan", 0.1)] * 8
+    result = Exported("out", files, planned, 18, seconds, report, fusions=fusions, graphs=sizes, bytes=10**9, **facts)
     for record in (spec, planned, report, result, planned.parts[0], planned.parts[0].spec):
         assert len(str(record).splitlines()) <= SCREEN
         assert record._repr_html_().count("<tr>") + record._repr_html_().count("<caption") <= SCREEN

@@ -160,7 +160,7 @@ def test_an_export_prints_the_status_of_its_check():
     checked = Exported("out", ["out/encoder.onnx"], PLAN, 18, [("capture", 1.5)], Report([GOOD]))
     assert str(exported).splitlines()[0] == "bert · opset 18 · unchecked"
     assert str(checked).splitlines()[0] == "bert · opset 18 · check passed"
-    assert str(exported).splitlines()[-2:] == ["  seconds", "    capture  1.50"]
+    assert str(exported).splitlines()[-2:] == ["  seconds", "    capture 1.50"]
     assert "    encoder: logits  1.0e-07" in str(checked)
 
 

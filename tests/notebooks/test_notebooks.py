@@ -1,0 +1,51 @@
+"""The notebooks run from top to bottom, and what they show is small tables.
+
+Their cells run by `exec` in one namespace: a kernel of Jupyter is not among the packages of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import notebooks
+import pytest
+
+from onnxfn import Exported, ExportSpec, Plan
+
+FOLDER = Path(__file__).parent
+FILES = sorted(FOLDER.glob("*.ipynb"))
+ROWS = 40
+"""Rows of tables that a cell may show: one screen."""
+
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
+def shown(request):
+    return list(notebooks.shown_by_cells(request.param))
+
+
+def test_the_notebooks_are_those_of_the_readme():
+    names = {path.stem for path in FILES}
+    assert names == {"compose_bert", "own_architecture", "decoder_writes_text"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_notebook_is_stored_without_outputs(path):
+    cells = json.loads(path.read_text())["cells"]
+    assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
+
+
+def test_a_notebook_shows_a_spec_and_a_result_that_passed(shown):
+    values = [value for value, _ in shown]
+    assert any(isinstance(value, ExportSpec | Plan) for value in values)
+    (result,) = [value for value in values if isinstance(value, Exported)]
+    assert result.report.passed
+    assert False not in values
+
+
+def test_what_a_cell_shows_fits_on_a_screen(shown):
+    for value, printed in shown:
+        page = value._repr_html_() if hasattr(value, "_repr_html_") else ""
+        assert page.count("<tr>") + page.count("<caption") <= ROWS
+        assert len(repr(value)) <= 300
+        assert len(printed.splitlines()) <= 1
