@@ -35,6 +35,7 @@ TASK = "image-classification"
 WARM_UP = "resnet10t"
 """A model that is exported first, which loads what both exporters need."""
 
+PACKAGES = ("timm", "torchvision")
 MEDIAN_LIMIT = 1.5
 TOLERANCE = 1e-3
 """The largest difference of torch's file, relative to the root mean square of PyTorch's output, at least 1."""
@@ -137,8 +138,8 @@ def main() -> None:
         print(measured, flush=True)
         if name in left:
             rows[name] = measured
-            save("export_timm", ordered(rows), required(ordered(rows)), options.json, runs=1)
-    print_and_save("export_timm", ordered(rows), required(ordered(rows)), options.json, runs=1)
+            save("export_timm", ordered(rows), required(ordered(rows)), options.json, runs=1, packages=PACKAGES)
+    print_and_save("export_timm", ordered(rows), required(ordered(rows)), options.json, runs=1, packages=PACKAGES)
 
 
 def ordered(rows: Mapping[str, Row]) -> list[Row]:

@@ -91,26 +91,38 @@ def verdicts(required: Sequence[Required]) -> str:
 
 
 def print_and_save(
-    benchmark: str, rows: Sequence[Mapping[str, Any]], required: Sequence[Required], file: Path | None, *, runs: int
+    benchmark: str,
+    rows: Sequence[Mapping[str, Any]],
+    required: Sequence[Required],
+    file: Path | None,
+    *,
+    runs: int,
+    packages: Sequence[str] = (),
 ) -> None:
     """Prints the results and, if there is a file, saves them as JSON with the number of runs and the environment."""
     print(table(rows))
     print(verdicts(required))
     if file is not None:
-        save(benchmark, rows, required, file, runs=runs)
+        save(benchmark, rows, required, file, runs=runs, packages=packages)
 
 
 def save(
-    benchmark: str, rows: Sequence[Mapping[str, Any]], required: Sequence[Required], file: Path, *, runs: int
+    benchmark: str,
+    rows: Sequence[Mapping[str, Any]],
+    required: Sequence[Required],
+    file: Path,
+    *,
+    runs: int,
+    packages: Sequence[str] = (),
 ) -> None:
-    """Saves the results as JSON with the number of runs and the environment."""
+    """Saves the results as JSON with the number of runs and the environment, also the versions of more packages."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    result = {"benchmark": benchmark, "runs": runs, **environment(), "rows": list(rows)}
+    result = {"benchmark": benchmark, "runs": runs, **environment(packages), "rows": list(rows)}
     plain = [requirement.plain for requirement in required]
     file.write_text(json.dumps({**result, "required": plain}, indent=1) + "\n")
 
 
-def environment() -> dict[str, Any]:
+def environment(packages: Sequence[str] = ()) -> dict[str, Any]:
     """The number of cores and the versions of the packages, on which the figures depend."""
-    versions = {name: version(name) for name in ("torch", "transformers", "onnx", "onnxruntime")}
+    versions = {name: version(name) for name in ("torch", "transformers", "onnx", "onnxruntime", *packages)}
     return {"cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}

@@ -62,6 +62,16 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         },
     ),
     (
+        "export_timm",
+        "A model of each module of timm, warm. onnxfn checks its files; torch.onnx.export moves the batch alone.",
+        {
+            **unchanged("model", "onnxfn s", "torch s", "ratio"),
+            "onnxfn axes": "axes that onnxfn moves",
+            "others": "cores of others",
+            "problem": "instead",
+        },
+    ),
+    (
         "time_line",
         "A warm export with its check, by cause. Waiting: for other threads, such as ONNX Runtime in the check.",
         {
