@@ -13,6 +13,7 @@ from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.functions import FloorDiv, Max
+from torch.utils._sympy.numbers import int_oo
 
 from onnxfn.graphs.capture.size_bounds import fast_comparisons, least_value
 
@@ -35,6 +36,11 @@ def test_no_value_is_below_the_least(formula, rows, columns, more_rows, more_col
     least = least_value(formula, {ROWS: rows, COLUMNS: columns})
     value = formula.xreplace({ROWS: sympy.Integer(rows + more_rows), COLUMNS: sympy.Integer(columns + more_columns)})
     assert least is None or value >= least
+
+
+@pytest.mark.parametrize("formula", [sympy.Rational(1, 2), sympy.oo, int_oo, -int_oo, sympy.true, ROWS**COLUMNS, -ROWS])
+def test_other_formulas_have_no_least_value(formula):
+    assert least_value(formula, {ROWS: 2}) is None
 
 
 @pytest.mark.parametrize("compare", [operator.gt, operator.ge, operator.lt, operator.le, operator.eq, operator.ne])

@@ -58,7 +58,7 @@ def least_value(formula: Any, least: Mapping[Any, int]) -> int | None:
     known = [value for value in values if value is not None]
     if isinstance(formula, Max):
         return max(known, default=None)
-    if len(known) < len(values):
+    if len(known) < len(values) or not values:
         return None
     if isinstance(formula, FloorDiv):
         return known[0] // int(formula.args[1]) if formula.args[1].is_Integer and known[1] > 0 else None
