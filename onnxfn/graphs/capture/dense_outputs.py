@@ -132,7 +132,7 @@ def _like_both(first: Any, second: Any, **_: Any) -> Any:
 
 
 def _kind(tensor: Any) -> tuple[Any, Any]:
-    return tensor.dtype, tensor.fake_device
+    return tensor.dtype, tensor.device
 
 
 def _broadcasts(smaller: Any, larger: Any) -> bool:
@@ -157,7 +157,8 @@ def _joined(tensors: Sequence[Any], axis: int = 0) -> Any:
 
 def _linear(tensor: Any, weight: Any, *_: Any, **__: Any) -> Any:
     """A contiguous tensor with as many features as the weight has rows."""
-    if tensor.dim() < 2 or weight.dim() != 2 or not equal(tensor.shape[-1:], weight.shape[1:]):  # noqa: PLR2004
+    matrices = tensor.dim() >= 2 and weight.dim() == 2 and _kind(tensor) == _kind(weight)  # noqa: PLR2004
+    if not matrices or not equal(tensor.shape[-1:], weight.shape[1:]):
         return None
     return _contiguous(tensor, (*tensor.shape[:-1], weight.shape[0]))
 
@@ -187,7 +188,8 @@ def _convolved(
     from torch._meta_registrations import calc_conv_nd_return_shape
 
     order = memory_order(tensor)
-    if tensor.dim() != weight.dim() or not _is_contiguous(weight) or order not in (_in_order(tensor), CHANNELS_LAST):
+    alike = tensor.dim() == weight.dim() and _kind(tensor) == _kind(weight) and _is_contiguous(weight)
+    if not alike or order not in (_in_order(tensor), CHANNELS_LAST):
         return None
     sizes = calc_conv_nd_return_shape(tensor, weight, stride, padding, dilation, False, groups, None)
     return _new(tensor, sizes, strides_in_order(sizes, order))
@@ -196,7 +198,7 @@ def _convolved(
 def _multiplied(first: Any, second: Any) -> Any:
     """Products of matrices in batches of equal sizes."""
     dimensions = first.dim()
-    if dimensions < 3 or second.dim() != dimensions:  # noqa: PLR2004 - matrices of a batch
+    if dimensions < 3 or second.dim() != dimensions or _kind(first) != _kind(second):  # noqa: PLR2004 - of a batch
         return None
     fits = equal(first.shape[:-2], second.shape[:-2]) and equal(first.shape[-1:], second.shape[-2:-1])
     return _contiguous(first, (*first.shape[:-1], second.shape[-1])) if fits else None
