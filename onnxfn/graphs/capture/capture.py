@@ -18,6 +18,7 @@ from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
 from onnxfn.graphs.capture.forward import flat_forward, tensors_for
 from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
+from onnxfn.graphs.capture.op_signatures import signatures_read_once
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
@@ -188,7 +189,8 @@ def _translated(program: Any) -> Any:
 
     registry = onnx_registry()
     try:
-        with torch.no_grad():  # else torch looks for the gradient of a Scan when it traces again
+        # torch would look for the gradient of a Scan when it traces again.
+        with torch.no_grad(), signatures_read_once():
             if not lower_in_place(program, registry):
                 program = _core._prepare_exported_program_for_export(program, registry=registry)
             graph = _core._exported_program_to_onnx_program(insert_type_promotions(program), registry=registry).model
