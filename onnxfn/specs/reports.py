@@ -218,6 +218,8 @@ class CheckFailed(OnnxfnError, RuntimeError):
     ('ONNX Runtime cannot load model.onnx',)
     """
 
+    report: Report
+
     def __init__(self, message: str, report: Report | None = None) -> None:
         super().__init__(message)
         self.report = Report((), (), (message,)) if report is None else report

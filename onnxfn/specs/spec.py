@@ -219,16 +219,15 @@ class ExportSpec:
 
     __repr__ = short_repr
 
-    __or__ = __add__ = _refusal("compose(a, b)")
-    __sub__ = _refusal("diff(a, b)")
-
     def __getitem__(self, name: str) -> InputSpec | OutputSpec:
         return tensor_of(self, name)
 
     def __contains__(self, name: object) -> bool:
         return has_tensor(self, name)
 
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # a type checker refuses these operators and attributes itself
+        __or__ = __add__ = _refusal("compose(a, b)")
+        __sub__ = _refusal("diff(a, b)")
 
         def __getattr__(self, name: str) -> NoReturn:
             suggestion = closest(name, fields_dict(ExportSpec)) or f"; what changes a spec is a function: {name}(spec)"

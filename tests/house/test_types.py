@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_type_hints
 
@@ -53,6 +55,21 @@ def test_each_wrong_call_is_a_complaint(tmp_path, tmp_path_factory):
     wrong.write_text(WRONG)
     calls = [number for number, line in enumerate(WRONG.splitlines(), 1) if line.startswith("onnxfn.")]
     assert complaints(wrong, tmp_path_factory) == calls
+
+
+@pytest.mark.skipif(find_spec("pyright") is None, reason="pyright fetches a Node.js program, so it is no dependency")
+@pytest.mark.parametrize("arguments", [[str(DOWNSTREAM)], ["--verifytypes", "onnxfn", "--ignoreexternal"]])
+def test_pyright_knows_the_types(arguments):
+    """At least 97 % of the public symbols have a type that pyright need not infer."""
+    command = [sys.executable, "-m", "pyright", "--outputjson", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    result = json.loads(process.stdout)
+    if "typeCompleteness" in result:
+        assert result["typeCompleteness"]["completenessScore"] >= 0.97
+    else:
+        errors = [found["message"] for found in result["generalDiagnostics"] if found["severity"] == "error"]
+        assert [error for error in errors if "could not be resolved" not in error] == []  # pyright may not find torch
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
