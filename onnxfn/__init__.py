@@ -47,6 +47,7 @@ from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.diff import diff
 from onnxfn.specs.digest import digest
 from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.edits.axis_names import with_axis_names
 from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
@@ -257,6 +258,7 @@ __all__ = (
     "vision",
     "vision_of_any_size",
     "with_axis",
+    "with_axis_names",
     "with_behavior",
     "with_dtypes",
     "with_generator",

@@ -160,7 +160,7 @@ def _token_spec(part: Part, plan: Plan) -> PlannedSpec:
 
 
 def _fixed_batch(spec: PlannedSpec) -> int | None:
-    return fixed_sizes(spec).get("batch_size")
+    return fixed_sizes(spec).get(spec.batch)
 
 
 # Prompts
@@ -188,7 +188,7 @@ def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
     """The sizes of a batch of texts of this length, with an empty past."""
     new_length = names(next(input_.axes for input_ in spec.inputs if input_.name == "input_ids"))[-1]
     batch_size = _fixed_batch(spec) or GROUP_SIZE * len(TOKEN_CHOICES)
-    return {"batch_size": batch_size, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
+    return {spec.batch: batch_size, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
 
 
 # Inputs that other parts compute
@@ -212,7 +212,7 @@ def _linked_inputs(part: Part, plan: Plan, groups: int, run: RunPart) -> dict[st
     linked_inputs: dict[str, Array] = {}
     for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {EMBEDDING_FILE}):
         inputs = dummies(
-            with_dummies(linked.spec, padded("right")), {"batch_size": _fixed_batch(linked.spec) or GROUP_SIZE}
+            with_dummies(linked.spec, padded("right")), {linked.spec.batch: _fixed_batch(linked.spec) or GROUP_SIZE}
         )
         known = {**inputs, **dict(zip(linked.outputs, run(linked, inputs), strict=True))}
         links = (link for link in part.spec.links if link.part == linked.name)
@@ -223,7 +223,7 @@ def _linked_inputs(part: Part, plan: Plan, groups: int, run: RunPart) -> dict[st
 def _repeated_for_groups(inputs: Mapping[str, Array], part: Part, groups: int) -> dict[str, Array]:
     """The inputs for a batch of several groups, of which each gets the same."""
     batch_axes = {
-        name: [axis for axis, symbol in part.inputs[name].items() if symbol == "batch_size"] for name in inputs
+        name: [axis for axis, symbol in part.inputs[name].items() if symbol == part.spec.batch] for name in inputs
     }
     return {
         name: np.concatenate([array] * groups, axis=batch_axes[name][0]) if batch_axes[name] else array
@@ -276,7 +276,7 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {
         feedback.input: np.zeros(
             [
-                0 if symbols[feedback.input].get(axis, "batch_size") != "batch_size" else size
+                0 if symbols[feedback.input].get(axis, part.spec.batch) != part.spec.batch else size
                 for axis, size in enumerate(inputs[feedback.input].shape)
             ],
             inputs[feedback.input].dtype,

@@ -212,17 +212,24 @@ def _past_names(session: Any) -> list[str]:
 
 def _empty_past(session: Any, batch: int) -> dict[str, Array]:
     """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
+    symbol = _batch_symbol(session)
     return {
-        input_.name: np.zeros([_empty_size(size, batch) for size in input_.shape], dtype=numpy_dtype(input_.type))
+        input_.name: np.zeros(
+            [_empty_size(size, batch if size == symbol else 0) for size in input_.shape], dtype=numpy_dtype(input_.type)
+        )
         for input_ in session.get_inputs()
         if input_.name.startswith(PAST)
     }
 
 
-def _empty_size(size: int | str, batch: int) -> int:
-    if isinstance(size, int):
-        return size
-    return batch if size == "batch_size" else 0
+def _empty_size(size: int | str, dynamic: int) -> int:
+    return size if isinstance(size, int) else dynamic
+
+
+def _batch_symbol(session: Any) -> int | str:
+    """The symbol of the batch axis: the first axis of the tokens."""
+    axes: dict[str, list[int | str]] = {input_.name: input_.shape for input_ in session.get_inputs()}
+    return axes.get("input_ids", axes.get(EMBEDS, ["batch_size"]))[0]
 
 
 def numpy_dtype(runtime_type: str) -> np.dtype[Any]:

@@ -117,7 +117,7 @@ def _runs(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> bool:
 
 def run_single_image(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> None:
     """Runs a model on a single image of this size. Raises CaptureFailed if it cannot take it."""
-    single = {name: 1 for name in known_sizes(spec, {}) if name == "batch_size" and name not in fixed_sizes(spec)}
+    single = {name: 1 for name in known_sizes(spec, {}) if name == spec.batch and name not in fixed_sizes(spec)}
     torch_outputs(model, part, dummies(with_dummies(spec, sized(**sizes)), single))
 
 

@@ -197,7 +197,7 @@ def _shared_prompt_outputs(model: Any, part: Part, with_past: Sequence[CheckCase
     The prompt has no padding: the state of a recurrent layer after padding is not the state of a text.
     """
     lengths = past_lengths(part.spec)
-    may_differ = {"batch_size", *lengths, *lengths.values()}
+    may_differ = {part.spec.batch, *lengths, *lengths.values()}
     sizes = [known_sizes(case.spec, {}) for case in with_past]
     others = [{name: size for name, size in own.items() if name not in may_differ} for own in sizes]
     if len(with_past) < 2 or any(own != others[0] for own in others):  # noqa: PLR2004 - one case shares nothing
@@ -213,7 +213,7 @@ def _past_from_shared_prompt(
     """The past inputs of a case, cut out of the outputs for the shared prompt; None if a shape does not fit."""
     outputs = dict(zip((output.name for output in spec.outputs), shared, strict=True))
     axes = {input_.name: input_.axes for input_ in spec.inputs}
-    may_be_cut = {"batch_size", *past_lengths(spec)}
+    may_be_cut = {spec.batch, *past_lengths(spec)}
     past: dict[str, Array] = {}
     for feedback in spec.feedback:
         dummy = inputs[feedback.input]

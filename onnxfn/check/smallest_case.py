@@ -97,7 +97,7 @@ def least_sizes(spec: PlannedSpec) -> Callable[[str], int]:
     Attention to a single token does not depend on scores, and so hides faults in what they are computed from.
     """
     pasts = past_lengths(spec)
-    return lambda name: 0 if name in pasts else 1 if name == "batch_size" else 2
+    return lambda name: 0 if name in pasts else 1 if name == spec.batch else 2
 
 
 def smallest_sizes(sizes: Mapping[str, int], least: Callable[[str], int], fails: Callable[[Sizes], bool]) -> Sizes:

@@ -14,10 +14,10 @@ UNORDERED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "Call": ("constants", "builders", "patches"),
         "Dummies": ("generators", "sizes"),
-        "ExportSpec": ("fixed_axes",),
+        "ExportSpec": ("fixed_axes", "axis_ranges", "axis_names"),
         "Normalizer": ("reads",),
         "Parts": ("links",),
-        "PlannedSpec": ("fixed_axes", "links", "feedback"),
+        "PlannedSpec": ("fixed_axes", "axis_ranges", "links", "feedback"),
     }
 )
 """The fields of records whose order has no meaning. Inputs, outputs, tasks, cases and files have an order."""

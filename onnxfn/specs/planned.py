@@ -8,10 +8,13 @@ from onnxfn.specs import printing
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.fixed_axes import graph_axes
-from onnxfn.specs.records import Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
+from onnxfn.specs.records import AxisRange, Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
+
+BATCH = "batch_size"
+"""The symbol of the batch axis in the patterns of specs."""
 
 
 @frozen
@@ -58,6 +61,8 @@ class PlannedSpec:
         outputs: The outputs of the graph, in order.
         dummies: How dummy tensors are made; all sizes are numbers.
         fixed_axes: Axes that are static in the graph; all values are numbers.
+        axis_ranges: The sizes that dynamic axes may have.
+        batch_name: The symbol of the batch axis, where it has another name: see `batch`.
         cases: The cases of the check.
         call: How the model is loaded and called.
         check: How outputs are compared with PyTorch's.
@@ -74,6 +79,8 @@ class PlannedSpec:
     outputs: tuple[OutputSpec, ...] = field(default=(), converter=as_tuple)
     dummies: Dummies = Dummies()
     fixed_axes: tuple[FixedAxis, ...] = field(default=(), converter=as_tuple)
+    axis_ranges: tuple[AxisRange, ...] = field(default=(), converter=as_tuple)
+    batch_name: str | None = None
     cases: tuple[Case, ...] = field(default=(), converter=as_tuple)
     call: Call = Call()
     check: Check = Check()
@@ -83,6 +90,11 @@ class PlannedSpec:
     smallest: tuple[SmallestSize, ...] = field(default=(), converter=as_tuple)
 
     __repr__ = short_repr
+
+    @property
+    def batch(self) -> str:
+        """The symbol of the batch axis."""
+        return self.batch_name or BATCH
 
     def __getitem__(self, name: str) -> InputSpec | OutputSpec:
         return tensor_of(self, name)

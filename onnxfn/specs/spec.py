@@ -11,6 +11,8 @@ from onnxfn.specs import printing
 from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.specs.records import (
     ArgumentBuilder,
+    AxisName,
+    AxisRange,
     CacheRow,
     Constant,
     DummySize,
@@ -186,6 +188,8 @@ class ExportSpec:
         normalizer: Where the configuration keeps the values that axes and generators name.
         dummies: How dummy tensors are made.
         fixed_axes: Axes that are static in the graph.
+        axis_ranges: The sizes that dynamic axes may have.
+        axis_names: The names of axes in ONNX that are not those of the patterns.
         tasks: What each task adds to the spec.
         cases: The cases of the check: what each changes in the dummies.
         parts: Which ONNX files the spec is written as.
@@ -209,6 +213,8 @@ class ExportSpec:
     normalizer: Normalizer = joined_field("normalizer", Normalizer())
     dummies: Dummies = joined_field("group", Dummies())
     fixed_axes: tuple[FixedAxis, ...] = joined_field("named")
+    axis_ranges: tuple[AxisRange, ...] = joined_field("named")
+    axis_names: tuple[AxisName, ...] = joined_field("named")
     tasks: tuple[Overlay, ...] = joined_field("overlays")
     cases: tuple[Overlay, ...] = joined_field("overlays")
     parts: Parts = joined_field("group", Parts())

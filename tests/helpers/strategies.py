@@ -12,6 +12,8 @@ from onnxfn.specs.dummies import FILLS
 from onnxfn.specs.edits.behaviors import BEHAVIORS
 from onnxfn.specs.records import (
     ArgumentBuilder,
+    AxisName,
+    AxisRange,
     CacheRow,
     Constant,
     DummySize,
@@ -132,6 +134,8 @@ outputs = st.builds(
 )
 sizes = st.builds(DummySize, st.sampled_from(AXES), st.integers(0, 8) | getters)
 fixed_axes = st.builds(FixedAxis, st.sampled_from(AXES), st.integers(1, 8) | sources, st.none() | sources)
+axis_ranges = st.builds(AxisRange, st.sampled_from(AXES), st.integers(0, 4), st.integers(5, 9))
+axis_names = st.builds(AxisName, st.sampled_from(AXES), st.sampled_from(("N", "T")))
 constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
 patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
 cache_rows = st.builds(
@@ -238,6 +242,8 @@ specs = st.builds(
     normalizer=normalizers,
     dummies=dummies,
     fixed_axes=by_name(fixed_axes),
+    axis_ranges=by_name(axis_ranges),
+    axis_names=by_name(axis_names),
     tasks=overlays(TASK_NAMES, thin_specs | thick_specs),
     cases=overlays(CASE_NAMES, thin_specs),
     parts=parts,

@@ -31,7 +31,7 @@ from onnxfn.specs.tasks import SYNONYMS, for_task, task_names, tasked
 from onnxfn.specs.tensor_paths import flat, nested
 
 BY_NAME = (
-    *("inputs", "outputs", "fixed_axes", "dummies.generators", "dummies.sizes"),
+    *("inputs", "outputs", "fixed_axes", "axis_ranges", "axis_names", "dummies.generators", "dummies.sizes"),
     *("call.constants", "call.builders", "call.patches", "cache.rows", "parts.files", "parts.links"),
 )
 OVERLAYS = ("tasks", "cases", "parts.behaviors")

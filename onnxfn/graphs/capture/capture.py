@@ -28,7 +28,7 @@ from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line, root_cause
 from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.planned import Part
+from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit
 
 UNBOUNDED = 1 << 40
@@ -139,7 +139,9 @@ def exported_program(model: Any, part: Part) -> Any:
 
     spec = part.spec
     sample = tensors_for(model, spec, dummies(spec, {}))
-    dynamic_shapes = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in part.inputs.values())
+    dynamic_shapes = tuple(
+        {index: _dynamic_size(spec, symbol) for index, symbol in axes.items()} for axes in part.inputs.values()
+    )
     forward = flat_forward(model, spec)
 
     def checked_forward(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -164,6 +166,16 @@ def exported_program(model: Any, part: Part) -> Any:
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
         message = _fixed_axes(model, part, shown) or _small_axes(part, sample) or _where_it_failed(model, part, shown)
         raise CaptureFailed(message) from error
+
+
+def _dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
+    """The sizes of an axis, for torch.export: those of its range, if it has one. Torch takes 0 and 1 for fixed."""
+    from torch.export import Dim
+
+    axis = next((axis for axis in spec.axis_ranges if axis.name == symbol), None)
+    if axis is None:
+        return Dim.DYNAMIC
+    return Dim.DYNAMIC(min=axis.low if axis.low > SMALLEST_DYNAMIC_SIZE else None, max=axis.high)
 
 
 def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from attrs import evolve
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
-from onnxfn.specs.edits.tensors import with_changed_input
+from onnxfn.specs.edits.inner_specs import with_changed_input
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.spec import ExportSpec, Target
 

@@ -5,18 +5,21 @@ Edits of tensors reach every spec inside a spec: what tasks add, and the parts o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, get_args, overload
 
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis_map, inserted
+from onnxfn.specs.axis_symbols import symbols_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
-from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
-from onnxfn.specs.facts import checks, fixes, gives
-from onnxfn.specs.records import KINDS, InputSpec, Kind, Link
-from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Overlay, Target
+from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
+from onnxfn.specs.errors import InvalidSpec, UnknownName, shortened, unknown
+from onnxfn.specs.facts import checks, gives
+from onnxfn.specs.records import KINDS, AxisRange, FixedAxis, InputSpec, Kind, Link
+from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Target
 from onnxfn.specs.tensor_paths import Path
 
 INT_DTYPES: tuple[str, ...] = get_args(IntDtype)
@@ -196,30 +199,35 @@ def with_dtypes(
 
 
 @overload
-def with_shapes(spec: ExportSpec, **sizes: int) -> ExportSpec: ...
+def with_shapes(spec: ExportSpec, **sizes: int | tuple[int, int]) -> ExportSpec: ...
 @overload
-def with_shapes(**sizes: int) -> SpecEdit: ...
+def with_shapes(**sizes: int | tuple[int, int]) -> SpecEdit: ...
 @as_edit
-def with_shapes(spec: ExportSpec, **sizes: int) -> ExportSpec:
-    """The spec with some axes static. Axes that are not named stay dynamic.
+def with_shapes(spec: ExportSpec, **sizes: int | tuple[int, int]) -> ExportSpec:
+    """The spec with some axes static, or with a range of sizes. Axes that are not named stay as they are.
 
     A sum of sizes is static when all its terms are: with `past_sequence_length` fixed too, so is a mask over both.
 
     Args:
         spec: A spec.
-        sizes: Axis symbol = size: `batch_size=1`. A symbol that no input has is an UnknownName when the plan is made.
+        sizes: Axis symbol = size: `batch_size=1`; or its smallest and largest size: `sequence_length=(1, 128)`. Such
+            an axis is dynamic. A symbol that no input has is an UnknownName when the plan is made.
 
     Raises:
-        InvalidSpec: a size below 1.
+        InvalidSpec: a size below 1, or a range whose ends are not in order.
 
     >>> from onnxfn import EMPTY
     >>> with_shapes(EMPTY, batch_size=1).fixed_axes[0].value
     1
     """
-    for name, size in sizes.items():
-        if size < 1:
-            raise InvalidSpec(f"axis {name!r} cannot be fixed at {size}; a size is 1 or more")
-    return compose(spec, *(fixes(name, size) for name, size in sizes.items()))
+    fixed = tuple(FixedAxis(name, _fixed_size(name, size)) for name, size in sizes.items() if not _is_range(size))
+    ranges = tuple(_axis_range(name, size) for name, size in sizes.items() if isinstance(size, tuple))
+    others = evolve(
+        spec,
+        fixed_axes=tuple(axis for axis in spec.fixed_axes if axis.name not in sizes),
+        axis_ranges=tuple(axis for axis in spec.axis_ranges if axis.name not in sizes),
+    )
+    return compose(others, ExportSpec(fixed_axes=fixed, axis_ranges=ranges))
 
 
 @overload
@@ -279,54 +287,11 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
     return evolve(spec, tasks=tuple(by_name[name] for name in names))
 
 
-def inner_specs(spec: ExportSpec) -> Iterator[ExportSpec]:
-    """The spec, and every spec inside it: those of its tasks and of its behaviors."""
-    yield spec
-    for overlay in (*spec.tasks, *spec.parts.behaviors):
-        yield from inner_specs(overlay.spec)
-
-
-def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> ExportSpec:
-    """The spec with a change applied to it and to every spec inside it."""
-
-    def inside(overlays: tuple[Overlay, ...]) -> tuple[Overlay, ...]:
-        return tuple(evolve(overlay, spec=each_spec(overlay.spec, change)) for overlay in overlays)
-
-    changed = change(spec)
-    parts = (
-        evolve(changed.parts, behaviors=inside(changed.parts.behaviors)) if changed.parts.behaviors else changed.parts
-    )
-    return evolve(changed, tasks=inside(changed.tasks), parts=parts)
-
-
-def with_changed_input(spec: ExportSpec, name: str, change: Callable[[InputSpec], InputSpec]) -> ExportSpec:
-    """The spec with a change of the input of a name, wherever a spec inside it has that input.
-
-    Raises:
-        UnknownName: no input has the name.
-    """
-    known = dict.fromkeys(tensor.name for inner in inner_specs(spec) for tensor in inner.inputs)
-    if name not in known:
-        raise unknown("input", name, known, of=spec.name or "this spec")
-
-    def changed(inner: ExportSpec) -> ExportSpec:
-        inputs = (change(tensor) if tensor.name == name else tensor for tensor in inner.inputs)
-        return evolve(inner, inputs=tuple(inputs))
-
-    return each_spec(spec, changed)
-
-
-def tensor_names(spec: ExportSpec) -> tuple[str, ...]:
-    """The names of all inputs, then of all outputs, of a spec and of the specs inside it."""
-    specs = list(inner_specs(spec))
-    inputs = (tensor.name for inner in specs for tensor in inner.inputs)
-    outputs = (tensor.name for inner in specs for tensor in inner.outputs)
-    return tuple(dict.fromkeys((*inputs, *outputs)))
-
-
 def _unknown_tensor(spec: ExportSpec, name: str, known: Sequence[str]) -> UnknownName:
     """The error for a tensor that no spec has. It may be an axis, or the output of one layer."""
     problem = unknown("input or output", name, known, of=spec.name or "this spec")
+    if name in symbols_in(spec):
+        return UnknownName(f"{problem}; {name!r} is an axis: with_axis_names(spec, {name}=...)")
     stem = name.rpartition(".")[0]
     if any(output.startswith(f"{stem}.{{") for output in known if stem):
         return UnknownName(f"{problem}; for the output of one layer, write with_outputs(spec, {name!r}) first")
@@ -385,3 +350,20 @@ def _with_kind(tensor: InputSpec, kind: Kind) -> InputSpec:
 def _numbers(kind: str) -> str:
     """What a kind holds: `int`, `float` or `bool`."""
     return "float" if "float" in kind else "int" if "int" in kind else kind
+
+
+def _is_range(size: Any) -> bool:
+    return isinstance(size, tuple)
+
+
+def _fixed_size(name: str, size: Any) -> int:
+    if not isinstance(size, Integral) or size < 1:
+        raise InvalidSpec(f"axis {name!r} cannot be fixed at {shortened(size)}; a size is a whole number, 1 or more")
+    return int(size)
+
+
+def _axis_range(name: str, ends: tuple[Any, ...]) -> AxisRange:
+    match ends:
+        case (int(low), int(high)) if 0 <= low < high:
+            return AxisRange(name, low, high)
+    raise InvalidSpec(f"axis {name!r} has no range {shortened(ends)}; a range is (smallest, largest): {name}=(1, 128)")

@@ -10,7 +10,7 @@ from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
-from onnxfn.specs.edits.tensors import inner_specs
+from onnxfn.specs.edits.inner_specs import inner_specs
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import gives, links
 from onnxfn.specs.getters import either, reads

@@ -12,12 +12,13 @@ from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.compose import compose, group, named
 from onnxfn.specs.dummies import known_sizes, planned_sizes
 from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.axis_ranges import case_within
 from onnxfn.specs.planned import Case, PlannedSpec
 from onnxfn.specs.records import DummySize
 from onnxfn.specs.spec import Dummies, ExportSpec
 
-BATCH, AFFORDABLE_BATCH, LARGE_INPUTS = "batch_size", 2, 3_000_000
-"""The symbol of the batch, its largest size for large inputs, and how many real numbers such inputs have together."""
+AFFORDABLE_BATCH, LARGE_INPUTS = 2, 3_000_000
+"""The largest batch for large inputs, and how many real numbers such inputs have together."""
 
 
 def cases(spec: PlannedSpec) -> tuple[Case, ...]:
@@ -30,10 +31,13 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     traced = planned_sizes(spec, used)
     own = {size.name for case in spec.cases for size in case.dummies.sizes}
     missing = {name: size for name, size in traced.items() if name not in {*own, *fixed_sizes(spec)}}
-    single = {name: 1 if name == BATCH else size + 3 for name, size in missing.items()}
-    several = {name: 3 if name == BATCH else size + 5 for name, size in missing.items()}
+    single = {name: 1 if name == spec.batch else size + 3 for name, size in missing.items()}
+    several = {name: 3 if name == spec.batch else size + 5 for name, size in missing.items()}
     default = spec.cases or (Case("one"), Case("several"))
-    return tuple(_with_sizes(case, sizes) for case, sizes in zip(default, cycle((single, several)), strict=False))
+    return tuple(
+        case_within(_with_sizes(case, sizes), spec)
+        for case, sizes in zip(default, cycle((single, several)), strict=False)
+    )
 
 
 def _with_sizes(case: Case, sizes: Mapping[str, int]) -> Case:
@@ -52,10 +56,10 @@ def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
     planned = in_case(spec, case)
     sizes, fed = known_sizes(planned, {}), {feedback.input for feedback in spec.feedback}
     real = [input_ for input_ in planned.inputs if "float" in input_.kind and input_.name not in fed]
-    has_batch = all(BATCH in names(input_.axes) for input_ in planned.inputs)
+    has_batch = all(spec.batch in names(input_.axes) for input_ in planned.inputs)
     if not has_batch or sum(prod(shape(input_.axes, sizes)) for input_ in real) <= LARGE_INPUTS:
         return case
-    smaller = Dummies(sizes=(DummySize(BATCH, min(sizes[BATCH], AFFORDABLE_BATCH)),))
+    smaller = Dummies(sizes=(DummySize(spec.batch, min(sizes[spec.batch], AFFORDABLE_BATCH)),))
     return evolve(case, dummies=group(case.dummies, smaller))
 
 

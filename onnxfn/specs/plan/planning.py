@@ -11,15 +11,17 @@ from typing import Any, Literal, get_args
 from attrs import evolve
 
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, terms, value
+from onnxfn.specs.axis_symbols import with_symbols
 from onnxfn.specs.compose import compose, named
 from onnxfn.specs.config_values import UNKNOWN, Snapshot, is_set, read_config, snapshot
 from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.axis_ranges import within_ranges
 from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_outputs, per_layer
 from onnxfn.specs.plan.text_cases import text_facts, with_text_cases
-from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
+from onnxfn.specs.planned import BATCH, Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import (
     DummySize,
     File,
@@ -74,12 +76,15 @@ def planned_axes(spec: ExportSpec, config: Any, *, decoders: Decoders = "merged"
     """The plan of a spec. Values of dummy inputs that the configuration lacks stay getters."""
     if decoders not in DECODERS:
         raise unknown("choice of decoders", decoders, DECODERS)
-    values, chosen = UNKNOWN if config is None else snapshot(config), for_some_task(spec)
+    values, new = UNKNOWN if config is None else snapshot(config), {axis.name: axis.new for axis in spec.axis_names}
+    chosen = for_some_task(spec)
+    if new:  # a later edit may have used the new names
+        chosen = with_symbols(chosen, {name: symbol for symbol, name in new.items()})
     files = _files(chosen, "separate" if _has_fixed_length(chosen) else decoders)
     parts = tuple(_part(chosen, values, file) for file in files)
     _refuse_unknown_axes(chosen, parts)
     _refuse_unknown_order(chosen, parts)
-    return Plan(_with_available_links(parts))
+    return Plan(tuple(_with_axis_names(part, new) for part in _with_available_links(parts)))
 
 
 def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
@@ -101,6 +106,9 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         ),
         dummies=_planned_dummies(complete, config, complete.dummies, used, taken),
         fixed_axes=fixed,
+        axis_ranges=tuple(
+            axis for axis in complete.axis_ranges if axis.name in dynamic - {fixed_axis.name for fixed_axis in fixed}
+        ),
         cases=tuple(_case(complete, config, overlay, used, taken) for overlay in complete.cases),
         call=evolve(
             complete.call,
@@ -111,7 +119,8 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         feedback=cache_feedback(complete, config) if complete.cache.past == "both" else (),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
-    return with_text_cases(planned, text_facts(lambda source: read_config(complete.normalizer, config, source)))
+    facts = text_facts(lambda source: read_config(complete.normalizer, config, source))
+    return within_ranges(with_text_cases(planned, facts))
 
 
 def _files(spec: ExportSpec, decoders: str) -> tuple[File, ...]:
@@ -132,9 +141,17 @@ def _has_fixed_length(spec: ExportSpec) -> bool:
     return bool(lengths & fixed_sizes(spec).keys())
 
 
+def _with_axis_names(part: Part, new: Mapping[str, str]) -> Part:
+    """The part with new names for axes, if there are any."""
+    if not new:
+        return part
+    spec = evolve(with_symbols(part.spec, new), batch_name=new.get(BATCH))
+    return evolve(part, spec=spec, filler=tuple(_with_axis_names(inner, new) for inner in part.filler))
+
+
 def _refuse_unknown_axes(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
     known = tuple(dict.fromkeys(name for part in parts for tensor in part.spec.inputs for name in names(tensor.axes)))
-    for name in fixed_sizes(spec):
+    for name in (*fixed_sizes(spec), *(axis.name for axis in spec.axis_ranges)):
         if name not in known:
             raise unknown("axis", name, known, of=spec.name or "this spec")
 

@@ -13,6 +13,7 @@ from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.dummies import Array, dummies
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.axis_ranges import check_sizes
 from onnxfn.specs.plan.cache_tensors import cache_inputs, cache_outputs
 from onnxfn.specs.plan.planning import planned_axes, refuse_unread_values
 from onnxfn.specs.plan.real_inputs import real_inputs
@@ -94,6 +95,7 @@ def dummy_inputs(
     for name, size in fixed_sizes(planned).items():
         if sizes.get(name, size) != size:
             raise InvalidSpec(f"{name!r} is fixed at {size} by with_shapes, so no dummy has {sizes[name]}")
+    check_sizes(planned, sizes)
     if preprocessor is None:
         return as_framework(dummies(planned, sizes, seed=seed), framework)
     return as_framework(real_inputs(planned, preprocessor, sizes, seed=seed), framework)

@@ -86,7 +86,7 @@ def _prompt_inputs(spec: PlannedSpec, preprocessor: Any) -> dict[str, Array]:
     if not any(_is_computed(input_, features) for input_ in spec.inputs):
         return {}
     past = {name for input_ in spec.inputs if input_.generator == "past_states" for name in names(input_.axes)}
-    not_past = {"batch_size", *fixed_sizes(spec)}
+    not_past = {spec.batch, *fixed_sizes(spec)}
     return real_inputs(spec, preprocessor, dict.fromkeys(past - not_past, 0))
 
 
@@ -150,18 +150,18 @@ def _text(start: int, count: int) -> str:
     return " ".join(WORDS[(start + index) % len(WORDS)] for index in range(count))
 
 
-def _image_features(_: PlannedSpec, processor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+def _image_features(spec: PlannedSpec, processor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
     """The outputs of an image processor for a batch of images of noise."""
     random = np.random.default_rng(seed)
-    images = [random.integers(0, 256, (PIXELS, PIXELS, 3), dtype=np.uint8) for _ in range(sizes.get("batch_size", 1))]
+    images = [random.integers(0, 256, (PIXELS, PIXELS, 3), dtype=np.uint8) for _ in range(sizes.get(spec.batch, 1))]
     return dict(processor(images, return_tensors="np"))
 
 
-def _sound_features(_: PlannedSpec, extractor: Any, sizes: Mapping[str, int], __: int) -> dict[str, Any]:
+def _sound_features(spec: PlannedSpec, extractor: Any, sizes: Mapping[str, int], _: int) -> dict[str, Any]:
     """The outputs of a feature extractor for a batch of tones at its sampling rate, each softer than the one before."""
     rate = extractor.sampling_rate
     tone = np.sin(2 * np.pi * HERTZ * np.arange(int(SECONDS * rate)) / rate).astype(np.float32)
-    tones = [tone / (2 + row) for row in range(sizes.get("batch_size", 1))]
+    tones = [tone / (2 + row) for row in range(sizes.get(spec.batch, 1))]
     return dict(extractor(tones, sampling_rate=rate, return_tensors="np"))
 
 

@@ -1,0 +1,55 @@
+"""Exports whose axes have other names, and ranges."""
+
+import onnx
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
+
+import onnxfn
+from onnxfn import CaptureFailed, spec_for, with_axis_names, with_shapes
+
+SIZES = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+
+
+@pytest.fixture(scope="module")
+def bert():
+    torch.manual_seed(0)
+    config = BertConfig(num_hidden_layers=1, max_position_embeddings=40, initializer_range=0.15, **SIZES)
+    return BertForSequenceClassification(config)
+
+
+def axes(file):
+    graph = onnx.load(file, load_external_data=False).graph
+    return {
+        port.name: [size.dim_param or size.dim_value for size in port.type.tensor_type.shape.dim]
+        for port in (*graph.input, *graph.output)
+    }
+
+
+def test_a_file_has_the_new_names_and_the_range(bert, tmp_path):
+    spec = with_shapes(with_axis_names(spec_for(bert), batch_size="N", sequence_length="T"), T=(2, 24))
+    result = onnxfn.export(spec, bert, tmp_path / "out")
+    assert axes(tmp_path / "out" / "model.onnx") == {
+        **{key: ["N", "T"] for key in ("input_ids", "attention_mask", "token_type_ids")},
+        "logits": ["N", 2],
+    }
+    assert [str(limit) for limit in result.limits] == ["T up to 24"]
+    assert len(result.report.cases) >= 4
+    assert any("T=24" in case for case in result.report.cases)
+    assert not any(f"T={size}" in case for case in result.report.cases for size in range(25, 41))
+
+
+def test_a_range_beyond_what_the_model_can_take_is_refused(bert, tmp_path):
+    with pytest.raises(CaptureFailed, match="40"):
+        onnxfn.export(with_shapes(spec_for(bert), sequence_length=(2, 64)), bert, tmp_path / "out")
+
+
+def test_a_decoder_with_new_names_generates(tmp_path):
+    torch.manual_seed(0)
+    llama = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, initializer_range=0.15, **SIZES))
+    names = {"batch_size": "N", "past_sequence_length": "P", "sequence_length": "T"}
+    spec = with_axis_names(spec_for("llama", "text-generation-with-past"), **names)
+    result = onnxfn.export(spec, llama, tmp_path / "out")
+    assert axes(tmp_path / "out" / "model.onnx")["attention_mask"] == ["N", "P + T"]
+    assert any("N=3" in case for case in result.report.cases)
+    assert onnxfn.generate(result, [[1, 2, 3], [4, 5, 6]], max_new_tokens=3).shape == (2, 6)
