@@ -6,9 +6,10 @@ from attrs import field, frozen
 
 from onnxfn.specs import printing
 from onnxfn.specs.axes import symbols
+from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.fixed_axes import graph_axes
-from onnxfn.specs.records import AxisRange, Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
+from onnxfn.specs.records import Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from attrs import NOTHING, fields, has
 
-from onnxfn.specs import axes, changes, planned, records, reports, spec
+from onnxfn.specs import axes, axis_records, changes, planned, records, reports, spec
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.field_types import check_fields
 from onnxfn.specs.records import as_tuple
@@ -23,7 +23,7 @@ Record = TypeVar("Record")
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
         record.__name__: record
-        for module in (axes, records, spec, planned, reports, changes)
+        for module in (axes, axis_records, records, spec, planned, reports, changes)
         for record in vars(module).values()
         if isinstance(record, type) and has(record)
     }

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from attrs import field, fields_dict, frozen
 
 from onnxfn.specs import printing
+from onnxfn.specs.axis_records import AxisName, AxisRange
 from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.specs.records import (
     ArgumentBuilder,
-    AxisName,
-    AxisRange,
     CacheRow,
     Constant,
     DummySize,

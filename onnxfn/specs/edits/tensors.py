@@ -12,13 +12,14 @@ from typing import Any, get_args, overload
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis_map, inserted
+from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.axis_symbols import symbols_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, UnknownName, shortened, unknown
 from onnxfn.specs.facts import checks, gives
-from onnxfn.specs.records import KINDS, AxisRange, FixedAxis, InputSpec, Kind, Link
+from onnxfn.specs.records import KINDS, FixedAxis, InputSpec, Kind, Link
 from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Target
 from onnxfn.specs.tensor_paths import Path
 
