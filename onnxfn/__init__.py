@@ -51,7 +51,7 @@ from onnxfn.specs.edits.axis_names import with_axis_names
 from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
-from onnxfn.specs.edits.inputs import with_generator, with_input_order
+from onnxfn.specs.edits.inputs import with_constants, with_generator, with_input_order
 from onnxfn.specs.edits.tensors import (
     only_tasks,
     renamed,
@@ -260,6 +260,7 @@ __all__ = (
     "with_axis",
     "with_axis_names",
     "with_behavior",
+    "with_constants",
     "with_dtypes",
     "with_generator",
     "with_input_order",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.common_patches import batched_experts, function_patch, linear_attention_cache
-from onnxfn.architectures.families import positions, text_decoder
+from onnxfn.architectures.families import generation_positions, text_decoder
 from onnxfn.architectures.families.recurrent import (
     conv_state,
     full_attention_cache,
@@ -51,7 +51,7 @@ TEXT_CLASSIFICATION = "text-classification"
 TOKEN_CLASSIFICATION = "token-classification"  # noqa: S105 - a task, not a password
 QUESTION_ANSWERING = "question-answering"
 
-llama: ExportSpec = compose(text_decoder, positions)
+llama: ExportSpec = compose(text_decoder, generation_positions)
 mixtral: ExportSpec = compose(llama, batched_experts)
 
 # ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.

@@ -9,13 +9,31 @@ from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.fixed_axes import graph_axes
-from onnxfn.specs.records import Feedback, FixedAxis, InputSpec, Link, OutputSpec, as_tuple
+from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec, as_tuple
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 
 BATCH = "batch_size"
 """The symbol of the batch axis in the patterns of specs."""
+
+
+@frozen
+class Feedback:
+    """An input that the next call takes from an output of this call, as a cache is passed on.
+
+    Attributes:
+        input: The name of the input.
+        output: The name of the output.
+    """
+
+    input: str
+    output: str
+
+    @property
+    def name(self) -> str:
+        """The name of the input, which is unique."""
+        return self.input
 
 
 @frozen

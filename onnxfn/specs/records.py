@@ -253,11 +253,15 @@ class Constant:
         name: The argument.
         value: Its value.
         path: Where it sits in the arguments of `forward`; the argument of the same name when empty.
+        axes: The axes of a tensor that is filled with the value; None for the value itself.
+        kind: The kind of that tensor's elements.
     """
 
     name: str
     value: Plain
     path: Path = field(default=(), converter=as_tuple)
+    axes: AxisMap | None = None
+    kind: Kind | None = None
     __repr__ = short_repr
 
 
@@ -324,24 +328,6 @@ class CacheRow:
     def grows(self) -> bool:
         """Whether the output is longer than the input, as keys and values are."""
         return self.input_axes != self.output_axes
-
-
-@frozen
-class Feedback:
-    """An input that the next call takes from an output of this call, as a cache is passed on.
-
-    Attributes:
-        input: The name of the input.
-        output: The name of the output.
-    """
-
-    input: str
-    output: str
-
-    @property
-    def name(self) -> str:
-        """The name of the input, which is unique."""
-        return self.input
 
 
 @frozen

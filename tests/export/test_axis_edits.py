@@ -1,12 +1,22 @@
 """Exports whose axes have other names, and ranges."""
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 import onnxfn
-from onnxfn import CaptureFailed, spec_for, with_axis_names, with_shapes
+from onnxfn import (
+    CaptureFailed,
+    spec_for,
+    with_axis_names,
+    with_constants,
+    with_dtypes,
+    with_input_order,
+    with_shapes,
+)
 
 SIZES = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
 
@@ -40,7 +50,9 @@ def test_a_file_has_the_new_names_and_the_range(bert, tmp_path):
 
 
 def test_a_range_beyond_what_the_model_can_take_is_refused(bert, tmp_path):
-    with pytest.raises(CaptureFailed, match="40"):
+    with pytest.raises(
+        CaptureFailed, match=r"takes the sizes 2 to 40 .* use with_shapes\(spec, sequence_length=\(2, 40\)\)"
+    ):
         onnxfn.export(with_shapes(spec_for(bert), sequence_length=(2, 64)), bert, tmp_path / "out")
 
 
@@ -53,3 +65,29 @@ def test_a_decoder_with_new_names_generates(tmp_path):
     assert axes(tmp_path / "out" / "model.onnx")["attention_mask"] == ["N", "P + T"]
     assert any("N=3" in case for case in result.report.cases)
     assert onnxfn.generate(result, [[1, 2, 3], [4, 5, 6]], max_new_tokens=3).shape == (2, 6)
+
+
+def test_a_file_has_a_constant_in_place_of_an_input_and_another_dtype_and_order(bert, tmp_path):
+    edit = with_constants(token_type_ids=1)
+    spec = with_input_order(with_dtypes(edit(spec_for(bert)), input_ids="int32"), "attention_mask")
+    result = onnxfn.export(spec, bert, tmp_path / "out")
+    assert list(axes(tmp_path / "out" / "model.onnx")) == ["attention_mask", "input_ids", "logits"]
+    assert result.report.passed
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    ids, mask = np.arange(21).reshape(3, 7), np.ones((3, 7), np.int64)
+    (logits,) = session.run(None, {"input_ids": ids.astype(np.int32), "attention_mask": mask})
+    arguments = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.ones_like(ids)}
+    with torch.no_grad():
+        expected = bert.eval()(**{name: torch.from_numpy(array) for name, array in arguments.items()}).logits
+        others = bert(torch.from_numpy(ids), torch.from_numpy(mask)).logits
+    np.testing.assert_allclose(logits, expected.numpy(), atol=1e-5)
+    assert abs(others - expected).max() > 1e-3
+
+
+def test_a_decoder_with_a_constant_mask_generates_what_it_is_checked_for(tmp_path):
+    torch.manual_seed(0)
+    llama = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, initializer_range=0.15, **SIZES))
+    spec = with_constants(spec_for("llama", "text-generation-with-past"), attention_mask=1)
+    result = onnxfn.export(spec, llama, tmp_path / "out")
+    assert "attention_mask" not in axes(tmp_path / "out" / "model.onnx")
+    assert result.report.passed

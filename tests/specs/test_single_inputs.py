@@ -4,7 +4,20 @@ import pytest
 from refusals import refusal
 
 import onnxfn
-from onnxfn import InvalidSpec, UnknownName, dummy_inputs, for_task, inputs, plan, with_dtypes, with_generator
+from onnxfn import (
+    InvalidSpec,
+    UnknownName,
+    dummy_inputs,
+    for_task,
+    from_json,
+    inputs,
+    plan,
+    to_json,
+    with_axis_names,
+    with_constants,
+    with_dtypes,
+    with_generator,
+)
 from onnxfn import with_input_order as ordered
 
 BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs)
@@ -62,3 +75,58 @@ def test_an_order_follows_new_names_and_removed_inputs():
     renamed = onnxfn.renamed(edited, token_type_ids="segments")
     assert list(inputs(renamed)) == ["segments", "attention_mask", "input_ids"]
     assert list(inputs(onnxfn.without(edited, "token_type_ids"))) == ["attention_mask", "input_ids"]
+
+
+def test_a_constant_takes_the_place_of_an_input_in_every_task():
+    edited = with_constants(BERT, token_type_ids=0)
+    assert list(inputs(edited)) == ["input_ids", "attention_mask"]
+    assert list(inputs(for_task(edited, "multiple-choice"), CONFIG)) == ["input_ids", "attention_mask"]
+    assert from_json(to_json(edited)) == edited
+    planned = plan(with_axis_names(edited, batch_size="N")).parts[0].spec.call.constants
+    (filled,) = [constant for constant in planned if constant.name == "token_type_ids"]
+    assert (filled.value, str(filled.axes), filled.kind) == (0, "[N, sequence_length]", "int")
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        ({"token_type_ids": 0.5}, InvalidSpec, "has the kind int, so it cannot be filled with 0.5"),
+        ({"token_type_ids": True}, InvalidSpec, "cannot be filled with True"),
+        ({"logits": 0}, UnknownName, "no input 'logits'"),
+    ],
+)
+def test_a_constant_that_an_input_cannot_be_is_refused(values, error, words):
+    assert words in refusal(error, with_constants, BERT, **values)
+
+
+def test_a_constant_whose_size_no_input_has_is_refused():
+    everything = with_constants(BERT, input_ids=1, attention_mask=1, token_type_ids=0)
+    assert "no other input has its axis 'batch_size'" in refusal(InvalidSpec, plan, everything)
+
+
+@pytest.mark.parametrize(
+    ("edit", "masks"),
+    [
+        (onnxfn.renamed(attention_mask="mask"), ["mask int64"]),
+        (with_dtypes(attention_mask="int32"), ["attention_mask int32"]),
+        (with_generator("attention_mask", "constant", value=1), ["attention_mask int64"]),
+        (onnxfn.without("attention_mask"), []),
+        (with_constants(attention_mask=1), []),
+    ],
+    ids=["renamed", "dtype", "generator", "without", "constant"],
+)
+def test_an_edit_of_the_mask_holds_in_a_task_that_is_chosen_later(edit, masks):
+    spec = for_task(edit(onnxfn.spec_for("llama")), "text-generation-with-past")
+    arrays = dummy_inputs(spec, LLAMA, "np", past_sequence_length=5, sequence_length=2)
+    assert [f"{name} {array.dtype}" for name, array in arrays.items() if "mask" in name] == masks
+    assert all(array.shape == (2, 7) for name, array in arrays.items() if "mask" in name)
+    constants = [constant for constant in plan(spec, LLAMA).parts[0].spec.call.constants if constant.axes is not None]
+    assert [str(constant.axes) for constant in constants] == (
+        ["[batch_size, past_sequence_length + sequence_length]"] if "with_constants" in edit.__name__ else []
+    )
+
+
+def test_position_ids_are_an_input_of_an_encoder_in_the_task_that_it_has():
+    classifier = for_task(BERT, "text-classification")
+    arrays = dummy_inputs(onnxfn.compose(classifier, onnxfn.positions), CONFIG, "np")
+    assert arrays["position_ids"][:, :4].tolist() == [[0, 1, 2, 3]] * 2

@@ -38,6 +38,7 @@ from onnxfn.architectures.families.seq2seq import standalone_decoder as standalo
 from onnxfn.architectures.families.seq2seq import text_seq2seq as text_seq2seq
 from onnxfn.architectures.families.series import time_series as time_series
 from onnxfn.architectures.families.text import bert_inputs as bert_inputs
+from onnxfn.architectures.families.text import generation_positions as generation_positions
 from onnxfn.architectures.families.text import positions as positions
 from onnxfn.architectures.families.text import text_decoder as text_decoder
 from onnxfn.architectures.families.text import text_encoder as text_encoder

@@ -56,7 +56,14 @@ text_tasks: ExportSpec = compose(
 )
 """The tasks of text encoders."""
 
-text_encoder: ExportSpec = compose(text_tasks, text_dummies, text_reads, text_cases, always(return_dict=True))
+text_encoder: ExportSpec = compose(
+    text_tasks,
+    text_dummies,
+    generates("token_positions", "positions"),
+    text_reads,
+    text_cases,
+    always(return_dict=True),
+)
 """Models that read a text as a whole: BERT, RoBERTa, DeBERTa.
 
 Inputs: none. Compose it with `text_inputs` or `bert_inputs`.
@@ -114,15 +121,13 @@ Tasks: feature-extraction and text-generation, each also `-with-past`; text-clas
 question-answering. A row chooses among them with `only_tasks`.
 """
 
-_position_ids = takes("position_ids", TOKENS, "token_positions")
+positions: ExportSpec = takes("position_ids", TOKENS, "token_positions")
+"""The input `position_ids` of a model for text: the position of each token; a decoder does not count padding."""
 
-positions: ExportSpec = compose(
-    tasked("feature-extraction", spec=_position_ids),
-    tasked("feature-extraction-with-past", spec=_position_ids),
-    tasked("text-generation", spec=_position_ids),
-    tasked("text-generation-with-past", spec=_position_ids),
+generation_positions: ExportSpec = compose(
+    tasked("feature-extraction", spec=positions),
+    tasked("feature-extraction-with-past", spec=positions),
+    tasked("text-generation", spec=positions),
+    tasked("text-generation-with-past", spec=positions),
 )
-"""The input `position_ids` of a text decoder: the position of each token, padding not counted.
-
-Tasks: feature-extraction and text-generation, each also `-with-past`. As in Optimum, classification has no such input.
-"""
+"""`positions` in feature-extraction and text-generation alone. As in Optimum, classification has no such input."""

@@ -66,10 +66,12 @@ def capture(model: Any, part: Part) -> Any:
     lengths = dynamic_lengths()
     with quiet(), unchanged_eval(model), attention, lengths, patches, _fast_export(), _annotations_of_this_thread():
         program = exported_program(model, part)
+        limits = _limits(program, part)
+        _check_ranges(model, part, limits)
         operators = expected_operators(program)
         graph = _translated(program)
     graph.meta[EXPECTED_OPERATORS] = operators
-    graph.meta[LIMITS] = _with_smallest(_limits(program, part), part)
+    graph.meta[LIMITS] = _with_smallest(limits, part)
     return graph
 
 
@@ -242,6 +244,20 @@ def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
             if allowed is not None:
                 limits.setdefault(symbol, Limit(symbol, *_ends(allowed)))
     return tuple(limit for limit in limits.values() if limit.low > SMALLEST_DYNAMIC_SIZE or limit.high is not None)
+
+
+def _check_ranges(model: Any, part: Part, limits: Iterable[Limit]) -> None:
+    """Raises CaptureFailed if the range of an axis goes beyond what the branches of the model allow."""
+    by_name = {limit.name: limit for limit in limits}
+    for axis in part.spec.axis_ranges:
+        limit = by_name.get(axis.name, Limit(axis.name, SMALLEST_DYNAMIC_SIZE))
+        low = axis.low if limit.low == SMALLEST_DYNAMIC_SIZE else max(axis.low, limit.low)
+        high = min(axis.high, limit.high or axis.high)
+        if (low, high) != (axis.low, axis.high):
+            raise CaptureFailed(
+                f"{type(model).__name__} takes the sizes {low} to {high} of {axis.name}, and its range is {axis.low} "
+                f"to {axis.high}; use with_shapes(spec, {axis.name}=({low}, {high}))"
+            )
 
 
 def _with_smallest(limits: Iterable[Limit], part: Part) -> tuple[Limit, ...]:

@@ -12,11 +12,11 @@ from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.submodules import submodule_of
-from onnxfn.specs.axes import pattern
-from onnxfn.specs.dummies import Array
+from onnxfn.specs.axes import pattern, shape, symbols
+from onnxfn.specs.dummies import Array, graph_dtype
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed
 from onnxfn.specs.planned import Part, PlannedSpec
-from onnxfn.specs.records import KINDS
+from onnxfn.specs.records import KINDS, Constant
 from onnxfn.specs.tensor_paths import at, nested
 
 
@@ -74,6 +74,20 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
     return outputs
 
 
+def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: Sequence[Any]) -> Any:
+    """The value of a constant, or a tensor filled with it. The sizes of that are those of the same axes of inputs."""
+    import torch
+
+    if constant.axes is None:
+        return constant.value
+    pairs = list(zip(spec.inputs, tensors, strict=True))
+    sizes = {symbol: tensor.shape[axis] for input_, tensor in pairs for axis, symbol in symbols(input_.axes).items()}
+    kind = constant.kind or "int"
+    dtype = float_dtype(model) if kind == "float" else getattr(torch, graph_dtype(spec, kind))
+    device = next((tensor.device for tensor in tensors), None)
+    return torch.full(shape(constant.axes, sizes), constant.value, dtype=dtype, device=device)
+
+
 def _advice(spec: PlannedSpec, result: Any) -> str:
     """How to write the paths of outputs, if `forward` returned a tuple, whose items have no names."""
     if not isinstance(result, (tuple, list)):
@@ -93,11 +107,12 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         for constant in spec.call.constants
         if not constant.path and _has_parameter(submodule, constant.name)
     }
-    inner = [(constant.path, constant.value) for constant in spec.call.constants if constant.path]
+    inner = [constant for constant in spec.call.constants if constant.path]
 
     def forward(tensors: Sequence[Any]) -> Any:
         leaves = [(input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, tensors, strict=True)]
-        arguments = nested([*leaves, *inner])
+        values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
+        arguments = nested([*leaves, *values])
         objects = {
             builder.name: ARGUMENT_BUILDERS[builder.by](model, arguments.get(builder.name, {}))
             for builder in spec.call.builders

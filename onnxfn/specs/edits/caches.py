@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import get_args, overload
+from typing import TypeVar, get_args, overload
 
 from attrs import evolve
 
-from onnxfn.specs.axes import AxisMap, axis, names
+from onnxfn.specs.axes import AxisMap, axis, axis_map, names
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.facts import always, builds, case, takes
-from onnxfn.specs.records import CacheRow, NestedDummy, OutputSpec, Source
+from onnxfn.specs.facts import always, builds, case
+from onnxfn.specs.records import CacheRow, Constant, InputSpec, NestedDummy, OutputSpec, Source
 from onnxfn.specs.spec import Cache, ExportSpec, Past
 from onnxfn.specs.tensor_paths import Path
 
@@ -27,6 +27,8 @@ LAYER = "{layer}"
 
 NEXT = "{next}"
 """The placeholder for the number of the next layer: hidden state `{next}` is the output of layer `{layer}`."""
+
+Tensor = TypeVar("Tensor", InputSpec, Constant)
 
 DIRECTIONS: tuple[str, ...] = get_args(Past)
 
@@ -217,7 +219,9 @@ def with_past(spec: ExportSpec, direction: Past = "both") -> ExportSpec:
     grows = any(PAST in names(row.input_axes) for row in spec.cache.rows)
     additions = EMPTY if direction == "outputs" else (_KV_PAST if grows else _STATE_PAST)
     if grows and direction != "outputs":
-        spec = evolve(spec, outputs=tuple(map(over_past, spec.outputs)))
+        inputs = tuple(map(_mask_over_past, spec.inputs))
+        call = evolve(spec.call, constants=tuple(map(_mask_over_past, spec.call.constants)))
+        spec = evolve(spec, inputs=inputs, outputs=tuple(map(over_past, spec.outputs)), call=call)
     return compose(spec, always(use_cache=True), ExportSpec(cache=Cache(past=direction)), additions)
 
 
@@ -234,6 +238,13 @@ def over_past(output: OutputSpec) -> OutputSpec:
     if last.kind != "dynamic" or not last.symbol.isidentifier() or not rest or rest[-1] != last:
         return output
     return evolve(output, axes=AxisMap((*rest, axis(f"past_{last.symbol}+{last.symbol}"))))
+
+
+def _mask_over_past(tensor: Tensor) -> Tensor:
+    """The attention mask over cached and new tokens, an input or a constant tensor; any other one unchanged."""
+    path = tensor.forward_path if isinstance(tensor, InputSpec) else tensor.path
+    is_mask = path == ("attention_mask",) and tensor.axes is not None
+    return evolve(tensor, axes=axis_map(PAST_TOKENS)) if is_mask else tensor
 
 
 def with_single_steps(spec: ExportSpec) -> ExportSpec:
@@ -282,7 +293,6 @@ def _without_side(row: CacheRow) -> CacheRow:
 
 
 _KV_PAST = compose(
-    takes("attention_mask", PAST_TOKENS, "padding_mask"),
     generates("token_positions", "positions", mask=NestedDummy("padding_mask", PAST_TOKENS)),
     generates("past_states", "normal"),
     sized(past_sequence_length=16),

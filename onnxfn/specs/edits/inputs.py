@@ -9,9 +9,10 @@ from attrs import evolve
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
-from onnxfn.specs.edits.inner_specs import with_changed_input
-from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.spec import ExportSpec, Target
+from onnxfn.specs.edits.inner_specs import each_spec, with_changed_input
+from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.records import Constant, InputSpec
+from onnxfn.specs.spec import Call, ExportSpec, Target
 
 
 @overload
@@ -63,3 +64,53 @@ def with_input_order(spec: ExportSpec, *names: str) -> ExportSpec:
     if len({*names}) < len(names):
         raise InvalidSpec(f"an input cannot have two positions: {', '.join(names)}")
     return compose(spec, ExportSpec(target=Target(input_order=names)))
+
+
+@overload
+def with_constants(spec: ExportSpec, **values: float) -> ExportSpec: ...
+@overload
+def with_constants(**values: float) -> SpecEdit: ...
+@as_edit
+def with_constants(spec: ExportSpec, **values: float) -> ExportSpec:
+    """The spec with constants in place of inputs: the model gets a tensor filled with the value, the graph no input.
+
+    The tensor has the axes of the input; their sizes come from the other inputs.
+
+    Args:
+        spec: A spec.
+        values: Name of an input = its value: `token_type_ids=0`.
+
+    Raises:
+        UnknownName: no input has such a name.
+        InvalidSpec: the value is not of the kind that the input has, or the input depends on the configuration.
+
+    >>> from onnxfn import bert_inputs
+    >>> spec = with_constants(bert_inputs, token_type_ids=0)
+    >>> "token_type_ids" in spec, spec.call.constants[0].value
+    (False, 0)
+    """
+    for name, value in values.items():
+        with_changed_input(spec, name, lambda tensor, value=value: _fillable(tensor, value))  # type: ignore[misc]
+        spec = each_spec(spec, lambda inner, name=name, value=value: _with_constant(inner, name, value))  # type: ignore[misc]
+    return spec
+
+
+def _fillable(tensor: InputSpec, value: Any) -> InputSpec:
+    """The input itself; InvalidSpec if it cannot be a tensor filled with a value."""
+    if tensor.when is not None:
+        raise InvalidSpec(f"{tensor.name!r} exists only when {tensor.when} is set, so it cannot be a constant")
+    types = (bool,) if tensor.kind == "bool" else (int,) if "int" in tensor.kind else (int, float)
+    if type(value) not in types:
+        raise InvalidSpec(f"{tensor.name!r} has the kind {tensor.kind}, so it cannot be filled with {shortened(value)}")
+    return tensor
+
+
+def _with_constant(spec: ExportSpec, name: str, value: float) -> ExportSpec:
+    """The spec with a constant in place of the input of a name; unchanged if it has no such input."""
+    if name not in {tensor.name for tensor in spec.inputs}:
+        return spec
+    tensor = next(tensor for tensor in spec.inputs if tensor.name == name)
+    constant = Constant(name, value, path=tensor.forward_path, axes=tensor.axes, kind=tensor.kind)
+    others = tuple(other for other in spec.inputs if other is not tensor)
+    check = evolve(spec.check, mask_input=None) if spec.check.mask_input == name else spec.check
+    return compose(evolve(spec, inputs=others, check=check), ExportSpec(call=Call(constants=(constant,))))

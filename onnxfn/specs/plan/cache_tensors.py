@@ -9,7 +9,8 @@ from attrs import evolve
 from onnxfn.specs.config_values import Snapshot, layer_indices, read_config
 from onnxfn.specs.edits.caches import LAYER, NEXT
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened
-from onnxfn.specs.records import CacheRow, Feedback, InputSpec, OutputSpec, Source
+from onnxfn.specs.planned import Feedback
+from onnxfn.specs.records import CacheRow, InputSpec, OutputSpec, Source
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tensor_paths import Path
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from attrs import evolve
 
-from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, terms, value
+from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import with_symbols
 from onnxfn.specs.compose import compose, named
 from onnxfn.specs.config_values import UNKNOWN, Snapshot, is_set, read_config, snapshot
@@ -23,6 +23,7 @@ from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_
 from onnxfn.specs.plan.text_cases import text_facts, with_text_cases
 from onnxfn.specs.planned import BATCH, Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import (
+    Constant,
     DummySize,
     File,
     FixedAxis,
@@ -112,6 +113,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         cases=tuple(_case(complete, config, overlay, used, taken) for overlay in complete.cases),
         call=evolve(
             complete.call,
+            constants=_constants(complete, config, taken),
             builders=tuple(builder for builder in complete.call.builders if has_cache or builder.name in places),
         ),
         check=complete.check,
@@ -228,6 +230,20 @@ def _without_past(axes: AxisMap, dynamic: set[str], fixed: Mapping[str, int]) ->
     return AxisMap(tuple(map(without_past, axes.axes)))
 
 
+def _constants(spec: ExportSpec, config: Snapshot, tensors: Iterable[InputSpec]) -> tuple[Constant, ...]:
+    """The constants with numbers in their axes; InvalidSpec if no input has the size of an axis."""
+    known = {symbol for tensor in tensors for symbol in symbols(tensor.axes).values()}
+
+    def planned(constant: Constant) -> Constant:
+        filled: Constant = constant if constant.axes is None else _tensor(spec, config, constant)
+        missing = next((name for name in names(filled.axes or AxisMap(())) if name not in known), None)
+        if missing is not None:
+            raise InvalidSpec(f"{constant.name!r} cannot be a constant: no other input has its axis {missing!r}")
+        return filled
+
+    return tuple(map(planned, spec.call.constants))
+
+
 def _fixed_axes(spec: ExportSpec, config: Snapshot) -> tuple[FixedAxis, ...]:
     """The fixed axes whose condition is true, with numbers."""
     return tuple(
@@ -257,9 +273,8 @@ def _tensor(spec: ExportSpec, config: Snapshot, tensor: Any) -> Any:
 
     read_names = {read.name for read in spec.normalizer.reads} & set(names(tensor.axes))
     axes = substitute(tensor.axes, {name: _value(spec, config, name, where(name)) for name in read_names})
-    return evolve(
-        tensor, axes=resolve_configured(axes, lambda symbol: _size(spec, config, symbol, where(symbol))), when=None
-    )
+    resolved_axes = resolve_configured(axes, lambda symbol: _size(spec, config, symbol, where(symbol)))
+    return evolve(tensor, axes=resolved_axes, **({"when": None} if hasattr(tensor, "when") else {}))
 
 
 def _generator(spec: ExportSpec, config: Snapshot, generator: Generator) -> Generator:
