@@ -153,7 +153,8 @@ def time_line(name: str) -> Row:
     clock = Clock()
 
     def count(event: onnxfn.Event) -> None:
-        clock.begin(event.stage) if event.seconds is None else clock.end()
+        if event.status != "progress":
+            clock.begin(event.stage) if event.status == "start" else clock.end()
 
     start = times()
     signal.alarm(LIMIT)

@@ -39,6 +39,7 @@ from onnxfn.export.lookup.model_info import (
     task_at,
 )
 from onnxfn.export.pipeline import export, validate
+from onnxfn.export.progress import progress
 from onnxfn.export.verify import Verification, verify
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.specs.axes import AxisMap, axis_map
@@ -72,6 +73,7 @@ from onnxfn.specs.errors import (
     ModelNotFound,
     OnnxfnError,
     OutputExists,
+    TimedOut,
     UnknownName,
     WriteFailed,
 )
@@ -164,6 +166,7 @@ __all__ = (
     "Report",
     "Target",
     "TensorPair",
+    "TimedOut",
     "UnknownName",
     "Verification",
     "WriteFailed",
@@ -227,6 +230,7 @@ __all__ = (
     "positions",
     "power",
     "product",
+    "progress",
     "quotient",
     "reads",
     "renamed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -16,14 +17,15 @@ from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
 from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
-from onnxfn.check.sessions import open_check_session, runtime_message
+from onnxfn.check.sessions import open_check_session, runtime_message, silent_run_options
 from onnxfn.check.usual_errors import usual_error
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import Part, Plan
-from onnxfn.specs.reports import CheckFailed, Difference, Report
+from onnxfn.specs.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched
+from onnxfn.weights.waiting import result_of, stopped_on_error
 
 HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
 """The end of the message about outputs that differ."""
@@ -41,6 +43,7 @@ def check(
     session_for: SessionOpener | None = None,
     expected: Iterable[Reference] | None = None,
     exact: ExactOutputs | None = None,
+    tick: Tick = no_tick,
 ) -> Report:
     """Compares an ONNX file with PyTorch in every case of its part.
 
@@ -53,6 +56,7 @@ def check(
         expected: The `references` of the part, if they are known. The default computes them.
         exact: Computes PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these
             were converted from another dtype, the function should have the model before that.
+        tick: Is called while ONNX Runtime runs. An exception that it raises stops ONNX Runtime.
 
     Returns:
         The report, also if the file does not agree with PyTorch: see `report.passed`.
@@ -66,18 +70,25 @@ def check(
     cases: list[str] = []
     findings: tuple[str, ...] = ()
     expected = references(model, part, largest=largest_sizes(file)) if expected is None else expected
+    run_options, stopped = silent_run_options(), threading.Event()
+
+    def stop() -> None:
+        run_options.terminate = True
+        stopped.set()
+
     # PyTorch computes a case while ONNX Runtime runs the file in the case before.
-    with ThreadPoolExecutor(1) as pool:
-        weights = pool.submit(weight_findings, model, part, file)
-        session = session_for(file)
-        with prefetched(partial(_with_outputs, session, file, part), expected, CASES_AHEAD) as pairs:
+    with ThreadPoolExecutor(1) as pool, stopped_on_error(stop):
+        weights = pool.submit(weight_findings, model, part, file, stopped.is_set)
+        run = partial(_with_outputs, session_for(file), run_options, file, part)
+        with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
             for reference, outputs in pairs:
                 findings += () if cases else interface_findings(part, file, reference)
                 findings += size_findings(part, reference) if not findings else ()
                 cases.append(reference.case)
                 comparisons.extend(case_comparisons(model, part, file, reference, outputs, exact))
-        findings = (*weights.result(), *findings)
-    decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact)
+                tick()
+        findings = (*result_of(weights, tick), *findings)
+    decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
     comparisons.extend(decoded)
     cases.extend(comparison.case for comparison in decoded)
     return Report(_differences(part, comparisons), tuple(cases), findings)
@@ -99,11 +110,13 @@ def _own_error(difference: Difference) -> str:
     return "" if difference.own_error is None else f"; the error of PyTorch itself is {difference.own_error:.1e}"
 
 
-def _with_outputs(session: Any, file: Path, part: Part, reference: Reference) -> tuple[Reference, OutputArrays]:
+def _with_outputs(
+    session: Any, run_options: Any, file: Path, part: Part, reference: Reference
+) -> tuple[Reference, OutputArrays]:
     """A reference, and ONNX Runtime's outputs in its case."""
     try:
         names = [output.name for output in part.spec.outputs]
-        return reference, tuple(session.run(names, dict(reference.inputs)))
+        return reference, tuple(session.run(names, dict(reference.inputs), run_options))
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error

@@ -39,7 +39,7 @@ from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.reports import CheckFailed, Tick, no_tick
 from onnxfn.specs.spec import Dummies
 
 PROMPT_LENGTH, NEW_TOKENS, GROUP_SIZE = 6, 16, 2
@@ -70,19 +70,26 @@ class Prompts:
 
 
 def decoded_text_comparisons(
-    model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs
+    model: Any,
+    part: Part,
+    plan: Plan,
+    folder: Path,
+    session_for: SessionOpener,
+    exact: ExactOutputs,
+    tick: Tick = no_tick,
 ) -> list[Comparison]:
     """One comparison for each of `TOKEN_CHOICES`; none if the part does not decode texts.
 
     Inputs that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and
     from PyTorch for PyTorch. Other inputs are the same dummies for both. `exact` computes outputs in a wider dtype.
+    `tick` is called at each token.
 
     CheckFailed if a text cannot be decoded: a wrong file may return logits or a cache that no next step can take.
     """
     if not _can_decode(part, plan):
         return []
     try:
-        return _comparisons(partial(torch_outputs, model), part, plan, folder, session_for, exact)
+        return _comparisons(partial(torch_outputs, model), part, plan, folder, session_for, exact, tick)
     except OnnxfnError:
         raise
     except Exception as error:
@@ -92,7 +99,7 @@ def decoded_text_comparisons(
 
 
 def _comparisons(
-    run: RunPart, part: Part, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs
+    run: RunPart, part: Part, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick
 ) -> list[Comparison]:
     token_part = evolve(part, spec=_token_spec(part, plan))
     batches = _choice_batches(token_part.spec)
@@ -103,7 +110,7 @@ def _comparisons(
     decoder = Decoder(session, session, embeddings, constant_feeds={**by_files, **prompts.constant_inputs})
     comparisons: list[Comparison] = []
     for choices in batches:
-        choose = _choose_by_group([TOKEN_CHOICES[choice] for choice in choices])
+        choose = _ticking(_choose_by_group([TOKEN_CHOICES[choice] for choice in choices]), tick)
         texts = greedy(decoder, prompts.input_ids, prompts.attention_mask, steps=NEW_TOKENS, choose=choose)
         logits_by = partial(_logits_without_cache, token_part, plan, texts, prompts, len(choices))
         exact_logits = cache(partial(_exact_logits, logits_by, exact))
@@ -113,6 +120,16 @@ def _comparisons(
             for number, group in enumerate(groups)
         )
     return comparisons
+
+
+def _ticking(choose: ChooseTokens, tick: Tick) -> ChooseTokens:
+    """A function that chooses tokens, and calls `tick` each time."""
+
+    def chosen(logits: Array, texts: Array) -> Array:
+        tick()
+        return choose(logits, texts)
+
+    return chosen
 
 
 def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) -> tuple[str, Array]:

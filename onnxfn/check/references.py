@@ -35,7 +35,7 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_affordable_batch, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
 
 SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
@@ -125,14 +125,23 @@ def file_cases(
 
 
 def references(
-    model: Any, part: Part, real_inputs: Mapping[str, Array] | None = None, *, largest: Mapping[str, int] = NO_LIMITS
+    model: Any,
+    part: Part,
+    real_inputs: Mapping[str, Array] | None = None,
+    *,
+    largest: Mapping[str, int] = NO_LIMITS,
+    tick: Tick = no_tick,
 ) -> Iterator[Reference]:
-    """The reference of each case of a part, computed one by one. `largest`: see `largest_sizes`."""
+    """The reference of each case of a part, computed one by one. `largest`: see `largest_sizes`.
+
+    `tick` is called with the number of cases that are ready, and of all.
+    """
     every_case = check_cases(part, real_inputs, longest=longest_text(model), largest=largest)
     dummy_cases = [case for case in every_case if case.real_inputs is None]
     with_past = [case for case in dummy_cases if case.name != LONG_PAST and _has_past(case.spec)]
     shared, long_text = _shared_prompt_outputs(model, part, with_past), None
-    for case in every_case:
+    for number, case in enumerate(every_case):
+        tick(number, len(every_case))
         reference = case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
         long_text = reference.outputs if case.name == LONG_TEXT else long_text
         yield reference

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onnxfn.specs.errors import ModelNotFound, first_line, listed
-from onnxfn.specs.reports import CPU, CheckFailed
+from onnxfn.specs.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
+from onnxfn.weights.waiting import watched
 
 FATAL = 4
 """The highest severity of ONNX Runtime's log: nothing else is logged."""
@@ -45,9 +47,22 @@ def silent_options() -> Any:
     return options
 
 
-def open_check_session(file: Path) -> Any:
-    """A session of an ONNX file that is compared with PyTorch in this process: see `check_options`."""
-    return open_session(file, check_options(file.parent))
+def silent_run_options() -> Any:
+    """The default `onnxruntime.RunOptions`, without a log. A run with them ends when their `terminate` is set."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = FATAL
+    return options
+
+
+def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
+    """A session of an ONNX file that is compared with PyTorch in this process: see `check_options`.
+
+    `tick` is called while ONNX Runtime loads the file; if it raises, loading is cancelled.
+    """
+    options = check_options(file.parent)
+    return watched(partial(open_session, file, options), tick, partial(options.set_load_cancellation_flag, True))
 
 
 def check_options(folder: Path) -> Any:

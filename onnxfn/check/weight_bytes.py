@@ -19,7 +19,9 @@ from onnxfn.weights.chunks import chunks
 from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
 
 
-def weight_findings(model: Any, part: Part, file: Path) -> tuple[str, ...]:
+def weight_findings(
+    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool] = lambda: False
+) -> tuple[str, ...]:
     """One line for each weight of a file that is not the model's, or that has NaN or infinite elements.
 
     An initializer is compared with the parameter or buffer of its name, if it is stored in its shape, as all tables of
@@ -30,6 +32,7 @@ def weight_findings(model: Any, part: Part, file: Path) -> tuple[str, ...]:
         model: The PyTorch model.
         part: The part of the plan that the file was exported for.
         file: The ONNX file.
+        is_stopped: Whether the rest of the weights is of no use any more; looked at after each weight.
     """
     import torch
 
@@ -38,8 +41,12 @@ def weight_findings(model: Any, part: Part, file: Path) -> tuple[str, ...]:
     read = cache(_bytes)
     parameters = {name for name, tensor in tensors.items() if isinstance(tensor, torch.nn.Parameter)}
     findings = (
-        *(_not_finite(stored.name, tensor) for stored, tensor in named if stored.name in parameters),
-        *(_difference(stored, tensor, read) for stored, tensor in named),
+        *(
+            _not_finite(stored.name, tensor)
+            for stored, tensor in named
+            if stored.name in parameters and not is_stopped()
+        ),
+        *(_difference(stored, tensor, read) for stored, tensor in named if not is_stopped()),
     )
     return tuple(f"{part.name}: {finding}" for finding in findings if finding)
 

@@ -14,7 +14,7 @@ from onnxfn.weights.write import WriteOptions
 
 
 def check_export_arguments(
-    spec: Any, model: Any, path: Any, checkpoint: Any, build: Any, write: Any, on_event: Any
+    spec: Any, model: Any, path: Any, checkpoint: Any, build: Any, write: Any, on_event: Any, timeout: Any = None
 ) -> None:
     """Raises InvalidSpec if an argument of `export` is of another type than it must be, or the model has no values.
 
@@ -27,6 +27,7 @@ def check_export_arguments(
         ("build", build, isinstance(build, BuildOptions), "BuildOptions(...)"),
         ("write", write, isinstance(write, WriteOptions), "WriteOptions(...)"),
         ("on_event", on_event, callable(on_event), "a function of an Event, or leave it out"),
+        ("timeout", timeout, isinstance(timeout, int | float | None), "seconds, or None for no limit"),
     )
     for name, argument, fits, expected in expectations:
         if not fits:

@@ -26,10 +26,11 @@ from onnxfn.graphs.build import (
 )
 from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, ModelNotFound
 from onnxfn.specs.planned import Plan
-from onnxfn.specs.reports import CheckFailed, Report, StageTimer
+from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
@@ -138,21 +139,30 @@ def check_files(model_in: ModelIn, plan: Plan, folder: Path, timed: StageTimer, 
     reports = []
     dtype = plan.parts[0].spec.target.float_dtype
     model, exact = model_in(dtype), exact_outputs(model_in(None), dtype)
-    session_for = cache(open_check_session)
+    sessions: dict[Path, Any] = {}
     for part in plan.parts:
         file = folder / f"{part.name}.onnx"
         if not file.is_file():
             present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
             raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
-        with timed("check", part.name):
-            largest = largest_sizes(file)
-            expected = references(model, part, real_inputs.get(part.name), largest=largest)
-            reports.append(check_part(model, part, file, plan, session_for=session_for, expected=expected, exact=exact))
+        with timed("check", part.name) as tick, ticking_operators(tick):
+            expected = references(model, part, real_inputs.get(part.name), largest=largest_sizes(file), tick=tick)
+            session_for = partial(_session, sessions, tick)
+            reports.append(
+                check_part(model, part, file, plan, session_for=session_for, expected=expected, exact=exact, tick=tick)
+            )
     return Report(
         tuple(difference for report in reports for difference in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),
         tuple(finding for report in reports for finding in report.findings),
     )
+
+
+def _session(sessions: dict[Path, Any], tick: Tick, file: Path) -> Any:
+    """The session of a file; it is opened if it is not among `sessions`."""
+    if file not in sessions:
+        sessions[file] = open_check_session(file, tick)
+    return sessions[file]
 
 
 def traced_layers(graphs: Sequence[Any]) -> tuple[str, ...]:

@@ -381,9 +381,9 @@ def _progress() -> Iterator[OnEvent]:
     with console.status("export") as status:
 
         def show(event: Event) -> None:
-            if event.seconds is None:
+            if event.status == "start":
                 status.update(f"{event.stage} {event.part}")
-            else:
+            elif event.status != "progress":
                 console.print(f"{event.stage} {event.part}: {event.seconds:.2f} s", style="dim", highlight=False)
 
         yield show

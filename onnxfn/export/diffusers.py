@@ -117,7 +117,7 @@ def export_pipeline(
             external data and unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache, fused operators.
         write: How files are laid out and where weights are stored.
-        on_event: Called with an `Event` when a stage of a part starts and ends.
+        on_event: Called with an `Event` for each part, as by `export`. An exception that it raises stops the export.
 
     Returns:
         The result of `export` for each part, by the name of the part.

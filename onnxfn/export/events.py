@@ -1,4 +1,4 @@
-"""Events: the progress of an export, reported to a function of the caller."""
+"""Events: the progress of an export, reported to a function of the caller, which may stop it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,29 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 
-from onnxfn.specs.reports import Event, StageTimer
+from onnxfn.specs.errors import TimedOut
+from onnxfn.specs.reports import Event, EventStatus, StageTimer, Tick
 
 OnEvent = Callable[[Event], None]
-"""Is called with an event when a stage starts, and with another when it ends."""
+"""Is called with an event when a stage starts, several times a second while it runs, and when it ends or fails.
+
+An exception that it raises stops the export.
+"""
+
+PERIOD = 0.25
+"""Seconds between two events of a stage that runs."""
+
+
+class Stopped(BaseException):
+    """Carries an exception of the caller's function out of an export: no handler inside takes it for a failed stage.
+
+    Attributes:
+        error: The exception.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def ignore(_: Event) -> None:
@@ -17,30 +36,79 @@ def ignore(_: Event) -> None:
 
 
 @contextmanager
-def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, float]]]:
-    """A timer that reports the start and the end of each stage, and the seconds of each stage so far.
+def stage_timer(on_event: OnEvent, timeout: float | None = None) -> Iterator[tuple[StageTimer, Mapping[str, float]]]:
+    """A timer that reports the start, the progress and the end of each stage, and the seconds of each stage so far.
 
-    The end is reported after an error, too: a display of the progress then shows that nothing is running.
+    What `on_event` raises comes out of this context unchanged. TimedOut after `timeout` seconds.
 
-    >>> with stage_timer(lambda event: print(event.stage, event.seconds is None)) as (timed, seconds):
+    >>> with stage_timer(lambda event: print(event.stage, event.status)) as (timed, seconds):
     ...     with timed("plan", ""):
     ...         pass
-    plan True
-    plan False
+    plan start
+    plan end
     >>> list(seconds)
     ['plan']
     """
     seconds: dict[str, float] = {}
+    report = _reporter(on_event, timeout)
+    error = None
 
     @contextmanager
-    def timed(stage: str, part: str) -> Iterator[None]:
-        on_event(Event(stage, part))
+    def timed(stage: str, part: str) -> Iterator[Tick]:
         start = perf_counter()
         try:
-            yield
+            with _reported(report, stage, part) as tick:
+                yield tick
         finally:
-            spent = perf_counter() - start
-            seconds[stage] = seconds.get(stage, 0.0) + spent
-            on_event(Event(stage, part, spent))
+            seconds[stage] = seconds.get(stage, 0.0) + perf_counter() - start
 
-    yield timed, seconds
+    try:
+        yield timed, seconds
+    except Stopped as stopped:
+        error = stopped.error
+    if error is not None:
+        raise error
+
+
+def _reporter(on_event: OnEvent, timeout: float | None) -> OnEvent:
+    """A function that calls `on_event`, and raises what it raises as Stopped; so too when the time is over."""
+    start = perf_counter()
+
+    def report(event: Event) -> None:
+        if timeout is not None and perf_counter() - start > timeout and event.status != "failure":
+            stage = f"{event.stage} {event.part}".strip()
+            raise Stopped(TimedOut(f"the export was stopped after {timeout:g} s, at {stage}; pass a longer timeout"))
+        try:
+            on_event(event)
+        except BaseException as error:
+            raise Stopped(error) from error
+
+    return report
+
+
+@contextmanager
+def _reported(report: OnEvent, stage: str, part: str) -> Iterator[Tick]:
+    """Reports the start and the end, or the failure, of what runs inside. Yields the function to call meanwhile."""
+    start = last = perf_counter()
+    amounts = (0, 0)
+
+    def event(status: EventStatus) -> Event:
+        return Event(stage, part, perf_counter() - start, status, *amounts)
+
+    def tick(*completed_and_total: int) -> None:
+        nonlocal last, amounts
+        if completed_and_total:
+            amounts = (completed_and_total[0], completed_and_total[-1])
+        if perf_counter() - last >= PERIOD:
+            last = perf_counter()
+            report(event("progress"))
+
+    report(Event(stage, part))
+    try:
+        yield tick
+    except Stopped:
+        raise
+    except BaseException:
+        report(event("failure"))
+        raise
+    report(event("end"))

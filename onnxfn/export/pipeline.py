@@ -26,13 +26,14 @@ from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.graphs.capture.capture import LIMITS
+from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
-from onnxfn.specs.reports import Exported, Report
+from onnxfn.specs.reports import Exported, Report, Tick, no_tick
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import declare_external_data, layout_of, write_configs, write_texts
@@ -60,6 +61,7 @@ def export(
     build: BuildOptions = BuildOptions(),
     write: WriteOptions = WriteOptions(),
     on_event: OnEvent = ignore,
+    timeout: float | None = None,
 ) -> Exported:
     """Writes a PyTorch model as ONNX files and checks them against the model.
 
@@ -91,7 +93,10 @@ def export(
             unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache, fused operators.
         write: How files are laid out and where weights are stored.
-        on_event: Called with an `Event` when a stage starts and ends.
+        on_event: Called with an `Event`, in the thread of this call, when a stage starts, about four times a second
+            while it runs, and when it ends or fails. `progress()` is one that draws a bar. To stop the export, let it
+            raise an exception: that comes out of this call within a second, and nothing is written.
+        timeout: Seconds after which the export is stopped. None: there is no limit.
 
     Returns:
         The paths of the files, the plan, the report of the check, and the seconds of each stage. `result(**inputs)`,
@@ -109,6 +114,7 @@ def export(
         CaptureFailed: The model could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
         WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.
+        TimedOut: The export took longer than `timeout`.
 
     >>> import tempfile, torch
     >>> from onnxfn import derived, export
@@ -122,7 +128,7 @@ def export(
     (5, 2)
     """
     model = as_module(model)
-    check_export_arguments(spec, model, path, checkpoint, build, write, on_event)
+    check_export_arguments(spec, model, path, checkpoint, build, write, on_event, timeout)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     with export_target(path) as (target, owner):
         check_destination(target, overwrite=overwrite)
@@ -133,8 +139,8 @@ def export(
         # Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
         build = evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link")
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
-        with writing, _provenance_in_errors(spec), stage_timer(on_event) as (timed, seconds):
-            with timed("plan", ""):
+        with stage_timer(on_event, timeout) as (timed, seconds), writing, _provenance_in_errors(spec):
+            with timed("plan", "") as tick, ticking_operators(tick):
                 planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
@@ -143,9 +149,11 @@ def export(
                 job = Job(model_by_dtype(model), planned, onnx_staging, options, timed, real_inputs, check=check)
                 built = build_until_checked(job, build)
                 files: Iterable[Path] = built.files
-                if not destination.is_file:
-                    side_files = _write_side_files(model, checkpoint, staging)
-                    files = _complete_folder(built, side_files, staging, options, build.fuse)
+                with timed("complete", "") as tick:
+                    if not destination.is_file:
+                        side_files = _write_side_files(model, checkpoint, staging)
+                        files = _complete_folder(built, side_files, staging, options, build.fuse, tick)
+                # No event comes after this: what `on_event` raised would leave the files of an export that failed.
                 published = publish(files, staging, destination, overwrite=overwrite)
         loaded = Loaded(str(target), map(str, published), owner)
         if path is not None and not isinstance(path, str | PathLike):
@@ -173,7 +181,7 @@ def export_from_recipe(
     check_destination(Path(path), overwrite=overwrite)
     destination = Destination(Path(path), layout_of(write.layout).subfolder)
     options, planned = resolved_write_options(write), recipe.plan
-    with write_errors(Path(path)), stage_timer(on_event) as (timed, seconds):
+    with stage_timer(on_event) as (timed, seconds), write_errors(Path(path)):
         with timed("template", ""):
             graphs = recipe_graphs(recipe, template_cache, checkpoint)
         if graphs is None:
@@ -212,7 +220,7 @@ def validate(
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case.
         decoders: The decoder files in the folder, as for `export`.
-        on_event: Called with an `Event` when a stage starts and ends.
+        on_event: Called with an `Event`, as by `export`. An exception that it raises stops the check.
 
     Returns:
         The largest difference of each output over all cases, and the cases.
@@ -242,7 +250,12 @@ def validate(
 
 
 def _complete_folder(
-    built: Built, side_files: Iterable[Path], staging: Path, options: ResolvedWriteOptions, fuse: str
+    built: Built,
+    side_files: Iterable[Path],
+    staging: Path,
+    options: ResolvedWriteOptions,
+    fuse: str,
+    tick: Tick = no_tick,
 ) -> tuple[Path, ...]:
     """Writes what an export to a folder has besides graphs and side files; returns all files.
 
@@ -251,7 +264,7 @@ def _complete_folder(
     names = {f"{part.name}{options.external_data_suffix}" for part in built.plan.parts}
     declare_external_data(staging, options.layout, [file for file in built.files if file.name in names])
     every_file = {**built.files, **dict.fromkeys(side_files, "")}
-    return with_report(every_file, staging, built.plan, built.report, options, fuse)
+    return with_report(every_file, staging, built.plan, built.report, options, fuse, tick)
 
 
 def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:

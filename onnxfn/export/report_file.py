@@ -18,7 +18,7 @@ from typing import Any
 
 from onnxfn.specs.errors import first_line
 from onnxfn.specs.planned import Plan
-from onnxfn.specs.reports import Difference, Report
+from onnxfn.specs.reports import Difference, Report, Tick, no_tick
 from onnxfn.specs.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
@@ -52,6 +52,7 @@ def with_report(
     report: Report | None,
     options: ResolvedWriteOptions,
     fuse: str,
+    tick: Tick = no_tick,
 ) -> tuple[Path, ...]:
     """Writes `report.json` about the files of an export; returns the files, and the report as the last one.
 
@@ -62,6 +63,7 @@ def with_report(
         report: The report of the check; None without a check.
         options: How the files were written.
         fuse: Which fused operators the graphs may have, as `BuildOptions` says.
+        tick: Is called while files are read.
     """
     content = {
         "schema": SCHEMA,
@@ -72,7 +74,7 @@ def with_report(
         "plan_sha256": plan_digest(plan),
         "options": _options(options, fuse),
         "check": _check_facts(report),
-        **file_facts(folder, files),
+        **file_facts(folder, files, tick),
     }
     path = folder / REPORT_FILE
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -102,7 +104,7 @@ def plan_digest(plan: Plan) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def file_facts(folder: Path, files: Mapping[Path, str]) -> dict[str, Any]:
+def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) -> dict[str, Any]:
     """Size and digest of each file, and the facts of each graph, by their paths in the folder.
 
     A file whose digest is known is not read for it.
@@ -112,7 +114,8 @@ def file_facts(folder: Path, files: Mapping[Path, str]) -> dict[str, Any]:
     return {
         "graphs": {path: graph_facts(file) for path, file in ordered if file.suffix == ".onnx"},
         "files": {
-            path: {"bytes": file.stat().st_size, "sha256": files[file] or sha256_of(file)} for path, file in ordered
+            path: {"bytes": file.stat().st_size, "sha256": files[file] or sha256_of(file, tick)}
+            for path, file in ordered
         },
     }
 

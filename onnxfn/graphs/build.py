@@ -15,7 +15,7 @@ from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES
 from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_of_all_layers
 from onnxfn.graphs.capture.layer_calls import prove_calls
-from onnxfn.graphs.capture.quiet import LOCK, quiet
+from onnxfn.graphs.capture.quiet import quiet, tracing_alone
 from onnxfn.graphs.capture.repeated_layers import LayerStack, stacks_worth_a_proof, truncated
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.old_objects import old_objects_not_collected
@@ -128,7 +128,7 @@ def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions
     The weights of the model have the float dtype of the part already. The graph is loaded from the template cache if it
     is there; else it is built, and saved there.
     """
-    with LOCK, old_objects_not_collected():
+    with tracing_alone(timed, part.name), old_objects_not_collected():
         name, graph = None, None
         if options.template_cache is not None:
             with timed("template", part.name):
@@ -219,8 +219,9 @@ def _from_repeats(
         prove_calls(model, part, traced_part, stacks, cache_stack)
     with truncated(model, stacks):
         graph = _from_trace(model, traced_part, timed, options)
-    with timed("passes", part.name), _pass_errors(part):
+    with timed("passes", part.name) as tick, _pass_errors(part):
         for stack in stacks:
+            tick()
             traced_ports = layer_ports(traced_part) if stack is cache_stack else {}
             planned_ports = layer_ports(part) if stack is cache_stack else {}
             graph = repeat_layers(graph, stack, traced_ports, planned_ports)
@@ -257,12 +258,19 @@ def _truncated_part(part: Part, stack: LayerStack) -> Part:
 
 def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
     """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
-    with timed("capture", part.name):
-        graph = capture(model, part)
-    with timed("passes", part.name), quiet(), _pass_errors(part):
-        graph = share_size_reads(to_slots(graph, parameter_names(model)), part)
-        graph = convert_opset(widen_integers(simplify(graph)), part.spec.target.opset or 0)
-        graph = fuse_operators(graph, options.fuse)
+    opset = part.spec.target.opset or 0
+    steps: tuple[Callable[[Any], Any], ...] = (
+        lambda graph: share_size_reads(to_slots(graph, parameter_names(model)), part),
+        simplify,
+        lambda graph: convert_opset(widen_integers(graph), opset),
+        lambda graph: fuse_operators(graph, options.fuse),
+    )
+    with timed("capture", part.name) as tick:
+        graph = capture(model, part, tick)
+    with timed("passes", part.name) as tick, quiet(), _pass_errors(part):
+        for step in steps:
+            graph = step(graph)
+            tick()
         fusions(graph)  # raises CaptureFailed when an expected operator is missing
         if options.pretranspose:
             graph = pretranspose(graph)

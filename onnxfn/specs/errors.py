@@ -91,6 +91,10 @@ class WriteFailed(OnnxfnError, OSError):
     """
 
 
+class TimedOut(OnnxfnError, TimeoutError):
+    """An export took longer than its `timeout`. It was stopped, and nothing was written."""
+
+
 def root_cause(error: BaseException) -> BaseException:
     """The error at the start of the chain of causes. The chain ends at an error of onnxfn: its message says enough."""
     while error.__cause__ is not None and not isinstance(error, OnnxfnError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 from attrs import evolve, field, frozen
 
@@ -23,19 +23,32 @@ SMALLEST_DYNAMIC_SIZE = 2
 """The smallest size that torch.export reports for a dynamic axis: it handles 0 and 1 as special cases."""
 
 
+EventStatus = Literal["start", "progress", "end", "failure"]
+
+
 @frozen
 class Event:
-    """A stage of an export begins or ends. `export` calls `on_event` with it.
+    """What an export does now. `export` calls `on_event` with it, in its own thread.
+
+    An event comes when a stage starts, about four times a second while it runs, and when it ends or fails. After a
+    failure the export may try the stage again in another way, such as with all layers traced.
 
     Attributes:
-        stage: `plan`, `capture`, `passes`, `write`, `check` or another stage.
+        stage: `plan`, `capture`, `passes`, `write`, `check`, `complete` or another stage; `wait` while an export of
+            another thread is tracing.
         part: The stem of the ONNX file; empty for a stage of the whole export.
-        seconds: How long the stage took; None when it begins.
+        seconds: How long the stage has run.
+        status: `start`, `progress`, `end` or `failure`.
+        completed: How much of the stage is ready: bytes for `write`, `copy` and `complete`, cases for `check`, else 0.
+        total: The bytes or cases of the whole stage; 0 where they are not known.
     """
 
     stage: str
     part: str
-    seconds: float | None = None
+    seconds: float = 0.0
+    status: EventStatus = "start"
+    completed: int = 0
+    total: int = 0
 
     __repr__ = short_repr
 
@@ -323,5 +336,13 @@ class Exported:
         )
 
 
-StageTimer = Callable[[str, str], AbstractContextManager[None]]
+Tick = Callable[..., None]
+"""`tick()` or `tick(completed, total)`: called often while a stage runs. It reports that, and may stop the export."""
+
+
+def no_tick(completed: int = 0, total: int = 0) -> None:
+    """Reports nothing."""
+
+
+StageTimer = Callable[[str, str], AbstractContextManager[Tick]]
 """From the name of a stage and of a part to the context in which the stage runs and is timed."""

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.specs.reports import Tick, no_tick
+from onnxfn.weights.waiting import result_of
+
 CHUNK_BYTES = 1 << 20
 """Bytes of a chunk: it fits the cache of a core."""
 
@@ -144,11 +147,11 @@ def _concatenated(slices: Sequence[Any]) -> Any:
 
 @contextmanager
 def prefetched(
-    function: Callable[[Any], Any], items: Iterable[Any], most: int, threads: int = 1
+    function: Callable[[Any], Any], items: Iterable[Any], most: int, threads: int = 1, tick: Tick = no_tick
 ) -> Iterator[Iterator[Any]]:
     """`map(function, items)` within a context, computed by other threads, up to `most` results ahead of the caller.
 
-    On exit, calls that have not begun are cancelled.
+    On exit, calls that have not begun are cancelled. `tick` is called while the caller waits for a result.
     """
     rest = iter(items)
     with ThreadPoolExecutor(threads) as pool:
@@ -156,7 +159,7 @@ def prefetched(
 
         def results() -> Iterator[Any]:
             while futures:
-                result = futures.popleft().result()
+                result = result_of(futures.popleft(), tick)
                 futures.extend(pool.submit(function, item) for item in islice(rest, 1))
                 yield result
 

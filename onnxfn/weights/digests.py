@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from hashlib import file_digest, sha256
+from functools import partial
+from hashlib import sha256
 from os import SEEK_END
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from attrs import frozen
 
+from onnxfn.specs.reports import Tick, no_tick
+from onnxfn.weights.chunks import CHUNK_BYTES
 from onnxfn.weights.onnx_files import metadata, written_by_onnxfn
+from onnxfn.weights.waiting import counted
 
 DIGESTS_KEY = "onnxfn.external_data"
 """The key in an ONNX file's metadata under which it states the digests of its external data, as JSON: name to digest.
@@ -28,10 +32,13 @@ END_MARK = b"onnxfn external data, SHA-256:".ljust(32)
 END_BYTES = len(END_MARK) + sha256().digest_size
 
 
-def sha256_of(file: Path) -> str:
-    """The SHA-256 of the content of a file, in hexadecimal digits."""
+def sha256_of(file: Path, tick: Tick = no_tick) -> str:
+    """The SHA-256 of the content of a file, in hexadecimal digits. `tick` is called with the bytes read so far."""
+    digest, total = sha256(), file.stat().st_size
     with file.open("rb") as opened:
-        return file_digest(opened, "sha256").hexdigest()
+        for chunk in counted(iter(partial(opened.read, CHUNK_BYTES), b""), tick, 0, total):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 @frozen

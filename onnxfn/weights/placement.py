@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,11 +14,13 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, first_line
+from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import entries_by_bytes
 from onnxfn.weights.chunks import chunks, memory_key
 from onnxfn.weights.digests import DIGESTS_KEY, DataDigests, write_with_digest
 from onnxfn.weights.protobuf import write_model
 from onnxfn.weights.safetensors import TensorEntry
+from onnxfn.weights.waiting import counted
 
 EXTERNAL_DATA_SUFFIX = ".onnx_data"
 PROTOBUF_LIMIT = (1 << 31) - (1 << 26)
@@ -111,23 +114,30 @@ def shared_placements(models: Sequence[Any], data_files: Sequence[str]) -> Share
 
 
 def write_graph(
-    model: Any, path: Path, placements: Mapping[str, Placement], digests: Mapping[str, str] = MappingProxyType({})
+    model: Any,
+    path: Path,
+    placements: Mapping[str, Placement],
+    digests: Mapping[str, str] = MappingProxyType({}),
+    tick: Tick = no_tick,
 ) -> Path:
     """Writes an ONNX file: the graph, the weights placed in it, and references to external data; returns its path.
 
-    `digests` are those of the external data files. CaptureFailed if `onnx.checker` refuses the graph.
+    `digests` are those of the external data files; `tick` is called after each chunk of weights. CaptureFailed if
+    `onnx.checker` refuses the graph.
     """
     proto = _proto_with_external_data(model, placements)
     files = {placement.file for placement in placements.values()}
     stated = {file: digest for file, digest in digests.items() if file in files}
     if stated:
         proto.metadata_props.add(key=DIGESTS_KEY, value=json.dumps(stated, sort_keys=True))
+    tick()
     _check_graph(proto, path)
     large = _large_weights(model)
+    names = [name for name, placement in placements.items() if placement.file is None]
+    ends = [0, *accumulate(placements[name].length for name in names)]
     inside = {
-        name: (placement.length, chunks(large[name]))
-        for name, placement in placements.items()
-        if placement.file is None
+        name: (placements[name].length, counted(chunks(large[name]), tick, before, ends[-1]))
+        for name, before in zip(names, ends, strict=False)
     }
     path.unlink(missing_ok=True)
     with path.open("wb") as file:
@@ -135,8 +145,13 @@ def write_graph(
     return path
 
 
-def write_external_data(model: Any, path: Path, placements: Mapping[str, Placement]) -> DataDigests | None:
-    """Writes the external data file at `path`; returns its digests, or None if no weight is placed in it."""
+def write_external_data(
+    model: Any, path: Path, placements: Mapping[str, Placement], tick: Tick = no_tick
+) -> DataDigests | None:
+    """Writes the external data file at `path`; returns its digests, or None if no weight is placed in it.
+
+    `tick` is called after each chunk.
+    """
     large = _large_weights(model)
     offsets = {
         placement.offset: name
@@ -146,8 +161,10 @@ def write_external_data(model: Any, path: Path, placements: Mapping[str, Placeme
     if not offsets:
         return None
     path.unlink(missing_ok=True)  # it may be a hard link to a file of a checkpoint
+    tensors = {offset: large[offsets[offset]] for offset in sorted(offsets)}
+    total = max(offset + tensor.nbytes for offset, tensor in tensors.items())
     with path.open("wb") as file:
-        return write_with_digest(file, _padded({offset: large[offsets[offset]] for offset in sorted(offsets)}))
+        return write_with_digest(file, counted(_padded(tensors), tick, 0, total))
 
 
 def _padded(tensors: Mapping[int, Any]) -> Iterator[Any]:

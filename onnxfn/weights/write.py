@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from shutil import copyfile
 from typing import Any, Literal, get_args
 
 from attrs import Attribute, evolve, field, frozen
@@ -12,6 +12,7 @@ from attrs import Attribute, evolve, field, frozen
 from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import StageTimer
+from onnxfn.weights.chunks import CHUNK_BYTES
 from onnxfn.weights.layouts import OPTIMUM, Layout, LayoutName, layout_of
 from onnxfn.weights.placement import (
     NO_SHARED_PLACEMENTS,
@@ -23,6 +24,7 @@ from onnxfn.weights.placement import (
     write_graph,
 )
 from onnxfn.weights.safetensors import TensorEntry, entries
+from onnxfn.weights.waiting import counted
 
 OTHER_SUFFIXES = (".onnx", ".safetensors", ".bin", ".pt", ".pth", ".gguf")
 """Endings of graphs and of a checkpoint's weights, so no endings of external data."""
@@ -162,7 +164,7 @@ def write_graphs(
     files: dict[Path, str] = {}
     stated: dict[str, str] = {}
     for part, graph, data_file in zip(plan.parts, graphs, data_files, strict=True):
-        with timed("write", part.name):
+        with timed("write", part.name) as tick:
             placements = weight_placements(
                 graph,
                 part.name,
@@ -171,11 +173,12 @@ def write_graphs(
                 entries=options.entries,
                 shared=shared,
             )
-            digests = write_external_data(graph, folder / data_file, placements) if check or storage != "none" else None
+            is_written = check or storage != "none"
+            digests = write_external_data(graph, folder / data_file, placements, tick) if is_written else None
             own_data = {folder / data_file: digests} if digests and storage != "none" else {}
             stated |= {file.name: digests.weights for file, digests in own_data.items()}
             # The graph states the digests of its external data, so it is written after them.
-            files[write_graph(graph, folder / f"{part.name}.onnx", placements, stated)] = ""
+            files[write_graph(graph, folder / f"{part.name}.onnx", placements, stated, tick)] = ""
         files |= {file: digests.file for file, digests in own_data.items()}
         files |= dict.fromkeys(_link_files(placements.values(), folder, timed), "")
     return files
@@ -191,6 +194,7 @@ def _link_files(placements: Iterable[Placement], folder: Path, timed: StageTimer
             try:
                 link.hardlink_to(source.resolve())
             except OSError:
-                with timed("copy", source.name):
-                    copyfile(source, link)
+                with timed("copy", source.name) as tick, source.open("rb") as opened, link.open("wb") as copy:
+                    chunks = iter(partial(opened.read, CHUNK_BYTES), b"")
+                    copy.writelines(counted(chunks, tick, 0, source.stat().st_size))
     return links

@@ -52,7 +52,7 @@ def test_the_result_has_files_inputs_outputs_opset_and_seconds(exported):
     assert exported.inputs == onnxfn.inputs(SPEC, {"vocab_size": 9})
     assert exported.outputs == {"logits": {0: "batch_size", 1: "sequence_length"}}
     assert exported.opset == 18
-    assert [stage for stage, _ in exported.seconds] == ["plan", "capture", "passes", "write", "check"]
+    assert [stage for stage, _ in exported.seconds] == ["plan", "capture", "passes", "write", "check", "complete"]
     assert onnxfn.from_json(onnxfn.to_json(exported), record=onnxfn.Exported) == exported
     assert "check passed" in str(exported)
     assert "<table " in exported._repr_html_()
@@ -252,20 +252,22 @@ def test_a_folder_gets_the_configuration(bert, exported):
 def test_progress_is_reported_to_the_function_of_the_caller(bert, tmp_path):
     events = []
     onnxfn.export(SPEC, bert, tmp_path / "model.onnx", on_event=events.append)
-    stages = ["plan", "capture", "passes", "write", "check"]
-    assert [(event.stage, event.seconds is None) for event in events] == [
-        (stage, starts) for stage in stages for starts in (True, False)
+    stages = ["plan", "capture", "passes", "write", "check", "complete"]
+    assert [(event.stage, event.status) for event in events if event.status != "progress"] == [
+        (stage, status) for stage in stages for status in ("start", "end")
     ]
 
 
-def test_the_end_of_a_stage_is_reported_after_an_error_too(bert, tmp_path):
+def test_the_failure_of_a_stage_is_reported(bert, tmp_path):
     spec, events = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0), []
     refusal(CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx", on_event=events.append)
     broken = onnxfn.compose(SPEC, onnxfn.gives("nothing", "batch_size _"))
     refusal(CaptureFailed, onnxfn.export, broken, bert, tmp_path / "model.onnx", on_event=events.append)
-    started = [event.stage for event in events if event.seconds is None]
-    assert [event.stage for event in events if event.seconds is not None] == started
-    assert events[-1].stage == "capture"
+    started = [event.stage for event in events if event.status == "start"]
+    assert [event.stage for event in events if event.status in ("end", "failure")] == started
+    failed = [event.stage for event in events if event.status == "failure"]
+    assert failed[0] == "check"
+    assert failed[-1] == events[-1].stage == "capture"
 
 
 def test_an_export_prints_warns_and_logs_nothing(tmp_path):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line, root_cause
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.planned import Part, PlannedSpec
-from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit
+from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit, Tick, no_tick
 
 UNBOUNDED = 1 << 40
 """Upper ends from here on are no limit: torch writes a very large number where there is none."""
@@ -49,12 +50,12 @@ WRAPPED = "traced"
 """The attribute of the traced module that is the model: a prefix of parameter names, which is removed again."""
 
 
-def capture(model: Any, part: Part) -> Any:
+def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
     """The graph of a part as an `onnx_ir.Model`, in opset 18, with inputs and outputs in the order of the plan.
 
     The initializers are the model's own tensors, not copies, under the names that they have in the checkpoint.
     `graph.meta[LIMITS]` has the limits of dynamic axes. The model, its configuration and the state of torch are
-    restored afterwards, also after an error.
+    restored afterwards, also after an error. `tick` is called for each operator that is traced or translated.
 
     Raises:
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
@@ -63,27 +64,27 @@ def capture(model: Any, part: Part) -> Any:
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
     attention, patches = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
-    lengths = dynamic_lengths()
-    with quiet(), unchanged_eval(model), attention, lengths, patches, _fast_export(), _annotations_of_this_thread():
+    lengths, fast = dynamic_lengths(), _fast_export(tick)
+    with quiet(), unchanged_eval(model), attention, lengths, patches, fast, _annotations_of_this_thread():
         program = exported_program(model, part)
         limits = _limits(program, part)
         _check_ranges(model, part, limits)
         operators = expected_operators(program)
-        graph = _translated(program)
+        graph = _translated(program, tick)
     graph.meta[EXPECTED_OPERATORS] = operators
     graph.meta[LIMITS] = _with_smallest(limits, part)
     return graph
 
 
 @contextmanager
-def _fast_export() -> Iterator[None]:
+def _fast_export(tick: Tick) -> Iterator[None]:
     """Turns off torch's cache of fake tensors and its stack traces, which take a third of the time of one export.
 
     Some operators on fake tensors are replaced by faster ones, see `fake_outputs.py`.
 
     The cache computes each result a second time to see whether it can be stored, and again at every hit. A stack trace
     tells where a node comes from, which its module path tells too. The memory format of each tensor is not searched,
-    since nothing reads it.
+    since nothing reads it. torch asks for it for each operator that it traces, so `tick` is called there.
     """
     import torch._dynamo.config
     import torch.fx.config
@@ -91,7 +92,14 @@ def _fast_export() -> Iterator[None]:
 
     setting, metadata = torch.fx.config.do_not_emit_stack_traces, proxy_tensor._extract_tensor_metadata
     torch.fx.config.do_not_emit_stack_traces = True
-    proxy_tensor._extract_tensor_metadata = partial(metadata, include_contiguity=False)
+    thread = threading.get_ident()
+
+    def ticking_metadata(tensor: Any) -> Any:
+        if threading.get_ident() == thread:
+            tick()
+        return metadata(tensor, include_contiguity=False)
+
+    proxy_tensor._extract_tensor_metadata = ticking_metadata
     try:
         without_cache = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
         with without_cache, fast_fake_outputs(), fast_size_formulas(), fast_comparisons():
@@ -196,12 +204,12 @@ def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
     return equalities + [size == value(symbol, sizes) for size, symbol in sums if sizes.keys() >= set(terms(symbol))]
 
 
-def _translated(program: Any) -> Any:
+def _translated(program: Any, tick: Tick) -> Any:
     """The ONNX graph of an exported program. Raises CaptureFailed when an operator has no translation."""
     import torch
     from torch.onnx._internal.exporter import _core
 
-    registry = onnx_registry()
+    registry = _ticking_registry(onnx_registry(), tick)
     try:
         # torch would look for the gradient of a Scan when it traces again.
         with torch.no_grad(), signatures_read_once():
@@ -213,6 +221,19 @@ def _translated(program: Any) -> Any:
     for weight in list(graph.graph.initializers.values()):
         weight.name = weight.name.removeprefix(f"{WRAPPED}.")
     return graph
+
+
+def _ticking_registry(registry: Any, tick: Tick) -> Any:
+    """A copy of torch's table that calls `tick` when the translations of an operator are looked up."""
+    translations_of = registry.get_decomps
+
+    def look_up(operator: Any) -> Any:
+        tick()
+        return translations_of(operator)
+
+    ticking = copy.copy(registry)
+    ticking.get_decomps = look_up
+    return ticking
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 NESTED = "use_nested_tensor"
@@ -12,6 +12,9 @@ NESTED = "use_nested_tensor"
 
 torch.export ignores it, and computes what the layers give for padding.
 """
+
+AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu")
+"""The types of devices that have autocast."""
 
 DICTS = (dict, OrderedDict)
 """Types of the dicts that a module stores its parts in: torch keeps hooks in ordered dicts."""
@@ -23,7 +26,7 @@ def unchanged_eval(model: Any) -> Iterator[None]:
 
     The modes of single modules are restored too, and what `forward` added is removed: attributes, buffers and hooks.
     A model that several parts and cases use is the same for each. While it lasts, no other thread may call the model:
-    callers pass a `model_copy`.
+    callers pass a `model_copy`. The caller's autocast is off meanwhile, so that the model computes in its own dtypes.
     """
     modules = list(model.modules())
     owners = {id(owner): owner for owner in (*modules, *_configs(modules)) if hasattr(owner, "__dict__")}
@@ -33,12 +36,25 @@ def unchanged_eval(model: Any) -> Iterator[None]:
         if NESTED in vars(module):
             vars(module)[NESTED] = False
     try:
-        yield
+        with _without_autocast():
+            yield
     finally:
         for attributes, contents, dicts in saved:
             _restore(attributes, contents)
             for value, items in dicts:
                 _restore(value, items)
+
+
+@contextmanager
+def _without_autocast() -> Iterator[None]:
+    """Turns off autocast in this thread, for the types of devices for which it is on."""
+    import torch
+
+    with ExitStack() as undo:
+        for device in AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                undo.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 @contextmanager

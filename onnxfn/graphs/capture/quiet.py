@@ -15,11 +15,30 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.specs.reports import StageTimer
+
 LOCK = threading.RLock()
 """Held while a model is traced or run: torch.export has state of its own, so a process traces one model at a time."""
 
 SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
 """Packages whose logs are dropped."""
+
+
+POLL = 0.2
+"""Seconds between two looks at a lock that another thread holds."""
+
+
+@contextmanager
+def tracing_alone(timed: StageTimer, part: str) -> Iterator[None]:
+    """Holds `LOCK`. While another thread holds it, the stage `wait` runs."""
+    if not LOCK.acquire(blocking=False):
+        with timed("wait", part) as tick:
+            while not LOCK.acquire(timeout=POLL):
+                tick()
+    try:
+        yield
+    finally:
+        LOCK.release()
 
 
 @frozen(eq=False)

@@ -16,6 +16,7 @@ from onnxfn.export.attempts import RETRACED
 from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots, trace_all_layers
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.reports import no_tick
 
 LAYERS = 9
 COUNTS = (
@@ -41,7 +42,7 @@ SWEPT = [
 
 
 def timed(*_):
-    return nullcontext()
+    return nullcontext(no_tick)
 
 
 def deep_model(model_type, loader):

@@ -1,0 +1,84 @@
+"""A bar of the progress of an export, for terminals and notebooks."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from onnxfn.export.events import OnEvent
+from onnxfn.specs.reports import Event
+
+BYTE_STAGES = ("write", "copy", "complete")
+"""The stages whose progress is counted in bytes."""
+
+MEGABYTE = 1_000_000
+
+
+def progress(file: TextIO | None = None) -> OnEvent:
+    """A function of events that draws a bar for each stage, in a terminal or a notebook, and lines elsewhere.
+
+    Args:
+        file: Where it is drawn. None: the standard error stream, or the cell of a notebook.
+
+    Returns:
+        What `export` takes as `on_event`. Each export needs its own.
+
+    >>> import io
+    >>> from onnxfn import Event, progress
+    >>> text = io.StringIO()
+    >>> show = progress(text)
+    >>> show(Event("check", "model"))
+    >>> show(Event("check", "model", 2.0, "end", 9, 9))
+    >>> print(text.getvalue().strip())
+    check model  9/9 cases  2.0 s
+    """
+    from rich.console import Console
+
+    console = Console(file=file, stderr=file is None)
+    if not (console.is_terminal or console.is_jupyter):
+        return _lines(console)
+    bars: dict[str, Any] = {}
+
+    def show(event: Event) -> None:
+        key = f"{event.stage} {event.part}".strip()
+        if event.status == "start":
+            bars[key] = _bar(console, key)
+        bar = bars[key]
+        bar.update(bar.task_ids[0], completed=event.completed, total=event.total or None, amount=_amount(event))
+        bar.refresh()
+        if event.status in ("end", "failure"):
+            bars.pop(key).stop()
+
+    return show
+
+
+def _lines(console: Any) -> OnEvent:
+    """A function of events that prints a line at the end of each stage."""
+
+    def show(event: Event) -> None:
+        if event.status in ("end", "failure"):
+            name = f"{event.stage} {event.part}".strip()
+            console.print(f"{name}  {_amount(event)}", markup=False, highlight=False, soft_wrap=True)
+
+    return show
+
+
+def _bar(console: Any, name: str) -> Any:
+    """A bar of rich that is drawn when it is told to: it has no thread, and leaves the standard streams alone."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[amount]}"))
+    bar = Progress(*columns, console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+    bar.add_task(name, total=None, amount="")
+    bar.start()
+    return bar
+
+
+def _amount(event: Event) -> str:
+    """How much of a stage is ready, the seconds so far, and whether it failed."""
+    counts = ""
+    if event.total:
+        is_bytes = event.stage in BYTE_STAGES
+        sizes = (f"{size / MEGABYTE:.1f}" if is_bytes else str(size) for size in (event.completed, event.total))
+        counts = f"{'/'.join(sizes)} {'MB' if is_bytes else 'cases'}"
+    failed = "failed" if event.status == "failure" else ""
+    return "  ".join(filter(None, (counts, f"{event.seconds:.1f} s", failed)))

@@ -1,0 +1,30 @@
+"""Calls a function again and again while torch computes in this thread."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from onnxfn.specs.reports import Tick
+
+
+@contextmanager
+def ticking_operators(tick: Tick) -> Iterator[None]:
+    """Calls `tick` before each operator that torch runs in this thread, so an exception of it stops a model.
+
+    torch runs the same kernels as without: the operators see no other arguments, and the model has no hooks, which
+    would turn off the fast path of `torch.nn.TransformerEncoder`.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def run(_: Any, operator: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
+        tick()
+        return operator(*arguments, **named or {})
+
+    mode = TorchDispatchMode()
+    mode.__torch_dispatch__ = types.MethodType(run, mode)
+    mode.supports_higher_order_operators = True
+    with mode:
+        yield

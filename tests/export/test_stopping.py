@@ -1,0 +1,279 @@
+"""Watching and stopping an export: events come all the time; what the listener raises is heard and leaves nothing."""
+
+from __future__ import annotations
+
+import io
+import random
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import tiny
+import torch
+from refusals import refusal
+from transformers import BertConfig, BertModel
+
+import onnxfn
+from onnxfn.export.events import stage_timer
+from onnxfn.specs.errors import OutputExists, TimedOut
+from onnxfn.specs.reports import CheckFailed, Event
+
+BERT = onnxfn.spec_for("bert", "fill-mask")
+LLAMA = onnxfn.spec_for("llama", "text-generation-with-past")
+STAGES = ("plan", "capture", "passes", "write", "check", "complete")
+
+
+class HeardError(Exception):
+    """Raised by a listener at a moment of the test."""
+
+
+def state(model):
+    """What an export must leave as it was."""
+    attributes = [sorted(map(str, vars(module))) for module in model.modules()]
+    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()]
+    modes = [module.training for module in model.modules()]
+    versions = [(name, tensor.data_ptr(), tensor._version) for name, tensor in model.state_dict().items()]
+    return attributes, hooks, modes, versions, str(getattr(model, "config", ""))
+
+
+def stops_after(moment):
+    """A listener that raises at the first event after a moment, and the list of when it did."""
+    raised = []
+
+    def listen(event):
+        if time.perf_counter() >= moment:
+            raised.append((time.perf_counter(), event))
+            raise HeardError(event)
+
+    return listen, raised
+
+
+@pytest.fixture
+def temporary_files(tmp_path, monkeypatch):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_a_listener_that_raises_at_any_event_stops_the_export_and_leaves_nothing(tmp_path, temporary_files):
+    model = tiny.model("llama", "AutoModelForCausalLM")
+    moments = []
+    before = state(model)
+    onnxfn.export(
+        LLAMA,
+        model,
+        tmp_path / "out",
+        on_event=lambda event: moments.append((event.stage, event.status)) if event.status != "progress" else None,
+    )
+    assert len(moments) > 10
+    for number, moment in enumerate(dict.fromkeys(moments)):
+
+        def listen(event, moment=moment):
+            if (event.stage, event.status) == moment:
+                raise HeardError
+
+        with pytest.raises(HeardError):
+            onnxfn.export(LLAMA, model, tmp_path / "never" if number % 2 else None, on_event=listen)
+        assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "temporary"]
+        assert [*temporary_files.iterdir()] == []
+        assert state(model) == before
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("a"), OSError(28, "No space left"), CheckFailed("mine"), KeyboardInterrupt()]
+)
+@pytest.mark.parametrize("stage", ["capture", "check"])
+def test_what_the_listener_raises_comes_out_unchanged(error, stage, tmp_path):
+    """A KeyError inside a capture, or a failed check, is otherwise a reason to trace all layers."""
+    events = []
+
+    def listen(event):
+        events.append(event)
+        if event.stage == stage and event.status == "end":
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        onnxfn.export(BERT, tiny.model("bert", "AutoModelForMaskedLM"), tmp_path / "out", on_event=listen)
+    assert caught.value is error
+    assert error.args == type(error)(*error.args).args
+    assert events[-1].stage == stage
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_timeout_is_an_error_in_a_line(tmp_path):
+    model = tiny.model("bert", "AutoModelForMaskedLM")
+    message = refusal(TimedOut, onnxfn.export, BERT, model, tmp_path / "out", timeout=0)
+    assert message == "the export was stopped after 0 s, at plan; pass a longer timeout"
+    assert [*tmp_path.iterdir()] == []
+    onnxfn.export(BERT, model, tmp_path / "out", timeout=600.0)
+
+
+def test_events_of_a_stage_come_in_order_with_rising_seconds_and_amounts(tmp_path):
+    events = []
+    with stage_timer(events.append) as (timed, seconds), timed("write", "model") as tick:
+        for completed in range(7):
+            tick(completed, 6)
+            time.sleep(0.1)
+    assert [event.status for event in events] == ["start", "progress", "progress", "end"]
+    assert [event.completed for event in events] == [0, 3, 6, 6]
+    assert sorted(event.seconds for event in events) == [event.seconds for event in events]
+    assert seconds["write"] >= events[-1].seconds
+    threads = set()
+    onnxfn.export(
+        BERT,
+        tiny.model("bert", "AutoModelForMaskedLM"),
+        tmp_path / "out",
+        on_event=lambda event: (threads.add(threading.get_ident()), events.append(event)),
+    )
+    assert threads == {threading.get_ident()}
+    ends = {event.stage: event for event in events if (event.status == "end" and event.part != "model") or event.total}
+    assert ends["write"].completed == ends["write"].total > 0
+    assert ends["check"].total > 3
+
+
+def test_an_export_that_waits_for_the_trace_of_another_says_so_and_can_be_stopped(tmp_path):
+    entered, ended = threading.Event(), threading.Event()
+
+    def hold(event):
+        if event.stage == "passes":
+            entered.set()
+            assert ended.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        model = tiny.model("bert", "AutoModelForMaskedLM")
+        first = pool.submit(onnxfn.export, BERT, model, tmp_path / "first", on_event=hold)
+        assert entered.wait(60)
+        events = []
+        start = time.perf_counter()
+        try:
+            with pytest.raises(TimedOut, match="at wait model"):
+                onnxfn.export(
+                    BERT,
+                    tiny.model("bert", "AutoModelForMaskedLM"),
+                    tmp_path / "second",
+                    on_event=events.append,
+                    timeout=1.0,
+                    check=False,
+                )
+        finally:
+            ended.set()
+        assert time.perf_counter() - start < 3
+        assert events[-1].stage == "wait"
+        assert first.result().report.passed
+
+
+def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(tmp_path):
+    model = tiny.model("bert", "AutoModelForMaskedLM")
+    both = threading.Barrier(2)
+
+    def meet(event):
+        if event.stage == "complete" and event.status == "start":
+            both.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        exports = [pool.submit(onnxfn.export, BERT, model, tmp_path / "out", on_event=meet) for _ in range(2)]
+    errors = [export.exception() for export in exports if export.exception()]
+    assert [type(error) for error in errors] == [OutputExists]
+    assert str(errors[0]).startswith(f"{tmp_path / 'out'} exists")
+    assert onnxfn.verify(tmp_path / "out").passed
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_around_an_export_changes_nothing(dtype, tmp_path):
+    model = tiny.model("bert", "AutoModelForMaskedLM")
+    with torch.autocast("cpu", dtype=dtype):
+        result = onnxfn.export(BERT, model, tmp_path / "out")
+        assert torch.is_autocast_enabled("cpu")
+        assert onnxfn.validate(BERT, model, result).passed
+    onnxfn.export(BERT, model, tmp_path / "expected")
+    assert (tmp_path / "out" / "model.onnx").read_bytes() == (tmp_path / "expected" / "model.onnx").read_bytes()
+    assert result.report == onnxfn.validate(BERT, model, result)
+
+
+class Terminal(io.StringIO):
+    """A file that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_the_bar_shows_each_stage_and_what_failed(monkeypatch):
+    for name in ("NO_COLOR", "TERM", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for file in (io.StringIO(), Terminal()):
+        show = onnxfn.progress(file)
+        for event in (
+            Event("write", "model"),
+            Event("copy", "model.safetensors"),
+            Event("copy", "model.safetensors", 0.5, "progress", 1_000_000, 4_000_000),
+            Event("copy", "model.safetensors", 1.0, "end", 4_000_000, 4_000_000),
+            Event("write", "model", 2.0, "end"),
+            Event("check", "model"),
+            Event("check", "model", 3.0, "failure", 2, 9),
+        ):
+            show(event)
+        text = file.getvalue()
+        assert "copy model.safetensors" in text
+        assert "4.0/4.0 MB" in text
+        assert "2/9 cases  3.0 s  failed" in text
+        assert ("1.0/4.0 MB" in text) == file.isatty()
+
+
+def large_bert(layers, hidden):
+    """A random BertModel. It has no pooler, whose output of few elements asks for float64 runs."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        num_hidden_layers=layers,
+        hidden_size=hidden,
+        num_attention_heads=hidden // 64,
+        intermediate_size=4 * hidden,
+        initializer_range=0.05,
+    )
+    return BertModel(config, add_pooling_layer=False).eval()
+
+
+def longest_until_heard(model, moments, folder):
+    """The longest time from a moment at which an export is to stop until its exception is out, and that moment."""
+    spec = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs)
+    start, gaps, last = time.perf_counter(), [], [time.perf_counter(), "start"]
+
+    def listen(event):
+        now = time.perf_counter()
+        gaps.append((now - last[0], last[1], f"{event.stage} {event.status}"))
+        last[:] = now, f"{event.stage} {event.status}"
+
+    onnxfn.export(spec, model, folder / "whole", on_event=listen)
+    duration = time.perf_counter() - start
+    before, waits = state(model), []
+    for fraction in moments:
+        moment = time.perf_counter() + fraction * duration
+        listen, raised = stops_after(moment)
+        try:
+            onnxfn.export(spec, model, folder / "out", on_event=listen)
+        except HeardError:
+            waits.append((time.perf_counter() - moment, f"{raised[0][1].stage} {raised[0][1].status}", fraction))
+        else:
+            (folder / "out").rename(folder / f"ended {len(waits)} {fraction}")
+        assert not (folder / "out").exists()
+        assert not [entry for entry in folder.iterdir() if entry.name.startswith(".")]
+        assert state(model) == before
+    return duration, max(gaps), waits
+
+
+def test_an_export_that_is_stopped_at_random_moments_leaves_nothing(tmp_path):
+    moments = random.Random(0).sample(range(1, 1000), 6)
+    *_, waits = longest_until_heard(large_bert(2, 128), [moment / 1000 for moment in moments], tmp_path)
+    assert len(waits) >= 3
+    assert max(waits)[0] < 1.0
+
+
+@pytest.mark.sweep
+def test_an_export_of_335_million_parameters_hears_it_within_a_second(tmp_path):
+    moments = [random.Random(number).random() for number in range(100)]
+    duration, gap, waits = longest_until_heard(large_bert(24, 1024), moments, tmp_path)
+    print(f"{duration:.1f} s, longest silence {gap}, longest until heard {max(waits)}, {len(waits)} stopped")
+    assert gap[0] < 1.0
+    assert max(waits)[0] < 1.0
