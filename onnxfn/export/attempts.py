@@ -128,15 +128,22 @@ def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
 def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
-    report = check_files(job.model_in, job.plan, job.folder, job.timed, job.real_inputs) if job.check else None
-    if report is not None and not report.passed:
-        raise check_error(report)
+    check = partial(check_files, job.model_in, job.plan, job.folder, job.timed, job.real_inputs, must_pass=True)
+    report = check() if job.check else None
     return Built(job.plan, graphs, files, report, traced_layers(graphs))
 
 
-def check_files(model_in: ModelIn, plan: Plan, folder: Path, timed: StageTimer, real_inputs: RealInputs) -> Report:
-    """The report on the files of a plan in a folder."""
-    reports = []
+def check_files(
+    model_in: ModelIn,
+    plan: Plan,
+    folder: Path,
+    timed: StageTimer,
+    real_inputs: RealInputs,
+    *,
+    must_pass: bool = False,
+) -> Report:
+    """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails."""
+    reports: list[Report] = []
     dtype = plan.parts[0].spec.target.float_dtype
     model, exact = model_in(dtype), exact_outputs(model_in(None), dtype)
     sessions: dict[Path, Any] = {}
@@ -151,6 +158,13 @@ def check_files(model_in: ModelIn, plan: Plan, folder: Path, timed: StageTimer, 
             reports.append(
                 check_part(model, part, file, plan, session_for=session_for, expected=expected, exact=exact, tick=tick)
             )
+            if must_pass and part is plan.parts[-1] and not _joined(reports).passed:
+                raise check_error(_joined(reports))
+    return _joined(reports)
+
+
+def _joined(reports: Sequence[Report]) -> Report:
+    """The reports on the parts of a plan as a single one."""
     return Report(
         tuple(difference for report in reports for difference in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),

@@ -215,8 +215,8 @@ def _from_repeats(
 ) -> Any:
     """The graph of a part, from a trace of the first layers of each stack. Raises LayersDiffer when the proof fails."""
     traced_part = _truncated_part(part, cache_stack)
-    with timed("capture", part.name):
-        prove_calls(model, part, traced_part, stacks, cache_stack)
+    with timed("capture", part.name) as tick:
+        prove_calls(model, part, traced_part, stacks, cache_stack, tick)
     with truncated(model, stacks):
         graph = _from_trace(model, traced_part, timed, options)
     with timed("passes", part.name) as tick, _pass_errors(part):

@@ -77,9 +77,9 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
 def test_external_data_is_not_read_for_its_digest(model, tmp_path, monkeypatch):
     read = []
 
-    def recorded(file):
+    def recorded(file, tick):
         read.append(file.name)
-        return sha256_of(file)
+        return sha256_of(file, tick)
 
     monkeypatch.setattr(sys.modules["onnxfn.export.report_file"], "sha256_of", recorded)
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")

@@ -69,6 +69,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
         program = exported_program(model, part)
         limits = _limits(program, part)
         _check_ranges(model, part, limits)
+        tick()
         operators = expected_operators(program)
         graph = _translated(program, tick)
     graph.meta[EXPECTED_OPERATORS] = operators
@@ -214,6 +215,7 @@ def _translated(program: Any, tick: Tick) -> Any:
         # torch would look for the gradient of a Scan when it traces again.
         with torch.no_grad(), signatures_read_once():
             if not lower_in_place(program, registry):
+                tick()
                 program = _core._prepare_exported_program_for_export(program, registry=registry)
             graph = _core._exported_program_to_onnx_program(insert_type_promotions(program), registry=registry).model
     except Exception as error:

@@ -11,6 +11,9 @@ from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.spec import ExportSpec, FloatDtype
 
+BLOCK = 1 << 22
+"""The elements of a tensor that are converted at once."""
+
 
 def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
@@ -70,11 +73,26 @@ def _floats(model: Any) -> Iterator[Any]:
     return (tensor for tensor in tensors.values() if tensor.is_floating_point())
 
 
+def _row_blocks(tensor: Any) -> Iterator[Any]:
+    """Indices of blocks of a tensor along its first axis, of about `BLOCK` elements each."""
+    if tensor.numel() <= BLOCK:
+        yield ...
+        return
+    rows = max(1, BLOCK * len(tensor) // tensor.numel())
+    yield from (slice(start, start + rows) for start in range(0, len(tensor), rows))
+
+
 def _converted(tensor: Any, dtype: Any) -> Any:
-    """A copy of a tensor in a dtype; of a parameter, a parameter."""
+    """A copy of a tensor in a dtype; of a parameter, a parameter.
+
+    A large tensor is converted some rows at a time, so that an export can be stopped between them.
+    """
     import torch
 
-    converted = tensor.detach().to(dtype, copy=True)
+    with torch.no_grad():
+        converted = torch.empty_like(tensor.detach(), dtype=dtype)
+        for rows in _row_blocks(tensor):
+            converted[rows].copy_(tensor[rows])
     if not isinstance(tensor, torch.nn.Parameter):
         return converted
     return torch.nn.Parameter(converted, requires_grad=tensor.requires_grad)

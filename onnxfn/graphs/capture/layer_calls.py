@@ -24,6 +24,7 @@ from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import LayersDiffer, first_line, root_cause
 from onnxfn.specs.planned import Part
 from onnxfn.specs.records import Patch
+from onnxfn.specs.reports import Tick, no_tick
 
 FIRST_STEP_OF_SCAN = Patch(
     "torch._higher_order_ops.scan.scan",
@@ -116,20 +117,26 @@ class RunTensors:
 
 
 def prove_calls(
-    model: Any, part: Part, traced_part: Part, stacks: Sequence[LayerStack], cache_stack: LayerStack
+    model: Any,
+    part: Part,
+    traced_part: Part,
+    stacks: Sequence[LayerStack],
+    cache_stack: LayerStack,
+    tick: Tick = no_tick,
 ) -> None:
     """Compares the calls of torch in a run of all layers with those in a run of the traced layers alone.
 
-    Inputs that belong to layers, such as a cache, belong to those of `cache_stack`.
+    Inputs that belong to layers, such as a cache, belong to those of `cache_stack`. `tick` is called for each call.
 
     Raises LayersDiffer if a layer that is not traced does not call the same functions with the same arguments as the
     layer that stands for it, or if the model cannot run. The message names the first function that differs.
     """
-    calls = _calls(model, part, stacks, cache_stack)
+    calls = _calls(model, part, stacks, cache_stack, tick)
     with truncated(model, stacks):
-        traced_calls = _calls(model, traced_part, stacks, cache_stack)
+        traced_calls = _calls(model, traced_part, stacks, cache_stack, tick)
     expected, repeated = _expected_calls(traced_calls, stacks)
     for index, (call, row) in enumerate(zip(calls, expected, strict=False)):
+        tick()
         if not _same_call(index, call, traced_calls[row.call], expected, repeated):
             raise LayersDiffer(f"{call.function} is called in another way in a layer that is not traced")
     if len(calls) != len(expected):
@@ -139,7 +146,7 @@ def prove_calls(
 # The calls of a run
 
 
-def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: LayerStack) -> list[Call]:
+def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: LayerStack, tick: Tick) -> list[Call]:
     """The calls in a run of a part on dummy inputs.
 
     The tensors have shapes and no values. Some models need fake tensors, which take longer. A model that branches on
@@ -157,7 +164,7 @@ def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: La
         calls: list[Call] = []
         with kind.mode, unchanged_eval(model), with_attention(model, part.spec.call.attention):
             tensors = [*map(kind.converted, inputs)]
-            with _recorded(calls, parameters | _inputs(part, tensors, cache_stack), kind.torch_call):
+            with _recorded(calls, parameters | _inputs(part, tensors, cache_stack), _ticking(kind.torch_call, tick)):
                 raw_forward(model, part.spec)(tensors)
         return calls
 
@@ -169,6 +176,16 @@ def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: La
             return run(real)
         except Exception as error:
             raise LayersDiffer(f"the layers could not be compared: {first_line(root_cause(error))}") from error
+
+
+def _ticking(torch_call: TorchCall, tick: Tick) -> TorchCall:
+    """A function that calls `tick`, then `torch_call`."""
+
+    def call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        tick()
+        return torch_call(function, arguments, named)
+
+    return call
 
 
 def _plain_call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
