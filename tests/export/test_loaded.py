@@ -16,7 +16,8 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import CheckFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OutputExists, UnknownName
+from onnxfn.specs.reports import CheckFailed
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
 T5 = onnxfn.spec_for("t5", "text2text-generation")
@@ -150,7 +151,7 @@ def test_results_are_pickled_and_written_as_json(exported):
     copied = pickle.loads(pickle.dumps(exported))
     assert copied == exported
     np.testing.assert_array_equal(copied(**FEEDS)["logits"], exported(**FEEDS)["logits"])
-    read = onnxfn.from_json(onnxfn.to_json(exported))
+    read = onnxfn.from_json(onnxfn.to_json(exported), record=onnxfn.Exported)
     assert read == exported
     assert refusal(InvalidSpec, read, **FEEDS).endswith(f"onnxfn.load({exported.path!r})")
 
