@@ -66,6 +66,9 @@ REFUSED = (
     ("plan(spec_for('gpt2', 'text-generation-with-past'))", MissingValue, "left out: plan(spec, config)"),
     ("plan(tc, {})", MissingValue, "the configuration has no 'vocab_size'"),
     ("dummy_inputs(tc, {}, 'np')", MissingValue, "the configuration has no 'vocab_size'"),
+    ("export(tc, None, 'out', opset=20)", InvalidSpec, "write with_opset(spec, 20)"),
+    ("export(tc, None, 'out', dtype='float16')", InvalidSpec, 'write with_dtypes(spec, float="float16")'),
+    ("export(tc, None, 'out', input_names=['x'])", InvalidSpec, "write renamed(spec, logits='scores')"),
     ("diff(tc, tc.inputs)", InvalidSpec, "two records of the same type, not ExportSpec and tuple"),
 )  # fmt: skip
 """A line, the type of its error, and a part of the message that says what to write."""
