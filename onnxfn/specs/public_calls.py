@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, shortened
 from onnxfn.specs.spec import ExportSpec
@@ -44,7 +44,8 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     """A public function whose refusals are easy to read. It returns what `function` returns.
 
     The traceback of an OnnxfnError ends at the call: the message says enough. Where another error comes from an
-    argument of a wrong type, InvalidSpec says which argument. So does it where a spec would hold such an argument.
+    argument of a wrong type, InvalidSpec says which argument. So does it where a spec would hold such an argument. A
+    function that is returned, such as an edit without its spec, is public too.
 
     >>> from onnxfn.specs.facts import loads
     >>> public(loads)(3)
@@ -64,7 +65,7 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
             raise
         if isinstance(result, ExportSpec) and (problem := wrong_type(function, arguments, named)) is not None:
             raise problem
-        return result
+        return cast("Result", public(result)) if inspect.isfunction(result) else result
 
     call.__module__ = PACKAGE  # where users, help and pickle find it
     return call
@@ -157,10 +158,13 @@ def _shown(value: Any) -> str:
 
 
 def _outside(traceback: TracebackType | None) -> TracebackType | None:
-    """The frames of a traceback from the first one on that is not of this package."""
-    while traceback is not None and traceback.tb_frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
-        traceback = traceback.tb_next
-    return traceback
+    """The frames of a traceback that are not of this package."""
+    if traceback is None:
+        return None
+    others = _outside(traceback.tb_next)
+    if traceback.tb_frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
+        return others
+    return TracebackType(others, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
 
 @cache

@@ -13,6 +13,7 @@ from onnxfn.specs import printing
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.plots import draw_report
+from onnxfn.specs.public_calls import public
 from onnxfn.specs.records import as_tuple
 from onnxfn.specs.short_repr import short_repr, shortened_call
 
@@ -282,10 +283,12 @@ class Exported:
     def __repr__(self) -> str:
         return shortened_call("Exported", printing.exported_words(self))
 
+    @public
     def model_proto(self, part: str | None = None) -> Any:
         """The graph of a part with its weights, as an `onnx.ModelProto`. A single part need not be named."""
         return self._loaded().model_proto(part)
 
+    @public
     def session(self, part: str | None = None, *, providers: Sequence[Any] = CPU, options: Any = None) -> Any:
         """A new `onnxruntime.InferenceSession` of a part. A single part need not be named.
 
@@ -293,6 +296,7 @@ class Exported:
         """
         return self._loaded().session(part, providers=providers, options=options)
 
+    @public
     def __call__(self, part: str | None = None, /, **inputs: Any) -> dict[str, Any]:
         """The outputs of a part as numpy arrays by their names, computed by ONNX Runtime on the CPU.
 
@@ -302,6 +306,7 @@ class Exported:
         outputs: dict[str, Any] = self._loaded()(part, **inputs)
         return outputs
 
+    @public
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Exported:
         """Writes the files to a folder, or a single graph to a file that ends in `.onnx`; returns the result there.
 

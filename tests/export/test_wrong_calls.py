@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -85,7 +86,10 @@ CALLS = {
         ),
         "BertForSequenceClassification does not run in PyTorch on inputs of model: IndexError: index out of range",
     ),
-    "no shape": (lambda *_: with_shapes(SPEC, batch_size=None), "batch_size"),
+    "no shape": (
+        lambda *_: with_shapes(SPEC, batch_size=None),
+        "axis 'batch_size' cannot be fixed at None; a size is ",
+    ),
     "dtype of torch": (lambda *_: with_dtypes(SPEC, float=torch.float16), "no float type torch.float16; known: "),
     "rows of two lengths": (
         lambda *_: onnxfn.generate("nowhere", [[1, 2], [3]]),
@@ -162,7 +166,8 @@ def test_a_wrong_call_is_an_error_of_onnxfn_in_one_line(call, start, bert, tmp_p
 def frames_of_onnxfn(error):
     """How many frames of onnxfn Python prints for an error and its causes."""
     printed = "".join(traceback.format_exception(error))
-    return sum("onnxfn/onnxfn/" in line or "/onnxfn/specs/" in line for line in printed.splitlines() if "File" in line)
+    package = str(Path(onnxfn.__file__).parent)
+    return sum(f'File "{package}/' in line for line in printed.splitlines())
 
 
 def test_the_cause_of_an_error_keeps_the_frames_of_its_library(bert, tmp_path):
@@ -182,6 +187,22 @@ def test_an_error_that_no_wrong_type_explains_stays():
 def test_a_public_function_is_pickled_by_its_public_name():
     assert pickle.loads(pickle.dumps(onnxfn.export)) is onnxfn.export
     assert onnxfn.export.__module__ == "onnxfn"
+
+
+def test_an_edit_without_its_spec_is_refused_in_one_frame_too():
+    with pytest.raises(OnnxfnError) as caught:
+        onnxfn.with_opset(99)(SPEC)
+    assert frames_of_onnxfn(caught.value) == 1
+
+
+def test_a_wrong_call_of_a_result_has_one_frame(bert):
+    result = export(SPEC, bert, check=False)
+    calls = (lambda: result(input_ids=[[1]]), lambda: result.session("nope"), lambda: result.model_proto("nope"))
+    for call in calls:
+        with pytest.raises(OnnxfnError) as caught:
+            call()
+        assert frames_of_onnxfn(caught.value) == 1
+        assert "\n" not in str(caught.value)
 
 
 def test_numbers_of_numpy_are_numbers():
