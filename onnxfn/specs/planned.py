@@ -55,7 +55,7 @@ class Case:
 
 @frozen
 class SmallestSize:
-    """A size of a dynamic axis that the model can take, while it cannot take all smaller ones.
+    """A size of an axis that the model can take, while it cannot take all smaller ones; on a fixed axis, no others.
 
     Attributes:
         name: The axis symbol.
@@ -88,7 +88,7 @@ class PlannedSpec:
         target: Opset and data types of the graph.
         feedback: Inputs that the next call takes from an output of this call.
         links: Inputs that another part computes.
-        smallest: Sizes of dynamic axes that the model can take, if it cannot take all smaller ones.
+        smallest: Sizes that the model can take, if it cannot take all smaller ones, or takes this size alone.
     """
 
     name: str | None = None

@@ -250,7 +250,7 @@ class Exported:
         opset: The opset of the graphs.
         seconds: The time of each stage.
         report: The report of the check; None when there was no check.
-        limits: The axes for which the graphs are not valid at every size.
+        limits: The axes for which the graphs are not valid at every size, also those that the model fixes.
         repeats: Which layers were traced and repeated for the others, or why all layers were traced.
         fusions: For each part, the fused operators of its graph.
         graphs: How large each graph is, and the types of its outputs.
