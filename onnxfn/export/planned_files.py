@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.graphs.capture.dtypes import with_model_dtype
 from onnxfn.specs.config_values import config_of
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, MissingValue
 from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported
@@ -37,7 +39,8 @@ def plan_for_destination(
         UnknownName: `decoders` is not a known value.
     """
     values = (config_of(model) or {}) if config is None else config
-    planned = plan(with_model_dtype(with_model_task(spec, model), model), values, decoders=decoders)
+    with _inner_config_in_errors(model, values):
+        planned = plan(with_model_dtype(with_model_task(spec, model), model), values, decoders=decoders)
     if without_inputs := next((part for part in planned.parts if not part.spec.inputs), None):
         raise InvalidSpec(
             f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
@@ -51,6 +54,19 @@ def plan_for_destination(
             f"name a folder, not {destination.path.name}"
         )
     return Plan((evolve(planned.parts[0], name=destination.path.stem),))
+
+
+@contextmanager
+def _inner_config_in_errors(model: Any, values: Any) -> Iterator[None]:
+    """Adds to an error about a missing value of a model without a configuration where a model inside it has one."""
+    try:
+        yield
+    except MissingValue as error:
+        inner = next((name for name, module in model.named_modules() if name and config_of(module) is not None), None)
+        if not values and inner is not None:
+            name = type(model).__name__
+            raise MissingValue(f"{error}; {name} has no configuration: pass config=model.{inner}.config") from error
+        raise
 
 
 def planned_files(

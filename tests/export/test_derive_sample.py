@@ -8,11 +8,24 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import tiny
 import torch
 from torch import nn
 
 import onnxfn
-from onnxfn import CaptureFailed, CheckFailed, InvalidSpec, UnknownName, case, compose, gives, patched, sized, takes
+from onnxfn import (
+    CaptureFailed,
+    CheckFailed,
+    InvalidSpec,
+    MissingValue,
+    UnknownName,
+    case,
+    compose,
+    gives,
+    patched,
+    sized,
+    takes,
+)
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
@@ -354,3 +367,64 @@ def test_a_generator_may_be_a_function_and_a_lone_output_needs_no_path(tmp_path)
 def test_an_error_about_a_spec_names_the_line_to_write(spec, model, message, tmp_path):
     with pytest.raises((UnknownName, InvalidSpec, CaptureFailed), match=re.escape(message)):
         onnxfn.export(spec, model, tmp_path / "model.onnx")
+
+
+# Modules around a model of transformers
+
+
+def scorer(model_type, loader):
+    """A module whose forward returns the probabilities that a model of transformers gives, and a sample."""
+    module = nn.Module()
+    module.inner = tiny.model(model_type, loader)
+
+    def forward(input_ids, attention_mask):
+        return module.inner(input_ids=input_ids, attention_mask=attention_mask).logits.softmax(-1)
+
+    module.forward = forward
+    tokens = torch.tensor([[1, 2, 3, 4], [4, 5, 6, 7]])
+    return module, {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+
+
+TEXTS = {"input_ids": "batch_size sequence_length", "attention_mask": "batch_size sequence_length"}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "loader"),
+    [("bert", "AutoModelForSequenceClassification"), ("gpt2", "AutoModelForCausalLM")],
+)
+def test_a_module_around_a_model_of_transformers_is_exported(model_type, loader, tmp_path):
+    module, sample = scorer(model_type, loader)
+    spec = onnxfn.derived(module, sample=sample, axes=TEXTS)
+    assert generator(spec, "input_ids").reason.startswith("found: ")
+    assert spec.call.patches == onnxfn.ARCHITECTURES[model_type].call.patches
+    exported(spec, module, tmp_path)
+
+
+def test_an_error_about_a_module_around_a_model_names_the_line_to_write(tmp_path):
+    module, _ = scorer("bert", "AutoModelForSequenceClassification")
+    spec = onnxfn.renamed(onnxfn.spec_for("bert", "text-classification"), logits="scores")
+    message = (
+        "the configuration has no 'vocab_size'; it has: none; Module has no configuration: pass config=model.inner."
+    )
+    with pytest.raises(MissingValue, match=re.escape(message)):
+        onnxfn.export(spec, module, tmp_path / "out")
+    message = "nothing at 'logits'; there is: tuple; forward returns one tensor: write gives('scores', 'batch_size _', "
+    without_segments = onnxfn.without(spec, "token_type_ids")
+    with pytest.raises(CaptureFailed, match=re.escape(message)):
+        onnxfn.export(without_segments, module, tmp_path / "out", config=module.inner.config)
+
+
+def test_a_model_with_renamed_axes_is_checked_at_other_sizes(tmp_path):
+    """All cases had the sizes of the trace."""
+    axes = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
+    spec = compose(
+        onnxfn.spec_for("bert", "text-classification"),
+        *(takes(name, "N T", dummies) for name, dummies in axes.items()),
+        gives("logits", "N _"),
+    )
+    model = tiny.model("bert", "AutoModelForSequenceClassification")
+    with pytest.raises(UnknownName, match=re.escape("no size for 'N' in axis 'N'; known: none; give a size to trace")):
+        onnxfn.export(spec, model, tmp_path / "out")
+    report = onnxfn.export(compose(spec, sized(N=2, T=16)), model, tmp_path / "out").report
+    assert report.passed
+    assert report.cases[:2] == ("one (N=5, T=19)", "special tokens (N=7, T=21)")

@@ -20,7 +20,7 @@ from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.axis_ranges import within_ranges
 from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_outputs, per_layer
-from onnxfn.specs.plan.text_cases import text_facts, with_text_cases
+from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
 from onnxfn.specs.planned import BATCH, Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import (
     Constant,
@@ -121,7 +121,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         feedback=cache_feedback(complete, config) if complete.cache.past == "both" else (),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
-    facts = text_facts(lambda source: read_config(complete.normalizer, config, source))
+    facts = text_facts(lambda source: read_config(complete.normalizer, config, source)) if config else NO_FACTS
     return within_ranges(with_text_cases(planned, facts))
 
 

@@ -61,6 +61,10 @@ class TextFacts:
     longest: int
 
 
+NO_FACTS = TextFacts(pad=None, end=None, longest=0)
+"""The facts without a configuration: it is not known how long a text may be."""
+
+
 def text_facts(read: Callable[[Source], Any]) -> TextFacts:
     """The facts that a configuration has; `read` returns the value of a source, and MissingValue if there is none."""
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
