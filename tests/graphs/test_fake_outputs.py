@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import cache
 
 import pytest
@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from onnxfn.graphs.capture.equal_calls import with_equal_calls
 from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
+from onnxfn.graphs.capture.size_bounds import fast_comparisons
 from onnxfn.graphs.capture.size_formulas import fast_size_formulas
 
 
@@ -162,6 +163,52 @@ def test_the_shapes_of_a_trace_are_those_of_torch(memory_format):
     image = torch.randn(2, 3, 12, 16).to(memory_format=memory_format)
     inputs = (image, torch.arange(10).reshape(2, 5), torch.rand(2, 6, 7, 2))
     assert [*layouts(inputs, fast_fake_outputs())] == [*layouts(inputs, nullcontext())]
+
+
+class Encoder(torch.nn.Module):
+    """Two layers of an encoder of images, as SegFormer's: convolutions on images, attention on tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 8, 7, stride=4, padding=3)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(8) for _ in range(2))
+        self.linears = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(2))
+        self.depthwise = torch.nn.ModuleList(torch.nn.Conv2d(8, 8, 3, padding=1, groups=8) for _ in range(2))
+
+    def forward(self, image):
+        image = self.stem(image)
+        batch, channels, height, width = image.shape
+        tokens = image.flatten(2).transpose(1, 2)
+        for norm, linear, depthwise in zip(self.norms, self.linears, self.depthwise, strict=True):
+            heads = linear(norm(tokens)).view(batch, -1, 2, channels // 2).transpose(1, 2)
+            mixed = (heads @ heads.transpose(2, 3)).softmax(-1) @ heads
+            tokens = tokens + mixed.transpose(1, 2).reshape(batch, -1, channels)
+            local = depthwise(tokens.transpose(1, 2).view(batch, channels, height, width))
+            tokens = tokens + torch.nn.functional.gelu(local.flatten(2).transpose(1, 2))
+        return tokens
+
+
+def compared_formulas(monkeypatch, *contexts):
+    """The formulas that torch decides while it traces an encoder."""
+    compared, evaluate = [], ShapeEnv._evaluate_expr
+
+    def noted(self, formula, *arguments, **options):
+        compared.append(formula)
+        return evaluate(self, formula, *arguments, **options)
+
+    shapes = ({0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC},)
+    with ExitStack() as stack, monkeypatch.context() as patched:
+        patched.setattr(ShapeEnv, "_evaluate_expr", noted)
+        for context in (torch.no_grad(), *contexts):
+            stack.enter_context(context)
+        torch.export.export(Encoder().eval(), (torch.rand(2, 3, 32, 48),), dynamic_shapes=shapes, strict=False)
+    return compared
+
+
+def test_a_trace_compares_half_as_many_formulas_of_sizes(monkeypatch):
+    """sympy takes milliseconds to decide the first comparison of two formulas."""
+    fast = compared_formulas(monkeypatch, fast_fake_outputs(), fast_size_formulas(), fast_comparisons())
+    assert 2 * len(fast) < len(compared_formulas(monkeypatch))
 
 
 def test_an_output_is_computed_once_for_equal_arguments():
