@@ -155,7 +155,7 @@ def _can_decode(part: Part, plan: Plan) -> bool:
     """Whether texts can be decoded with a part.
 
     It takes tokens (or their embeddings) and a past that may be empty, and gives logits. The plan has the parts that
-    compute its other inputs.
+    compute its other inputs. The texts are in the ranges of its axes.
     """
     spec = part.spec
     past_inputs = {feedback.input for feedback in spec.feedback}
@@ -166,7 +166,19 @@ def _can_decode(part: Part, plan: Plan) -> bool:
     has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
     has_linked_parts = set(_linked_parts(part)) <= {other.name for other in plan.parts}
     decodes = takes_tokens and "logits" in part.outputs and bool(past_inputs)
-    return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts
+    return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts and _texts_are_in_range(spec)
+
+
+def _texts_are_in_range(spec: PlannedSpec) -> bool:
+    """Whether the sizes of all steps are in the ranges of their axes: from an empty past on, token by token."""
+    lengths, longest = past_lengths(spec), PROMPT_LENGTH + NEW_TOKENS
+    smallest = {spec.batch: GROUP_SIZE, **dict.fromkeys(lengths.values(), 1), **dict.fromkeys(lengths, 0)}
+    largest = {spec.batch: GROUP_SIZE * len(TOKEN_CHOICES), **dict.fromkeys((*lengths.values(), *lengths), longest)}
+    return all(
+        axis.low <= smallest[axis.name] and largest[axis.name] <= axis.high
+        for axis in spec.axis_ranges
+        if axis.name in smallest
+    )
 
 
 def _token_spec(part: Part, plan: Plan) -> PlannedSpec:

@@ -91,3 +91,14 @@ def test_a_decoder_with_a_constant_mask_generates_what_it_is_checked_for(tmp_pat
     result = onnxfn.export(spec, llama, tmp_path / "out")
     assert "attention_mask" not in axes(tmp_path / "out" / "model.onnx")
     assert result.report.passed
+
+
+@pytest.mark.parametrize(("longest", "decodes"), [(64, True), (12, False)])
+def test_texts_are_decoded_only_in_the_ranges_of_a_decoder(longest, decodes, tmp_path):
+    torch.manual_seed(0)
+    llama = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, initializer_range=0.15, **SIZES))
+    spec = spec_for("llama", "text-generation-with-past")
+    ranged = with_shapes(spec, past_sequence_length=(0, longest), sequence_length=(1, 32))
+    cases = onnxfn.export(ranged, llama, tmp_path / "out").report.cases
+    assert any(case.startswith("greedy") for case in cases) == decodes
+    assert not any(f"past_sequence_length={size}," in case for case in cases for size in range(longest + 1, 600))
