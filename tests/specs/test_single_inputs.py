@@ -130,3 +130,11 @@ def test_position_ids_are_an_input_of_an_encoder_in_the_task_that_it_has():
     classifier = for_task(BERT, "text-classification")
     arrays = dummy_inputs(onnxfn.compose(classifier, onnxfn.positions), CONFIG, "np")
     assert arrays["position_ids"][:, :4].tolist() == [[0, 1, 2, 3]] * 2
+
+
+def test_other_dummies_of_the_mask_of_a_decoder_have_its_axes_with_a_past():
+    pix2struct = for_task(onnxfn.spec_for("pix2struct"), "image-to-text-with-past")
+    edited = with_generator(pix2struct, "decoder_attention_mask", "constant", value=1)
+    inputs_of = [onnxfn.with_behavior(spec, "decoder", past="both").inputs for spec in (pix2struct, edited)]
+    axes = [{tensor.forward_path: tensor.axes for tensor in tensors} for tensors in inputs_of]
+    assert axes[0] == axes[1]

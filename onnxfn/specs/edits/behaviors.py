@@ -225,8 +225,8 @@ def _with_cache(view: ExportSpec, past: Past, *, returned: Callable[[CacheRow], 
 
 def _over_past(tensor: InputSpec) -> InputSpec:
     """The input with a decoder's padding mask extended over the cached tokens; other inputs unchanged."""
-    masks = tensor.generator == "padding_mask" and tensor.axes == axis_map(TARGET)
-    return evolve(tensor, axes=PAST_TARGET) if masks else tensor
+    is_mask = tensor.generator == "padding_mask" or str(tensor.forward_path[-1]).endswith("attention_mask")
+    return evolve(tensor, axes=PAST_TARGET) if is_mask and tensor.axes == axis_map(TARGET) else tensor
 
 
 def _emptied(row: CacheRow) -> CacheRow:
