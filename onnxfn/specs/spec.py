@@ -68,6 +68,11 @@ def _refusal(line: str) -> Callable[[Any, Any], NoReturn]:
     return refuse
 
 
+def _order(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The names as a tuple; None for no names."""
+    return as_tuple(names) if names else None
+
+
 @frozen(kw_only=True)
 class Dummies:
     """How dummy tensors are made.
@@ -152,7 +157,7 @@ class Target:
     opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
     int_dtype: IntDtype | None = joined_field("rightmost")
     float_dtype: FloatDtype | None = joined_field("rightmost")
-    input_order: tuple[str, ...] | None = joined_field("rightmost")
+    input_order: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
 
     __repr__ = short_repr
 
