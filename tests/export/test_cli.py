@@ -239,7 +239,7 @@ def test_an_unknown_name_of_a_size_names_the_closest(checkpoint, tmp_path):
         (("--shape", "batch_size=99999999999"), "has the shape [99999999999, 16]: above "),
         (("--size", "batch_size=1"), "the dynamic axis batch_size cannot be traced at size 1"),
         (("--size", "batch_size=0"), "the dynamic axis batch_size cannot be traced at size 0"),
-        (("--dtype", "float64"), "no float type 'float64'; known: float32, float16, bfloat16"),
+        (("--dtype", "float8"), "no float type 'float8'; known: float32, float16, bfloat16, float64"),
     ],
 )
 def test_a_value_that_no_export_can_have_is_an_error(checkpoint, tmp_path, flags, part):

@@ -19,6 +19,7 @@ BASES = {
     "ModelNotFound": FileNotFoundError,
     "LoadFailed": RuntimeError,
     "WriteFailed": OSError,
+    "TimedOut": TimeoutError,
 }
 
 ERRORS = {
