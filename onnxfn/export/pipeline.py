@@ -95,7 +95,8 @@ def export(
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event`, in the thread of this call, when a stage starts, about four times a second
             while it runs, and when it ends or fails. `progress()` is one that draws a bar. To stop the export, let it
-            raise an exception: that comes out of this call within a second, and nothing is written.
+            raise an exception: that comes out of this call, and nothing is written. An operator of PyTorch that runs
+            ends first, so it takes up to a second, longer for larger operators.
         timeout: Seconds after which the export is stopped. None: there is no limit.
 
     Returns:

@@ -165,6 +165,30 @@ def test_an_export_that_waits_for_the_trace_of_another_says_so_and_can_be_stoppe
         assert first.result().report.passed
 
 
+def test_a_check_that_waits_for_the_trace_of_another_can_be_stopped(tmp_path):
+    entered, ended = threading.Event(), threading.Event()
+    models = [tiny.model("bert", "AutoModelForMaskedLM") for _ in range(2)]
+    exported = onnxfn.export(BERT, models[1], tmp_path / "out", check=False)
+
+    def hold(event):
+        if event.stage == "passes":
+            entered.set()
+            assert ended.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(onnxfn.export, BERT, models[0], tmp_path / "first", on_event=hold, check=False)
+        assert entered.wait(60)
+        start = time.perf_counter()
+        listen, raised = stops_after(start + 1)
+        try:
+            with pytest.raises(HeardError):
+                onnxfn.validate(BERT, models[1], exported, on_event=listen)
+        finally:
+            ended.set()
+        assert 1 < raised[0][0] - start < 2
+        assert first.result().path
+
+
 def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(tmp_path):
     model = tiny.model("bert", "AutoModelForMaskedLM")
     both = threading.Barrier(2)

@@ -67,7 +67,7 @@ def quiet() -> Iterator[None]:
     """
     thread = ThreadPattern(threading.get_ident(), threading.Event())
     ignored = ("ignore", None, Warning, thread, 0)  # no other form of a filter looks at the thread
-    with LOCK, ExitStack() as undo:
+    with _locked(), ExitStack() as undo:
         warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
         undo.callback(_remove_filter, ignored)
         for handler in _handlers():
@@ -76,6 +76,22 @@ def quiet() -> Iterator[None]:
             undo.callback(handler.removeFilter, muted)
         undo.callback(thread.ended.set)
         yield
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Holds `LOCK`. While it waits, it runs an operator of torch from time to time.
+
+    A check calls a function at each operator (`ticking.py`), which reports that and may stop it.
+    """
+    while not LOCK.acquire(timeout=POLL):
+        import torch
+
+        torch.empty(0)
+    try:
+        yield
+    finally:
+        LOCK.release()
 
 
 def _remove_filter(warning_filter: Any) -> None:
