@@ -10,7 +10,7 @@ from transformers import AutoConfig
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.axes import axis_map
 from onnxfn.specs.edits import tensors as edits
-from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.plan.planning import plan, planned_axes
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.tasks import for_task, task_names
 
@@ -45,7 +45,7 @@ def names_in_spec(spec):
 
 def planned_names(spec, config):
     """The names of all inputs and outputs of all parts of all plans of a spec."""
-    plans = [plan(spec, config, decoders=decoders) for decoders in ("merged", "separate")]
+    plans = [planned_axes(spec, config, decoders=decoders) for decoders in ("merged", "separate")]
     return {name for planned in plans for part in planned.parts for name in (*part.inputs, *part.outputs)}
 
 
