@@ -14,6 +14,9 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.graphs.capture.patching import replaced
+from onnxfn.specs.errors import CaptureFailed
+
+PROJECTION = "an LSTM with proj_size has no operator in ONNX; set proj_size=0, and put a Linear after the LSTM"
 
 
 @frozen
@@ -58,14 +61,16 @@ def dynamic_lengths() -> Iterator[None]:
 
 
 def _recurrent(recurrence: Recurrence, original: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a recurrent function; by the function itself for packed sequences and for projections."""
+    """The result of a recurrent function; by the function itself for packed sequences. CaptureFailed: a projection."""
     import torch
 
     steps, states, weights, has_biases, layers, _, _, bidirectional, *last = arguments
     several = not isinstance(states, torch.Tensor)
     directions, kinds = 2 if bidirectional else 1, 4 if has_biases else 2
-    if not isinstance(weights, (list, tuple)) or len(weights) != layers * directions * kinds or not last:
+    if not isinstance(weights, (list, tuple)) or not last:
         return original(*arguments)
+    if len(weights) != layers * directions * kinds:
+        raise CaptureFailed(PROJECTION)
     every_state = tuple(states) if several else (states,)
     time_first = steps.transpose(0, 1) if last[0] else steps
     finals = []
