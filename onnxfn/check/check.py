@@ -18,7 +18,7 @@ from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inpu
 from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
 from onnxfn.check.sessions import open_check_session, runtime_message, silent_run_options
-from onnxfn.check.usual_errors import usual_error
+from onnxfn.check.usual_errors import agreeing_with_any_case, usual_error
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
@@ -166,7 +166,7 @@ def _differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Differe
     """One difference for each output, over all cases."""
     outputs = dict.fromkeys(comparison.output for comparison in comparisons)
     return tuple(
-        _difference(part, output, [comparison for comparison in comparisons if comparison.output == output])
+        _difference(part, output, agreeing_with_any_case(part, [each for each in comparisons if each.output == output]))
         for output in outputs
     )
 

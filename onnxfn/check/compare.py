@@ -74,6 +74,8 @@ class Comparison:
         passed: Whether the output agrees.
         own_error: PyTorch's own largest error, where the exact reference was computed.
         reference: What the output was compared with, and why.
+        norms: The norms of the error, where the exact reference was computed and decides.
+        own_norms: Those of PyTorch's own error.
     """
 
     output: str
@@ -85,6 +87,8 @@ class Comparison:
     passed: bool
     own_error: float | None = None
     reference: str = ""
+    norms: Norms | None = None
+    own_norms: Norms | None = None
 
 
 def compare(
@@ -219,7 +223,9 @@ def _by_arithmetic(
         except NoReference as problem:
             reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
             judged = _judged(elements, difference, allowed_by_scale(pair.precision), reference)
-    return judged if _special_agree(pair, ordinary, agreement) else evolve(judged, max_abs=np.inf, passed=False)
+    if not _special_agree(pair, ordinary, agreement):
+        return evolve(judged, max_abs=np.inf, passed=False, norms=None, own_norms=None)
+    return judged
 
 
 def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array, least: Norms = NO_ERROR) -> Comparison:
@@ -227,9 +233,9 @@ def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array, least:
     own = elements.expected - exact
     norms = larger(rounding(pair.precision, elements.scale.norms(own), wider), least)
     own_error = max(_largest(own), least.peak * elements.scale.rms)
-    return _judged(
-        elements, elements.actual - exact, allowed(pair.precision, norms), f"PyTorch in {wider}", own_error=own_error
-    )
+    error, bound = elements.actual - exact, allowed(pair.precision, norms)
+    judged = _judged(elements, error, bound, f"PyTorch in {wider}", own_error=own_error)
+    return evolve(judged, norms=elements.scale.norms(error), own_norms=norms)
 
 
 def _other_errors(

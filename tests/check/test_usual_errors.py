@@ -7,11 +7,11 @@ import pytest
 import tiny
 
 import onnxfn
-from onnxfn.check.compare import FEW_ELEMENTS, Norms, compare
+from onnxfn.check.compare import FEW_ELEMENTS, Comparison, Norms, compare
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.precision import PRECISIONS
 from onnxfn.check.references import references
-from onnxfn.check.usual_errors import OTHER_INPUTS, usual_error
+from onnxfn.check.usual_errors import OTHER_INPUTS, agreeing_with_any_case, usual_error
 
 FLOAT32 = PRECISIONS["float32"]
 SPEC = onnxfn.PlannedSpec(target=onnxfn.specs.spec.Target(float_dtype="float32"))
@@ -39,6 +39,32 @@ def is_passed(length, usual):
 )
 def test_the_usual_error_counts_in_outputs_of_few_elements(length, usual, passed):
     assert is_passed(length, usual) == passed
+
+
+@pytest.mark.parametrize(("own", "passed"), [((2, 30), True), ((2, 2), False), ((2, None), False)])
+def test_an_error_agrees_that_pytorch_has_in_another_case(classifier, own, passed):
+    """The error of the first case is 40 roundings; that of the second is allowed by PyTorch's own there."""
+    _, _, part = classifier
+    first, second = (None if size is None else rounded(size) for size in own)
+    comparisons = [
+        Comparison("y", "one", (9,), 0, 0, 0, passed=False, norms=rounded(40), own_norms=first),
+        Comparison("y", "two", (9,), 0, 0, 0, passed=True, norms=second and rounded(9), own_norms=second),
+    ]
+    assert [each.passed for each in agreeing_with_any_case(part, comparisons)] == [passed, True]
+
+
+def test_an_output_without_an_error_in_float64_stays_as_it_was_judged(classifier):
+    _, _, part = classifier
+    comparisons = [
+        Comparison("y", "another shape", (9,), np.inf, np.inf, 0, passed=False),
+        Comparison("y", "two", (9,), 0, 0, 0, passed=True, norms=rounded(9), own_norms=rounded(1e9)),
+    ]
+    assert agreeing_with_any_case(part, comparisons) == comparisons
+
+
+def rounded(size):
+    """Norms of so many unit roundoffs."""
+    return Norms(size * FLOAT32.unit_roundoff, size * FLOAT32.unit_roundoff)
 
 
 @pytest.fixture(scope="module")

@@ -270,7 +270,7 @@ def _attention(
     dtype = query.dtype
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scaled = op.Mul(query, op.Constant(value=onnx_ir.tensor(factor, dtype=dtype)))
-    *leading, length, size = range(len(key.shape))
+    *leading, length, size = range(len(query.shape))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*leading, size, length]))
     if attn_mask is None or attn_mask.dtype != onnx_ir.DataType.BOOL:
         masked = scores if attn_mask is None else op.Add(scores, attn_mask)
