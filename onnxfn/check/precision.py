@@ -13,7 +13,8 @@ PyTorch's own error is too small a measure where a model computes in float32 wha
 timesteps do: then `expected` and `exact` have the same rounding errors there. So an output that does not agree is
 compared once more. The own error is then at least the change of `exact` when each number of the inputs is moved by one
 unit roundoff: no program can be expected to be more exact than its inputs. In an output of few elements PyTorch's own
-error may be small by luck: there the largest of several inputs counts. At last the largest own error of all cases counts.
+error may be small by luck: there the largest of several inputs counts. At last the largest own error of
+all cases counts.
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`, which is at least
 the floor. Such a difference is rounding in most models, and a graph with a smaller one is not looked at more closely.

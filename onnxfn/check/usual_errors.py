@@ -4,8 +4,8 @@ An output of few elements, such as the similarity of an image and a text, may ha
 error is no measure for a graph. So PyTorch answers other inputs of the same sizes, in the dtype of the export and in
 float64, and the largest of these errors counts.
 
-In an output of many elements the error depends on the kernels that PyTorch chooses for the sizes and masks of a case. So
-an error that is too large in one case agrees if PyTorch's own error in another case allows it.
+In an output of many elements the error depends on the kernels that PyTorch chooses for the sizes and masks of a case.
+So an error that is too large in one case agrees if PyTorch's own error in another case allows it.
 """
 
 from __future__ import annotations
