@@ -126,11 +126,11 @@ def test_an_error_while_texts_are_decoded_is_one_line(llama, tmp_path):
     steps = []
 
     def run_fails(session):
-        def run(names, feeds):
+        def run(names, feeds, options=None):
             steps.append(names)
             if names is None:  # decoding asks for all outputs
                 raise IndexError("indices and arrays" + chr(10) + "do not fit")
-            return session.run(names, feeds)
+            return session.run(names, feeds, options)
 
         return SimpleNamespace(run=run, get_inputs=session.get_inputs, get_outputs=session.get_outputs)
 

@@ -15,6 +15,7 @@ import onnxfn
 from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots, trace_all_layers
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.reports import no_tick
 
 SPEC = onnxfn.compose(
     onnxfn.takes("x", "batch_size 4", "normal", kind="float"),
@@ -59,7 +60,7 @@ def graphs(model):
     """The graph by induction and the graph of a trace of all layers."""
     (part,) = plan(SPEC, PretrainedConfig()).parts
     options = [BuildOptions(find_repeats=finder) for finder in (repeated_layers, trace_all_layers)]
-    return [graph_with_slots(model, part, lambda *_: nullcontext(), option) for option in options]
+    return [graph_with_slots(model, part, lambda *_: nullcontext(no_tick), option) for option in options]
 
 
 @settings(deadline=None, max_examples=6)
