@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from onnxfn.specs.errors import TimedOut
-from onnxfn.specs.reports import Event, EventStatus, StageTimer, Tick
+from onnxfn.specs.reports import Event, EventStatus, StageTimer, Tick, no_tick
 
 OnEvent = Callable[[Event], None]
 """Is called with an event when a stage starts, several times a second while it runs, and when it ends or fails.
@@ -39,7 +39,8 @@ def ignore(_: Event) -> None:
 def stage_timer(on_event: OnEvent, timeout: float | None = None) -> Iterator[tuple[StageTimer, Mapping[str, float]]]:
     """A timer that reports the start, the progress and the end of each stage, and the seconds of each stage so far.
 
-    What `on_event` raises comes out of this context unchanged. TimedOut after `timeout` seconds.
+    What `on_event` raises comes out of this context unchanged. TimedOut after `timeout` seconds. Without a listener and
+    a timeout a stage yields `no_tick`: then nothing has to be called while torch computes.
 
     >>> with stage_timer(lambda event: print(event.stage, event.status)) as (timed, seconds):
     ...     with timed("plan", ""):
@@ -51,6 +52,7 @@ def stage_timer(on_event: OnEvent, timeout: float | None = None) -> Iterator[tup
     """
     seconds: dict[str, float] = {}
     report = _reporter(on_event, timeout)
+    is_watched = on_event is not ignore or timeout is not None
     error = None
 
     @contextmanager
@@ -58,7 +60,7 @@ def stage_timer(on_event: OnEvent, timeout: float | None = None) -> Iterator[tup
         start = perf_counter()
         try:
             with _reported(report, stage, part) as tick:
-                yield tick
+                yield tick if is_watched else no_tick
         finally:
             seconds[stage] = seconds.get(stage, 0.0) + perf_counter() - start
 

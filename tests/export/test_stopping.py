@@ -13,10 +13,12 @@ import pytest
 import tiny
 import torch
 from refusals import refusal
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from transformers import BertConfig, BertModel
 
 import onnxfn
-from onnxfn.export.events import stage_timer
+from onnxfn.export.events import ignore, stage_timer
+from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.errors import OutputExists, TimedOut
 from onnxfn.specs.reports import CheckFailed, Event
 
@@ -109,6 +111,19 @@ def test_a_timeout_is_an_error_in_a_line(tmp_path):
     assert message == "the export was stopped after 0 s, at plan; pass a longer timeout"
     assert [*tmp_path.iterdir()] == []
     onnxfn.export(BERT, model, tmp_path / "out", timeout=600.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_watched"), [({"on_event": ignore}, False), ({"on_event": repr}, True), ({"timeout": 60}, True)]
+)
+def test_torch_is_watched_only_for_a_listener_or_a_timeout(options, is_watched):
+    """A mode of torch makes each operator slower."""
+    with (
+        stage_timer(**{"on_event": ignore} | options) as (timed, _),
+        timed("check", "") as tick,
+        ticking_operators(tick),
+    ):
+        assert (_get_current_dispatch_mode() is not None) == is_watched
 
 
 def test_events_of_a_stage_come_in_order_with_rising_seconds_and_amounts(tmp_path):
