@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -143,21 +144,26 @@ def _path_value(config: Snapshot, path: str) -> Any:
     for index, key in enumerate(path.split(".")):
         keys = value if isinstance(value, Mapping) else {}
         if keys.get(key) is None:
-            part = f" (part {index + 1} of {path!r})" if "." in path else ""
-            known = sorted(name for name, value in keys.items() if value is not None)
-            raise MissingValue(f"the configuration has no {key!r}{part}; it has: {listed(known)}{closest(key, known)}")
+            raise MissingValue(partial(_no_key, keys, key, path, index))
         value = keys[key]
     return value
 
 
+def _no_key(keys: Snapshot, key: str, path: str, index: int) -> str:
+    """The message for a key of a path that a configuration does not have."""
+    part = f" (part {index + 1} of {path!r})" if "." in path else ""
+    known = sorted(name for name, value in keys.items() if value is not None)
+    return f"the configuration has no {key!r}{part}; it has: {listed(known)}{closest(key, known)}"
+
+
 def _either(read: Reader, *sources: Source) -> Any:
-    problems = []
+    problems: list[MissingValue] = []
     for source in sources:
         try:
             return read(source)
         except MissingValue as problem:
-            problems.append(str(problem))
-    raise MissingValue("; and ".join(problems))
+            problems.append(problem)
+    raise MissingValue(lambda: "; and ".join(map(str, problems)))
 
 
 def _least(read: Reader, *sources: Source) -> int:
