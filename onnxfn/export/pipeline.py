@@ -134,11 +134,7 @@ def export(
     with export_target(path) as (target, owner):
         check_destination(target, overwrite=overwrite)
         destination = Destination(target, layout_of(write.layout).subfolder)
-        options = with_checkpoint_entries(
-            resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
-        )
-        # Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
-        build = evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link")
+        build, options = _resolved_options(build, write, checkpoint, destination, overwrite=overwrite)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(on_event, timeout) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
@@ -248,6 +244,19 @@ def validate(
     folder, planned = planned_files(spec, model, exported, config, decoders=decoders)
     with stage_timer(on_event) as (timed, _):
         return check_files(model_by_dtype(model), planned, folder, timed, real_inputs_by_part(planned, preprocessor))
+
+
+def _resolved_options(
+    build: BuildOptions, write: WriteOptions, checkpoint: Path | None, destination: Destination, *, overwrite: bool
+) -> tuple[BuildOptions, ResolvedWriteOptions]:
+    """The options of an export to a destination, with the entries of the checkpoint whose weights are linked.
+
+    Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
+    """
+    options = with_checkpoint_entries(
+        resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
+    )
+    return evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link"), options
 
 
 def _complete_folder(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import io
 import pickle
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +32,6 @@ def bert():
 @pytest.fixture(scope="module")
 def t5():
     return tiny.model("t5", "AutoModelForSeq2SeqLM")
-
-
-@pytest.fixture
-def temporary_files(tmp_path, monkeypatch):
-    """The folder where this test has its temporary files."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 def contents(folder):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import random
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -50,14 +49,6 @@ def stops_after(moment):
             raise HeardError(event)
 
     return listen, raised
-
-
-@pytest.fixture
-def temporary_files(tmp_path, monkeypatch):
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 def test_a_listener_that_raises_at_any_event_stops_the_export_and_leaves_nothing(tmp_path, temporary_files):
