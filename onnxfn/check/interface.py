@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def _side_findings(
     spec: PlannedSpec,
     side: str,
     ports: Sequence[Any],
-    planned: Sequence[InputSpec | OutputSpec],
+    planned: Collection[InputSpec | OutputSpec],
     arrays: Sequence[Array],
 ) -> Iterator[str]:
     """The findings of the inputs or of the outputs of a file."""

@@ -5,7 +5,7 @@ Laws: `compose()` is EMPTY; `compose(a) == a`; compose is associative; EMPTY cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from inspect import isroutine
 from types import MappingProxyType
 from typing import Any
@@ -60,7 +60,7 @@ def rightmost(left: Any, right: Any) -> Any:
     return left if right is None else right
 
 
-def named(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+def named(left: Collection[Any], right: Collection[Any]) -> Any:
     """Records joined by name: the order of first mention, the value of last mention."""
     if not left or not right:  # most fields of most specs, and all of this happens when onnxfn is imported
         return left or right

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from attrs import fields, has
@@ -10,6 +10,7 @@ from attrs import fields, has
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.changes import Change, Changes
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.named_records import NAMED
 from onnxfn.specs.records import Getter
 
 
@@ -59,8 +60,8 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
         yield Change(path, _written(before), _written(after))
 
 
-def _changes_by_name(path: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> Iterator[Change]:
-    """The changes between two tuples of records with names, and the new order of those that both have."""
+def _changes_by_name(path: str, before: Collection[Any], after: Collection[Any]) -> Iterator[Change]:
+    """The changes between two collections of records with names, and the new order of those that both have."""
     old, new = ({record.name: record for record in records} for records in (before, after))
     for name in {**old, **new}:
         yield from _changes(f"{path}.{name}", old.get(name), new.get(name))
@@ -71,19 +72,19 @@ def _changes_by_name(path: str, before: tuple[Any, ...], after: tuple[Any, ...])
 
 def _is_compared_by_field(value: Any) -> bool:
     """Whether a value is a record whose fields are compared one by one. Axes and getters are values of their own."""
-    return has(type(value)) and not isinstance(value, (AxisMap, Getter))
+    return has(type(value)) and not isinstance(value, (AxisMap, Getter, *NAMED))
 
 
 def _is_named(value: Any) -> bool:
-    """Whether a value is a tuple of records that have names."""
-    return isinstance(value, tuple) and all(hasattr(record, "name") for record in value)
+    """Whether a value is a collection of records that have names."""
+    return isinstance(value, (tuple, *NAMED)) and all(hasattr(record, "name") for record in value)
 
 
 def _written(value: Any) -> str | None:
     """A value as a text: a record by the fields that it specifies, without its name. None for an empty value."""
     if value is None or value == ():
         return None
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, *NAMED)):
         return ", ".join(str(_written(item)) for item in value)
     if not _is_compared_by_field(value):
         return str(value)

@@ -12,6 +12,7 @@ from attrs import fields
 
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.named_records import NAMED
 
 EXACT_TYPES: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: (int, float)})
 """Annotation -> the classes of its values; a bool, whose class is a subclass of int, is no number."""
@@ -48,6 +49,7 @@ def fits(value: Any, annotation: Any, *, finite: bool = True) -> bool:
     >>> fits((1, 2), tuple[int, ...]), fits(True, int), fits(1, float), fits("x", int | str)
     (True, False, True, True)
     """
+    annotation = _field_types(annotation)["records"] if annotation in NAMED else annotation
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
         return any(fits(value, argument, finite=finite) for argument in arguments)

@@ -9,6 +9,7 @@ from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.named_records import Inputs, Outputs, as_inputs, as_outputs
 from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec, as_tuple
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
@@ -48,7 +49,7 @@ class Case:
 
     name: str
     dummies: Dummies = field(factory=Dummies)
-    inputs: tuple[InputSpec, ...] = field(default=(), converter=as_tuple)
+    inputs: Inputs = field(default=Inputs(), converter=as_inputs)
 
     __repr__ = short_repr
 
@@ -94,8 +95,8 @@ class PlannedSpec:
     name: str | None = None
     task: str | None = None
     derived: str | None = None
-    inputs: tuple[InputSpec, ...] = field(default=(), converter=as_tuple)
-    outputs: tuple[OutputSpec, ...] = field(default=(), converter=as_tuple)
+    inputs: Inputs = field(default=Inputs(), converter=as_inputs)
+    outputs: Outputs = field(default=Outputs(), converter=as_outputs)
     dummies: Dummies = Dummies()
     fixed_axes: tuple[FixedAxis, ...] = field(default=(), converter=as_tuple)
     axis_ranges: tuple[AxisRange, ...] = field(default=(), converter=as_tuple)

@@ -6,7 +6,7 @@ way it joins (see compose.py). `None` and `()` mean "not specified".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from attrs import field, frozen
@@ -57,8 +57,8 @@ def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def unique_names(_: Any, attribute: Any, records: tuple[Any, ...]) -> None:
-    """A validator: no two records of one tuple have the same name."""
+def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
+    """A validator: no two records of one field have the same name."""
     if len(records) < 2:  # noqa: PLR2004 - one record has no other to collide with
         return
     names = [record.name for record in records]

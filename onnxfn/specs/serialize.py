@@ -13,6 +13,7 @@ from attrs import NOTHING, fields, has
 from onnxfn.specs import axes, axis_records, changes, planned, records, reports, spec
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.field_types import check_fields
+from onnxfn.specs.named_records import NAMED
 from onnxfn.specs.records import as_tuple
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.trust import check_trust
@@ -25,7 +26,7 @@ RECORDS: Mapping[str, type] = MappingProxyType(
         record.__name__: record
         for module in (axes, axis_records, records, spec, planned, reports, changes)
         for record in vars(module).values()
-        if isinstance(record, type) and has(record)
+        if isinstance(record, type) and has(record) and record not in NAMED
     }
 )
 """All records, by the names that saved specs hold."""
@@ -55,11 +56,11 @@ def to_plain(record: Any) -> Any:
     """
     if isinstance(record, axes.AxisMap):
         return {"record": "AxisMap", "pattern": axes.pattern(record)}
+    if isinstance(record, (tuple, list, *NAMED)):
+        return [to_plain(item) for item in record]
     if has(type(record)):
         names = [field.name for field in fields(type(record)) if _is_specified(record, field)]
         return {"record": type(record).__name__, **{name: to_plain(getattr(record, name)) for name in names}}
-    if isinstance(record, (tuple, list)):
-        return [to_plain(item) for item in record]
     return _text(record) if isinstance(record, str) else record
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from attrs import NOTHING, Factory, fields
@@ -64,9 +64,9 @@ def _words(record: Any, values: dict[str, Any]) -> Iterator[str]:
     """The words of a summary. Groups of fields, which have a default, are left out."""
     required = {field.name for field in fields(type(record)) if field.default is NOTHING}
     for name, value in values.items():
-        if isinstance(value, tuple):
-            yield counted(len(value), name)
-        elif isinstance(value, str):
+        if isinstance(value, str):
             yield value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}..."
+        elif isinstance(value, Collection):
+            yield counted(len(value), name)
         elif name in required or isinstance(value, int | float):
             yield repr(value) if name in required and not isinstance(value, int | float) else f"{name}={value!r}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from attrs import field, fields_dict, frozen
@@ -10,6 +11,7 @@ from attrs import field, fields_dict, frozen
 from onnxfn.specs import printing
 from onnxfn.specs.axis_records import AxisName, AxisRange
 from onnxfn.specs.errors import InvalidSpec, closest
+from onnxfn.specs.named_records import Generators, Inputs, Outputs, as_generators, as_inputs, as_outputs
 from onnxfn.specs.records import (
     ArgumentBuilder,
     CacheRow,
@@ -18,7 +20,6 @@ from onnxfn.specs.records import (
     Edit,
     File,
     FixedAxis,
-    Generator,
     InputSpec,
     Link,
     Normalizer,
@@ -42,6 +43,10 @@ OPSETS = range(18, 26)
 torch's exporter translates to the first, and onnxscript converts to the others. ONNX Runtime 1.31 runs opset 26, but
 onnxscript 0.7 does not convert to it.
 """
+
+
+NAMED_JOIN: Mapping[str, str] = MappingProxyType({"join": "named"})
+"""The metadata of a field whose records join by name."""
 
 
 def joined_field(join: str, default: Any = None) -> Any:
@@ -82,7 +87,9 @@ class Dummies:
         sizes: The sizes of axes in the traced sample.
     """
 
-    generators: tuple[Generator, ...] = joined_field("named")
+    generators: Generators = field(
+        default=Generators(), converter=as_generators, validator=unique_names, metadata=NAMED_JOIN
+    )
     sizes: tuple[DummySize, ...] = joined_field("named")
 
     __repr__ = short_repr
@@ -203,6 +210,7 @@ class ExportSpec:
         target: Opset and data types of the graph.
 
     `spec["input_ids"]` is the input or output of that name; `"input_ids" in spec` is whether there is one.
+    `spec.inputs["input_ids"]` and `spec.inputs[0]` are inputs, `spec.dummies.generators["token_ids"]` is a generator.
 
     >>> spec = ExportSpec(name="bert", target=Target(opset=18))
     >>> spec.target.opset, spec.inputs, "input_ids" in spec
@@ -212,8 +220,8 @@ class ExportSpec:
     name: str | None = joined_field("rightmost")
     task: str | None = joined_field("rightmost")
     derived: str | None = joined_field("rightmost")
-    inputs: tuple[InputSpec, ...] = joined_field("named")
-    outputs: tuple[OutputSpec, ...] = joined_field("named")
+    inputs: Inputs = field(default=Inputs(), converter=as_inputs, validator=unique_names, metadata=NAMED_JOIN)
+    outputs: Outputs = field(default=Outputs(), converter=as_outputs, validator=unique_names, metadata=NAMED_JOIN)
     normalizer: Normalizer = joined_field("normalizer", Normalizer())
     dummies: Dummies = joined_field("group", Dummies())
     fixed_axes: tuple[FixedAxis, ...] = joined_field("named")

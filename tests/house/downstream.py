@@ -14,7 +14,10 @@ from onnxfn import (
     Event,
     Exported,
     ExportSpec,
+    Generator,
+    InputSpec,
     OnnxfnError,
+    OutputSpec,
     Plan,
     Report,
     WriteOptions,
@@ -66,6 +69,13 @@ def boxed() -> ExportSpec:
         gives("scores", "batch_size _", path=("scores",)),
         sized(batch_size=2, sequence_length=16),
     )
+
+
+def by_name(spec: ExportSpec) -> tuple[InputSpec, OutputSpec, Generator]:
+    """Tensors and a generator of a spec by their names; a slice is a tuple."""
+    first: tuple[InputSpec, ...] = spec.inputs[:1]
+    changed = ExportSpec(inputs=[*first, spec.inputs[-1]], outputs=tuple(spec.outputs))
+    return changed.inputs["input_ids"], changed.outputs["logits"], spec.dummies.generators["token_ids"]
 
 
 def stages(events: list[Event]) -> Iterator[tuple[str, float]]:

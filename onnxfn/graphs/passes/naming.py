@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from onnxfn.specs.axes import Axis, AxisMap
@@ -89,7 +89,7 @@ def add_metadata(model: Any, facts: Mapping[str, str]) -> Any:
     return model
 
 
-def _check_count(part: Part, side: str, values: Sequence[Any], planned: Sequence[Any]) -> None:
+def _check_count(part: Part, side: str, values: Sequence[Any], planned: Collection[Any]) -> None:
     if len(values) != len(planned):
         names, planned_names = (", ".join(str(port.name) for port in ports) for ports in (values, planned))
         raise CaptureFailed(
