@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families import (
+    DYNAMIC_MAP,
+    DYNAMIC_MAPS,
+    FIXED_MAP,
     backbone,
     dynamic_images,
     fixed_images,
@@ -28,8 +31,6 @@ from onnxfn.specs.tasks import tasked
 
 STATES = "batch_size _ _"
 SEQUENCE = "batch_size sequence_length _"
-DYNAMIC_MAP = "batch_size _ feature_height feature_width"
-FIXED_MAP = "batch_size _ _ _"
 MODELING = "transformers.models"
 
 
@@ -144,7 +145,7 @@ swin2sr: ExportSpec = compose(
 video_classification: ExportSpec = tasked("video-classification")
 
 
-dynamic_backbone: ExportSpec = backbone(dynamic_images, "batch_size _ feature_height_{index} feature_width_{index}")
+dynamic_backbone: ExportSpec = backbone(dynamic_images, DYNAMIC_MAPS)
 fixed_backbone: ExportSpec = backbone(fixed_images, FIXED_MAP)
 
 # A line of text has the height that the model was trained with, and any width.

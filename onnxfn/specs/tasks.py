@@ -67,14 +67,40 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
             loads("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size sequence_length _")
         ),
         "multiple-choice": compose(loads("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
+        "next-sentence-prediction": compose(
+            loads("AutoModelForNextSentencePrediction"), gives("logits", "batch_size _")
+        ),
+        # A model without aggregation, such as a sum over the cells, has no second output.
+        "table-question-answering": compose(
+            loads("AutoModelForTableQuestionAnswering"),
+            gives("logits", TOKENS),
+            gives("logits_aggregation", "batch_size _", when="num_aggregation_labels"),
+        ),
+        "text-encoding": compose(loads("AutoModelForTextEncoding"), gives("last_hidden_state", f"{TOKENS} _")),
+        "backbone": loads("AutoBackbone"),
+        "causal-image-modeling": compose(loads("AutoModel"), gives("logits", f"{TOKENS} _")),
+        "decision": loads("AutoModelForDecision"),
+        "image-matting": loads("AutoModelForImageMatting"),
+        "normal-estimation": loads("AutoModelForNormalEstimation"),
+        "pointmap-estimation": loads("AutoModelForPointmapEstimation"),
+        "retrieval": loads("AutoModel"),
+        "table-recognition": loads("AutoModelForTableRecognition"),
+        "time-series-classification": loads("AutoModel"),
+        "time-series-regression": loads("AutoModel"),
     }
 )
-"""Task -> its usual outputs, and the class of transformers that loads a model for it."""
+"""Task -> its usual outputs, and the class of transformers that loads a model for it.
 
-# The names that Optimum and the hub also use: optimum.exporters.tasks.TasksManager._SYNONYM_TASK_MAP (2.1.0).
+transformers has no auto class for the tasks with AutoModel whose models have a head; each model type has a class of its
+own for them (export/lookup/auto_tables.py).
+"""
+
+# The names that Optimum and the hub also use: optimum.exporters.tasks.TasksManager._SYNONYM_TASK_MAP (2.1.0), and two
+# names of transformers' tables.
 SYNONYMS: Mapping[str, str] = MappingProxyType(
     {
         "default": "feature-extraction",
+        "audio-tokenization": "feature-extraction",
         "image-feature-extraction": "feature-extraction",
         "mask-generation": "feature-extraction",
         "pretraining": "feature-extraction",
@@ -87,6 +113,7 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
         "summarization": "text2text-generation",
         "translation": "text2text-generation",
         "audio-ctc": "automatic-speech-recognition",
+        "pose-estimation": "keypoint-detection",
         "speech2seq-lm": "automatic-speech-recognition",
         "text-to-speech": "text-to-audio",
         "vision2seq-lm": "image-to-text",

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import re
-import signal
-from contextlib import contextmanager
 
 import pytest
 import shrunk
 import swept
 import transformers
 from agreement import assert_agreement
+from time_limits import limited
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -43,22 +42,6 @@ def classes():
 
 
 CLASSES = classes()
-
-
-@contextmanager
-def limited(seconds):
-    """Raises TimeoutError after so many seconds of this process's processor time."""
-
-    def interrupt(*_):
-        raise TimeoutError(f"took longer than {seconds} s")
-
-    former = signal.signal(signal.SIGPROF, interrupt)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, former)
 
 
 def attempt(model_type, name, folder):

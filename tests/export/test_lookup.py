@@ -60,9 +60,16 @@ def test_a_model_whose_class_implies_no_task_has_the_spec_without_a_task():
     assert spec_for(model("BertForPreTraining")) == BERT
 
 
-def test_a_task_of_the_class_that_the_row_does_not_have_is_not_chosen():
+def test_a_task_of_the_class_that_the_row_does_not_have_is_that_of_the_family():
     rows = {"bert": only_tasks(BERT, "fill-mask")}
-    assert spec_for(model("BertForQuestionAnswering"), architectures=rows) == rows["bert"]
+    spec = spec_for(model("BertForQuestionAnswering"), architectures=rows)
+    assert spec.outputs == for_task(BERT, "question-answering").outputs
+    assert spec.call.loader == "AutoModelForQuestionAnswering"
+
+
+def test_a_task_of_the_class_that_neither_the_row_nor_transformers_has_is_not_chosen():
+    rows = {"mine": compose(only_tasks(BERT, "fill-mask"), ExportSpec(name="mine"))}
+    assert spec_for(model("MineForQuestionAnswering", "mine"), architectures=rows) == rows["mine"]
 
 
 def test_the_task_argument_wins_over_the_task_of_the_class():

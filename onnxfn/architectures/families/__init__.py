@@ -43,6 +43,9 @@ from onnxfn.architectures.families.text import positions as positions
 from onnxfn.architectures.families.text import text_decoder as text_decoder
 from onnxfn.architectures.families.text import text_encoder as text_encoder
 from onnxfn.architectures.families.text import text_inputs as text_inputs
+from onnxfn.architectures.families.vision import DYNAMIC_MAP as DYNAMIC_MAP
+from onnxfn.architectures.families.vision import DYNAMIC_MAPS as DYNAMIC_MAPS
+from onnxfn.architectures.families.vision import FIXED_MAP as FIXED_MAP
 from onnxfn.architectures.families.vision import backbone as backbone
 from onnxfn.architectures.families.vision import dynamic_images as dynamic_images
 from onnxfn.architectures.families.vision import fixed_images as fixed_images

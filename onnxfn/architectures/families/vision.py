@@ -99,18 +99,15 @@ Tasks: feature-extraction, image-classification.
 """
 
 
-def backbone(image: ExportSpec, axes: str) -> ExportSpec:
-    """A spec of a backbone, which returns one feature map per stage: MaskFormer's Swin, RT-DETR's ResNet, ViTPose's.
-
-    Inputs: those of `image`.
-    Tasks: feature-extraction. It has one output per entry of `out_features` in the configuration, 8 at most.
+def feature_maps(task: str, axes: str) -> ExportSpec:
+    """A spec of a task of a backbone: one output per entry of `out_features` in the configuration, 8 at most.
 
     Args:
-        image: The spec of the image inputs.
+        task: The name of the task.
         axes: The axes of a feature map. `{index}` in them stands for the index of the map: each map is smaller than
             the one before, so their sizes have symbols of their own.
     """
-    feature_maps = (
+    maps = (
         gives(
             f"feature_maps.{index}",
             axes.replace("{index}", str(index)),
@@ -119,5 +116,23 @@ def backbone(image: ExportSpec, axes: str) -> ExportSpec:
         )
         for index in range(8)
     )
-    task = tasked("feature-extraction", spec=compose(loads("AutoBackbone"), *feature_maps))
-    return without(compose(image, task), "last_hidden_state")
+    return tasked(task, spec=compose(loads("AutoBackbone"), *maps))
+
+
+def backbone(image: ExportSpec, axes: str) -> ExportSpec:
+    """A spec of a backbone, which returns one feature map per stage: MaskFormer's Swin, RT-DETR's ResNet, ViTPose's.
+
+    Inputs: those of `image`.
+    Tasks: feature-extraction, with the outputs of `feature_maps`.
+
+    Args:
+        image: The spec of the image inputs.
+        axes: The axes of a feature map, as for `feature_maps`.
+    """
+    return without(compose(image, feature_maps("feature-extraction", axes)), "last_hidden_state")
+
+
+DYNAMIC_MAP = "batch_size _ feature_height feature_width"
+FIXED_MAP = "batch_size _ _ _"
+DYNAMIC_MAPS = "batch_size _ feature_height_{index} feature_width_{index}"
+"""The axes of a feature map: of images of any size, of images of one size, of each stage."""

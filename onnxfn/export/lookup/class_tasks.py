@@ -19,6 +19,7 @@ CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "ForConditionalGeneration": "text2text-generation",
         "ForSequenceClassification": "text-classification",
         "ForTokenClassification": "token-classification",
+        "ForNextSentencePrediction": "next-sentence-prediction",
         "ForQuestionAnswering": "question-answering",
         "ForQuestionAnsweringSimple": "question-answering",
         "ForMultipleChoice": "multiple-choice",
@@ -33,7 +34,14 @@ CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "ForImageClassification": "image-classification",
         "ForVideoClassification": "video-classification",
         "ForImageSuperResolution": "image-to-image",
-        "Backbone": "feature-extraction",
+        "Backbone": "backbone",
+        "ForCausalImageModeling": "causal-image-modeling",
+        "ForDecision": "decision",
+        "ForTableRecognition": "table-recognition",
+        "ForPointmapEstimation": "pointmap-estimation",
+        "ForTimeSeriesClassification": "time-series-classification",
+        "ForClassification": "time-series-classification",
+        "ForRegression": "time-series-regression",
         "ForMaskedImageModeling": "masked-im",
         "ForDepthEstimation": "depth-estimation",
         "ForObjectDetection": "object-detection",
@@ -49,11 +57,12 @@ CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "ForKeypointMatching": "keypoint-matching",
         "ForImageMatting": "image-matting",
         "ForNormalEstimation": "normal-estimation",
-        "ForRetrieval": "feature-extraction",
+        "ForRetrieval": "retrieval",
         "ForPrediction": "time-series-forecasting",
         "ForTextToSpeech": "text-to-audio",
         "MarianMTModel": "text2text-generation",
         "EncoderDecoderModel": "text2text-generation",
+        "EncoderModel": "text-encoding",
         "Model": "feature-extraction",
     }
 )
@@ -63,10 +72,17 @@ CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
 # a text tower and an image tower compares texts with images. A detector that reads a text detects what the text names.
 OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "backbone": ("feature-extraction",),
         "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
         "image-text-retrieval": ("zero-shot-image-classification",),
         "object-detection": ("zero-shot-object-detection",),
-        "question-answering": ("document-question-answering", "visual-question-answering"),
+        "question-answering": (
+            "document-question-answering",
+            "table-question-answering",
+            "visual-question-answering",
+        ),
+        "retrieval": ("feature-extraction",),
+        "text-encoding": ("feature-extraction",),
         "text-classification": ("audio-classification",),
         "text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
         "semantic-segmentation": ("image-segmentation",),
@@ -109,15 +125,6 @@ def loader_of(task: str) -> str:
     if name not in TASKS:
         raise unknown("task", task, TASKS)
     return TASKS[name].call.loader or "AutoModel"
-
-
-def loadable_tasks(model_or_config: Any) -> tuple[str, ...]:
-    """The tasks for which transformers has a class for the model type of a model or a configuration."""
-    import transformers
-
-    config_class = type(getattr(model_or_config, "config", model_or_config))
-    loaders = {task: getattr(transformers, spec.call.loader or "", None) for task, spec in TASKS.items()}
-    return tuple(task for task, loader in loaders.items() if config_class in getattr(loader, "_model_mapping", ()))
 
 
 def _class_name(model_or_config: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +15,7 @@ from onnxfn.architectures.common_patches import (
     linear_attention_cache,
 )
 from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
+from onnxfn.export.lookup.auto_tables import listed_loader
 from onnxfn.export.lookup.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
 from onnxfn.export.lookup.class_tasks import loader_of
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
@@ -86,6 +87,14 @@ def derive_from_config(config: Any, task: str) -> ExportSpec:
 
     InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
     """
+    return without_values(config, task, lambda model: derive_from_model(model, task))
+
+
+def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec]) -> ExportSpec:
+    """`spec_of` the model that a configuration describes, for a task. The tensors of the model have no values.
+
+    InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -100,7 +109,7 @@ def derive_from_config(config: Any, task: str) -> ExportSpec:
     for no_values in (FakeTensorMode(), torch.device("meta")):
         try:
             with quiet(), no_values:
-                return derive_from_model(_model_without_weights(config, task), task)
+                return spec_of(_model_without_weights(config, task))
         except Exception as error:  # noqa: BLE001 - a model may raise anything when its tensors have no values
             errors.append(_summary(error))
     raise InvalidSpec(
@@ -121,7 +130,8 @@ def keeps_cache(model: Any, task: str) -> bool:
 def _model_without_weights(config: Any, task: str) -> Any:
     import transformers
 
-    return getattr(transformers, loader_of(task)).from_config(config)
+    loader = getattr(transformers, listed_loader(config.model_type, canonical(task)) or loader_of(task))
+    return getattr(loader, "from_config", loader)(config)
 
 
 # Inputs

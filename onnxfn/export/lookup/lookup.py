@@ -8,13 +8,15 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.lookup.class_tasks import OTHER_TASKS, loadable_tasks, loader_of, served_tasks, task_of
+from onnxfn.export.lookup.auto_tables import listed_classes, listed_loader, listed_tasks
+from onnxfn.export.lookup.class_tasks import OTHER_TASKS, loader_of, served_tasks, task_of
 from onnxfn.export.lookup.derive import (
     derive_from_config,
     derive_from_model,
     keeps_cache,
 )
 from onnxfn.export.lookup.derive_sample import derive_from_sample
+from onnxfn.export.lookup.heads import for_head, known_tasks
 from onnxfn.export.lookup.other_libraries import row_name
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.specs.config_values import config_of, snapshot
@@ -66,8 +68,9 @@ def spec_for(
     if not has_row(model_or_type, architectures):
         return derived(model_or_type, task)
     spec = _row(model_or_type, architectures)
-    chosen = task or (None if isinstance(model_or_type, str) else _known_task(model_or_type, task_names(spec)))
-    return spec if chosen is None else for_task(spec, chosen)
+    model = None if isinstance(model_or_type, str) else model_or_type
+    chosen = task or (None if model is None else _known_task(model, known_tasks(spec)))
+    return spec if chosen is None else for_head(spec, chosen, model)
 
 
 def derived(
@@ -127,7 +130,8 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = A
         architectures: The table of rows: model type -> spec.
 
     Returns:
-        The canonical names of the tasks of the row. Without a row, the tasks that transformers has a class for.
+        The canonical names of the tasks of the row, then those that transformers has a class for. The tables of
+        transformers' auto classes list them; torch is not imported.
 
     Raises:
         UnknownName: A model type as text has no row, or a configuration has no model type.
@@ -139,8 +143,8 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = A
     if isinstance(model_or_type, ExportSpec):
         return task_names(model_or_type)
     if has_row(model_or_type, architectures):
-        return task_names(_row(model_or_type, architectures))
-    return loadable_tasks(model_or_type)
+        return known_tasks(_row(model_or_type, architectures))
+    return listed_tasks(_model_type(model_or_type))
 
 
 def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> bool:
@@ -168,9 +172,10 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
 
     The class of a checkpoint with code of its own is loaded by a class of transformers, as `auto_map` says.
     """
-    if task is not None:
-        return ExportSpec(task=task, call=Call(loader=loader_of(task)))
     values = snapshot(config)
+    if task is not None:
+        listed = listed_loader(str(values.get("model_type")), canonical(task))
+        return ExportSpec(task=task, call=Call(loader=listed or loader_of(task)))
     class_name = next(iter(values.get("architectures") or ()), None)
     loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
     return ExportSpec(call=Call(loader=loaders.get(class_name, class_name)))
@@ -191,7 +196,7 @@ def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
 def _for_class_task(spec: ExportSpec, model: Any) -> ExportSpec:
     class_task = task_of(model)
     if class_task is not None:
-        return for_task(spec, _known_task(model, task_names(spec)) or class_task)
+        return for_head(spec, _known_task(model, known_tasks(spec)) or class_task, model)
     if spec.outputs:
         return evolve(spec, tasks=())
     if len(spec.tasks) == 1:
@@ -206,7 +211,10 @@ def _check_task(spec: ExportSpec, model: Any) -> None:
     class_task = task_of(model)
     if spec.task is None or class_task is None:
         return
-    if canonical(spec.task).removesuffix(WITH_PAST) not in served_tasks(class_task):
+    name = canonical(spec.task).removesuffix(WITH_PAST)
+    if name in served_tasks(class_task):
+        return
+    if type(model).__name__ not in listed_classes(_model_type(model), name):
         raise InvalidSpec(
             f"{type(model).__name__} is a model for {class_task}, not for {spec.task}; "
             f"load it with {spec.call.loader or 'a class for ' + spec.task}, or export it for {class_task}"

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.architectures import ARCHITECTURES
+from onnxfn.export.lookup.heads import known_tasks
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.export.lookup.lookup import checkpoint_task, has_row, loader_spec, spec_for, tasks_for
 from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
@@ -28,23 +29,21 @@ OTHER_WEIGHTS: Mapping[str, str] = MappingProxyType(
 
 
 def model_types_for(task: str, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
-    """The model types whose row has a task.
+    """The model types with a row that have a task: the row has it, or transformers lists a class for it.
 
     Args:
         task: The name of a task, or a synonym.
         architectures: The table of rows: model type -> spec.
 
     Returns:
-        The model types, in the order of the table. No model types for a task that no row has.
+        The model types, in the order of the table. No model types for a task that none has.
 
     Example:
         >>> "bert" in model_types_for("masked-lm"), "gpt2" in model_types_for("masked-lm")
         (True, False)
     """
     name = canonical(task)
-    return tuple(
-        model_type for model_type, row in architectures.items() if name in {overlay.name for overlay in row.tasks}
-    )
+    return tuple(model_type for model_type, row in architectures.items() if name in known_tasks(row))
 
 
 def supported_task(model_or_type: Any, task: str, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str:

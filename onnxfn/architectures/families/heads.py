@@ -1,0 +1,84 @@
+"""What each family knows of every head: the outputs of a task, for rows that do not have the task.
+
+A head is what a class of transformers adds to a model for a task. A row that reads the inputs of a family has the heads
+of that family, wherever the tables of transformers list a class for them. A row names a head only where it differs.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from onnxfn.architectures.families.audio import audio_features, audio_frames, audio_transcription, mel_inputs, waveforms
+from onnxfn.architectures.families.seq2seq import encoder_inputs
+from onnxfn.architectures.families.text import text_inputs, text_tasks
+from onnxfn.architectures.families.vision import (
+    DYNAMIC_MAPS,
+    FIXED_MAP,
+    dynamic_images,
+    feature_maps,
+    fixed_images,
+)
+from onnxfn.specs.compose import compose
+from onnxfn.specs.records import InputSpec
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import tasked
+
+
+@frozen
+class Heads:
+    """The heads of the rows of a family.
+
+    Attributes:
+        tensor: The input that a row of the family has, with its axes.
+        tasks: A spec of the tasks.
+        behavior: The behavior that has the input; None for the spec itself.
+        reads: Names that a row of the family reads from the configuration.
+    """
+
+    tensor: InputSpec
+    tasks: ExportSpec
+    behavior: str | None = None
+    reads: tuple[str, ...] = ()
+
+
+text_heads: ExportSpec = compose(
+    text_tasks,
+    tasked("text-generation"),
+    tasked("next-sentence-prediction"),
+    tasked("table-question-answering"),
+    tasked("causal-image-modeling"),
+)
+
+# The class gives the decoder the tokens of the encoder, one step later.
+seq2seq_heads: ExportSpec = compose(
+    *(tasked(task, spec=text_inputs) for task in ("text-encoding", "question-answering", "token-classification"))
+)
+
+audio_heads: ExportSpec = compose(
+    audio_features, audio_transcription, audio_frames, tasked("audio-classification"), tasked("audio-xvector")
+)
+
+HEADS: tuple[Heads, ...] = (
+    Heads(text_inputs.inputs[0], text_heads),
+    Heads(encoder_inputs.inputs[0], seq2seq_heads, behavior="encoder"),
+    Heads(dynamic_images.inputs[0], compose(feature_maps("backbone", DYNAMIC_MAPS), tasked("image-classification"))),
+    Heads(fixed_images.inputs[0], compose(feature_maps("backbone", FIXED_MAP), tasked("image-classification"))),
+    Heads(waveforms.inputs[0], audio_heads, reads=("frames",)),
+    Heads(mel_inputs.inputs[0], audio_heads, reads=("frames",)),
+)
+"""The heads of each family; the first that fits a row counts."""
+
+
+def family_head(row: ExportSpec, task: str) -> ExportSpec | None:
+    """The spec of a task, as the family of a row knows it. None if no family of the row has the task."""
+    tasks = (heads.tasks for heads in HEADS if _fits(row, heads))
+    head = next((overlay for spec in tasks for overlay in spec.tasks if overlay.name == task), None)
+    return None if head is None else ExportSpec(tasks=(head,))
+
+
+def _fits(row: ExportSpec, heads: Heads) -> bool:
+    """Whether a row has the input of a family, with its axes, and reads what the family reads."""
+    behaviors = {overlay.name: overlay.spec for overlay in row.parts.behaviors}
+    owner = row if heads.behavior is None else behaviors.get(heads.behavior, ExportSpec())
+    has_input = any((each.name, each.axes) == (heads.tensor.name, heads.tensor.axes) for each in owner.inputs)
+    return has_input and {read.name for read in row.normalizer.reads}.issuperset(heads.reads)

@@ -1,0 +1,83 @@
+"""The heads of a model type: the tasks of its row, and those for which transformers lists a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.architectures.families.heads import family_head
+from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
+from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, without_values
+from onnxfn.export.lookup.probe import answer_tensors, outputs_spec, run_at_sizes
+from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.specs.compose import compose
+from onnxfn.specs.config_values import snapshot
+from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.facts import loads
+from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.spec import Call, ExportSpec
+from onnxfn.specs.tasks import TASKS, canonical, for_task, task_names
+
+
+def known_tasks(row: ExportSpec) -> tuple[str, ...]:
+    """The tasks of a row, then those for which transformers lists a class of its model type."""
+    return tuple(dict.fromkeys((*task_names(row), *listed_tasks(row.name or ""))))
+
+
+def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportSpec:
+    """The spec of a row for a task, or for another task for which transformers lists a class of its model type.
+
+    The outputs of such a task are those that the family of the row knows. If the family does not know the task, a run
+    of the model shows them; a configuration is enough.
+
+    UnknownName if neither the row nor transformers has the task. InvalidSpec if the outputs are not known without a
+    run, and there is no model.
+    """
+    name = canonical(task)
+    known = known_tasks(row)
+    if row.task is not None or name in task_names(row):
+        return for_task(row, task)
+    if name not in known:
+        raise unknown("task", task, known, of=row.name or "this spec")
+    head = family_head(row, name)
+    loader = loads(listed_loader(row.name or "", name) or "AutoModel")
+    if head is not None:
+        return compose(for_task(compose(row, head), name), loader)
+    if model_or_config is None:
+        raise InvalidSpec(
+            f"a run of the model shows the outputs of {name} of {row.name}; "
+            f"pass the model or its configuration: spec_for(model, {name!r})"
+        )
+    return compose(_spec_from_run(row, name, model_or_config), loader)
+
+
+def _spec_from_run(row: ExportSpec, task: str, model_or_config: Any) -> ExportSpec:
+    if hasattr(model_or_config, "forward"):
+        return _shown_by_model(row, model_or_config, task)
+    return without_values(model_or_config, task, lambda model: _shown_by_model(row, model, task))
+
+
+def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
+    """The spec with inputs of the row on which the model runs, and the outputs of the run; else a derived spec."""
+    copy = model_copy(model)
+    for inputs in _possible_inputs(row):
+        try:
+            runs = run_at_sizes(copy, resolved(inputs, snapshot(copy)), answer_tensors)
+        except INPUT_REFUSALS:
+            continue
+        outputs = outputs_spec(runs).outputs
+        usual = {output.name for output in TASKS[task].outputs}
+        chosen = tuple(output for output in outputs if output.name in usual) or outputs
+        if chosen:
+            source = f"{type(model).__name__} with the inputs of the row; task {task}"
+            return evolve(inputs, task=task, outputs=chosen, derived=source)
+    return compose(ExportSpec(call=Call(patches=row.call.patches)), derive_from_model(model, task))
+
+
+def _possible_inputs(row: ExportSpec) -> Iterator[ExportSpec]:
+    """The row without tasks and outputs; then the row for each of its tasks that is a single file, likewise."""
+    for spec in (row, *(for_task(row, task) for task in task_names(row))):
+        if spec.inputs and not spec.parts.files:
+            yield evolve(spec, task=None, tasks=(), outputs=())

@@ -1,0 +1,64 @@
+"""Every head that transformers' tables list: which pairs of a model type and a task have a spec, and which agree.
+
+The default run exports `SAMPLE`. The sweep exports every pair that the tables list, and records a line for each:
+`python -m pytest -m sweep --record tests/architectures/test_every_head.py` writes `tests/sweeps/heads.json`, and
+`--left` goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import every_head
+import pytest
+import swept
+
+import onnxfn
+from onnxfn import ARCHITECTURES
+
+PAIRS = every_head.pairs()
+
+SAMPLE = (
+    ("bert", "next-sentence-prediction"),
+    ("falcon", "text-classification"),
+    ("hgnet_v2", "feature-extraction"),
+    ("mistral", "token-classification"),
+    ("patchtst", "time-series-regression"),
+    ("qwen3", "question-answering"),
+    ("swinv2", "backbone"),
+    ("t5", "token-classification"),
+)
+"""Heads that no row names, of each way to know the outputs. Each takes a second or two."""
+
+
+def spec_of(model_type, task):
+    """The spec of a pair without a model; None if a run shows the outputs, or if there is no row."""
+    try:
+        return onnxfn.spec_for(model_type, task)
+    except (onnxfn.InvalidSpec, onnxfn.UnknownName):
+        return None
+
+
+def test_the_tables_list_more_than_1400_pairs():
+    assert len(PAIRS) > 1400
+    assert len(set(PAIRS)) == len(PAIRS)
+
+
+def test_of_the_model_types_with_a_row_94_percent_of_the_pairs_need_no_run():
+    with_row = [pair for pair in PAIRS if pair[0] in ARCHITECTURES]
+    shown_by_a_run = [pair for pair in with_row if spec_of(*pair) is None]
+    assert len(shown_by_a_run) < 0.06 * len(with_row), shown_by_a_run
+
+
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+def test_a_head_that_no_row_names_agrees_with_pytorch(model_type, task, tmp_path):
+    every_head.exported(every_head.tiny_model(model_type, task), task, tmp_path / "out")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("model_type", "task"), PAIRS)
+def test_every_head_is_recorded(model_type, task, tmp_path, only_left, record):
+    only_left(every_head.NAME, model_type, task)
+    before = swept.seen(every_head.NAME).get(model_type, {}).get(task)
+    line = every_head.line(model_type, task, tmp_path / "out")
+    record(every_head.NAME, model_type, task, line, set(PAIRS))
+    agreed = before is not None and not before.startswith(swept.NOT)
+    assert not (agreed and line.startswith(swept.NOT)), line

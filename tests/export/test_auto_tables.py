@@ -1,0 +1,165 @@
+"""The tables of transformers' auto classes, and the specs of the heads that they list."""
+
+import ast
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import tiny
+import transformers
+from refusals import refusal
+from transformers.models.auto import modeling_auto
+
+import onnxfn
+from onnxfn.architectures.families.heads import HEADS, family_head
+from onnxfn.export.lookup.auto_tables import (
+    OTHER_TABLES,
+    TABLES,
+    auto_tables,
+    listed_classes,
+    listed_loader,
+    listed_tasks,
+    tables_in,
+)
+from onnxfn.specs.axes import pattern
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.tasks import TASKS, canonical
+
+NAMES = "_MAPPING_NAMES", "_NAMES"
+
+
+def imported_table(name):
+    """A table as transformers has it when it is imported."""
+    return next(getattr(modeling_auto, name + end) for end in NAMES if hasattr(modeling_auto, name + end))
+
+
+@pytest.mark.parametrize("name", auto_tables())
+def test_a_table_that_is_read_is_the_table_that_transformers_imports(name):
+    expected = {
+        key: (value,) if isinstance(value, str) else tuple(value) for key, value in imported_table(name).items()
+    }
+    assert auto_tables()[name].classes == expected
+
+
+@pytest.mark.parametrize("name", [name for name, table in auto_tables().items() if table.loader])
+def test_the_loader_of_a_table_reads_the_table(name):
+    loader = getattr(transformers, auto_tables()[name].loader)
+    assert loader._model_mapping._model_mapping == imported_table(name)
+
+
+def test_every_table_belongs_to_a_task_or_has_a_reason():
+    of_tasks = [name for names in TABLES.values() for name in names]
+    assert sorted([*of_tasks, *OTHER_TABLES]) == sorted(auto_tables())
+
+
+def test_the_tasks_of_the_tables_are_tasks():
+    assert TABLES.keys() <= TASKS.keys()
+    assert {canonical(task) for task in TABLES} == set(TABLES)
+
+
+def test_the_tables_are_read_without_torch_and_not_when_onnxfn_is_imported():
+    code = """
+import sys, onnxfn
+from onnxfn.export.lookup.auto_tables import auto_tables
+assert auto_tables.cache_info().misses == 0
+assert "backbone" in onnxfn.tasks_for("swinv2")
+assert not {"torch", "transformers"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_table_may_include_an_earlier_one_and_list_several_classes():
+    source = """
+MODEL_MAPPING_NAMES = OrderedDict([("funnel", ("FunnelModel", "FunnelBaseModel"))])
+MODEL_FOR_CTC_MAPPING_NAMES = OrderedDict([*list(MODEL_MAPPING_NAMES.items()), ("sew", "SEWForCTC")])
+MODEL_FOR_CTC_MAPPING = _LazyAutoMapping(CONFIG_MAPPING_NAMES, MODEL_FOR_CTC_MAPPING_NAMES)
+class AutoModelForCTC(_BaseAutoModelClass):
+    _model_mapping = MODEL_FOR_CTC_MAPPING
+"""
+    tables = tables_in(ast.parse(source))
+    assert tables["MODEL_FOR_CTC"].classes == {"funnel": ("FunnelModel", "FunnelBaseModel"), "sew": ("SEWForCTC",)}
+    assert [table.loader for table in tables.values()] == [None, "AutoModelForCTC"]
+
+
+def test_a_head_without_an_auto_class_is_loaded_by_its_own_class():
+    assert listed_loader("patchtst", "time-series-regression") == "PatchTSTForRegression"
+    assert listed_loader("hubert", "automatic-speech-recognition") == "AutoModelForCTC"
+    assert listed_loader("bert", "audio-xvector") is None
+
+
+def test_an_encoder_is_a_task_of_its_own_where_the_model_has_more():
+    assert "text-encoding" in listed_tasks("t5")
+    assert "text-encoding" not in listed_tasks("bert")
+    assert listed_classes("t5", "text-encoding") == ("T5EncoderModel",)
+
+
+# The specs of heads
+
+
+@pytest.mark.parametrize(
+    ("model_type", "task", "outputs"),
+    [
+        ("mistral", "token-classification", {"logits": "batch_size sequence_length _"}),
+        ("falcon", "text-classification", {"logits": "batch_size _"}),
+        ("bert", "next-sentence-prediction", {"logits": "batch_size _"}),
+        ("t5", "text-encoding", {"last_hidden_state": "batch_size sequence_length _"}),
+        ("wav2vec2-bert", "audio-xvector", {"logits": "batch_size _", "embeddings": "batch_size _"}),
+    ],
+)
+def test_a_family_knows_the_outputs_of_a_head_that_transformers_lists(model_type, task, outputs):
+    spec = onnxfn.spec_for(model_type, task)
+    assert {output.name: pattern(output.axes) for output in spec.outputs} == outputs
+    assert spec.call.loader == listed_loader(model_type, task)
+
+
+def test_a_head_that_transformers_does_not_list_is_refused():
+    assert refusal(UnknownName, onnxfn.spec_for, "sew", "audio-xvector") == (
+        "no task 'audio-xvector' for sew; known: feature-extraction, automatic-speech-recognition, "
+        "audio-classification; did you mean 'audio-classification'?"
+    )
+
+
+def test_each_family_of_heads_has_a_row():
+    for heads in HEADS:
+        overlay = heads.tasks.tasks[0]
+        assert any(family_head(row, overlay.name) for row in onnxfn.ARCHITECTURES.values())
+
+
+def test_a_backbone_of_images_of_any_size_has_a_size_for_each_map():
+    outputs = onnxfn.spec_for("bit", "backbone").outputs
+    assert pattern(outputs[1].axes) == "batch_size _ feature_height_1 feature_width_1"
+
+
+def test_a_head_whose_outputs_no_family_knows_needs_a_run():
+    assert refusal(InvalidSpec, onnxfn.spec_for, "hgnet_v2", "feature-extraction") == (
+        "a run of the model shows the outputs of feature-extraction of hgnet_v2; "
+        "pass the model or its configuration: spec_for(model, 'feature-extraction')"
+    )
+
+
+def test_a_run_of_a_model_without_weights_shows_the_outputs_of_a_head():
+    spec = onnxfn.spec_for(tiny.config("patchtst"), "time-series-regression")
+    assert {output.name: pattern(output.axes) for output in spec.outputs} == {"regression_outputs": "batch_size _"}
+    assert spec.call.loader == "PatchTSTForRegression"
+    assert spec.derived == "PatchTSTForRegression with the inputs of the row; task time-series-regression"
+
+
+def test_a_model_type_has_the_tasks_of_its_row_and_of_the_tables():
+    assert onnxfn.tasks_for("swinv2") == ("feature-extraction", "image-classification", "masked-im", "backbone")
+    assert onnxfn.tasks_for({"model_type": "slanet"}) == ("table-recognition",)
+    assert "swinv2" in onnxfn.model_types_for("backbone")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "class_name", "task"),
+    [
+        ("bert", "BertForNextSentencePrediction", "next-sentence-prediction"),
+        ("swinv2", "Swinv2Backbone", "backbone"),
+        ("t5", "T5EncoderModel", "text-encoding"),
+    ],
+)
+def test_a_model_has_the_head_of_its_class(model_type, class_name, task):
+    config = SimpleNamespace(to_dict=dict, model_type=model_type)
+    model = type(class_name, (), {"forward": None, "config": config})()
+    assert onnxfn.spec_for(model).task == task

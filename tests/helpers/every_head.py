@@ -1,0 +1,92 @@
+"""Every pair of a model type and a task that transformers' tables list: its tiny model, and what its export gave."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import shrunk
+import swept
+import tiny
+from agreement import assert_agreement
+from time_limits import limited
+
+import onnxfn
+from onnxfn import ARCHITECTURES
+from onnxfn.export.lookup.auto_tables import auto_tables, listed_classes, listed_tasks
+from onnxfn.specs.tasks import for_task, task_names
+
+NAME = "heads"
+"""The name of the file of results."""
+
+SECONDS = 120
+"""The limit of processor time for a pair."""
+
+LARGEST = 30_000_000
+"""The largest number of parameters of a model that is tried."""
+
+NO_MODEL, REFUSED, FAILED = (f"{swept.NOT}{word}: " for word in ("no tiny model", "refused", "failed"))
+"""How a line starts when no small model can be made, when onnxfn says that it cannot export the pair, and when the
+export ends in an error or does not agree with PyTorch."""
+
+KINDS = {NO_MODEL: "no tiny model", REFUSED: "refused", FAILED: "failed"}
+
+REFUSALS = (onnxfn.InvalidSpec, onnxfn.UnknownName, onnxfn.MissingValue)
+
+
+def pairs() -> tuple[tuple[str, str], ...]:
+    """The model types and tasks of the tables of transformers."""
+    model_types = sorted({model_type for table in auto_tables().values() for model_type in table.classes})
+    return tuple((model_type, task) for model_type in model_types for task in listed_tasks(model_type))
+
+
+def line(model_type: str, task: str, folder: Path) -> str:
+    """The line of a pair in the results: how far its export is from PyTorch, or why there is none."""
+    with limited(SECONDS):
+        try:
+            model = tiny_model(model_type, task)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the result of the sweep is the error
+            return _failure(NO_MODEL, error)
+        try:
+            return exported(model, task, folder)
+        except (Exception, SystemExit, AssertionError) as error:  # noqa: BLE001
+            return _failure(REFUSED if isinstance(error, REFUSALS) else FAILED, error)
+
+
+def exported(model: Any, task: str, folder: Path) -> str:
+    """The line of a model whose export agrees with PyTorch and has the names and axes of the plan."""
+    spec = onnxfn.spec_for(model, task)
+    result = assert_agreement(onnxfn.export(spec, model, folder), folder)
+    inputs = dict.fromkeys(name for part in result.plan.parts for name in part.inputs)
+    return swept.line(result, f"of {', '.join(inputs)}")
+
+
+def tiny_model(model_type: str, task: str) -> Any:
+    """A tiny model of the class that a row or transformers' tables name for a task."""
+    import torch
+    import transformers
+
+    row = ARCHITECTURES.get(model_type)
+    name = listed_classes(model_type, task)[0]
+    if row is not None and task in task_names(row):
+        name = for_task(row, task).call.loader or name
+    kind = getattr(transformers, name)
+    configuration = (tiny if row is not None else shrunk).config(model_type)
+    with torch.device("meta"):
+        shapes = getattr(kind, "from_config", kind)(configuration)
+    size = sum(tensor.numel() for tensor in shapes.parameters())
+    if size > LARGEST:
+        raise ValueError(f"no small configuration is known, this one has {size / 1e6:.0f} million parameters")
+    return (tiny if row is not None else shrunk).model(model_type, name)
+
+
+def counts(lines: Iterable[str]) -> Mapping[str, int]:
+    """How many of these lines are of pairs that agreed, were refused, failed, or have no tiny model."""
+    return Counter(next((kind for start, kind in KINDS.items() if line.startswith(start)), "agreed") for line in lines)
+
+
+def _failure(start: str, error: BaseException) -> str:
+    first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
+    return f"{start}{type(error).__name__}: {first}"[:300]
