@@ -177,8 +177,8 @@ def _entries(
 
 def _auto_classes(module: ast.Module) -> Iterator[tuple[str, str]]:
     """The name of each auto class, and the name of the mapping that it reads."""
-    for node in module.body:
-        for field in node.body if isinstance(node, ast.ClassDef) else ():
+    for owner in (node for node in module.body if isinstance(node, ast.ClassDef)):
+        for field in owner.body:
             match field:
                 case ast.Assign(targets=[ast.Name(id="_model_mapping")], value=ast.Name(id=mapping)):
-                    yield node.name, mapping  # type: ignore[union-attr]
+                    yield owner.name, mapping
