@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import numpy as np
 import pytest
 import torch
@@ -34,8 +36,17 @@ DEFAULT = (
 """The modules of the default run; the others are in the sweep."""
 
 
+NO_UINT64 = pytest.mark.skipif(
+    version("torch").startswith("2.12."), reason="torch 2.12 has no `where` for uint64: the module itself does not run"
+)
+
+
+def marks(name):
+    return (*(() if name in DEFAULT else (pytest.mark.sweep,)), *((NO_UINT64,) if name == "products in uint64" else ()))
+
+
 def names():
-    return [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.sweep) for name in OWN_MODULES]
+    return [pytest.param(name, marks=marks(name)) for name in OWN_MODULES]
 
 
 def exported(name, path):

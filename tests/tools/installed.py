@@ -1,0 +1,97 @@
+"""Tests of the wheel, installed next to a given Python and torch; the checkout is not imported.
+
+    python tests/tools/installed.py PYTHON [PYTHON ...]
+
+Each PYTHON is the interpreter of a virtual environment. The wheel of the last commit is installed there, with what it
+needs and with the torch that the environment has. The tests run in a copy of the repository without `onnxfn`. Prints
+for each PYTHON a row of the table of tests/tools/README.md.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTED_WITH = ("pytest", "hypothesis", "sentencepiece")
+SAMPLE = (
+    "tests/graphs/test_capture.py",
+    "tests/export/test_own_modules.py",
+    "tests/export/test_cli.py",
+    "tests/check/test_generation.py",
+    *(
+        f"tests/architectures/test_rows.py::test_a_model_agrees_with_pytorch[{row}]"
+        for row in (
+            "albert-text-classification",
+            "vit-image-classification",
+            "depth_anything-depth-estimation",
+            "clip-zero-shot-image-classification",
+            "wav2vec2-automatic-speech-recognition",
+            "decision_transformer-reinforcement-learning",
+        )
+    ),
+    *(
+        f"tests/architectures/test_decoders.py::test_a_decoder_agrees_with_pytorch[{row}-text-generation-with-past]"
+        for row in ("llama", "gpt_bigcode", "mamba2")
+    ),
+    "tests/architectures/test_seq2seq.py::test_an_encoder_decoder_agrees_with_pytorch",
+)
+"""Capture, own modules, the command line, decoding, and rows of each family: about three minutes."""
+
+VERSIONS = """
+import importlib.metadata, platform, onnxfn
+print(platform.python_version(), *map(importlib.metadata.version, ("torch", "transformers", "onnx", "onnxruntime")))
+print(onnxfn.__file__, onnxfn.__version__)
+"""
+
+
+def run(*command, folder):
+    """What a command prints; the error of a command that fails is raised."""
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def copied_tests(folder):
+    """A clone of the last commit without the package."""
+    run("git", "clone", "--quiet", str(ROOT), "tests", folder=folder)
+    shutil.rmtree(folder / "tests" / "onnxfn")
+    return folder / "tests"
+
+
+def install(python, wheel, folder):
+    """Install the wheel with what it needs; pip refuses if the torch that is there is out of its range."""
+    torch = run(python, "-c", "from importlib.metadata import version; print(version('torch'))", folder=folder).strip()
+    run(python, "-m", "pip", "install", "--quiet", f"torch=={torch}", str(wheel), *TESTED_WITH, folder=folder)
+    run(python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(wheel), folder=folder)
+
+
+def row(python, wheel, tests):
+    """A row of the table: versions, date, counts. Raises an error if the package is not the installed one."""
+    install(python, wheel, tests)
+    versions, package = run(python, "-c", VERSIONS, folder=tests).splitlines()
+    print(package, file=sys.stderr)
+    if "site-packages" not in package:
+        raise SystemExit(f"{package} is not the installed package")
+    pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    tried = subprocess.run([*pytest, *SAMPLE], cwd=tests, check=False, capture_output=True, text=True)
+    print(tried.stdout[-4000:], file=sys.stderr)
+    counts = re.sub(r", \d+ deselected|\x1b\[\d+m", "", tried.stdout.strip().splitlines()[-1]).strip("= ")
+    return " | ".join(["", *versions.split(), dt.datetime.now(tz=dt.UTC).date().isoformat(), counts, ""]).strip()
+
+
+def main(pythons):
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", name, str(ROOT), folder=folder)
+        (wheel,) = folder.glob("*.whl")
+        tests = copied_tests(folder)
+        for python in pythons:
+            print(row(python, wheel, tests), flush=True)
+
+
+if __name__ == "__main__":
+    main([str(Path(python).absolute()) for python in sys.argv[1:]])
