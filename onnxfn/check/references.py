@@ -263,9 +263,13 @@ def _prompt_sizes(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[
 
 
 def _case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str:
-    """The name of a case with the sizes of its dynamic axes: `one (batch_size=1, sequence_length=7)`."""
+    """The name of a case with the sizes of its dynamic axes: `one (batch_size=1, sequence_length=7)`.
+
+    The sum of two axes that have a size each is left out.
+    """
     sizes: dict[str, int] = {}
     for input_ in spec.inputs:
         for axis, symbol in symbols(input_.axes).items():
             sizes.setdefault(symbol, inputs[input_.name].shape[axis])
-    return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items())})"
+    sums = {symbol for symbol in sizes if " + " in symbol and sizes.keys() >= set(symbol.split(" + "))}
+    return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items() if symbol not in sums)})"

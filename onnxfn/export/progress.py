@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from html import escape
 from typing import Any, TextIO
 
 from onnxfn.export.events import OnEvent
@@ -33,8 +35,10 @@ def progress(file: TextIO | None = None) -> OnEvent:
     """
     from rich.console import Console
 
-    console = Console(file=file, stderr=file is None)
-    if not (console.is_terminal or console.is_jupyter):
+    if file is None and Console().is_jupyter:
+        return stages_table(_draw_in_cell())
+    console = Console(file=file, stderr=file is None, force_jupyter=False)
+    if not console.is_terminal:
         return _lines(console)
     bars: dict[str, Any] = {}
 
@@ -49,6 +53,36 @@ def progress(file: TextIO | None = None) -> OnEvent:
             bars.pop(key).stop()
 
     return show
+
+
+def stages_table(draw: Callable[[str], None]) -> OnEvent:
+    """A function of events that draws all stages so far as an HTML table: name, bar, amount.
+
+    >>> pages = []
+    >>> stages_table(pages.append)(Event("check", "model", 2.0, "progress", 3, 9))
+    >>> '<progress value="3" max="9"></progress>' in pages[0], "3/9 cases" in pages[0]
+    (True, True)
+    """
+    rows: dict[str, str] = {}
+
+    def show(event: Event) -> None:
+        key = f"{event.stage} {event.part}".strip()
+        share = f' value="{event.completed}" max="{event.total}"' if event.total else ""
+        share = ' value="1" max="1"' if event.status == "end" else share
+        bar = "" if event.status == "failure" else f"<progress{share}></progress>"
+        cells = (escape(key), bar, _amount(event))
+        rows[key] = "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells)
+        draw(f"<table>{''.join(f'<tr>{row}</tr>' for row in rows.values())}</table>")
+
+    return show
+
+
+def _draw_in_cell() -> Callable[[str], None]:
+    """A function that replaces what the cell of a notebook shows by an HTML page."""
+    from IPython.display import HTML, display
+
+    shown = display(HTML(""), display_id=True)
+    return lambda page: shown.update(HTML(page))
 
 
 def _lines(console: Any) -> OnEvent:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from itertools import accumulate
 from typing import Any
 
 from onnxfn.specs.layer_groups import grouped_rows
 from onnxfn.specs.short_repr import counted
 
 BOX_WIDTH, BOX_HEIGHT, GAP, MARGIN = 230, 52, 56, 8
-LABEL_HEIGHT = 15
+BEND, LABEL_GAP = 30, 6
+LABEL_HEIGHT, LETTER_WIDTH = 15, 6.6
 MOST_LABELS = 3
 """Names of tensors at one arrow. Of more, their number is shown."""
 
@@ -27,16 +29,22 @@ def plan_svg(plan: Any) -> str:
     """
     tops = {part.name: MARGIN + index * (BOX_HEIGHT + GAP) for index, part in enumerate(plan.parts)}
     arrows = list(_arrows(plan))
-    height = MARGIN + len(tops) * (BOX_HEIGHT + GAP)
-    width = 2 * MARGIN + 2 * BOX_WIDTH + 40 * len(arrows)
+    labels = [_labels(names) for _, _, names in arrows]
+    bends = list(accumulate((_width(texts) for texts in labels), initial=MARGIN + BOX_WIDTH + BEND))
+    height = 2 * MARGIN + len(tops) * (BOX_HEIGHT + GAP) - GAP
+    width = bends[-1]
     shapes = [
         *(_box(part, tops[part.name]) for part in plan.parts),
-        *(_arrow(tops[start], tops[end], 40 * index) for index, (start, end, _) in enumerate(arrows)),
-        *(_labels(tops[start], tops[end], 40 * index, names) for index, (start, end, names) in enumerate(arrows)),
+        *(_arrow(tops[start], tops[end], bend) for (start, end, _), bend in zip(arrows, bends, strict=False)),
+        *(
+            _texts(tops[start], tops[end], bend, texts)
+            for (start, end, _), bend, texts in zip(arrows, bends, labels, strict=False)
+        ),
     ]
     style = "max-width:100%;height:auto;font:12px sans-serif"
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}">{"".join(shapes)}</svg>'
+    colors = 'fill="currentColor" stroke="none"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {colors} style="{style}">{"".join(shapes)}</svg>'
 
 
 def _arrows(plan: Any) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -51,30 +59,38 @@ def _arrows(plan: Any) -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield part.name, part.name, tuple(name for (name,) in grouped_rows(rows))
 
 
+def _labels(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The first names of the tensors of an arrow, and the number of the others."""
+    return names if len(names) <= MOST_LABELS else (*names[: MOST_LABELS - 1], f"{len(names) - MOST_LABELS + 1} more")
+
+
+def _width(texts: tuple[str, ...]) -> int:
+    """The room for the names at an arrow: the next arrow lies to the right of it."""
+    return 2 * LABEL_GAP + round(LETTER_WIDTH * max(map(len, texts)))
+
+
 def _box(part: Any, top: int) -> str:
     tensors = f"{counted(len(part.spec.inputs), 'inputs')}, {counted(len(part.spec.outputs), 'outputs')}"
+    size = f'x="{MARGIN}" y="{top}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="4"'
     return (
-        f'<rect x="{MARGIN}" y="{top}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="4" fill="#eef3fb" stroke="#456"/>'
+        f'<rect {size} fill-opacity="0.08" stroke="currentColor"/>'
         f'<text x="{MARGIN + 10}" y="{top + 22}" font-weight="bold">{escape(part.name)}.onnx</text>'
-        f'<text x="{MARGIN + 10}" y="{top + 40}" fill="#456">{tensors}</text>'
+        f'<text x="{MARGIN + 10}" y="{top + 40}" fill-opacity="0.8">{tensors}</text>'
     )
 
 
-def _arrow(start: int, end: int, offset: int) -> str:
+def _arrow(start: int, end: int, bend: int) -> str:
     """An arrow from the right side of a box to that of another one, or of itself."""
-    right, bend = MARGIN + BOX_WIDTH, MARGIN + BOX_WIDTH + 30 + offset
+    right = MARGIN + BOX_WIDTH
     first, last = start + BOX_HEIGHT // 3, end + 2 * BOX_HEIGHT // 3
     head = f"M{right + 8} {last - 4} L{right} {last} L{right + 8} {last + 4}"
-    return f'<path d="M{right} {first} H{bend} V{last} H{right} {head}" fill="none" stroke="#456"/>'
+    return f'<path d="M{right} {first} H{bend} V{last} H{right} {head}" fill="none" stroke="currentColor"/>'
 
 
-def _labels(start: int, end: int, offset: int, names: tuple[str, ...]) -> str:
-    """The names of tensors next to the middle of an arrow, with a white edge, since other arrows lie below them."""
-    left, middle = MARGIN + BOX_WIDTH + 36 + offset, (start + end + BOX_HEIGHT) // 2
-    shown = names if len(names) <= MOST_LABELS else (*names[: MOST_LABELS - 1], f"{len(names) - MOST_LABELS + 1} more")
-    top = middle - LABEL_HEIGHT * (len(shown) - 1) // 2
-    edge = 'stroke="white" stroke-width="4" paint-order="stroke"'
+def _texts(start: int, end: int, bend: int, texts: tuple[str, ...]) -> str:
+    """The names of tensors next to the middle of an arrow."""
+    top = (start + end + BOX_HEIGHT) // 2 - LABEL_HEIGHT * (len(texts) - 1) // 2
     return "".join(
-        f'<text x="{left}" y="{top + LABEL_HEIGHT * index + 4}" {edge}>{escape(name)}</text>'
-        for index, name in enumerate(shown)
+        f'<text x="{bend + LABEL_GAP}" y="{top + LABEL_HEIGHT * index + 4}">{escape(text)}</text>'
+        for index, text in enumerate(texts)
     )

@@ -26,14 +26,14 @@ def report_points(report: Any) -> Points:
 def draw_report(report: Any, axes: Any = None) -> Any:
     """Draws the points of a report in axes of matplotlib, new ones if there are none; returns the axes.
 
-    OnnxfnError if matplotlib is not installed.
+    New axes are those of pyplot: a notebook shows them below the cell. OnnxfnError if matplotlib is not installed.
     """
     if axes is None:
         try:
-            from matplotlib.figure import Figure
+            from matplotlib import pyplot as plt
         except ImportError as error:
             raise OnnxfnError("plot needs matplotlib: pip install 'onnxfn[plot]'") from error
-        axes = Figure(figsize=(9, 4.5), layout="constrained").subplots()
+        _, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
     for name, points in report_points(report).items():
         axes.plot(list(points), list(points.values()), marker="o", label=name)
     axes.axhline(1.0, color="black", linestyle="--", label="allowed")

@@ -6,6 +6,7 @@ the fields of the records, and import none of them, because the records import t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -39,7 +40,14 @@ SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
 """Packages whose versions are in the heading of a result; `Exported.versions` has more."""
 
 _PAGE = "max-width:100%;overflow-x:auto"
-_CELL = "text-align:left;vertical-align:top;overflow-wrap:anywhere"
+_CAPTION = "text-align:left;font-weight:bold;opacity:0.7"
+_CELL = "text-align:left;vertical-align:top;overflow-wrap:break-word"
+
+_SHORT = 16
+"""Characters of a cell that is one line in a notebook: a number, a heading, a short name."""
+
+_LONG = 24
+"""Characters of a name from which on a browser may break it after a dot, a bracket or an underscore."""
 
 
 def text(title: str, sections: Sections, summary: str = "") -> str:
@@ -135,7 +143,17 @@ def report_sections(report: Any) -> Sections:
     cases = [(case,) for case in report.cases]
     references = _reference_rows(report.differences)
     compared = [("compared with", references)] if references else []
-    return [*findings, ("ONNX Runtime against PyTorch", [head, *rows]), *compared, ("cases", cases)]
+    return [*findings, ("ONNX Runtime against PyTorch", _with_heads(head, rows)), *compared, ("cases", cases)]
+
+
+def _with_heads(head: Sequence[str], rows: Rows) -> Rows:
+    """Rows below the heads of their columns, without the columns that are empty.
+
+    >>> _with_heads(("output", "PyTorch's own", "status"), [("logits", "", "ok")])
+    [('output', 'status'), ('logits', 'ok')]
+    """
+    columns = [column for column in zip(head, *rows, strict=True) if any(column[1:])]
+    return list(zip(*columns, strict=True)) if columns else [head]
 
 
 def _reference_rows(differences: Sequence[Any]) -> Rows:
@@ -285,8 +303,18 @@ def _table(heading: str, rows: Rows) -> str:
     """A section as a table; columns that are empty in every row are left out."""
     columns = [column for column in zip_longest(*rows, fillvalue="") if any(column)]
     lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in zip(*columns, strict=True))
-    return f'<table style="max-width:100%"><caption style="text-align:left">{escape(heading)}</caption>{lines}</table>'
+    return f'<table style="max-width:100%"><caption style="{_CAPTION}">{escape(heading)}</caption>{lines}</table>'
 
 
 def _cell(cell: str) -> str:
-    return f'<td style="{_CELL}">{escape(cell)}</td>'
+    style = f"{_CELL};white-space:nowrap" if len(cell) <= _SHORT else _CELL
+    return f'<td style="{style}">{" ".join(map(_breakable, cell.split(" ")))}</td>'
+
+
+def _breakable(word: str) -> str:
+    """A word of a cell, escaped; a browser may break a long one after a dot, a bracket or an underscore.
+
+    >>> _breakable("high=vocab_size"), _breakable("past_key_values.0.decoder.key")
+    ('high=vocab_size', 'past_<wbr>key_<wbr>values.<wbr>0.<wbr>decoder.<wbr>key')
+    """
+    return escape(word) if len(word) < _LONG else re.sub(r"([_(=/]|(?<!\.)\.(?!\.))", r"\1<wbr>", escape(word))

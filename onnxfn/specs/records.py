@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.short_repr import rounded, short_repr
 from onnxfn.specs.tensor_paths import Path
 
 Kind = Literal[
@@ -140,7 +140,7 @@ class Generator:
     __repr__ = short_repr
 
     def __str__(self) -> str:
-        words = (key if isinstance(value, NestedDummy) else f"{key}={value}" for key, value in self.arguments)
+        words = (key if isinstance(value, NestedDummy) else f"{key}={rounded(value)}" for key, value in self.arguments)
         call = f"{self.function}({', '.join(words)})"
         return f"{call}, {self.reason}" if self.reason else call
 

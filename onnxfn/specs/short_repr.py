@@ -51,6 +51,15 @@ def counted(number: int, plural: str) -> str:
     return f"{number} {plural.removesuffix('s') if number == 1 else plural}"
 
 
+def rounded(value: Any) -> str:
+    """A value as text: of a float three digits.
+
+    >>> rounded(0.7086837291717529), rounded(30522), rounded("right")
+    ('0.709', '30522', 'right')
+    """
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def _specified(record: Any) -> Iterator[tuple[str, Any]]:
     """The fields without a default, and those that have another value."""
     for field in fields(type(record)):

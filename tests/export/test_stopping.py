@@ -17,6 +17,7 @@ from transformers import BertConfig, BertModel
 
 import onnxfn
 from onnxfn.export.events import ignore, stage_timer
+from onnxfn.export.progress import stages_table
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.errors import OutputExists, TimedOut
 from onnxfn.specs.reports import CheckFailed, Event
@@ -307,3 +308,21 @@ def test_an_export_of_335_million_parameters_hears_it_within_a_second(tmp_path):
     print(f"{duration:.1f} s, longest silence {gap}, longest until heard {max(waits)}, {len(waits)} stopped")
     assert gap[0] < 1.0
     assert max(waits)[0] < 1.0
+
+
+def test_a_notebook_shows_a_row_for_each_stage():
+    pages = []
+    show = stages_table(pages.append)
+    for event in (
+        Event("write", "model"),
+        Event("write", "model", 2.0, "end"),
+        Event("check", "model", 1.0, "progress", 2, 9),
+        Event("check", "model", 3.0, "failure", 2, 9),
+    ):
+        show(event)
+    assert [page.count("<tr>") for page in pages] == [1, 1, 2, 2]
+    assert "<progress></progress>" in pages[0]
+    assert [page.count('<progress value="1" max="1">') for page in pages] == [0, 1, 1, 1]
+    assert '<progress value="2" max="9">' in pages[2]
+    assert "2/9 cases  3.0 s  failed" in pages[3]
+    assert pages[3].count("<progress") == 1

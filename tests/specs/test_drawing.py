@@ -1,5 +1,6 @@
 """The drawing of a plan: a box for each part, an arrow for what a part hands to another or to its next call."""
 
+import itertools
 import re
 from xml.etree import ElementTree as ET
 
@@ -68,3 +69,11 @@ def test_a_notebook_shows_the_drawing_of_several_parts_alone():
     assert "<svg" in drawn("t5")[0]._repr_html_()
     assert "<svg" not in drawn("bert")[0]._repr_html_()
     assert drawn("bert")[0].svg().startswith("<svg")
+
+
+def test_the_names_at_two_arrows_do_not_overlap_and_the_colors_are_those_of_the_page():
+    _, tree = drawn("t5", decoders="both")
+    bends = [int(re.search(r"H(\d+)", element.get("d"))[1]) for element in tree.iterfind("{*}path")]
+    assert all(right - left > 80 for left, right in itertools.pairwise(bends))
+    colors = {element.get(name, "currentColor") for element in (tree, *tree) for name in ("fill", "stroke")}
+    assert colors == {"currentColor", "none"}

@@ -39,7 +39,7 @@ def test_an_error_where_none_is_allowed_is_infinite():
 
 
 def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(OnnxfnError, match=r"^plot needs matplotlib: pip install 'onnxfn\[plot\]'$"):
         REPORT.plot()
 
@@ -49,3 +49,6 @@ def test_a_plot_has_a_line_for_each_output_and_one_for_what_is_allowed():
     axes = REPORT.plot()
     assert [line.get_label() for line in axes.get_lines()] == [*report_points(REPORT), "allowed"]
     assert axes.get_yscale() == "log"
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    assert pyplot.gcf() is axes.figure  # so that a notebook shows it
+    pyplot.close(axes.figure)

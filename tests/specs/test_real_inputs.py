@@ -13,9 +13,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import InvalidSpec
 
 WIDE = {"vocab_size": 30522}
-PROMPT = (
-    "preprocessed (batch_size=2, sequence_length=16, past_sequence_length + sequence_length=16, past_sequence_length=0)"
-)
+PROMPT = "preprocessed (batch_size=2, sequence_length=16, past_sequence_length=0)"
 
 
 @pytest.fixture(scope="module")
