@@ -13,10 +13,9 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.graphs.capture.packed_sequences import PackedSizes, packed, packed_by_lengths, padded
 from onnxfn.graphs.capture.patching import replaced
-from onnxfn.specs.errors import CaptureFailed
-
-PROJECTION = "an LSTM with proj_size has no operator in ONNX; set proj_size=0, and put a Linear after the LSTM"
+from onnxfn.graphs.capture.projections import projected_layer
 
 
 @frozen
@@ -53,6 +52,7 @@ def dynamic_lengths() -> Iterator[None]:
     import torch
 
     with ExitStack() as undo:
+        undo.enter_context(packed_by_lengths())
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         for name, recurrence in RECURRENCES.items():
             function = partial(_recurrent, recurrence, getattr(torch._VF, name))
@@ -61,32 +61,48 @@ def dynamic_lengths() -> Iterator[None]:
 
 
 def _recurrent(recurrence: Recurrence, original: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a recurrent function; by the function itself for packed sequences. CaptureFailed: a projection."""
+    """The result of a recurrent function, of tensors or of a packed sequence."""
+    steps, second, *others = arguments
+    if isinstance(second, PackedSizes):
+        states, weights, _, layers, _, _, bidirectional = others
+        time_first = padded(steps, second, second.time)
+        layout = layers, 2 if bidirectional else 1
+        outputs, *finals = _layers(recurrence, time_first, states, weights, layout, second.lengths)
+        return packed(outputs, second), *finals
+    weights, _, layers, _, _, bidirectional, *batch_first = others
+    if not batch_first:
+        return original(*arguments)  # a packed sequence that was packed before the trace
+    layout = layers, 2 if bidirectional else 1
+    time_first = steps.transpose(0, 1) if batch_first[0] else steps
+    outputs, *finals = _layers(recurrence, time_first, second, weights, layout)
+    return outputs.transpose(0, 1) if batch_first[0] else outputs, *finals
+
+
+def _layers(
+    recurrence: Recurrence, steps: Any, states: Any, weights: Sequence[Any], layout: tuple[int, int], lengths: Any = None
+) -> tuple[Any, ...]:
+    """The outputs `[time, batch, directions * size]` of the last layer, and the last states of all layers.
+
+    `layout` is the number of layers and that of directions. An odd number of weights has a projection among them.
+    """
     import torch
 
-    steps, states, weights, has_biases, layers, _, _, bidirectional, *last = arguments
-    several = not isinstance(states, torch.Tensor)
-    directions, kinds = 2 if bidirectional else 1, 4 if has_biases else 2
-    if not isinstance(weights, (list, tuple)) or not last:
-        return original(*arguments)
-    if len(weights) != layers * directions * kinds:
-        raise CaptureFailed(PROJECTION)
-    every_state = tuple(states) if several else (states,)
-    time_first = steps.transpose(0, 1) if last[0] else steps
+    layers, directions = layout
+    every_state = (states,) if isinstance(states, torch.Tensor) else tuple(states)
+    kinds = len(weights) // (layers * directions)
+    one_layer = projected_layer if kinds % 2 else partial(_layer, recurrence)
     finals = []
     for layer in range(layers):
         rows = slice(layer * directions, (layer + 1) * directions)
         of_layer = weights[rows.start * kinds : rows.stop * kinds]
         by_direction = [of_layer[start : start + kinds] for start in range(0, len(of_layer), kinds)]
-        time_first, *last_states = _layer(recurrence, time_first, [state[rows] for state in every_state], by_direction)
+        steps, *last_states = one_layer(steps, [state[rows] for state in every_state], by_direction, lengths)
         finals.append(last_states)
-    return time_first.transpose(0, 1) if last[0] else time_first, *(
-        torch.cat(of_layers) for of_layers in zip(*finals, strict=True)
-    )
+    return steps, *(torch.cat(of_layers) for of_layers in zip(*finals, strict=True))
 
 
 def _layer(
-    recurrence: Recurrence, steps: Any, states: Sequence[Any], weights: Sequence[Sequence[Any]]
+    recurrence: Recurrence, steps: Any, states: Sequence[Any], weights: Sequence[Sequence[Any]], lengths: Any = None
 ) -> tuple[Any, ...]:
     """The outputs `[time, batch, directions * size]` and the last states of one layer."""
     import torch
@@ -96,9 +112,10 @@ def _layer(
         torch.stack([_in_onnx_order(recurrence, tensor) for tensor in tensors])
         for tensors in zip(*weights, strict=True)
     )
+    counts = None if lengths is None else lengths.to(torch.int32)
     outputs, *last_states = torch.onnx.ops.symbolic_multi_out(
         recurrence.operator,
-        (steps, inner, recurrent, torch.cat(biases, 1) if biases else None, None, *states),
+        (steps, inner, recurrent, torch.cat(biases, 1) if biases else None, counts, *states),
         _attributes(recurrence, size, directions),
         dtypes=[steps.dtype] * (1 + len(states)),
         shapes=[(steps.shape[0], directions, batch, size), *[(directions, batch, size)] * len(states)],
