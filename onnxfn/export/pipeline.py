@@ -17,6 +17,7 @@ from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, stage_timer
 from onnxfn.export.loaded import Loaded, write_to_file_object
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
+from onnxfn.export.lookup.derive_sample import FROM_SAMPLE
 from onnxfn.export.planned_files import plan_for_destination, planned_files
 from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish
@@ -314,5 +315,6 @@ def _provenance_in_errors(spec: ExportSpec) -> Iterator[None]:
         yield
     except OnnxfnError as error:
         if spec.derived is not None:
-            error.args = (f"{error}; the spec was derived from {spec.derived}; {HOW_TO_SPECIFY}",)
+            advice = "" if spec.derived.endswith(FROM_SAMPLE) else f"; {HOW_TO_SPECIFY}"
+            error.args = (f"{error}; the spec was derived from {spec.derived}{advice}",)
         raise

@@ -286,9 +286,9 @@ class ArgumentBuilder:
     """An argument of `forward` that is an object, built from tensors.
 
     Attributes:
-        name: The argument.
-        by: A function of graphs/capture/argument_builders.py. It builds the object from the tensors whose path starts
-            with the argument.
+        name: The argument, or the path to the object with dots: `batch.states`.
+        by: A function of graphs/capture/argument_builders.py, which builds the object from the tensors whose path
+            starts with the argument, or a class `package.module:Class`, which gets them as its fields.
     """
 
     name: str

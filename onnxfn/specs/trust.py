@@ -19,6 +19,7 @@ PATCHED_PACKAGES = ("diffusers", "sentence_transformers", "timm", "torch", "tran
 CODE_FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {
         ("Generator", "function"): (),
+        ("ArgumentBuilder", "by"): (),
         ("Call", "submodule"): (),
         ("Call", "attention"): (),  # transformers can load `owner/repository` as code from the hub
         ("Patch", "by"): (),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.lookup.index_bounds import index_bounds
@@ -14,19 +15,45 @@ from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run_at_si
 from onnxfn.export.lookup.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.lookup.sample_inputs import generator_name, sample_inputs
 from onnxfn.export.lookup.sample_ranges import Range, assumed_range, indexed_range, sample_range, specified_range
+from onnxfn.export.lookup.sample_results import check_results, check_weights, unchanged_buffers, with_own_buffers
 from onnxfn.graphs.capture.dtypes import float_dtype, float_dtypes
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.specs.compose import compose, named
+from onnxfn.specs.dummies import known_sizes, sized
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, first_line, unknown
+from onnxfn.specs.facts import case
+from onnxfn.specs.plan.check_cases import batch_symbol
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.records import Constant, Generator, Patch
+from onnxfn.specs.records import Generator, Patch
 from onnxfn.specs.spec import Call, Dummies, ExportSpec, FloatDtype, Target
+from onnxfn.specs.tensor_paths import Path
 
 FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
 
+FROM_SAMPLE = ", from a sample"
+"""The end of what a spec was derived from, if it was a sample."""
+
 Generators = Mapping[str, Generator]
 """The generator of each input, by the name of the input."""
+
+LARGER = (("one", 3), ("several", 5))
+"""Cases, and by how much their batch is larger than in the trace, where the module does not run on a batch of 1."""
+
+
+@frozen
+class Runs:
+    """The runs of a module at all sizes.
+
+    Attributes:
+        runs: The sizes and shapes of each.
+        has_nan: Whether a result has NaN.
+        complex_paths: Where results have complex numbers.
+    """
+
+    runs: tuple[Run, ...]
+    has_nan: bool
+    complex_paths: tuple[Path, ...]
 
 
 def derive_from_sample(
@@ -36,20 +63,26 @@ def derive_from_sample(
 
     UnknownName if `forward` has no argument with a name of the sample, InvalidSpec if `forward` fails.
     """
-    tensors, constants = sample_arguments(model, sample)
+    check_weights(model)
+    tensors, call = sample_arguments(model, sample)
     for name in ranges:
         if name not in {tensor.name for tensor in tensors}:
             raise unknown("tensor", name, [tensor.name for tensor in tensors], of="the sample")
     base = compose(
         ExportSpec(name=type(model).__name__, task=task, target=_target(model, tensors)),
-        ExportSpec(call=Call(constants=constants, patches=_inner_patches(model))),
+        ExportSpec(call=evolve(call, patches=_inner_patches(model))),
         sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
     )
     copied = model_copy(model)
-    certain = _certain(copied, base, tensors, ranges)
-    generators, runs = _accepted(copied, base, tensors, certain)
-    provenance = ExportSpec(derived=_provenance(model, tensors, constants))
-    return compose(_with_generators(base, generators), outputs_spec(runs), provenance)
+    if copied is not model:
+        with_own_buffers(copied)
+    with unchanged_buffers(copied):
+        certain = _certain(copied, base, tensors, ranges)
+        base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
+    check_results(type(model).__name__, runs.runs, runs.complex_paths)
+    provenance = ExportSpec(derived=_provenance(model, tensors, call))
+    outputs = outputs_spec(runs.runs, [tensor.name for tensor in tensors])
+    return compose(_with_generators(base, generators), outputs, provenance)
 
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
@@ -104,33 +137,53 @@ def _is_bool(tensor: Any) -> bool:
     return str(tensor.dtype) == "torch.bool"
 
 
+def _accepted_sizes(
+    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
+) -> tuple[ExportSpec, Generators, Runs]:
+    """The spec, its generators and the runs; with larger cases if the module does not run on a batch of 1."""
+    try:
+        return base, *_accepted(model, base, tensors, certain)
+    except InvalidSpec:
+        planned = resolved(base, {})
+        batch = batch_symbol(planned)
+        if batch is None:
+            raise
+        size = known_sizes(planned, {})[batch]
+        larger = (case(name, sized(**{batch: size + more})) for name, more in LARGER)
+        spec = compose(base, *larger)
+        with suppress(InvalidSpec):
+            return spec, *_accepted(model, spec, tensors, certain)
+        raise
+
+
 def _accepted(
     model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
-) -> tuple[Generators, tuple[Run, ...]]:
+) -> tuple[Generators, Runs]:
     """The generators with the widest values on which the module runs at all sizes, and these runs.
 
     If it does not run on all wide ranges together, each input in turn keeps its own if the module then runs.
     """
     wide = {sample.name: assumed_range(sample.name, sample.tensor) for sample in tensors} | certain
     try:
-        runs, has_nan = _runs(model, _with_generators(base, wide))
-        if not has_nan:
+        runs = _runs(model, _with_generators(base, wide))
+        if not runs.has_nan:
             return wide, runs
     except Exception:  # noqa: BLE001, S110 - the values may be none that the module accepts; the sample's are
         pass
     generators = {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | certain
-    runs, may_have_nan = _first_runs(model, base, generators)
+    runs = _first_runs(model, base, generators)
+    may_have_nan = runs.has_nan
     for name in [name for name in generators if name not in certain]:
         try:
-            wider_runs, has_nan = _runs(model, _with_generators(base, {**generators, name: wide[name]}))
+            wider_runs = _runs(model, _with_generators(base, {**generators, name: wide[name]}))
         except Exception:  # noqa: BLE001, S112
             continue
-        if may_have_nan or not has_nan:
+        if may_have_nan or not wider_runs.has_nan:
             generators, runs = {**generators, name: wide[name]}, wider_runs
     return generators, runs
 
 
-def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> tuple[tuple[Run, ...], bool]:
+def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
     """The runs on values like the sample's; InvalidSpec if the module does not run on them."""
     try:
         return _runs(model, _with_generators(base, generators))
@@ -140,25 +193,28 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> tuple[t
         raise InvalidSpec(f"{base.name} does not run on tensors like this sample: {summary}; {advice}") from error
 
 
-def _runs(model: Any, spec: ExportSpec) -> tuple[tuple[Run, ...], bool]:
-    """The runs of a module at all sizes, and whether a result has NaN."""
+def _runs(model: Any, spec: ExportSpec) -> Runs:
+    """The runs of a module at all sizes."""
     nan: list[bool] = []
+    complex_paths: list[Path] = []
 
     def tensors(result: Any) -> Mapping[Any, Any]:
         tensors_of_result = all_tensors(result)
         nan.extend(
             bool(np.isnan(tensor.float().numpy()).any()) for tensor in tensors_of_result.values() if _is_real(tensor)
         )
+        complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
         return tensors_of_result
 
-    return run_at_sizes(model, resolved(spec, {}), tensors), any(nan)
+    runs = run_at_sizes(model, resolved(spec, {}), tensors)
+    return Runs(runs, any(nan), tuple(complex_paths))
 
 
 def _is_real(tensor: Any) -> bool:
     return bool(tensor.is_floating_point())
 
 
-def _provenance(model: Any, tensors: Sequence[SampleTensor], constants: Sequence[Constant]) -> str:
+def _provenance(model: Any, tensors: Sequence[SampleTensor], call: Call) -> str:
     names = (sample.name for sample in tensors)
-    values = (f"{constant.name}={constant.value!r}" for constant in constants)
-    return f"{type(model).__name__}.forward({', '.join((*names, *values))}), from a sample"
+    values = (f"{constant.name}={constant.value!r}" for constant in call.constants)
+    return f"{type(model).__name__}.forward({', '.join((*names, *values))}){FROM_SAMPLE}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.export.lookup.sample_containers import fields_of
 from onnxfn.graphs.capture.forward import raw_forward, tensors_for
 from onnxfn.graphs.capture.model_state import unchanged_eval
 from onnxfn.graphs.capture.patching import applied
@@ -45,9 +46,9 @@ class Run:
     shapes: Mapping[Path, tuple[int, ...]]
 
 
-def run(model: Any, spec: PlannedSpec) -> Any:
+def run(model: Any, spec: PlannedSpec, seed: int = 0) -> Any:
     """Runs a model on the dummy inputs of a planned spec; returns the result of `forward`."""
-    return run_on(model, spec, tensors_for(model, spec, dummies(spec, {})))
+    return run_on(model, spec, tensors_for(model, spec, dummies(spec, {}, seed=seed)))
 
 
 def run_on(model: Any, spec: PlannedSpec, tensors: Sequence[Any]) -> Any:
@@ -61,9 +62,12 @@ def run_on(model: Any, spec: PlannedSpec, tensors: Sequence[Any]) -> Any:
 def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]) -> tuple[Run, ...]:
     """Runs a model on the dummy inputs of a planned spec, and on those of each check case of the spec.
 
+    The values differ from run to run: the size of an axis may depend on them.
     `select` returns the tensors of a result that are recorded.
     """
-    return tuple(Run(_sizes(sized), _shapes(select(run(model, sized)))) for sized in specs_at_sizes(spec))
+    return tuple(
+        Run(_sizes(sized), _shapes(select(run(model, sized, seed)))) for seed, sized in enumerate(specs_at_sizes(spec))
+    )
 
 
 def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
@@ -71,14 +75,16 @@ def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
     return (spec, *(in_case(spec, case) for case in cases(spec)))
 
 
-def outputs_spec(runs: Sequence[Run]) -> ExportSpec:
+def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
     """A spec of the outputs that all runs have in common.
 
-    An axis has the symbol of the inputs whose size it always equals. A single tensor without a name is `output`.
+    An axis has the symbol of the inputs whose size it always equals. A single tensor without a name is `output`. An
+    output whose name is `taken` by an input has the name with `output_` before it.
     """
     first = runs[0]
     common = [path for path in first.shapes if len({len(each.shapes.get(path, ())) for each in runs}) == 1]
     names = ["output" if common == [(0,)] else onnx_name(path) for path in common]
+    names = [f"output_{name}" if name in taken else name for name in names]
     return compose(*(_output_spec(name, path, runs) for name, path in zip(names, common, strict=True)))
 
 
@@ -104,7 +110,8 @@ def all_tensors(result: Any, path: Path = ()) -> Tensors:
     """Every tensor of a result of `forward`, by its path."""
     if hasattr(result, "shape") and hasattr(result, "dtype"):
         return {path: result}
-    steps = result.items() if isinstance(result, Mapping) else enumerate(result if _is_sequence(result) else ())
+    named = result if isinstance(result, Mapping) else fields_of(result)
+    steps = enumerate(result if _is_sequence(result) else ()) if named is None else named.items()
     return {
         tensor_path: tensor
         for step, field in steps

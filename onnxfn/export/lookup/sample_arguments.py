@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from onnxfn.export.lookup.sample_containers import builder_name, items_of
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
-from onnxfn.specs.records import Constant
+from onnxfn.specs.records import ArgumentBuilder, Constant
+from onnxfn.specs.spec import Call
 from onnxfn.specs.tensor_paths import Path
 
-HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples or lists of these"
+HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples, lists, named tuples or dataclasses of these"
 
 PLACED = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -37,16 +39,16 @@ class SampleTensor:
     tensor: Any
 
 
-def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...], tuple[Constant, ...]]:
-    """The tensors of a sample, and its numbers, texts, bools and None, which the graph holds as constants.
+def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...], Call]:
+    """The tensors of a sample, and how `forward` is called with them.
 
-    The sample is a dict by the names of arguments, a tuple or a list by their order, or the only argument.
+    Numbers, texts, bools and None are constants of the graph; lists, named tuples and dataclasses are built again. The
+    sample is a dict by the names of arguments, a tuple or a list by their order, or the only argument.
 
     UnknownName if `forward` has no such argument, InvalidSpec if the sample holds something else.
     """
-    leaves = [
-        (path, leaf) for name, value in _by_path(model, sample) for path, leaf in _leaves(name, value, type(model))
-    ]
+    arguments = list(_by_path(model, sample))
+    leaves = [(path, leaf) for name, value in arguments for path, leaf in _leaves(name, value, type(model))]
     tensors = tuple(SampleTensor(_name(path), path, leaf) for path, leaf in leaves if hasattr(leaf, "shape"))
     if not tensors:
         raise InvalidSpec(f"the sample for {type(model).__name__} holds no tensor; a graph needs one input or more")
@@ -55,7 +57,8 @@ def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...],
         for path, leaf in leaves
         if not hasattr(leaf, "shape")
     )
-    return tensors, tuple(constants)
+    builders = (builder for name, value in arguments for builder in _builders(name, value))
+    return tensors, Call(constants=tuple(constants), builders=tuple(builders))
 
 
 def _name(path: Path) -> str:
@@ -96,13 +99,13 @@ def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
     """The tensors and plain values inside an argument, each with its path."""
     import torch
 
+    items = items_of(value)
     if isinstance(value, (np.ndarray, np.generic)):
         value = _from_numpy(path, value)
     if isinstance(value, torch.Tensor):
-        yield path, value
-    elif type(value) in (dict, tuple, list) and value:
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for step, item in items:
+        yield path, _dense(path, value)
+    elif items is not None:
+        for step, item in items.items():
             yield from _leaves((*path, step), item, owner)
     elif value is None or isinstance(value, (bool, int, float, str)):
         yield path, value
@@ -111,6 +114,27 @@ def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
             f"{_name(path)!r} in the sample for {owner.__name__} is {type(value).__name__}; a sample holds {HOLDS}: "
             "wrap the module in one whose forward takes these"
         )
+
+
+def _builders(path: Path, value: Any) -> Iterator[ArgumentBuilder]:
+    """What builds the lists, named tuples and dataclasses of an argument, the outer ones first."""
+    items = items_of(value)
+    if items is not None:
+        by = builder_name(_name(path), value)
+        yield from () if by is None else (ArgumentBuilder(_name(path), by),)
+        for step, item in items.items():
+            yield from _builders((*path, step), item)
+
+
+def _dense(path: Path, tensor: Any) -> Any:
+    """A tensor of a sample that has each of its elements in memory; InvalidSpec for a sparse or a nested one."""
+    if tensor.is_nested or str(tensor.layout) != "torch.strided":
+        kind = "nested" if tensor.is_nested else "sparse"
+        raise InvalidSpec(
+            f"{_name(path)!r} is a {kind} tensor, which ONNX has not; pass a dense one, such as tensor.to_dense(), and "
+            "convert it in the module"
+        )
+    return tensor
 
 
 def _from_numpy(path: Path, value: Any) -> Any:

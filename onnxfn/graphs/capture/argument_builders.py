@@ -1,13 +1,16 @@
 """Functions that build the objects among `forward`'s arguments, such as caches, from tensors.
 
-Each takes the model and the tensors of the argument, nested by their paths.
+Each takes the model and the tensors of the argument, nested by their paths. A class is called with them as its fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
+
+from onnxfn.specs.functions import resolve
+from onnxfn.specs.records import ArgumentBuilder
 
 CacheTensors = Mapping[str, Mapping[str, Any]]
 """Index of a layer -> attribute of that layer of the cache -> tensor."""
@@ -21,6 +24,32 @@ FULL_LAYERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Layer of a cache with a sliding window -> the same layer without."""
+
+
+def built_arguments(model: Any, builders: Iterable[ArgumentBuilder], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `forward` with the objects that these builders make of them, the inner ones first."""
+    built: Any = dict(arguments)
+    for builder in sorted(builders, key=lambda each: -each.name.count(".")):
+        built = _with_object(model, builder, built, builder.name.split("."))
+    return dict(built)
+
+
+def _with_object(model: Any, builder: ArgumentBuilder, tree: Any, path: list[str]) -> Any:
+    """A tree with the object of a builder at a path."""
+    if not path:
+        build = resolve(builder.by, ARGUMENT_BUILDERS, kind="argument builder")
+        return build(model, tree) if builder.by in ARGUMENT_BUILDERS else build(**tree)
+    if isinstance(tree, Mapping):
+        return {**tree, path[0]: _with_object(model, builder, tree.get(path[0], {}), path[1:])}
+    return tuple(
+        _with_object(model, builder, item, path[1:]) if str(index) == path[0] else item
+        for index, item in enumerate(tree)
+    )
+
+
+def as_list(_: Any, items: tuple[Any, ...]) -> list[Any]:
+    """A list with these items, which a tuple would refuse to add to."""
+    return list(items)
 
 
 def dynamic_cache(model: Any, tensors: CacheTensors) -> Any:
@@ -154,6 +183,7 @@ ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
         builder.__name__: builder
         for builder in (
+            as_list,
             dynamic_cache,
             encoder_decoder_cache,
             dynamic_cache_without_config,

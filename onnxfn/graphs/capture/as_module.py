@@ -10,6 +10,8 @@ from typing import Any
 from onnxfn.architectures.wrappers.modules import module
 from onnxfn.specs.errors import InvalidSpec
 
+SCRIPTED = "module or function that torch.jit.script or torch.jit.trace was called with"
+
 
 def as_module(model: Any) -> Any:
     """The `nn.Module` of a model that is one, a program of torch.export, or a function of tensors.
@@ -17,12 +19,14 @@ def as_module(model: Any) -> Any:
     `torch.compile` and `DataParallel` wrap a module, which is returned. Anything else is returned as it is.
 
     Raises:
-        InvalidSpec: `model` is a class, not an instance.
+        InvalidSpec: `model` is a class, not an instance, or it is TorchScript.
     """
     import torch
 
     if inspect.isclass(model):
         raise InvalidSpec(f"the model is the class {model.__name__}; pass an instance: {model.__name__}(...)")
+    if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise InvalidSpec(f"the model is TorchScript, which torch.export cannot trace; pass the {SCRIPTED}")
     if isinstance(model, torch.export.ExportedProgram):
         return model.module()
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):

@@ -46,6 +46,9 @@ LIMITS = "onnxfn.limits"
 DATA_DEPENDENT = "data-dependent"
 """In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
 
+BY_TENSORS = "; a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
+"""What to do about a model that reads values of tensors in Python."""
+
 WRAPPED = "traced"
 """The attribute of the traced module that is the model: a prefix of parameter names, which is removed again."""
 
@@ -331,9 +334,10 @@ def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
 
 
 def _where_it_failed(model: Any, part: Part, error: BaseException) -> str:
+    advice = BY_TENSORS if DATA_DEPENDENT in str(error) else ""
     return (
         f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, at {_model_line(error)}: "
-        f"{type(error).__name__}: {first_line(root_cause(error))}"
+        f"{type(error).__name__}: {first_line(root_cause(error))}{advice}"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from onnxfn.graphs.capture.argument_builders import ARGUMENT_BUILDERS
+from onnxfn.graphs.capture.argument_builders import built_arguments
 from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
@@ -113,11 +113,7 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         leaves = [(input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, tensors, strict=True)]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
         arguments = nested([*leaves, *values])
-        objects = {
-            builder.name: ARGUMENT_BUILDERS[builder.by](model, arguments.get(builder.name, {}))
-            for builder in spec.call.builders
-        }
-        named = {**constants, **arguments, **objects}
+        named = {**constants, **built_arguments(model, spec.call.builders, arguments)}
         by_place = _positional_arguments(submodule, named)
         by_name = {name: value for name, value in named.items() if name not in by_place}
         result = submodule(*chain.from_iterable(by_place.values()), **by_name)
@@ -152,7 +148,7 @@ def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtyp
     own = {input_.name: getattr(torch, input_.kind, None) for input_ in spec.inputs if input_.kind not in KINDS[:2]}
 
     def tensor(name: str, array: Array) -> Any:
-        values = torch.from_numpy(array).to(device)
+        values = torch.tensor(array, device=device)  # a copy: the model may change its inputs
         return values.to(dtype or own.get(name) or float_dtype(model)) if values.is_floating_point() else values
 
     return tuple(tensor(name, array) for name, array in arrays.items())

@@ -32,7 +32,7 @@ class PackedSizes:
     device: Any = field(repr=False)
 
     def __getitem__(self, step: int) -> Any:
-        """The number of sequences, which is the first of torch's batch sizes. CaptureFailed has no other."""
+        """The number of sequences, which is the first of torch's batch sizes; IndexError for the others."""
         if step != 0:
             raise IndexError(step)
         return self.lengths.shape[0]

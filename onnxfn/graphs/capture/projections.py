@@ -62,4 +62,5 @@ def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], leng
         next_state = torch.where(active, projected, hidden), torch.where(active, next_cell, cell)
         return next_state, projected * active
 
-    return scan(step, states, (gates, is_step))
+    last_states, outputs = scan(step, states, (gates, is_step))
+    return last_states, outputs

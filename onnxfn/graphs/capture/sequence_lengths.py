@@ -79,7 +79,12 @@ def _recurrent(recurrence: Recurrence, original: Callable[..., Any], *arguments:
 
 
 def _layers(
-    recurrence: Recurrence, steps: Any, states: Any, weights: Sequence[Any], layout: tuple[int, int], lengths: Any = None
+    recurrence: Recurrence,
+    steps: Any,
+    states: Any,
+    weights: Sequence[Any],
+    layout: tuple[int, int],
+    lengths: Any = None,
 ) -> tuple[Any, ...]:
     """The outputs `[time, batch, directions * size]` of the last layer, and the last states of all layers.
 

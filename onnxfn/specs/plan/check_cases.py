@@ -31,13 +31,23 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     traced = planned_sizes(spec, used)
     own = {size.name for case in spec.cases for size in case.dummies.sizes}
     missing = {name: size for name, size in traced.items() if name not in {*own, *fixed_sizes(spec)}}
-    single = {name: 1 if name == spec.batch else size + 3 for name, size in missing.items()}
-    several = {name: 3 if name == spec.batch else size + 5 for name, size in missing.items()}
+    batch = batch_symbol(spec)
+    single = {name: 1 if name == batch else size + 3 for name, size in missing.items()}
+    several = {name: 3 if name == batch else size + 5 for name, size in missing.items()}
     default = spec.cases or (Case("one"), Case("several"))
     return tuple(
         case_within(_with_sizes(case, sizes), spec)
         for case, sizes in zip(default, cycle((single, several)), strict=False)
     )
+
+
+def batch_symbol(spec: PlannedSpec) -> str | None:
+    """The symbol of the batch: that of the spec, else the dynamic first axis that all inputs share; None for none."""
+    if any(spec.batch in names(input_.axes) for input_ in spec.inputs):
+        return spec.batch
+    first = {symbols(input_.axes).get(0) for input_ in spec.inputs}
+    symbol = first.pop() if len(first) == 1 else None
+    return symbol if symbol is not None and terms(symbol) == (symbol,) else None
 
 
 def _with_sizes(case: Case, sizes: Mapping[str, int]) -> Case:

@@ -114,7 +114,9 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         call=evolve(
             complete.call,
             constants=_constants(complete, config, taken),
-            builders=tuple(builder for builder in complete.call.builders if has_cache or builder.name in places),
+            builders=tuple(
+                builder for builder in complete.call.builders if has_cache or builder.name.split(".")[0] in places
+            ),
         ),
         check=complete.check,
         target=complete.target,

@@ -1,0 +1,206 @@
+"""Odd own modules are exported and agree at other sizes, or are refused in one sentence that says what to do."""
+
+from __future__ import annotations
+
+import re
+from collections import namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import onnxfn
+from onnxfn import CaptureFailed, InvalidSpec, OnnxfnError
+
+
+def real(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def exported(model, sample, tmp_path, axes=None, **options):
+    torch.manual_seed(0)
+    result = onnxfn.export(onnxfn.derived(model, sample=sample, axes=axes or {}, **options), model, tmp_path / "m.onnx")
+    assert result.report.passed
+    return result
+
+
+# Containers
+
+
+@dataclass
+class States:
+    """A dataclass with a field that its caller does not set."""
+
+    hidden: torch.Tensor
+    cell: torch.Tensor
+    gain: float = 2.0
+
+
+Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - as users write it
+
+
+def fed_by_containers(x, batch):
+    """Reads an attribute, adds to a list, unpacks a tuple."""
+    batch["list"].append(x)
+    left, right = batch["pair"]
+    hidden = x * batch["states"].hidden + batch["states"].cell * batch["states"].gain
+    return {"states": States(hidden, sum(batch["list"])), "pair": Pair(left + right.left, x), "one": [Pair(x * 2, x)]}
+
+
+def test_dataclasses_named_tuples_and_lists_are_taken_apart_and_built_again(tmp_path):
+    batch = {
+        "states": States(real(3, 4), real(3, 4), gain=3.0),
+        "pair": Pair(real(3, 4), Pair(real(3, 4), None)),
+        "list": [real(3, 4)],
+    }
+    spec = onnxfn.derived(fed_by_containers, sample={"x": real(3, 4), "batch": batch})
+    assert onnxfn.from_json(onnxfn.to_json(spec), trust=(__name__.partition(".")[0],)) == spec
+    with pytest.raises(InvalidSpec, match="field 'by' of ArgumentBuilder names code outside onnxfn's tables"):
+        onnxfn.from_json(onnxfn.to_json(spec))
+    result = onnxfn.export(spec, fed_by_containers, tmp_path / "m.onnx")
+    assert list(result.inputs) == [
+        "x",
+        "batch.states.hidden",
+        "batch.states.cell",
+        "batch.pair.left",
+        "batch.pair.right.left",
+        "batch.list.0",
+    ]
+    assert list(result.outputs) == [
+        "states.hidden",
+        "states.cell",
+        "pair.left",
+        "pair.right",
+        "one.0.left",
+        "one.0.right",
+    ]
+    fed = {name: real(7, 4) + number for number, name in enumerate(result.inputs)}
+    actual = result(**fed)
+    x, hidden, cell, *_ = fed.values()
+    np.testing.assert_allclose(actual["states.hidden"], x * hidden + cell * 3, rtol=1e-5, atol=1e-5)
+
+
+def test_a_lone_dataclass_is_the_only_argument(tmp_path):
+    result = exported(lambda states: states.hidden * states.cell, States(real(3, 4), real(3, 4)), tmp_path)
+    assert list(result.inputs) == ["states.hidden", "states.cell"]
+
+
+def test_a_class_that_has_no_name_is_refused():
+    Inner = namedtuple("Inner", "left right")  # noqa: PYI024
+    message = "'pair' in the sample is Inner, which "
+    with pytest.raises(InvalidSpec, match=f"^{re.escape(message)}.*define the class at the top of a module, or pass"):
+        onnxfn.derived(lambda pair: pair.left, sample={"pair": Inner(real(3, 4), real(3, 4))})
+
+
+# The batch
+
+
+def test_a_batch_of_one_is_tried_whatever_its_axis_is_called(tmp_path):
+    axes = {"ids": "n time", "mask": "n time"}
+    sample = {"ids": real(3, 5), "mask": real(3, 5)}
+    result = exported(lambda ids, mask: ids * mask, sample, tmp_path, axes)
+    assert result.report.cases == ("one (n=1, time=8)", "several (n=3, time=10)")
+
+
+def test_a_module_that_refuses_a_batch_of_one_is_checked_at_larger_ones(tmp_path):
+    def from_two(x):
+        torch._check(x.shape[0] >= 2)
+        return x * 2
+
+    assert exported(from_two, real(3, 4), tmp_path).report.cases == ("one (batch_size=6)", "several (batch_size=8)")
+
+
+# Modules that are exported
+
+
+def in_place(x):
+    x.add_(1)
+    x[:, 0] = 3.0
+    return x, x * 2
+
+
+def by_name(x):
+    return {"x": x * 2, "text": "abc", "none": None}
+
+
+def up_to(x, n):
+    return x[:, :n]
+
+
+EXPORTED = {
+    "inputs changed in place": (in_place, {"x": real(3, 4)}),
+    "an output with the name of an input": (by_name, {"x": real(3, 4)}),
+    "an axis whose size is a value": (up_to, {"x": real(3, 4), "n": torch.tensor(2)}),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_an_odd_module_agrees(name, tmp_path):
+    model, sample = EXPORTED[name]
+    exported(model, sample, tmp_path)
+
+
+# Modules that are refused
+
+
+class Counter(nn.Module):
+    """Changes one buffer in place, and puts another tensor in place of the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.tensor(0.0))
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        self.count += 1
+        self.mean = self.mean * 0.9 + x.mean(0)
+        return x * self.count + self.mean
+
+
+def test_buffers_that_forward_changes_are_refused_and_left_as_they_were():
+    model = Counter()
+    with pytest.raises(InvalidSpec, match="Counter changes its buffers count, mean in forward, and a graph has no st"):
+        onnxfn.derived(model, sample=real(3, 4))
+    assert not model.count
+    assert not model.mean.any()
+
+
+@torch.jit.script
+def scripted(x):
+    return x * 2
+
+
+def quantized():
+    return torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear})
+
+
+REFUSED = {
+    "script": (lambda: torch.jit.script(nn.Linear(4, 2)), real(3, 4), "the model is TorchScript, .*; pass the module"),
+    "trace": (lambda: torch.jit.trace(nn.Linear(4, 2), real(3, 4)), real(3, 4), "the model is TorchScript, .*; pass "),
+    "script of a function": (lambda: scripted, real(3, 4), "the model is TorchScript, .*; pass the module or function"),
+    "lazy": (lambda: nn.LazyLinear(2), real(3, 4), "LazyLinear has weights without a shape; run it once on the sample"),
+    "quantized": (quantized, real(3, 4), "Sequential has layers that torch quantized: .*; export the model before"),
+    "sparse": (nn.ReLU, real(3, 4).to_sparse(), "'input' is a sparse tensor, .*; pass a dense one"),
+    "complex": (lambda: torch.fft.rfft, real(3, 8), "is complex, .*; return torch.view_as_real"),
+    "no tensor": (lambda: len, real(3, 8), "returns no tensor; a graph needs one output or more"),
+    "more outputs": (
+        lambda: lambda x: x.split(2),
+        real(4, 8),
+        "returns 2 tensors at .* and 1 at .*: return one stacked",
+    ),
+    "fewer axes": (lambda: lambda x: x.squeeze(0), real(4, 8), "has the shape .* and .*: do not squeeze this one"),
+    "branch": (lambda: lambda x: x * 2 if x.sum() > 0 else x, real(3, 4), "depends on values of a tensor: use torch.w"),
+    "size": (lambda: lambda x: x * float(x.max()), real(3, 4), "depends on values of a tensor: use torch.where"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_odd_module_is_refused_in_one_line_that_tells_what_to_do(name, tmp_path):
+    build, sample, message = REFUSED[name]
+    model = build()
+    with pytest.raises((InvalidSpec, CaptureFailed), match=f"^[^\n]*{message}[^\n]*$") as refusal:
+        onnxfn.export(onnxfn.derived(model, sample=sample), model, tmp_path / "m.onnx")
+    assert isinstance(refusal.value, OnnxfnError)
