@@ -13,6 +13,14 @@ CPU = torch.device("cpu")
 DEVICE_OF = torch.Tensor.device.__get__
 IS_META = torch.Tensor.is_meta.__get__
 
+LAYOUT_CALLS = (
+    lambda x: x.transpose(0, 1),
+    lambda x: x[:, 1:],
+    lambda x: x.chunk(2, 1),
+    lambda x: x.double() * 2,
+    lambda x: x.T.contiguous(),
+)
+
 nested = st.recursive(
     st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner),
@@ -62,3 +70,41 @@ def test_containers_stay_what_they_are(value):
 
 def test_leaves_tell_containers_of_other_lengths_apart_by_their_lengths():
     assert leaves([1, (2, slice(3))]) == [2, 1, 2, 2, 3, None, 3, None]
+
+
+@given(st.integers(1, 3), st.integers(2, 5))
+@pytest.mark.parametrize("function", LAYOUT_CALLS)
+def test_an_equal_call_has_new_tensors_of_the_layouts_that_torch_gives(function, rows, columns):
+    call, x, other = call_with(), *(torch.empty(rows, columns, device="meta") for _ in range(2))
+    first, again, expected = call(function, (x,), {}), call(function, (other,), {}), function(other)
+    pairs = zip(*(value if isinstance(value, tuple) else (value,) for value in (first, again, expected)), strict=True)
+    for old, new, torch_s in pairs:
+        assert new is not old
+        layouts = [(x.shape, x.stride(), x.storage_offset(), x.dtype, x.device) for x in (new, torch_s)]
+        assert layouts[0] == layouts[1]
+
+
+def test_a_function_is_called_once_for_arguments_of_equal_layouts():
+    seen = []
+
+    def function(x, scale):
+        seen.append((tuple(x.shape), scale))
+        return x * scale
+
+    call, x = call_with(), torch.empty(2, 3, device="meta")
+    for arguments in ((x, 2), (x + 1, 2), (x, 2.0), (x.T, 2), (x.double(), 2), (x, True)):
+        call(function, arguments, {})
+    assert seen == [((2, 3), 2), ((2, 3), 2.0), ((3, 2), 2), ((2, 3), 2), ((2, 3), True)]
+
+
+def test_a_function_is_called_each_time_for_an_argument_of_unknown_type():
+    seen = []
+
+    def function(x, what):
+        seen.append(what)
+        return x + 1
+
+    call, x, unknown = call_with(), torch.empty(2, device="meta"), object()
+    for _ in range(2):
+        call(function, (x, unknown), {})
+    assert seen == [unknown, unknown]

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.graphs.capture.forward import raw_forward, tensors_for
-from onnxfn.graphs.capture.meta_tensors import CHANGES_ARGUMENT, TorchCall, leaves, meta_call
+from onnxfn.graphs.capture.meta_tensors import CHANGES_ARGUMENT, PLAIN, TorchCall, leaves, meta_call
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.graphs.capture.quiet import quiet
@@ -298,8 +298,8 @@ def _text(value: Any) -> str:
     """An argument that is no tensor: a number, a name, a dtype. Other objects are their type."""
     import torch
 
-    plain = (bool, int, float, complex, str, type(None), type(...), torch.dtype, torch.device, torch.memory_format)
-    return repr(value) if isinstance(value, plain) else type(value).__qualname__
+    plain = isinstance(value, (*PLAIN, torch.dtype, torch.device, torch.memory_format))
+    return repr(value) if plain else type(value).__qualname__
 
 
 # The comparison of two runs
