@@ -60,8 +60,7 @@ audio_spectrogram_transformer: ExportSpec = compose(
     tasked("audio-classification"),
 )
 
-# Only the adapter has convolutions. Each pads half a kernel on both sides. There is no audio-xvector, because with a
-# mask the model loops over the rows of the batch.
+# Only the adapter has convolutions. Each pads half a kernel on both sides.
 wav2vec2_bert: ExportSpec = compose(
     mel_inputs,
     reads(
@@ -78,6 +77,11 @@ wav2vec2_bert: ExportSpec = compose(
     audio_transcription,
     tasked("audio-classification"),
     audio_frames,
+    patched(
+        "transformers.models.wav2vec2_bert.modeling_wav2vec2_bert:Wav2Vec2BertForXVector.forward",
+        by="wav2vec2_bert.xvector_output",
+        why="loops over the rows of the batch",
+    ),
 )
 
 

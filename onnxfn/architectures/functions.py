@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 PATCHES: Mapping[str, str] = MappingProxyType(
     {
-        "bart": "sequence_classifier_output encoder_layer_output",
+        "bart": "sequence_classifier_output t5_sequence_classifier_output encoder_layer_output",
         "bit": "padded_features weight_standardized_convolution",
         "canine": "attention downsampled_mask repeated_molecules",
         "clap": "patch_embeddings",
@@ -47,8 +47,10 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "superglue": "superglue_output lightglue_output",
         "superpoint": "keypoint_detection_output",
         "switch_experts": "router_outputs expert_outputs",
+        "tapas": "segment_reduction",
         "timesfm": "masked_mean_std",
         "vits": "gated_activation relative_embeddings inverse_spline",
+        "wav2vec2_bert": "xvector_output",
         "zoedepth": "relative_position_bias reassembled_features metric_depth",
     }
 )

@@ -11,14 +11,15 @@ from types import MappingProxyType
 from onnxfn.architectures import encoder_decoders, speech_to_text, text_to_audio
 from onnxfn.architectures.common_patches import function_patch, position_ids_patch
 from onnxfn.architectures.families import standalone_decoder, text_inputs, text_seq2seq
+from onnxfn.architectures.families.heads import ended_texts
 from onnxfn.architectures.families.seq2seq import t5_reads
 from onnxfn.architectures.families.text import global_mask_dummies
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.dummies import sized
 from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.facts import SOURCE, builds, patched, takes
-from onnxfn.specs.getters import from_config, reads
+from onnxfn.specs.getters import reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -30,28 +31,42 @@ LONGT5 = "transformers.models.longt5.modeling_longt5"
 M2M_100 = "transformers.models.m2m_100.modeling_m2m_100:M2M100"
 MARIAN = "transformers.models.marian.modeling_marian:Marian"
 MBART = "transformers.models.mbart.modeling_mbart:MBart"
+MVP = "transformers.models.mvp.modeling_mvp:Mvp"
 PLBART = "transformers.models.plbart.modeling_plbart:PLBart"
 SWITCH = "transformers.models.switch_transformers.modeling_switch_transformers:SwitchTransformers"
+
+
+def pooled_end(model: str, by: str = "bart.sequence_classifier_output") -> ExportSpec:
+    """A spec of the patch for text-classification by the decoder's state at the last end-of-sequence token.
+
+    Args:
+        model: The module of the model and the prefix of its classes: `transformers.models.bart.modeling_bart:Bart`.
+        by: The patch.
+    """
+    return patched(
+        f"{model}ForSequenceClassification.forward",
+        by=by,
+        why="selects tokens with a boolean mask, so that their number depends on the token ids",
+    )
 
 
 def text_classification(model: str) -> ExportSpec:
     """A spec of text-classification by the decoder's state at the last end-of-sequence token.
 
     Args:
-        model: The module of the model and the prefix of its classes: `transformers.models.bart.modeling_bart:Bart`.
+        model: The module of the model and the prefix of its classes, as for `pooled_end`.
     """
-    return tasked(
-        "text-classification",
-        spec=compose(
-            text_inputs,
-            generates("token_ids", "ids_with_end", high=from_config("vocab_size"), end=from_config("eos_token_id")),
-            patched(
-                f"{model}ForSequenceClassification.forward",
-                by="bart.sequence_classifier_output",
-                why="selects tokens with a boolean mask, so that their number depends on the token ids",
-            ),
-        ),
-    )
+    return tasked("text-classification", spec=compose(ended_texts, pooled_end(model)))
+
+
+def t5_row(model_type: str) -> ExportSpec:
+    """A spec of T5, or of a model of its kind.
+
+    Args:
+        model_type: The model type, which is also the name of the module: `umt5`.
+    """
+    classes = f"transformers.models.{model_type}.modeling_{model_type}:{model_type.upper()}"
+    return compose(t5, pooled_end(classes, "bart.t5_sequence_classifier_output"))
 
 
 def bart_encoder_layers(model: str) -> ExportSpec:
@@ -167,16 +182,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "m2m_100": compose(text_seq2seq, position_ids_patch(M2M_100)),
         "marian": compose(marian, bart_encoder_layers(MARIAN)),
         "mbart": mbart,
-        "mt5": t5,
-        "mvp": marian,
+        "mt5": t5_row("mt5"),
+        "mvp": compose(marian, pooled_end(MVP)),
         "pegasus": marian,
         "pegasus_x": pegasus_x,
         "plbart": plbart,
         "prophetnet": prophetnet,
         "switch_transformers": switch_transformers,
-        "t5": t5,
+        "t5": t5_row("t5"),
         "t5gemma": t5gemma,
-        "umt5": t5,
+        "umt5": t5_row("umt5"),
         **encoder_decoders.ROWS,
         **speech_to_text.ROWS,
         **text_to_audio.ROWS,

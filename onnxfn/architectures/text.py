@@ -153,6 +153,11 @@ tapas: ExportSpec = only_tasks(
         takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
         generates("segment_ids", "integers", high=2),
         reads(num_token_types=count("type_vocab_sizes")),
+        patched(
+            "transformers.models.tapas.modeling_tapas:_segment_reduce",
+            by="tapas.segment_reduction",
+            why="takes means over the cells of a table, which ONNX translates as sums",
+        ),
     ),
     "feature-extraction",
     "fill-mask",

@@ -24,7 +24,9 @@ SAMPLE = (
     ("patchtst", "time-series-regression"),
     ("qwen3", "question-answering"),
     ("swinv2", "backbone"),
-    ("t5", "token-classification"),
+    ("t5", "text-classification"),
+    ("tapas", "table-question-answering"),
+    ("wav2vec2-bert", "audio-xvector"),
 )
 """Heads that no row names, of each way to know the outputs. Each takes a second or two."""
 

@@ -131,6 +131,16 @@ def test_a_backbone_of_images_of_any_size_has_a_size_for_each_map():
     assert pattern(outputs[1].axes) == "batch_size _ feature_height_1 feature_width_1"
 
 
+def test_a_head_whose_class_is_that_of_a_task_of_the_row_has_its_outputs():
+    row = onnxfn.spec_for("vitpose_backbone", "feature-extraction")
+    assert onnxfn.spec_for("vitpose_backbone", "backbone").outputs == row.outputs
+    assert onnxfn.spec_for("vits", "feature-extraction").call.submodule == "vits.speech"
+
+
+def test_a_class_that_has_a_task_of_its_own_is_no_class_for_features():
+    assert listed_tasks("lasr_ctc") == ("automatic-speech-recognition",)
+
+
 def test_a_head_whose_outputs_no_family_knows_needs_a_run():
     assert refusal(InvalidSpec, onnxfn.spec_for, "hgnet_v2", "feature-extraction") == (
         "a run of the model shows the outputs of feature-extraction of hgnet_v2; "

@@ -59,6 +59,7 @@ T5: Mapping[str, Any] = MappingProxyType(
         "num_layers": 3,
         "num_decoder_layers": 2,
         "d_kv": 12,
+        "decoder_start_token_id": 0,
         "relative_attention_num_buckets": 8,  # more than twice the distance would have no bucket for a long text
         "relative_attention_max_distance": 9,
         "d_ff": 48,

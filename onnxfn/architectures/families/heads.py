@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from onnxfn.architectures.families.audio import audio_features, audio_frames, audio_transcription, mel_inputs, waveforms
+from onnxfn.architectures.families.audio import audio_frames, audio_transcription, mel_inputs, waveforms
 from onnxfn.architectures.families.seq2seq import encoder_inputs
 from onnxfn.architectures.families.text import text_inputs, text_tasks
 from onnxfn.architectures.families.vision import (
@@ -19,9 +19,12 @@ from onnxfn.architectures.families.vision import (
     fixed_images,
 )
 from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates
+from onnxfn.specs.edits.tensors import only_tasks
+from onnxfn.specs.getters import from_config
 from onnxfn.specs.records import InputSpec
 from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks import DEFAULT_TASK, task_names, tasked
 
 
 @frozen
@@ -41,21 +44,33 @@ class Heads:
     reads: tuple[str, ...] = ()
 
 
+# Not feature-extraction: the row of a model that returns states names it.
 text_heads: ExportSpec = compose(
-    text_tasks,
+    only_tasks(text_tasks, *(task for task in task_names(text_tasks) if task != DEFAULT_TASK)),
     tasked("text-generation"),
     tasked("next-sentence-prediction"),
     tasked("table-question-answering"),
     tasked("causal-image-modeling"),
 )
 
+ended_texts: ExportSpec = compose(
+    text_inputs,
+    generates("token_ids", "ids_with_end", high=from_config("vocab_size"), end=from_config("eos_token_id")),
+)
+"""The inputs of encoder-decoders that classify a text by the state of its last end-of-sequence token: BART, T5.
+
+Inputs: those of `text_inputs`.
+Tasks: none.
+"""
+
 # The class gives the decoder the tokens of the encoder, one step later.
 seq2seq_heads: ExportSpec = compose(
-    *(tasked(task, spec=text_inputs) for task in ("text-encoding", "question-answering", "token-classification"))
+    *(tasked(task, spec=text_inputs) for task in ("text-encoding", "question-answering", "token-classification")),
+    tasked("text-classification", spec=ended_texts),
 )
 
 audio_heads: ExportSpec = compose(
-    audio_features, audio_transcription, audio_frames, tasked("audio-classification"), tasked("audio-xvector")
+    audio_transcription, audio_frames, tasked("audio-classification"), tasked("audio-xvector")
 )
 
 HEADS: tuple[Heads, ...] = (

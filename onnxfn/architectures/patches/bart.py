@@ -14,11 +14,25 @@ def sequence_classifier_output(
 
     The number of selected rows then depends on the token ids. Here the token is gathered by its index.
     """
+    arguments["use_cache"] = False
+    hidden_states = model.model(input_ids, attention_mask=attention_mask, **arguments)[0]
+    return classified_end(model, input_ids, hidden_states)
+
+
+def t5_sequence_classifier_output(
+    model: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **arguments: Any
+) -> Any:
+    """For T5ForSequenceClassification.forward (modeling_t5), which selects the last end-of-sequence token as BART's."""
+    arguments |= {"use_cache": False, "decoder_input_ids": model._shift_right(input_ids)}
+    hidden_states = model.transformer(input_ids, attention_mask=attention_mask, **arguments)[0]
+    return classified_end(model, input_ids, hidden_states)
+
+
+def classified_end(model: Any, input_ids: Tensor, hidden_states: Tensor) -> Any:
+    """The classes of each text, by the state of its last end-of-sequence token."""
     import torch
     from transformers.modeling_outputs import SequenceClassifierOutput
 
-    arguments["use_cache"] = False
-    hidden_states = model.model(input_ids, attention_mask=attention_mask, **arguments)[0]
     indices = torch.arange(input_ids.shape[1], device=input_ids.device)
     last_eos = torch.where(input_ids == model.config.eos_token_id, indices, 0).amax(dim=1)
     pooled = hidden_states.gather(1, last_eos[:, None, None].expand(-1, 1, hidden_states.shape[-1]))[:, 0]

@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 from attrs import frozen
 
+from onnxfn.export.lookup.class_tasks import task_of
+
 TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "feature-extraction": ("MODEL", "MODEL_FOR_MASK_GENERATION", "MODEL_FOR_AUDIO_TOKENIZATION"),
@@ -93,14 +95,22 @@ class AutoTable:
     loader: str | None = None
 
 
-REPEATS: Mapping[str, str] = MappingProxyType({"text-encoding": "feature-extraction"})
-"""Task -> the task that it is for most model types, whose class is then the same."""
+REPEATED = ("feature-extraction", "text-encoding")
+"""Tasks whose tables also list classes of other tasks: `AutoModel` loads ParakeetForCTC, as AutoModelForCTC does."""
 
 
 def listed_tasks(model_type: str) -> tuple[str, ...]:
-    """The tasks for which the tables of transformers list a class of a model type, in the order of TABLES."""
+    """The tasks for which the tables of transformers list a class of a model type, in the order of TABLES.
+
+    A task of REPEATED is left out if its class is listed for the task that the name of the class implies.
+    """
     classes = {task: listed_classes(model_type, task) for task in TABLES}
-    return tuple(task for task, names in classes.items() if names and names != classes.get(REPEATS.get(task, ""), ()))
+    return tuple(task for task, names in classes.items() if names and not _is_repeated(task, classes))
+
+
+def _is_repeated(task: str, classes: Mapping[str, tuple[str, ...]]) -> bool:
+    own_task = task_of(classes[task][0])
+    return task in REPEATED and own_task not in (task, None) and classes[task] == classes.get(str(own_task))
 
 
 def listed_classes(model_type: str, task: str) -> tuple[str, ...]:
@@ -115,6 +125,12 @@ def listed_loader(model_type: str, task: str) -> str | None:
     """
     table = next(_tables_with(model_type, task), None)
     return None if table is None else table.loader or table.classes[model_type][0]
+
+
+def loaded_classes(model_type: str, loader: str | None) -> tuple[str, ...]:
+    """The classes of a model type that a loader chooses from: those of its table, or the loader itself."""
+    table = next((table for table in auto_tables().values() if loader and table.loader == loader), None)
+    return table.classes.get(model_type, ()) if table else (loader or "",)
 
 
 def _tables_with(model_type: str, task: str) -> Iterator[AutoTable]:

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures.families.heads import family_head
-from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
+from onnxfn.export.lookup.auto_tables import listed_classes, listed_loader, listed_tasks, loaded_classes
 from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, without_values
 from onnxfn.export.lookup.probe import answer_tensors, outputs_spec, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy
@@ -17,8 +17,8 @@ from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import loads
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.spec import Call, ExportSpec
-from onnxfn.specs.tasks import TASKS, canonical, for_task, task_names
+from onnxfn.specs.spec import Call, ExportSpec, Parts
+from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
 
 def known_tasks(row: ExportSpec) -> tuple[str, ...]:
@@ -29,8 +29,8 @@ def known_tasks(row: ExportSpec) -> tuple[str, ...]:
 def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportSpec:
     """The spec of a row for a task, or for another task for which transformers lists a class of its model type.
 
-    The outputs of such a task are those that the family of the row knows. If the family does not know the task, a run
-    of the model shows them; a configuration is enough.
+    The outputs of such a task are those of a task of the row with the same class, or those that the family of the row
+    knows. Else a run of the model shows them; a configuration is enough.
 
     UnknownName if neither the row nor transformers has the task. InvalidSpec if the outputs are not known without a
     run, and there is no model.
@@ -41,7 +41,7 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
         return for_task(row, task)
     if name not in known:
         raise unknown("task", task, known, of=row.name or "this spec")
-    head = family_head(row, name)
+    head = _same_head(row, name) or family_head(row, name)
     loader = loads(listed_loader(row.name or "", name) or "AutoModel")
     if head is not None:
         return compose(for_task(compose(row, head), name), loader)
@@ -51,6 +51,16 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
             f"pass the model or its configuration: spec_for(model, {name!r})"
         )
     return compose(_spec_from_run(row, name, model_or_config), loader)
+
+
+def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
+    """The spec of a task whose class is that of a task of the row in a single file; None if there is no such task."""
+    classes = listed_classes(row.name or "", task)
+    for overlay in row.tasks:
+        loaded = loaded_classes(row.name or "", overlay.spec.call.loader)
+        if loaded == classes and not overlay.spec.parts.files and not overlay.name.endswith(WITH_PAST):
+            return ExportSpec(tasks=(evolve(overlay, name=task),))
+    return None
 
 
 def _spec_from_run(row: ExportSpec, task: str, model_or_config: Any) -> ExportSpec:
@@ -77,7 +87,10 @@ def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
 
 
 def _possible_inputs(row: ExportSpec) -> Iterator[ExportSpec]:
-    """The row without tasks and outputs; then the row for each of its tasks that is a single file, likewise."""
-    for spec in (row, *(for_task(row, task) for task in task_names(row))):
-        if spec.inputs and not spec.parts.files:
-            yield evolve(spec, task=None, tasks=(), outputs=())
+    """The row without tasks and outputs; then the row for each of its tasks and of its behaviors, likewise."""
+    tasks = (for_task(row, task) for task in task_names(row))
+    behaviors = (compose(row, overlay.spec) for overlay in row.parts.behaviors)
+    for spec in (row, *(spec for spec in tasks if not spec.parts.files), *behaviors):
+        if spec.inputs:
+            call = evolve(spec.call, submodule=None)
+            yield evolve(spec, task=None, tasks=(), outputs=(), parts=Parts(), call=call)

@@ -41,8 +41,9 @@ def spec_for(
 ) -> ExportSpec:
     """The spec of a model type, a configuration or a model.
 
-    A model type with a row in `architectures` has the spec of that row. A model or a configuration without a row has
-    the spec that `derived` returns.
+    A model type with a row in `architectures` has the spec of that row. If the row does not name the task, and
+    transformers lists a class of the model type for it, the outputs are those that the family of the row knows, or
+    those that a run of the model shows. A model or a configuration without a row has the spec that `derived` returns.
 
     Args:
         model_or_type: A model type as text (`"bert"`), a configuration (of transformers, or a dict), or a model.
@@ -57,7 +58,7 @@ def spec_for(
     Raises:
         UnknownName: A model type as text has no row; a configuration has no model type; the spec does not have `task`.
         InvalidSpec: A model or configuration has no row, and no spec can be derived from it; any other module needs
-            `derived` with a sample.
+            `derived` with a sample. Or only a run shows the outputs of the task, and a model type cannot run.
 
     Example:
         >>> spec_for("bert", "fill-mask").task
