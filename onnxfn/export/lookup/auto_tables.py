@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from attrs import frozen
 
-from onnxfn.export.lookup.class_tasks import task_of
+from onnxfn.specs.tasks import DEFAULT_TASK
 
 TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -95,22 +95,14 @@ class AutoTable:
     loader: str | None = None
 
 
-REPEATED = ("feature-extraction", "text-encoding")
-"""Tasks whose tables also list classes of other tasks: `AutoModel` loads ParakeetForCTC, as AutoModelForCTC does."""
-
-
 def listed_tasks(model_type: str) -> tuple[str, ...]:
     """The tasks for which the tables of transformers list a class of a model type, in the order of TABLES.
 
-    A task of REPEATED is left out if its class is listed for the task that the name of the class implies.
+    The encoder of a text is a task of its own only where it is not the whole model: of T5, not of BERT.
     """
     classes = {task: listed_classes(model_type, task) for task in TABLES}
-    return tuple(task for task, names in classes.items() if names and not _is_repeated(task, classes))
-
-
-def _is_repeated(task: str, classes: Mapping[str, tuple[str, ...]]) -> bool:
-    own_task = task_of(classes[task][0])
-    return task in REPEATED and own_task not in (task, None) and classes[task] == classes.get(str(own_task))
+    whole_model = classes["text-encoding"] == classes[DEFAULT_TASK]
+    return tuple(task for task, names in classes.items() if names and not (whole_model and task == "text-encoding"))
 
 
 def listed_classes(model_type: str, task: str) -> tuple[str, ...]:
