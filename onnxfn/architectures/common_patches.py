@@ -31,6 +31,13 @@ linear_attention_cache: ExportSpec = compose(
 )
 """The patches for a cache with recurrent layers."""
 
+sliding_window_cache: ExportSpec = patched(
+    "transformers.cache_utils:DynamicSlidingWindowLayer.update",
+    by="sliding_window.updated_states",
+    why="branches on the length of the text",
+)
+"""The patch for a cache that a model makes itself, with layers that have a sliding window."""
+
 FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "build_alibi_tensor": (

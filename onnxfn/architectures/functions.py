@@ -44,6 +44,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "rt_detr": "tensor_length sine_position_embedding gathered_along_dim",
         "shift_tokens": "shift_tokens_right",
         "siglip2": "resized_positional_embeddings",
+        "sliding_window": "updated_states",
         "superglue": "superglue_output lightglue_output",
         "superpoint": "keypoint_detection_output",
         "switch_experts": "router_outputs expert_outputs",

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from torch import nn
+from transformers import AutoModelForCausalLM
 
 import onnxfn
 from onnxfn import CaptureFailed, InvalidSpec, OnnxfnError
@@ -110,6 +112,39 @@ def test_a_module_that_refuses_a_batch_of_one_is_checked_at_larger_ones(tmp_path
         return x * 2
 
     assert exported(from_two, real(3, 4), tmp_path).report.cases == ("one (batch_size=6)", "several (batch_size=8)")
+
+
+# Windows
+
+
+def windowed(window, *, with_keys):
+    """A module around a decoder with a sliding window, which makes its own cache, and may return keys of it."""
+    config = tiny.model("mistral", "AutoModelForCausalLM").config
+    config.sliding_window = window
+    torch.manual_seed(0)
+    module = nn.Module()
+    module.inner = AutoModelForCausalLM.from_config(config).eval()
+
+    def forward(input_ids):
+        result = module.inner(input_ids=input_ids)
+        keys = {"keys": result.past_key_values.layers[0].keys} if with_keys else {}
+        return {"probabilities": result.logits.softmax(-1), **keys}
+
+    module.forward = forward
+    return module
+
+
+@pytest.mark.parametrize("with_keys", [False, True])
+def test_a_module_around_a_sliding_window_is_checked_beyond_it(with_keys, tmp_path):
+    """The graph was limited to texts shorter than the window, so that two cases had the same size."""
+    module, sample = windowed(24, with_keys=with_keys), {"input_ids": torch.arange(8).reshape(2, 4)}
+    result = exported(module, sample, tmp_path, {"input_ids": "batch_size time"})
+    assert result.limits == ()
+    assert result.report.cases == (
+        "one (batch_size=1, time=7)",
+        "several (batch_size=3, time=9)",
+        "long text (batch_size=1, time=27)",
+    )
 
 
 # Modules that are exported

@@ -10,12 +10,14 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures.common_patches import sliding_window_cache
 from onnxfn.export.lookup.index_bounds import index_bounds
 from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run_at_sizes, specs_at_sizes
 from onnxfn.export.lookup.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.lookup.sample_inputs import generator_name, sample_inputs
 from onnxfn.export.lookup.sample_ranges import Range, assumed_range, indexed_range, sample_range, specified_range
 from onnxfn.export.lookup.sample_results import check_results, check_weights, unchanged_buffers, with_own_buffers
+from onnxfn.export.lookup.sample_windows import inner_models, windows, with_windows
 from onnxfn.graphs.capture.dtypes import float_dtype, float_dtypes
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.specs.compose import compose, named
@@ -23,7 +25,7 @@ from onnxfn.specs.dummies import known_sizes, sized
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, first_line, unknown
 from onnxfn.specs.facts import case
-from onnxfn.specs.plan.check_cases import batch_symbol
+from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
 from onnxfn.specs.spec import Call, Dummies, ExportSpec, FloatDtype, Target
@@ -36,9 +38,6 @@ FROM_SAMPLE = ", from a sample"
 
 Generators = Mapping[str, Generator]
 """The generator of each input, by the name of the input."""
-
-LARGER = (("one", 3), ("several", 5))
-"""Cases, and by how much their batch is larger than in the trace, where the module does not run on a batch of 1."""
 
 
 @frozen
@@ -73,6 +72,7 @@ def derive_from_sample(
         ExportSpec(call=evolve(call, patches=_inner_patches(model))),
         sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
     )
+    base = with_windows(model, base)
     copied = model_copy(model)
     if copied is not model:
         with_own_buffers(copied)
@@ -96,12 +96,8 @@ def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
 
 def _inner_patches(model: Any) -> tuple[Patch, ...]:
     """The patches of the rows of the transformers models inside a module."""
-    types = {
-        str(getattr(getattr(module, "config", None), "model_type", None))
-        for module in model.modules()
-        if type(module).__module__.startswith("transformers.")
-    }
-    patches: tuple[Patch, ...] = ()
+    types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
+    patches: tuple[Patch, ...] = sliding_window_cache.call.patches if any(windows(model)) else ()
     for name in sorted(types & ARCHITECTURES.keys()):
         patches = named(patches, ARCHITECTURES[name].call.patches)
     return patches
@@ -149,8 +145,8 @@ def _accepted_sizes(
         if batch is None:
             raise
         size = known_sizes(planned, {})[batch]
-        larger = (case(name, sized(**{batch: size + more})) for name, more in LARGER)
-        spec = compose(base, *larger)
+        larger = zip(("one", "several"), CASE_STEPS, strict=True)
+        spec = compose(base, *(case(name, sized(**{batch: size + step})) for name, step in larger))
         with suppress(InvalidSpec):
             return spec, *_accepted(model, spec, tensors, certain)
         raise

@@ -21,6 +21,10 @@ AFFORDABLE_BATCH, LARGE_INPUTS = 2, 3_000_000
 """The largest batch for large inputs, and how many real numbers such inputs have together."""
 
 
+CASE_STEPS = (3, 5)
+"""By how much sizes are larger than in the trace, in the first case and in the second."""
+
+
 def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     """The cases of a planned spec: its own, else a case `one` with batch 1 and `several` with batch 3.
 
@@ -32,8 +36,8 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     own = {size.name for case in spec.cases for size in case.dummies.sizes}
     missing = {name: size for name, size in traced.items() if name not in {*own, *fixed_sizes(spec)}}
     batch = batch_symbol(spec)
-    single = {name: 1 if name == batch else size + 3 for name, size in missing.items()}
-    several = {name: 3 if name == batch else size + 5 for name, size in missing.items()}
+    single = {name: 1 if name == batch else size + CASE_STEPS[0] for name, size in missing.items()}
+    several = {name: 3 if name == batch else size + CASE_STEPS[1] for name, size in missing.items()}
     default = spec.cases or (Case("one"), Case("several"))
     return tuple(
         case_within(_with_sizes(case, sizes), spec)
