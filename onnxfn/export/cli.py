@@ -28,7 +28,7 @@ from onnxfn.export.lookup.lookup import has_row, loader_spec, spec_for, tasks_fo
 from onnxfn.export.pipeline import export as export_model
 from onnxfn.export.pipeline import export_from_recipe
 from onnxfn.export.recipes import load_recipe, recipe_key, save_recipe
-from onnxfn.export.spec_edits import SpecEdits, edited_spec, parsed_sizes
+from onnxfn.export.spec_edits import SpecEdits, edited_spec, parsed_shapes, parsed_sizes
 from onnxfn.export.verify import verify as verify_folder
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
@@ -109,7 +109,7 @@ def export(
             atol=atol,
             rtol=rtol,
             sizes=parsed_sizes("--size", size or ()),
-            shapes=parsed_sizes("--shape", shape or ()),
+            shapes=parsed_shapes("--shape", shape or ()),
             outputs=tuple(output or ()),
             inputs_embeds=inputs_embeds,
             split=split,

@@ -30,7 +30,12 @@ Sizes = Annotated[
     list[str] | None, typer.Option("--size", help="Size of an axis in the dummy inputs, such as sequence_length=32.")
 ]
 Shapes = Annotated[
-    list[str] | None, typer.Option("--shape", help="Size of an axis that is fixed in the graph, such as batch_size=1.")
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        help="Size of an axis that is fixed in the graph, such as batch_size=1; or the smallest and largest size of an "
+        "axis that stays dynamic, such as sequence_length=1:128.",
+    ),
 ]
 Outputs = Annotated[
     list[str] | None, typer.Option("--output", help="An optional output to add: hidden_states, attentions, ...")

@@ -22,6 +22,9 @@ from onnxfn.specs.tasks import for_some_task
 Sizes = tuple[tuple[str, int], ...]
 """Names of axes and their sizes."""
 
+Shapes = tuple[tuple[str, int | tuple[int, int]], ...]
+"""Names of axes, each with its size, or with its smallest and largest size."""
+
 
 @frozen(kw_only=True)
 class SpecEdits:
@@ -34,7 +37,7 @@ class SpecEdits:
         atol: The absolute tolerance of the check; None: that of the spec.
         rtol: The relative tolerance of the check; None: that of the spec.
         sizes: Sizes of axes in the dummy inputs.
-        shapes: Sizes of axes that are fixed in the graph.
+        shapes: Sizes of axes that are fixed in the graph, or the smallest and largest size of axes that stay dynamic.
         outputs: Names of optional outputs to add, such as `hidden_states`.
         inputs_embeds: Whether the graph takes embeddings instead of token ids.
         split: Whether each part of the model gets a file of its own.
@@ -46,7 +49,7 @@ class SpecEdits:
     atol: float | None = None
     rtol: float | None = None
     sizes: Sizes = ()
-    shapes: Sizes = ()
+    shapes: Shapes = ()
     outputs: tuple[str, ...] = ()
     inputs_embeds: bool = False
     split: bool = False
@@ -75,3 +78,25 @@ def parsed_sizes(flag: str, values: Iterable[str]) -> Sizes:
         if not size.isdecimal():
             raise InvalidSpec(f"{flag} {name} has no number; write {flag} {name or 'sequence_length'}=32")
     return tuple((name, int(size)) for name, _, size in pairs)
+
+
+def parsed_shapes(flag: str, values: Iterable[str]) -> Shapes:
+    """The names and sizes in the values of a flag; InvalidSpec if a value is not NAME=NUMBER or NAME=NUMBER:NUMBER.
+
+    >>> parsed_shapes("--shape", ["batch_size=1", "sequence_length=1:128"])
+    (('batch_size', 1), ('sequence_length', (1, 128)))
+    """
+    return tuple(_parsed_shape(flag, *value.partition("=")[::2]) for value in values)
+
+
+def _parsed_shape(flag: str, name: str, text: str) -> tuple[str, int | tuple[int, int]]:
+    match [int(number) for number in text.split(":") if number.isdecimal()]:
+        case [size] if text.isdecimal():
+            return name, size
+        case [low, high] if text.count(":") == 1 and low < high:
+            return name, (low, high)
+    axis = name or "sequence_length"
+    raise InvalidSpec(
+        f"{flag} {name}={text} is no size and no range of sizes; write {flag} {axis}=32, or {flag} {axis}=1:128 for "
+        "sizes from 1 to 128"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -237,6 +238,9 @@ def test_an_unknown_name_of_a_size_names_the_closest(checkpoint, tmp_path):
     [
         (("--size", "sequence_length=1000000000"), "has the shape [2, 1000000000]: above "),
         (("--shape", "batch_size=99999999999"), "has the shape [99999999999, 16]: above "),
+        (("--shape", "sequence_length=9:2"), "=9:2 is no size and no range of sizes; write --shape sequence_length=32"),
+        (("--shape", "sequence_length=1:x"), "is no size and no range of sizes; write --shape sequence_length=32, or "),
+        (("--shape", "sequence_length"), "--shape sequence_length= is no size and no range"),
         (("--size", "batch_size=1"), "the dynamic axis batch_size cannot be traced at size 1"),
         (("--size", "batch_size=0"), "the dynamic axis batch_size cannot be traced at size 0"),
         (("--dtype", "float8"), "no float type 'float8'; known: float32, float16, bfloat16, float64"),
@@ -297,6 +301,20 @@ def test_flags_add_outputs_and_fix_axes(checkpoint, tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     shapes = {output.name: output.shape for output in session.get_outputs()}
     assert shapes == {"logits": [1, 12, 128], **{f"hidden_states.{layer}": [1, 12, 32] for layer in range(3)}}
+
+
+def test_a_flag_says_the_range_of_an_axis(checkpoint, tmp_path):
+    """The check runs at sizes in the range, and the report keeps the range."""
+    out = tmp_path / "out"
+    result = run("export", checkpoint, out, "--shape", "sequence_length=3:9", "--shape", "batch_size=2")
+    assert result.exit_code == 0, result.output
+    session = onnxruntime.InferenceSession(out / "model.onnx")
+    assert {tuple(input_.shape) for input_ in session.get_inputs()} == {(2, "sequence_length")}
+    report = (out / "report.json").read_text()
+    sizes = {int(size) for size in re.findall(r"sequence_length=(\d+)", report)}
+    assert sizes
+    assert sizes <= {*range(3, 10)}
+    assert "smallest and largest size" in " ".join(run("export", "--help").output.split())
 
 
 def test_a_model_of_sentence_transformers_has_its_embedding_as_output(tmp_path):
