@@ -53,10 +53,10 @@ from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.inputs import with_constants, with_generator, with_input_order
+from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.tensors import (
     only_tasks,
     renamed,
-    with_axis,
     with_dtypes,
     with_opset,
     with_output,

@@ -32,7 +32,8 @@ def compose(*specs: ExportSpec) -> ExportSpec:
         last.
 
     Raises:
-        InvalidSpec: an argument is not an ExportSpec. An edit is none; it stands in `toolz.pipe(spec, edit)`.
+        InvalidSpec: an argument is not an ExportSpec. An edit is none; it stands in `toolz.pipe(spec, edit)`. Or a spec
+            is for a task, and one to its right adds to a task: that would have no effect.
 
     >>> from onnxfn.specs.spec import Target
     >>> compose(ExportSpec(target=Target(opset=18), name="a"), ExportSpec(target=Target(opset=20))).target.opset
@@ -41,8 +42,21 @@ def compose(*specs: ExportSpec) -> ExportSpec:
     for spec in specs:
         if not isinstance(spec, ExportSpec):
             raise InvalidSpec(_not_a_spec(spec))
-    joined: ExportSpec = reduce(group, specs) if specs else EMPTY
+    joined: ExportSpec = reduce(_joined, specs) if specs else EMPTY
     return joined
+
+
+def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
+    """Two specs joined; InvalidSpec if the right one adds to a task, and the left one is for a task already."""
+    if left.task is not None and right.task is None:
+        known = {overlay.name: overlay for overlay in left.tasks}
+        late = next((overlay.name for overlay in right.tasks if overlay != known.get(overlay.name)), None)
+        if late is not None:
+            raise InvalidSpec(
+                f"{left.name or 'this spec'} is for {left.task} already, so what is composed onto its task {late!r} "
+                f"would have no effect; choose the task last: for_task(compose(...), {left.task!r})"
+            )
+    return group(left, right)  # type: ignore[no-any-return]
 
 
 def _not_a_spec(value: Any) -> str:

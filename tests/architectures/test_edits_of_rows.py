@@ -10,6 +10,7 @@ from transformers import AutoConfig
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.axes import axis_map
 from onnxfn.specs.edits import tensors as edits
+from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.plan.planning import plan, planned_axes
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.tasks import for_task, task_names
@@ -71,7 +72,7 @@ def test_a_renamed_tensor_has_its_new_name_in_every_part_of_any_plan(model_type,
 def test_an_axis_is_added_to_every_part_of_a_plan(model_type, task):
     spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
     start = "batch_size"
-    before, after = (plan(one, config) for one in (spec, edits.with_axis(spec, "extra", at=1, starting=start)))
+    before, after = (plan(one, config) for one in (spec, with_axis(spec, "extra", at=1, starting=start)))
     for part, changed in zip(before.parts, after.parts, strict=True):
         fits = {one.name for one in part.spec.inputs if one.layer is None and one.axes.axes[:1] == axis_map(start).axes}
         assert {name for name, axes in changed.inputs.items() if "extra" in axes.values()} == fits

@@ -81,6 +81,16 @@ REFUSED = (
     ("export(tc, None, 'out', opset=20)", InvalidSpec, "write with_opset(spec, 20)"),
     ("export(tc, None, 'out', dtype='float16')", InvalidSpec, 'write with_dtypes(spec, float="float16")'),
     ("export(tc, None, 'out', input_names=['x'])", InvalidSpec, "write renamed(spec, logits='scores')"),
+    ("compose(tc, tasked('text-classification', spec=gives('extra', 'batch_size')))", InvalidSpec,
+     "choose the task last: for_task(compose(...), 'text-classification')"),
+    ("compose(tc, tasked('fill-mask', spec=gives('extra', 'batch_size')))", InvalidSpec,
+     "what is composed onto its task 'fill-mask' would have no effect"),
+    ("with_axis(tc, 'num_choices', at=1, starting='sequence_length')", InvalidSpec,
+     "no input of bert has axes that start with 'sequence_length'; their axes are [batch_size, sequence_length]"),
+    ("only_tasks(bert)", InvalidSpec, "only_tasks needs the name of a task; known: feature-extraction,"),
+    ("only_tasks(tc, 'fill-mask')", InvalidSpec, "bert is for text-classification already"),
+    ("with_output(split(spec_for('clip', 'feature-extraction')), 'x', 'batch_size _')", InvalidSpec,
+     "with_output(with_behavior(spec, 'vision_model'), 'x', axes)"),
     ("diff(tc, tc.inputs)", InvalidSpec, "two records of the same type, not ExportSpec and Inputs"),
 )  # fmt: skip
 """A line, the type of its error, and a part of the message that says what to write."""

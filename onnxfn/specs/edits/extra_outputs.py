@@ -21,6 +21,9 @@ from onnxfn.specs.spec import Call, ExportSpec, Overlay
 Available = Mapping[str, ExportSpec]
 """The name of an extra output -> the spec that adds it."""
 
+TOKENS = ("input_ids", "inputs_embeds")
+"""The arguments of `forward` that are tokens, or their embeddings."""
+
 UNNAMED = "batch_size _ _"
 """The axes of hidden states when no tensor of the spec shows which of them are dynamic."""
 
@@ -198,7 +201,7 @@ def _hidden_state_axes(spec: ExportSpec) -> AxisMap:
         next((output.axes for output in inner.outputs if output.name == "last_hidden_state"), None)
         for inner in (spec, *features)
     )
-    tokens = next((tensor.axes for tensor in spec.inputs if tensor.name in ("input_ids", "inputs_embeds")), None)
+    tokens = next((tensor.axes for tensor in spec.inputs if tensor.forward_path[-1] in TOKENS), None)
     candidates = (own, None if tokens is None else _axes_of_tokens(tokens), *others)
     return next((axes for axes in candidates if axes is not None), axis_map(UNNAMED))
 

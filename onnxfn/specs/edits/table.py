@@ -8,7 +8,8 @@ from types import MappingProxyType
 from onnxfn.specs.edits.behaviors import cross_attention, merged_decoder, with_behavior
 from onnxfn.specs.edits.caches import with_past, with_single_steps
 from onnxfn.specs.edits.extra_outputs import with_known_output
-from onnxfn.specs.edits.tensors import with_axis, with_opset, with_output, with_shapes, with_tolerance
+from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.tensors import with_opset, with_output, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.records import Edit

@@ -11,13 +11,13 @@ from typing import Any, get_args, overload
 
 from attrs import evolve
 
-from onnxfn.specs.axes import AxisMap, axis_map, inserted
+from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.axis_symbols import symbols_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
-from onnxfn.specs.errors import InvalidSpec, UnknownName, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, shortened, unknown
 from onnxfn.specs.facts import checks, gives
 from onnxfn.specs.records import KINDS, FixedAxis, InputSpec, Kind, Link
 from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Target
@@ -92,7 +92,7 @@ def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path 
 def with_output(name: str, axes: str | AxisMap, *, path: Path = ()) -> SpecEdit: ...
 @as_edit
 def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = ()) -> ExportSpec:
-    """The spec with one more output, or with another output of this name.
+    """The spec with one more output, or with another output of this name, also in every task.
 
     Args:
         spec: A spec.
@@ -101,13 +101,24 @@ def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path 
         path: Where it sits in the result of `forward`; the field of the same name when left out.
 
     Raises:
-        InvalidSpec: the pattern is not one.
+        InvalidSpec: the pattern is not one, or each file is a part of the model with outputs of its own.
 
     >>> from onnxfn import EMPTY
     >>> with_output(EMPTY, "pooler_output", "batch_size _").outputs[0].name
     'pooler_output'
     """
-    return compose(spec, gives(name, axes, path=path))
+    addition = gives(name, axes, path=path)
+    if _is_in_no_file(spec):
+        part = spec.parts.behaviors[0].name
+        raise InvalidSpec(
+            f"each file of {spec.name or 'this spec'} is a part of the model with outputs of its own; choose a part "
+            f"first: with_output(with_behavior(spec, {part!r}), {name!r}, axes)"
+        )
+    tasks = tuple(
+        evolve(overlay, spec=compose(overlay.spec, addition)) if name in overlay.spec.outputs else overlay
+        for overlay in spec.tasks
+    )
+    return compose(evolve(spec, tasks=tasks), addition)
 
 
 @overload
@@ -232,37 +243,6 @@ def with_shapes(spec: ExportSpec, **sizes: int | tuple[int, int]) -> ExportSpec:
 
 
 @overload
-def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportSpec: ...
-@overload
-def with_axis(axis: str, *, at: int, starting: str) -> SpecEdit: ...
-@as_edit
-def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportSpec:
-    """The spec with one more axis in some inputs, in every task and part.
-
-    Args:
-        spec: A spec.
-        axis: The axis, as a word of a pattern.
-        at: The index of the new axis.
-        starting: A pattern; inputs whose axes start with it get the new axis.
-
-    Raises:
-        InvalidSpec: a pattern is not one.
-
-    >>> from onnxfn import takes
-    >>> spec = takes("input_ids", "batch_size sequence_length", "token_ids")
-    >>> print(with_axis(spec, "num_choices", at=1, starting="batch_size").inputs[0].axes)
-    [batch_size, num_choices, sequence_length]
-    """
-    start = axis_map(starting).axes
-
-    def with_more(tensor: InputSpec) -> InputSpec:
-        fits = tensor.axes.axes[: len(start)] == start
-        return evolve(tensor, axes=inserted(tensor.axes, at, axis)) if fits else tensor
-
-    return each_spec(spec, lambda inner: evolve(inner, inputs=tuple(map(with_more, inner.inputs))))
-
-
-@overload
 def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec: ...
 @overload
 def only_tasks(*names: str) -> SpecEdit: ...
@@ -276,16 +256,30 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
 
     Raises:
         UnknownName: the spec has no such task.
+        InvalidSpec: there is no name, or the spec is for another task already.
 
     >>> from onnxfn import text_encoder
     >>> [overlay.name for overlay in only_tasks(text_encoder, "fill-mask").tasks]
     ['fill-mask']
     """
     by_name = {overlay.name: overlay for overlay in spec.tasks}
+    if not names:
+        raise InvalidSpec(f"only_tasks needs the name of a task; known: {listed(by_name)}")
+    if spec.task is not None and spec.task not in names:
+        raise InvalidSpec(
+            f"{spec.name or 'this spec'} is for {spec.task} already, so {names[0]!r} would have no effect"
+        )
     for name in names:
         if name not in by_name:
             raise unknown("task", name, by_name, of=spec.name or "this spec")
     return evolve(spec, tasks=tuple(by_name[name] for name in names))
+
+
+def _is_in_no_file(spec: ExportSpec) -> bool:
+    """Whether every file of a spec is a part that runs a submodule: it has none of the spec's own outputs."""
+    parts = {overlay.name for overlay in spec.parts.behaviors if overlay.spec.call.submodule}
+    views = [dict(edit.arguments).get("behavior") for file in spec.parts.files for edit in file.edits]
+    return bool(views) and parts.issuperset(views)
 
 
 def _unknown_tensor(spec: ExportSpec, name: str, known: Sequence[str]) -> UnknownName:

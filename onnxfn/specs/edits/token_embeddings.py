@@ -15,7 +15,7 @@ from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import gives, links
 from onnxfn.specs.getters import either, reads
 from onnxfn.specs.planned import PlannedSpec
-from onnxfn.specs.records import Edit, File, InputSpec
+from onnxfn.specs.records import Edit, File, InputSpec, Kind
 from onnxfn.specs.spec import Cache, ExportSpec
 
 IDS, EMBEDS = "input_ids", "inputs_embeds"
@@ -55,10 +55,11 @@ def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
             f"{spec.name or 'this spec'} has an encoder and a decoder, and both take tokens; "
             'choose one: with_inputs_embeds(with_behavior(spec, "decoder"))'
         )
-    if not any(tensor.name == IDS for inner in inner_specs(spec) for tensor in inner.inputs):
+    ids = next((inner.inputs[IDS] for inner in inner_specs(spec) if IDS in inner.inputs), None)
+    if ids is None:
         raise unknown("input", IDS, [tensor.name for tensor in spec.inputs], of=spec.name or "this spec")
     files = spec.parts.files or (File("model"),)
-    lookup = File(EMBEDDING_FILE, (Edit("embedding_lookup"),))
+    lookup = File(EMBEDDING_FILE, (Edit("embedding_lookup", _changed_options(ids)),))
     return compose(
         evolve(_with_embeds(spec), parts=evolve(spec.parts, files=(lookup, *files))),
         generates("embeddings", "normal"),
@@ -67,14 +68,17 @@ def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
     )
 
 
-def embedding_lookup(spec: ExportSpec) -> ExportSpec:
-    """The spec of the graph that looks up the embeddings that `spec` takes: `input_ids` -> `inputs_embeds`."""
+def embedding_lookup(spec: ExportSpec, *, kind: Kind = "int", generator: str = "token_ids") -> ExportSpec:
+    """The spec of the graph that looks up the embeddings that `spec` takes: `input_ids` -> `inputs_embeds`.
+
+    `kind` and `generator` are those of `input_ids`.
+    """
     embeds = next(tensor for tensor in spec.inputs if tensor.name == EMBEDS)
     call = evolve(spec.call, submodule="token_embeddings", builders=(), constants=(), attention=None)
     return compose(
         evolve(
             spec,
-            inputs=(_ids(embeds),),
+            inputs=(evolve(_ids(embeds), kind=kind, generator=generator),),
             outputs=(),
             cache=Cache(),
             parts=evolve(spec.parts, links=()),
@@ -94,6 +98,12 @@ def by_tokens(spec: PlannedSpec) -> PlannedSpec:
         return evolve(_ids(tensor), path=(*tensor.forward_path[:-1], str(tensor.forward_path[-1]).replace(EMBEDS, IDS)))
 
     return evolve(spec, inputs=tuple(map(tokens, spec.inputs)))
+
+
+def _changed_options(ids: InputSpec) -> dict[str, str]:
+    """The kind and the generator of token ids, where they are not the usual ones."""
+    options = {"kind": ids.kind, "generator": ids.generator}
+    return {name: value for name, value in options.items() if value != getattr(_ids(ids), name)}
 
 
 def _ids(embeds: InputSpec) -> InputSpec:
