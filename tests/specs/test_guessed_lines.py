@@ -87,7 +87,6 @@ REFUSED = (
      "what is composed onto its task 'fill-mask' would have no effect"),
     ("with_axis(tc, 'num_choices', at=1, starting='sequence_length')", InvalidSpec,
      "no input of bert has axes that start with 'sequence_length'; their axes are [batch_size, sequence_length]"),
-    ("only_tasks(bert)", InvalidSpec, "only_tasks needs the name of a task; known: feature-extraction,"),
     ("only_tasks(tc, 'fill-mask')", InvalidSpec, "bert is for text-classification already"),
     ("with_output(split(spec_for('clip', 'feature-extraction')), 'x', 'batch_size _')", InvalidSpec,
      "with_output(with_behavior(spec, 'vision_model'), 'x', axes)"),

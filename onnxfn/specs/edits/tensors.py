@@ -17,7 +17,7 @@ from onnxfn.specs.axis_symbols import symbols_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
-from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, UnknownName, shortened, unknown
 from onnxfn.specs.facts import checks, gives
 from onnxfn.specs.records import KINDS, FixedAxis, InputSpec, Kind, Link
 from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Target
@@ -256,19 +256,15 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
 
     Raises:
         UnknownName: the spec has no such task.
-        InvalidSpec: there is no name, or the spec is for another task already.
+        InvalidSpec: the spec is for another task already.
 
     >>> from onnxfn import text_encoder
     >>> [overlay.name for overlay in only_tasks(text_encoder, "fill-mask").tasks]
     ['fill-mask']
     """
     by_name = {overlay.name: overlay for overlay in spec.tasks}
-    if not names:
-        raise InvalidSpec(f"only_tasks needs the name of a task; known: {listed(by_name)}")
     if spec.task is not None and spec.task not in names:
-        raise InvalidSpec(
-            f"{spec.name or 'this spec'} is for {spec.task} already, so {names[0]!r} would have no effect"
-        )
+        raise InvalidSpec(f"{spec.name or 'this spec'} is for {spec.task} already; its other tasks have no effect")
     for name in names:
         if name not in by_name:
             raise unknown("task", name, by_name, of=spec.name or "this spec")
