@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from refusals import refusal
 from transformers import AutoConfig
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.axes import axis_map
 from onnxfn.specs.edits import tensors as edits
 from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan, planned_axes
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.tasks import for_task, task_names
@@ -72,6 +74,9 @@ def test_a_renamed_tensor_has_its_new_name_in_every_part_of_any_plan(model_type,
 def test_an_axis_is_added_to_every_part_of_a_plan(model_type, task):
     spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
     start = "batch_size"
+    if not any(start in axes.values() for part in plan(spec, config).parts for axes in part.inputs.values()):
+        assert "no input of" in refusal(InvalidSpec, with_axis, spec, "extra", at=1, starting=start)
+        return
     before, after = (plan(one, config) for one in (spec, with_axis(spec, "extra", at=1, starting=start)))
     for part, changed in zip(before.parts, after.parts, strict=True):
         fits = {one.name for one in part.spec.inputs if one.layer is None and one.axes.axes[:1] == axis_map(start).axes}
