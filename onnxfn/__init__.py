@@ -54,6 +54,7 @@ from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_ro
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.inputs import with_constants, with_generator, with_input_order
 from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.tensors import (
     only_tasks,
     renamed,
@@ -98,7 +99,7 @@ from onnxfn.specs.getters import (
 from onnxfn.specs.plan.onnx_feeds import flatten_outputs, ort_inputs
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs, past_key_values
-from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
+from onnxfn.specs.planned import Case, LeftOut, Part, Plan, PlannedSpec
 from onnxfn.specs.public_calls import public
 from onnxfn.specs.records import (
     CacheRow,
@@ -149,6 +150,7 @@ __all__ = (
     "Getter",
     "InputSpec",
     "InvalidSpec",
+    "LeftOut",
     "LoadFailed",
     "Loaded",
     "MissingValue",
@@ -267,6 +269,7 @@ __all__ = (
     "with_constants",
     "with_dtypes",
     "with_generator",
+    "with_input",
     "with_input_order",
     "with_inputs_embeds",
     "with_opset",

@@ -52,9 +52,6 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-SPEC_FLAGS = ("task", "opset", "dtype", "atol", "rtol", "size", "shape", "output", "inputs_embeds", "split", "fuse")
-"""The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""
-
 
 @frozen
 class ExportRequest:
@@ -85,6 +82,7 @@ def export(
     size: flags.Sizes = None,
     shape: flags.Shapes = None,
     output: flags.Outputs = None,
+    with_input: flags.Inputs = None,
     inputs_embeds: flags.InputsEmbeds = False,
     layout: flags.Layout = "optimum",
     external_data_suffix: flags.ExternalDataSuffix = None,
@@ -111,6 +109,7 @@ def export(
             sizes=parsed_sizes("--size", size or ()),
             shapes=parsed_shapes("--shape", shape or ()),
             outputs=tuple(output or ()),
+            inputs=tuple(with_input or ()),
             inputs_embeds=inputs_embeds,
             split=split,
         )
@@ -301,7 +300,7 @@ def _export_pipeline(request: ExportRequest) -> None:
 
 def _check_no_spec_flags(context: typer.Context) -> None:
     """Raises InvalidSpec if a flag was given that edits the spec of a single model."""
-    for name in SPEC_FLAGS:
+    for name in flags.SPEC_FLAGS:
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
             flag = name.replace("_", "-")

@@ -40,6 +40,12 @@ Shapes = Annotated[
 Outputs = Annotated[
     list[str] | None, typer.Option("--output", help="An optional output to add: hidden_states, attentions, ...")
 ]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with-input", help="An optional input to add, which the result names as left out: attention_mask, ..."
+    ),
+]
 InputsEmbeds = Annotated[
     bool,
     typer.Option(
@@ -89,3 +95,19 @@ TrustRemoteCode = Annotated[
 Debug = Annotated[
     bool, typer.Option("--debug", help="Print the traceback of an error. Without it the error names a file with it.")
 ]
+
+SPEC_FLAGS = (
+    "task",
+    "opset",
+    "dtype",
+    "atol",
+    "rtol",
+    "size",
+    "shape",
+    "output",
+    "with_input",
+    "inputs_embeds",
+    "split",
+    "fuse",
+)
+"""The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""

@@ -14,9 +14,11 @@ from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.image_sizes import with_runnable_images
 from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
+from onnxfn.export.lookup.processors import processed_arguments
 from onnxfn.graphs.capture.dtypes import with_model_dtype
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.errors import InvalidSpec, MissingValue
+from onnxfn.specs.plan.left_out import left_out
 from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported
@@ -40,12 +42,15 @@ def plan_for_destination(
     """
     values = (config_of(model) or {}) if config is None else config
     with _inner_config_in_errors(model, values):
-        planned = plan(with_model_dtype(with_model_task(spec, model), model), values, decoders=decoders)
+        spec = with_model_dtype(with_model_task(spec, model), model)
+        planned = plan(spec, values, decoders=decoders)
     if without_inputs := next((part for part in planned.parts if not part.spec.inputs), None):
         raise InvalidSpec(
             f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
         )
     planned = with_runnable_images(model, planned)
+    parameters, processed = processed_arguments(model)
+    planned = evolve(planned, left_out=left_out(spec, planned, parameters, processed))
     if not destination.is_file:
         return planned
     if len(planned.parts) != 1:
@@ -53,7 +58,7 @@ def plan_for_destination(
             f"the export has {len(planned.parts)} files, {', '.join(planned.files)}; "
             f"name a folder, not {destination.path.name}"
         )
-    return Plan((evolve(planned.parts[0], name=destination.path.stem),))
+    return evolve(planned, parts=(evolve(planned.parts[0], name=destination.path.stem),))
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from attrs import asdict, evolve
+
 from onnxfn.specs.errors import first_line
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Difference, Report, Tick, no_tick
@@ -72,6 +74,8 @@ def with_report(
         "task": plan.task,
         "versions": {"onnxfn": VERSION, "python": platform.python_version(), **package_versions()},
         "plan_sha256": plan_digest(plan),
+        "modalities": list(plan.modalities),
+        "left_out": [asdict(omitted) for omitted in plan.left_out],
         "options": _options(options, fuse),
         "check": _check_facts(report),
         **file_facts(folder, files, tick),
@@ -99,8 +103,8 @@ def read_report(file: Path) -> Mapping[str, Any] | None:
 
 
 def plan_digest(plan: Plan) -> str:
-    """The SHA-256 of the plan as canonical JSON: keys in order, no spaces."""
-    text = json.dumps(to_plain(plan), sort_keys=True, separators=(",", ":"))
+    """The SHA-256 of the parts of a plan as canonical JSON: keys in order, no spaces."""
+    text = json.dumps(to_plain(evolve(plan, left_out=())), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any, cast
 
 from attrs import frozen
@@ -12,6 +13,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import known_sizes, sized
 from onnxfn.specs.edits.behaviors import split
 from onnxfn.specs.edits.extra_outputs import with_outputs
+from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec
@@ -39,6 +41,7 @@ class SpecEdits:
         sizes: Sizes of axes in the dummy inputs.
         shapes: Sizes of axes that are fixed in the graph, or the smallest and largest size of axes that stay dynamic.
         outputs: Names of optional outputs to add, such as `hidden_states`.
+        inputs: Names of optional inputs to add, such as `attention_mask`.
         inputs_embeds: Whether the graph takes embeddings instead of token ids.
         split: Whether each part of the model gets a file of its own.
     """
@@ -51,6 +54,7 @@ class SpecEdits:
     sizes: Sizes = ()
     shapes: Shapes = ()
     outputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
     inputs_embeds: bool = False
     split: bool = False
 
@@ -62,6 +66,7 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     spec = with_tolerance(spec, atol=edits.atol, rtol=edits.rtol)
     spec = with_dtypes(split(for_some_task(spec)) if edits.split else spec, float=cast("FloatDtype", edits.dtype))
     spec = with_shapes(with_outputs(spec, *edits.outputs), **dict(edits.shapes))
+    spec = reduce(with_input, edits.inputs, spec)
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))
     spec = compose(spec, sized(**dict(edits.sizes)))
     return with_inputs_embeds(spec) if edits.inputs_embeds else spec

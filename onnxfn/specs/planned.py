@@ -9,6 +9,7 @@ from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.modalities import modalities
 from onnxfn.specs.named_records import Inputs, Outputs, as_inputs, as_outputs
 from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec, as_tuple
 from onnxfn.specs.short_repr import short_repr
@@ -167,14 +168,35 @@ class Part:
 
 
 @frozen
+class LeftOut:
+    """An argument of the model that a processor gives and that no graph of a plan takes.
+
+    Attributes:
+        name: The argument of `forward`.
+        reason: Why no graph takes it.
+        edit: The call that changes the spec so that a graph takes it; empty if there is none.
+    """
+
+    name: str
+    reason: str
+    edit: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} is left out: {self.reason}{f'; {self.edit} takes it' if self.edit else ''}"
+
+
+@frozen
 class Plan:
     """What an export will do, decided before any weight is read.
 
     Attributes:
         parts: The ONNX files, in the order in which they are written.
+        left_out: What the model could take, a processor gives, and no part takes. Known when the plan was made for a
+            model, as `export` does; a plan that was made from a configuration alone has none.
     """
 
     parts: tuple[Part, ...] = field(converter=as_tuple)
+    left_out: tuple[LeftOut, ...] = field(default=(), converter=as_tuple)
 
     __repr__ = short_repr
 
@@ -184,16 +206,31 @@ class Plan:
         return self.parts[0].spec.task if self.parts else None
 
     @property
+    def arguments(self) -> frozenset[str]:
+        """The arguments of `forward` that the parts take, or that are constants of their graphs."""
+        specs = [inner.spec for part in self.parts for inner in (part, *part.filler)]
+        paths = (str(tensor.forward_path[0]) for spec in specs for tensor in spec.inputs)
+        return frozenset((*paths, *(constant.name for spec in specs for constant in spec.call.constants)))
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        """What the parts read: `text`, `image`, `video`, `audio`."""
+        return modalities(self.arguments)
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The names of the ONNX files, in the order in which they are written."""
         return tuple(f"{part.name}.onnx" for part in self.parts)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.parts))
+        sections = printing.left_out_sections(self)
+        return "\n".join([*map(str, self.parts), *([printing.text("all parts", sections)] if sections else [])])
 
     def _repr_html_(self) -> str:
         drawn = plan_svg(self) if len(self.parts) > 1 else ""
-        return "".join([drawn, *(part._repr_html_() for part in self.parts)])
+        sections = printing.left_out_sections(self)
+        omitted = printing.html("all parts", sections) if sections else ""
+        return "".join([drawn, *(part._repr_html_() for part in self.parts), omitted])
 
     def svg(self) -> str:
         """The parts, and the tensors that they hand to each other, as SVG. A notebook shows it above the tables."""

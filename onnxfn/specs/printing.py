@@ -17,6 +17,7 @@ from typing import Any
 
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
+from onnxfn.specs.modalities import MODALITY_OF
 from onnxfn.specs.short_repr import counted
 
 Rows = Sequence[Sequence[str]]
@@ -174,6 +175,7 @@ def exported_sections(exported: Any) -> Sections:
     sections: list[tuple[str, Rows]] = [("files", files)]
     types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
     sections.extend(spec_sections(exported.plan.parts[0].spec, types))
+    sections.extend(left_out_sections(exported.plan))
     if exported.limits:
         sections.append(("limits of dynamic axes", [(str(limit),) for limit in exported.limits]))
     if exported.repeats:
@@ -185,6 +187,14 @@ def exported_sections(exported: Any) -> Sections:
     if exported.report is not None:
         sections.extend(report_sections(exported.report))
     return sections
+
+
+def left_out_sections(plan: Any) -> Sections:
+    """What a plan reads of a model of several modalities, and what it leaves out, one line each."""
+    missing = {MODALITY_OF[omitted.name] for omitted in plan.left_out if omitted.name in MODALITY_OF}
+    several = {*plan.modalities, *missing}
+    sections: list[tuple[str, Rows]] = [("modalities", [(", ".join(plan.modalities),)])] if len(several) > 1 else []
+    return [*sections, ("left out", [(str(omitted),) for omitted in plan.left_out])] if plan.left_out else sections
 
 
 def title(spec: Any) -> str:

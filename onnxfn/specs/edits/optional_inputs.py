@@ -1,0 +1,125 @@
+"""Inputs that models can take and that their specs leave out: masks and segment ids; `with_input`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import overload
+
+from attrs import evolve, field, frozen
+
+from onnxfn.specs.axes import AxisMap
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates
+from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
+from onnxfn.specs.errors import UnknownName, closest, listed
+from onnxfn.specs.getters import constant, either
+from onnxfn.specs.records import InputSpec
+from onnxfn.specs.spec import ExportSpec
+
+WITHOUT_POSITIONS = frozenset({"num_channels", "audio_channels", "num_mel_bins"})
+"""Axes of an input that its mask does not have: each of their elements belongs to a position that the mask has."""
+
+
+@frozen
+class OptionalInput:
+    """An input that belongs to another one and has an element for each of its positions.
+
+    Attributes:
+        name: Its name, in ONNX and in `forward`.
+        of: The inputs to which it may belong.
+        generator: The generator of its dummies, if the spec has it.
+        function: The function of its dummies, if the spec has no such generator.
+        arguments: The arguments of the function.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    generator: str
+    function: str = "mask"
+    arguments: Mapping[str, object] = field(factory=dict)
+
+
+SEGMENTS: Mapping[str, object] = MappingProxyType({"high": either("type_vocab_size", constant(2))})
+
+OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
+    {
+        form.name: form
+        for form in (
+            OptionalInput("attention_mask", ("input_ids", "input_values", "input_features"), "padding_mask"),
+            OptionalInput("token_type_ids", ("input_ids",), "segment_ids", "integers", SEGMENTS),
+            OptionalInput("pixel_mask", ("pixel_values",), "pixel_mask"),
+            OptionalInput("padding_mask", ("input_values",), "padding_mask"),
+            OptionalInput("input_features_mask", ("input_features",), "padding_mask"),
+        )
+    }
+)
+"""Name -> the optional input. transformers 5.23 calls them so."""
+
+
+@overload
+def with_input(spec: ExportSpec, name: str) -> ExportSpec: ...
+@overload
+def with_input(name: str) -> SpecEdit: ...
+@as_edit
+def with_input(spec: ExportSpec, name: str) -> ExportSpec:
+    """The spec with one more input, which its model can take and its row leaves out: a mask, or segment ids.
+
+    A plan for a model names the inputs that it leaves out, and which of them this edit takes: `Plan.left_out`.
+
+    Args:
+        spec: A spec.
+        name: The name of the input in `forward`: `attention_mask`, `pixel_mask`, `token_type_ids`, ...
+
+    Returns:
+        The spec whose graphs take the input wherever they take the input that it belongs to. It has the axes of that
+        input, without channels. A spec that has the input is returned unchanged.
+
+    Raises:
+        UnknownName: no optional input has such a name, or the spec has no input to which it belongs.
+
+    >>> from onnxfn import spec_for
+    >>> with_input(spec_for("wav2vec2", "audio-classification"), "attention_mask")["attention_mask"].axes
+    axis_map('batch_size sequence_length')
+    """
+    if any(tensor.name == name for inner in inner_specs(spec) for tensor in inner.inputs):
+        return spec
+    if not can_take(spec, name):
+        raise _refused(spec, name)
+    form = OPTIONAL_INPUTS[name]
+    generators = {generator.name for inner in inner_specs(spec) for generator in inner.dummies.generators}
+    changed = each_spec(spec, lambda inner: _with_form(inner, form))
+    if form.generator in generators:
+        return changed
+    return compose(changed, generates(form.generator, form.function, **form.arguments))
+
+
+def can_take(spec: ExportSpec, name: str) -> bool:
+    """Whether `with_input` can add an input of this name to a spec.
+
+    It does not change the decoders of an encoder-decoder: they would need the mask of the encoder too.
+    """
+    form, present = OPTIONAL_INPUTS.get(name), tensor_names(spec)
+    has_decoder = any(behavior.name == "decoder" for behavior in spec.parts.behaviors)
+    return form is not None and name not in present and not has_decoder and not {*form.of}.isdisjoint(present)
+
+
+def _with_form(spec: ExportSpec, form: OptionalInput) -> ExportSpec:
+    """The spec with an optional input after the first input to which it belongs; unchanged if it has none."""
+    owner = next((tensor for tensor in spec.inputs if tensor.name in form.of), None)
+    if owner is None:
+        return spec
+    axes = AxisMap(tuple(axis for axis in owner.axes.axes if axis.symbol not in WITHOUT_POSITIONS))
+    added = InputSpec(form.name, axes, form.generator, when=owner.when)
+    index = spec.inputs.index(owner) + 1
+    return evolve(spec, inputs=(*spec.inputs[:index], added, *spec.inputs[index:]))
+
+
+def _refused(spec: ExportSpec, name: str) -> UnknownName:
+    """The error for an input that `with_input` cannot add."""
+    known = [form for form in OPTIONAL_INPUTS if can_take(spec, form)]
+    return UnknownName(
+        f"with_input cannot add {name!r} to {spec.name or 'this spec'}; it can add: {listed(known)}"
+        f"{closest(name, known)}; describe any other yourself: compose(spec, takes({name!r}, axes, generator))"
+    )
