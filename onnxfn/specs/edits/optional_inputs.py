@@ -112,8 +112,8 @@ def _with_form(spec: ExportSpec, form: OptionalInput) -> ExportSpec:
         return spec
     axes = AxisMap(tuple(axis for axis in owner.axes.axes if axis.symbol not in WITHOUT_POSITIONS))
     added = InputSpec(form.name, axes, form.generator, when=owner.when)
-    index = spec.inputs.index(owner) + 1
-    return evolve(spec, inputs=(*spec.inputs[:index], added, *spec.inputs[index:]))
+    inputs = (tensor for other in spec.inputs for tensor in ((other, added) if other is owner else (other,)))
+    return evolve(spec, inputs=tuple(inputs))
 
 
 def _refused(spec: ExportSpec, name: str) -> UnknownName:
