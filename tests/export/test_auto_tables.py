@@ -10,9 +10,11 @@ import tiny
 import transformers
 from refusals import refusal
 from transformers.models.auto import modeling_auto
+from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.architectures.families.heads import HEADS, family_head
+from onnxfn.export.cli import app
 from onnxfn.export.lookup.auto_tables import (
     OTHER_TABLES,
     TABLES,
@@ -154,7 +156,7 @@ def test_a_run_of_a_model_without_weights_shows_the_outputs_of_a_head():
 
 def test_a_model_type_has_the_tasks_of_its_row_and_of_the_tables():
     assert onnxfn.tasks_for("swinv2") == ("feature-extraction", "image-classification", "masked-im", "backbone")
-    assert onnxfn.tasks_for({"model_type": "slanet"}) == ("table-recognition",)
+    assert onnxfn.tasks_for({"model_type": "slanet"}) == onnxfn.tasks_for("slanet") == ("table-recognition",)
     assert "swinv2" in onnxfn.model_types_for("backbone")
 
 
@@ -170,3 +172,18 @@ def test_a_model_has_the_head_of_its_class(model_type, class_name, task):
     config = SimpleNamespace(to_dict=dict, model_type=model_type)
     model = type(class_name, (), {"forward": None, "config": config})()
     assert onnxfn.spec_for(model).task == task
+
+
+@pytest.mark.parametrize(
+    ("model_type", "class_name", "task"),
+    [
+        ("mistral", "MistralForTokenClassification", "token-classification"),
+        ("patchtst", "PatchTSTForRegression", "time-series-regression"),
+    ],
+)
+def test_the_command_line_exports_a_checkpoint_of_a_head_that_no_row_names(model_type, class_name, task, tmp_path):
+    tiny.model(model_type, class_name).save_pretrained(tmp_path / "checkpoint")
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "checkpoint"), str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert f"task: {task} (found)" in result.stdout
+    assert "check passed" in result.stdout

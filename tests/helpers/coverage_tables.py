@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from textwrap import fill
 from typing import Any
 
+import every_head
 import real_sizes
 from swept import FAMILIES, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, validated
 
@@ -103,6 +104,17 @@ PyTorch's own float32 is noise. A derived spec takes the inputs that are known: 
 be its text alone. `derived.json` holds the inputs that each took. `mutants.json` holds the seeded faults of
 `tests/check`: for each model how many the check found, and each fault that it did not find.
 
+## Every head
+
+`heads.json` holds the pairs of a model type and a task that the tables of transformers' auto classes list, and the
+inputs that each graph took. `refused` are errors before the export, `failed` the errors of the export and of its check.
+Of {head_pairs} pairs, {heads}.
+
+```sh
+python -m pytest -m sweep --record tests/architectures/test_every_head.py           # writes heads.json
+python -m pytest -m sweep --record --left tests/architectures/test_every_head.py    # goes on after an interruption
+```
+
 ## Real sizes
 
 The default configuration of every row whose model has at most {most} million parameters: one task of each row, random
@@ -131,10 +143,19 @@ def sweeps_readme() -> str:
         types=len(model_types()),
         versions=versions_text(),
         every=every_task(),
+        head_pairs=len(every_head.pairs()),
+        heads=heads_summary(),
         most=real_sizes.MOST_PARAMETERS,
         real=real_table(),
         real_summary=real_summary(),
     )
+
+
+def heads_summary() -> str:
+    """How many pairs of the tables of transformers agreed, were refused, failed, or have no result yet."""
+    lines = [line for tasks in seen(every_head.NAME).values() for line in tasks.values()]
+    counts = {**every_head.counts(lines), "have no result yet": len(every_head.pairs()) - len(lines)}
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
 
 
 def real_table() -> str:

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import shrunk
 import swept
-import tiny
 from agreement import assert_agreement
 from time_limits import limited
 
@@ -31,7 +29,7 @@ NO_MODEL, REFUSED, FAILED = (f"{swept.NOT}{word}: " for word in ("no tiny model"
 """How a line starts when no small model can be made, when onnxfn says that it cannot export the pair, and when the
 export ends in an error or does not agree with PyTorch."""
 
-KINDS = {NO_MODEL: "no tiny model", REFUSED: "refused", FAILED: "failed"}
+KINDS = {NO_MODEL: "have no tiny model", REFUSED: "refused", FAILED: "failed"}
 
 REFUSALS = (onnxfn.InvalidSpec, onnxfn.UnknownName, onnxfn.MissingValue)
 
@@ -65,6 +63,8 @@ def exported(model: Any, task: str, folder: Path) -> str:
 
 def tiny_model(model_type: str, task: str) -> Any:
     """A tiny model of the class that a row or transformers' tables name for a task."""
+    import shrunk
+    import tiny
     import torch
     import transformers
 

@@ -135,7 +135,7 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = A
         transformers' auto classes list them; torch is not imported.
 
     Raises:
-        UnknownName: A model type as text has no row, or a configuration has no model type.
+        UnknownName: A model type as text has no row and transformers no class, or a configuration has no model type.
 
     Example:
         >>> tasks_for("splinter")
@@ -143,9 +143,11 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = A
     """
     if isinstance(model_or_type, ExportSpec):
         return task_names(model_or_type)
-    if has_row(model_or_type, architectures):
-        return known_tasks(_row(model_or_type, architectures))
-    return listed_tasks(_model_type(model_or_type))
+    model_type = model_or_type if isinstance(model_or_type, str) else _model_type(model_or_type)
+    listed = listed_tasks(model_type)
+    if model_type not in architectures and (listed or not isinstance(model_or_type, str)):
+        return listed
+    return known_tasks(_row(model_or_type, architectures))
 
 
 def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> bool:
