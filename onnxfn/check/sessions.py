@@ -59,7 +59,7 @@ def silent_run_options() -> Any:
 def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
     """A session of an ONNX file that is compared with PyTorch in this process: see `check_options`.
 
-    `tick` is called while ONNX Runtime loads the file; if it raises, loading is cancelled.
+    `tick` is called while ONNX Runtime loads the file; if it raises, loading is cancelled: it ends a little later.
     """
     options = check_options(file.parent)
     return watched(partial(open_session, file, options), tick, partial(options.set_load_cancellation_flag, True))

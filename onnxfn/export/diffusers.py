@@ -11,7 +11,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.export.destination import Destination, check_destination
-from onnxfn.export.events import OnEvent, ignore
+from onnxfn.export.events import OnEvent, ignore, limited
 from onnxfn.export.loaded import Loaded
 from onnxfn.export.lookup.lookup import spec_for
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS
@@ -103,6 +103,7 @@ def export_pipeline(
     build: BuildOptions = BuildOptions(),
     write: WriteOptions = WriteOptions(),
     on_event: OnEvent = ignore,
+    timeout: float | None = None,
 ) -> dict[str, Exported]:
     """Writes each part of a pipeline of diffusers as `<part>/model.onnx` and checks it against PyTorch.
 
@@ -118,6 +119,7 @@ def export_pipeline(
         build: How graphs are built: repeated layers, template cache, fused operators.
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event` for each part, as by `export`. An exception that it raises stops the export.
+        timeout: Seconds after which the export of all parts is stopped. None: there is no limit.
 
     Returns:
         The result of `export` for each part, by the name of the part.
@@ -130,6 +132,7 @@ def export_pipeline(
         CaptureFailed: A part could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
         WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.
+        TimedOut: The export took longer than `timeout`.
 
     >>> import tempfile
     >>> from types import SimpleNamespace
@@ -147,7 +150,7 @@ def export_pipeline(
         raise InvalidSpec(f"a pipeline has several files; name a folder, not {destination.path.name}")
     check_destination(destination.path, overwrite=overwrite)
     parts = pipeline_parts(pipeline)
-    export_part = partial(export, check=check, build=build, write=write, on_event=on_event)
+    export_part = partial(export, check=check, build=build, write=write, on_event=limited(on_event, timeout))
     with write_errors(destination.path), staging_folder(destination) as staging:
         exported = {
             part.name: export_part(part.spec, part.model, staging / part.name, config=part.config) for part in parts

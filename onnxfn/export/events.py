@@ -35,12 +35,30 @@ def ignore(_: Event) -> None:
     """Ignores an event."""
 
 
+def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") -> OnEvent:
+    """A function that calls `on_event`, and raises TimedOut at the first event after `timeout` seconds from now.
+
+    `on_event` itself if there is no limit. `what` is the subject of the message.
+    """
+    if timeout is None:
+        return on_event
+    start = perf_counter()
+
+    def listen(event: Event) -> None:
+        if perf_counter() - start > timeout and event.status != "failure":
+            stage = f"{event.stage} {event.part}".strip()
+            raise TimedOut(f"{what} was stopped after {timeout:g} s, at {stage}; pass a longer timeout")
+        on_event(event)
+
+    return listen
+
+
 @contextmanager
-def stage_timer(on_event: OnEvent, timeout: float | None = None) -> Iterator[tuple[StageTimer, Mapping[str, float]]]:
+def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, float]]]:
     """A timer that reports the start, the progress and the end of each stage, and the seconds of each stage so far.
 
-    What `on_event` raises comes out of this context unchanged. TimedOut after `timeout` seconds. Without a listener and
-    a timeout a stage yields `no_tick`: then nothing has to be called while torch computes.
+    What `on_event` raises comes out of this context unchanged. Without a listener a stage yields `no_tick`: then
+    nothing has to be called while torch computes. `limited` makes a listener that stops an export after some time.
 
     >>> with stage_timer(lambda event: print(event.stage, event.status)) as (timed, seconds):
     ...     with timed("plan", ""):
@@ -51,8 +69,8 @@ def stage_timer(on_event: OnEvent, timeout: float | None = None) -> Iterator[tup
     ['plan']
     """
     seconds: dict[str, float] = {}
-    report = _reporter(on_event, timeout)
-    is_watched = on_event is not ignore or timeout is not None
+    report = _reporter(on_event)
+    is_watched = on_event is not ignore
     error = None
 
     @contextmanager
@@ -72,14 +90,10 @@ def stage_timer(on_event: OnEvent, timeout: float | None = None) -> Iterator[tup
         raise error
 
 
-def _reporter(on_event: OnEvent, timeout: float | None) -> OnEvent:
-    """A function that calls `on_event`, and raises what it raises as Stopped; so too when the time is over."""
-    start = perf_counter()
+def _reporter(on_event: OnEvent) -> OnEvent:
+    """A function that calls `on_event`, and raises what it raises as Stopped."""
 
     def report(event: Event) -> None:
-        if timeout is not None and perf_counter() - start > timeout and event.status != "failure":
-            stage = f"{event.stage} {event.part}".strip()
-            raise Stopped(TimedOut(f"the export was stopped after {timeout:g} s, at {stage}; pass a longer timeout"))
         try:
             on_event(event)
         except BaseException as error:

@@ -14,11 +14,11 @@ from onnxfn.check.prompts import export_path
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
 from onnxfn.export.attempts import Built, Job, build_until_checked, check_files, model_by_dtype, traced_layers
 from onnxfn.export.destination import Destination, check_destination
-from onnxfn.export.events import OnEvent, ignore, stage_timer
+from onnxfn.export.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.loaded import Loaded, write_to_file_object
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.derive_sample import FROM_SAMPLE
-from onnxfn.export.planned_files import plan_for_destination, planned_files
+from onnxfn.export.planned_files import check_single_file, plan_for_destination, planned_files
 from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
@@ -81,7 +81,7 @@ def export(
             configuration files of the model, the side files of `checkpoint`, and `report.json` (see `verify`).
             None: a folder for temporary files that the result owns. It is deleted when the result is released, at the
             latest when Python ends; `result.save(path)` writes its files elsewhere. A file object gets the bytes of the
-            only ONNX file.
+            only ONNX file, so all weights must fit in it.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
             copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
@@ -106,8 +106,9 @@ def export(
 
     Raises:
         InvalidSpec: An argument is of another type than it must be, a weight of the model has no value (it is on the
-            meta device), the model is not for the task of the spec, the plan has several parts and `path` is a file, or
-            weights are to be linked and there is no `checkpoint`.
+            meta device), the model is not for the task of the spec, the plan has several parts and `path` is a file,
+            `path` is a file object and the weights need a file of their own, or weights are to be linked and there is
+            no `checkpoint`.
         ModelNotFound: There is no folder `checkpoint`.
         MissingValue: The configuration lacks a value that the spec reads.
         UnknownName: `decoders` or `build.fuse` is not a known value.
@@ -137,10 +138,12 @@ def export(
         destination = Destination(target, layout_of(write.layout).subfolder)
         build, options = _resolved_options(build, write, checkpoint, destination, overwrite=overwrite)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
-        with stage_timer(on_event, timeout) as (timed, seconds), writing, _provenance_in_errors(spec):
+        with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
                 planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
+                if owner is not None and path is not None:
+                    check_single_file(planned.parts[0], model, options)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
@@ -205,6 +208,7 @@ def validate(
     preprocessor: Any = None,
     decoders: Decoders = "merged",
     on_event: OnEvent = ignore,
+    timeout: float | None = None,
 ) -> Report:
     """Compares ONNX files with a PyTorch model, on inputs of sizes that were not traced.
 
@@ -219,6 +223,7 @@ def validate(
             real input is one more case.
         decoders: The decoder files in the folder, as for `export`.
         on_event: Called with an `Event`, as by `export`. An exception that it raises stops the check.
+        timeout: Seconds after which the check is stopped. None: there is no limit.
 
     Returns:
         The largest difference of each output over all cases, and the cases.
@@ -229,6 +234,7 @@ def validate(
         UnknownName: `decoders` is not a known value.
         ModelNotFound: A file of the plan is missing.
         CheckFailed: ONNX Runtime cannot run a file, or the folder holds files of two exports.
+        TimedOut: The check took longer than `timeout`.
 
     >>> import tempfile, torch
     >>> from onnxfn import derived, export, validate
@@ -242,9 +248,11 @@ def validate(
     model = as_module(model)
     check_spec_and_model(spec, model)
     exported = exported if isinstance(exported, Exported) else export_path(exported)
-    folder, planned = planned_files(spec, model, exported, config, decoders=decoders)
-    with stage_timer(on_event) as (timed, _):
-        return check_files(model_by_dtype(model), planned, folder, timed, real_inputs_by_part(planned, preprocessor))
+    with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
+        with timed("plan", "") as tick, ticking_operators(tick):
+            folder, planned = planned_files(spec, model, exported, config, decoders=decoders)
+            real_inputs = real_inputs_by_part(planned, preprocessor)
+        return check_files(model_by_dtype(model), planned, folder, timed, real_inputs)
 
 
 def _resolved_options(

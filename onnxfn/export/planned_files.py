@@ -16,15 +16,18 @@ from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.export.lookup.processors import processed_arguments
 from onnxfn.graphs.capture.dtypes import with_model_dtype
+from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.errors import InvalidSpec, MissingValue
 from onnxfn.specs.plan.left_out import left_out
 from onnxfn.specs.plan.planning import Decoders, plan
-from onnxfn.specs.planned import Plan
+from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import onnx_folder
 from onnxfn.weights.onnx_files import metadata
+from onnxfn.weights.placement import PROTOBUF_LIMIT
+from onnxfn.weights.write import ResolvedWriteOptions
 
 
 def plan_for_destination(
@@ -59,6 +62,29 @@ def plan_for_destination(
             f"name a folder, not {destination.path.name}"
         )
     return evolve(planned, parts=(evolve(planned.parts[0], name=destination.path.stem),))
+
+
+def check_single_file(part: Part, model: Any, options: ResolvedWriteOptions) -> None:
+    """Raises InvalidSpec if the parameters of a part would not be stored in its ONNX file: a file object takes one."""
+    if options.weight_storage == "link":
+        raise InvalidSpec("linked weights lie in files of their own, and a file object takes one file; pass a folder")
+    size, limit = _parameter_bytes(part, model), min(options.external_data_threshold, PROTOBUF_LIMIT)
+    if options.weight_storage != "none" and size > limit:
+        raise InvalidSpec(
+            f"the parameters of {type(model).__name__} have {size} bytes; more than {limit} are stored in a second "
+            "file, and a file object takes one; pass a folder"
+        )
+
+
+def _parameter_bytes(part: Part, model: Any) -> int:
+    """The bytes of the parameters of the module that a part runs, in the float dtype of the part."""
+    import torch
+
+    dtype = part.spec.target.float_dtype
+    return sum(
+        weight.numel() * (getattr(torch, dtype) if dtype and weight.is_floating_point() else weight.dtype).itemsize
+        for weight in submodule_of(model, part.spec.call.submodule).parameters()
+    )
 
 
 @contextmanager

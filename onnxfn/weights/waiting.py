@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 from onnxfn.specs.reports import Tick
 
-PERIOD = 0.2
+PERIOD = 0.05
 """Seconds between two calls."""
+
+CANNOT_DELETE_OPEN_FILES = os.name == "nt"
+"""Whether the system refuses to delete a file that is open or mapped into memory."""
 
 
 def watched(function: Callable[[], Any], tick: Tick, stop: Callable[[], None]) -> Any:
     """What a function returns, computed in another thread; meanwhile this thread calls `tick`.
 
-    If `tick` raises, `stop` is called, and the end of the function is awaited.
+    If `tick` raises, `stop` is called. The end of the function is awaited only where a file that it has open cannot be
+    deleted: ONNX Runtime may take seconds until it sees that it is to stop. What it returns then is dropped.
     """
-    with ThreadPoolExecutor(1) as pool, stopped_on_error(stop):
-        return result_of(pool.submit(function), tick)
+    stopped = Event()
+
+    def result_if_wanted() -> Any:
+        result = function()
+        return None if stopped.is_set() else result
+
+    def stop_thread() -> None:
+        stopped.set()
+        stop()
+        pool.shutdown(wait=CANNOT_DELETE_OPEN_FILES)
+
+    pool = ThreadPoolExecutor(1)
+    with stopped_on_error(stop_thread):
+        result = result_of(pool.submit(result_if_wanted), tick)
+    pool.shutdown()
+    return result
 
 
 def result_of(future: Future[Any], tick: Tick) -> Any:

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import tiny
@@ -16,7 +17,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from transformers import BertConfig, BertModel
 
 import onnxfn
-from onnxfn.export.events import ignore, stage_timer
+from onnxfn.export import events as events_module
+from onnxfn.export.events import ignore, limited, stage_timer
 from onnxfn.export.progress import stages_table
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.errors import OutputExists, TimedOut
@@ -105,13 +107,48 @@ def test_a_timeout_is_an_error_in_a_line(tmp_path):
     onnxfn.export(BERT, model, tmp_path / "out", timeout=600.0)
 
 
+def test_a_check_has_a_timeout_and_events_of_all_its_stages(tmp_path):
+    model, events = tiny.model("bert", "AutoModelForMaskedLM"), []
+    exported = onnxfn.export(BERT, model, tmp_path / "out", check=False)
+    message = refusal(TimedOut, onnxfn.validate, BERT, model, exported, timeout=0)
+    assert message == "the check was stopped after 0 s, at plan; pass a longer timeout"
+    assert onnxfn.validate(BERT, model, exported, on_event=events.append, timeout=600.0).passed
+    assert list(dict.fromkeys(event.stage for event in events)) == ["plan", "check"]
+
+    def wait_in_the_check(event):
+        if event.stage == "check" and event.status == "start":
+            time.sleep(2.0)
+
+    message = refusal(TimedOut, onnxfn.validate, BERT, model, exported, on_event=wait_in_the_check, timeout=2.0)
+    assert message.startswith("the check was stopped after 2 s, at ")
+    assert (tmp_path / "out" / "model.onnx").is_file()
+
+
+def test_the_timeout_of_a_pipeline_is_for_all_its_parts(tmp_path, monkeypatch):
+    """The clock stands still but after the first part."""
+    clock, stages = [0.0], []
+    monkeypatch.setattr(events_module, "perf_counter", lambda: clock[0])
+    encoders = {name: tiny.model("clip_text_model", "CLIPTextModel") for name in ("text_encoder", "text_encoder_2")}
+    pipeline = SimpleNamespace(components=encoders, config={}, to_json_string=lambda: "{}")
+
+    def listen(event):
+        stages.append((event.stage, event.status))
+        clock[0] += 100.0 * (stages[-1] == ("complete", "end"))
+
+    message = refusal(TimedOut, onnxfn.export_pipeline, pipeline, tmp_path / "out", on_event=listen, timeout=60)
+    assert message == "the export was stopped after 60 s, at plan; pass a longer timeout"
+    assert stages.count(("capture", "start")) == 1
+    assert [*tmp_path.iterdir()] == []
+    assert onnxfn.export_pipeline(pipeline, tmp_path / "out", on_event=listen, timeout=1000).keys() == encoders.keys()
+
+
 @pytest.mark.parametrize(
     ("options", "is_watched"), [({"on_event": ignore}, False), ({"on_event": repr}, True), ({"timeout": 60}, True)]
 )
 def test_torch_is_watched_only_for_a_listener_or_a_timeout(options, is_watched):
     """A mode of torch makes each operator slower."""
     with (
-        stage_timer(**{"on_event": ignore} | options) as (timed, _),
+        stage_timer(limited(**{"on_event": ignore, "timeout": None} | options)) as (timed, _),
         timed("check", "") as tick,
         ticking_operators(tick),
     ):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from attrs import evolve
@@ -20,7 +21,7 @@ from onnxfn.graphs.capture.forward import flat_forward, tensors_for
 from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.op_signatures import signatures_read_once
-from onnxfn.graphs.capture.patching import applied
+from onnxfn.graphs.capture.patching import applied, replaced
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.size_bounds import fast_comparisons
@@ -210,9 +211,11 @@ def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
 
 def _translated(program: Any, tick: Tick) -> Any:
     """The ONNX graph of an exported program. Raises CaptureFailed when an operator has no translation."""
+    import onnxscript.function_libs.torch_lib.ops  # noqa: F401 - a third of what `onnx_registry` takes
     import torch
     from torch.onnx._internal.exporter import _core
 
+    tick()
     registry = _ticking_registry(onnx_registry(), tick)
     try:
         # torch would look for the gradient of a Scan when it traces again.
@@ -243,12 +246,18 @@ def _ticking_registry(registry: Any, tick: Tick) -> Any:
 
 @cache
 def onnx_registry() -> Any:
-    """Torch's table from operators to ONNX functions, with onnxfn's own translations; made once, in 0.25 s."""
+    """Torch's table from operators to ONNX functions, with onnxfn's own translations; built once.
+
+    onnxscript parses the source of each function to tell its domain, which torch does not read. That takes four fifths
+    of the time.
+    """
+    from onnxscript.values import TracedOnnxFunction
     from torch.onnx._internal.exporter import _registration
 
     from onnxfn.graphs.capture.translations import translations
 
-    registry = _registration.ONNXRegistry.from_torchlib()
+    with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
+        registry = _registration.ONNXRegistry.from_torchlib()
     for operator, function in translations().items():
         registry.register_op(operator, function)
     return registry
