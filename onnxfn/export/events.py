@@ -127,4 +127,5 @@ def _reported(report: OnEvent, stage: str, part: str) -> Iterator[Tick]:
     except BaseException:
         report(event("failure"))
         raise
+    amounts = (amounts[1], amounts[1])  # a stage that ends has completed all of it
     report(event("end"))

@@ -15,7 +15,7 @@ Points = dict[str, dict[str, float]]
 
 
 def report_points(report: Any) -> Points:
-    """The points of a plot. Outputs that differ in the layer alone are one line, with the largest of their values."""
+    """The points of a plot. Outputs that differ in the layer alone are one row, with the largest of their values."""
     rows = [(f"{difference.part}: {difference.output}",) for difference in report.differences]
     return {
         grouped_row([rows[index] for index in group])[0]: _largest([report.differences[index] for index in group])
@@ -35,11 +35,11 @@ def draw_report(report: Any, axes: Any = None) -> Any:
             raise OnnxfnError("plot needs matplotlib: pip install 'onnxfn[plot]'") from error
         _, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
     for name, points in report_points(report).items():
-        axes.plot(list(points), list(points.values()), marker="o", label=name)
+        axes.plot(list(points), list(points.values()), marker="o", linestyle="none", label=name)
     axes.axhline(1.0, color="black", linestyle="--", label="allowed")
     axes.set(yscale="log", ylabel="error / allowed error", title="ONNX Runtime against PyTorch")
     axes.tick_params(axis="x", rotation=30)
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     return axes
 
 

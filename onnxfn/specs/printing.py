@@ -47,8 +47,8 @@ _CELL = "text-align:left;vertical-align:top;overflow-wrap:break-word"
 _SHORT = 16
 """Characters of a cell that is one line in a notebook: a number, a heading, a short name."""
 
-_LONG = 24
-"""Characters of a name from which on a browser may break it after a dot, a bracket or an underscore."""
+_LONG, _VERY_LONG = 24, 40
+"""Characters of a word from which on a browser may break it: after a dot or a bracket, and also after an underscore."""
 
 
 def text(title: str, sections: Sections, summary: str = "") -> str:
@@ -322,9 +322,10 @@ def _cell(cell: str) -> str:
 
 
 def _breakable(word: str) -> str:
-    """A word of a cell, escaped; a browser may break a long one after a dot, a bracket or an underscore.
+    """A word of a cell, escaped; a browser may break a long one, but not inside a range of layers.
 
-    >>> _breakable("high=vocab_size"), _breakable("past_key_values.0.decoder.key")
-    ('high=vocab_size', 'past_<wbr>key_<wbr>values.<wbr>0.<wbr>decoder.<wbr>key')
+    >>> _breakable("sequence_length=512"), _breakable("past_key_values.{0..3}.decoder.key")
+    ('sequence_length=512', 'past_key_values.<wbr>{0..3}.<wbr>decoder.<wbr>key')
     """
-    return escape(word) if len(word) < _LONG else re.sub(r"([_(=/]|(?<!\.)\.(?!\.))", r"\1<wbr>", escape(word))
+    breaks = "_(/" if len(word) > _VERY_LONG else "(/"
+    return escape(word) if len(word) < _LONG else re.sub(rf"([{breaks}]|(?<!\.)\.(?!\.))", r"\1<wbr>", escape(word))

@@ -81,7 +81,7 @@ def test_html_is_a_table_for_each_section_without_columns_that_are_empty():
 
 def test_a_browser_breaks_no_number_and_breaks_a_long_name_only_between_its_words():
     page = html("bert", [("outputs", [("past_key_values.{0..29}.key", "5.8e-06", "input_ids")])])
-    assert ">past_<wbr>key_<wbr>values.<wbr>{0..29}.<wbr>key</td>" in page
+    assert ">past_key_values.<wbr>{0..29}.<wbr>key</td>" in page
     assert 'white-space:nowrap">5.8e-06</td>' in page
     assert 'white-space:nowrap">input_ids</td>' in page
     assert "anywhere" not in page
