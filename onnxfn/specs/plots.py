@@ -38,7 +38,8 @@ def draw_report(report: Any, axes: Any = None) -> Any:
         axes.plot(list(points), list(points.values()), marker="o", linestyle="none", label=name)
     axes.axhline(1.0, color="black", linestyle="--", label="allowed")
     axes.set(yscale="log", ylabel="error / allowed error", title="ONNX Runtime against PyTorch")
-    axes.tick_params(axis="x", rotation=30)
+    for label in axes.get_xticklabels():
+        label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor")
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     return axes
 
