@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import unknown
@@ -46,10 +47,38 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "chunk_kimi_delta_attention": ("recurrent.delta_rule", "loops over chunks of the sequence"),
         "shift_tokens_right": ("shift_tokens.shift_tokens_right", "removes the batch axis when its size is 1"),
+        **{
+            f"get_vision_{name}": (f"packed_vision.{by}", "loops over the images")
+            for name, by in (
+                ("cu_seqlens", "segment_ends"),
+                ("attention_seqlens", "segment_ends_and_length"),
+                ("position_ids", "position_ids"),
+                ("window_index", "window_index"),
+                ("pixel_shuffle_index", "merged_order"),
+                ("frame_index", "frame_index"),
+                ("interpolation_indices_and_weights", "interpolation_indices_and_weights"),
+            )
+        },
         "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the sequence"),
     }
 )
 """A function that transformers repeats in the modules of several models -> the patch that replaces it, and why."""
+
+
+PACKED_VISION = ("get_vision_attention_seqlens", "get_vision_cu_seqlens", "get_vision_window_index")
+"""The functions of a module whose vision tower attends within segments of a row of patches."""
+
+
+def packed_attention(module: str) -> ExportSpec:
+    """The patches for such a tower: it attends to all patches in one call, with a mask, and not to each segment."""
+    return compose(
+        patched(f"{module}:is_flash_attention_requested", by="packed_vision.is_packed", why="loops over the segments"),
+        patched(
+            "transformers.modeling_utils:AttentionInterface.get_interface",
+            by="packed_vision.attention_interface",
+            why="flash attention takes the ends of segments, other attention a mask",
+        ),
+    )
 
 
 def function_patch(module: str, function: str) -> ExportSpec:
@@ -62,6 +91,18 @@ def function_patch(module: str, function: str) -> ExportSpec:
         raise unknown("function", function, FUNCTION_PATCHES, of="FUNCTION_PATCHES")
     by, why = FUNCTION_PATCHES[function]
     return patched(f"{module}:{function}", by=by, why=why)
+
+
+def module_patches(module: Any) -> ExportSpec:
+    """The patches for the functions that a module of transformers has.
+
+    >>> from transformers.models.mbart import modeling_mbart
+    >>> [patch.by for patch in module_patches(modeling_mbart).call.patches]
+    ['shift_tokens.shift_tokens_right']
+    """
+    functions = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if hasattr(module, name))
+    is_packed = any(hasattr(module, name) for name in PACKED_VISION)
+    return compose(*functions, packed_attention(module.__name__) if is_packed else ExportSpec())
 
 
 def position_ids_patch(model: str) -> ExportSpec:

@@ -18,6 +18,7 @@ from onnxfn.specs.axes import names, shape
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.functions import resolve
+from onnxfn.specs.grid_fills import boxes, grids, packed_grids
 from onnxfn.specs.planned import AnySpec
 from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
 from onnxfn.specs.sample_fills import scaled, two_values
@@ -300,25 +301,6 @@ def first_one(_: Random, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def grids(_: Random, shape: tuple[int, ...], *, mask: Array) -> Array:
-    """Height and width of a grid with as many cells as each row of a mask has ones. The last axis has size 2.
-
-    >>> grids(np.random.default_rng(0), (2, 2), mask=np.array([[1] * 12, [1] * 10 + [0] * 2])).tolist()
-    [[3, 4], [2, 5]]
-    """
-    sides = np.ones(shape, dtype=np.int64)
-    for row, cells in enumerate(mask.sum(axis=-1).tolist()):
-        height = max(divisor for divisor in range(1, int(cells**0.5) + 1) if cells % divisor == 0)
-        sides[row] = height, cells // height
-    return sides
-
-
-def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
-    """Left, top, right and bottom of boxes, whole numbers below `high`. The last axis has size 4."""
-    corners = random.integers(0, high, (*shape[:-1], 2, 2))
-    return np.sort(corners, axis=-2).reshape(shape)
-
-
 FILLS: Mapping[str, Fill] = MappingProxyType(
     {
         fill.__name__: fill
@@ -338,6 +320,7 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
             special_ids,
             first_one,
             grids,
+            packed_grids,
             boxes,
         )
     }

@@ -24,6 +24,7 @@ SIZES: tuple[tuple[Any, str], ...] = (
     (48, "intermediate_size *_intermediate_size ffn_dim *_ffn_dim ffn_hidden_size d_ff d_inner *feedforward* *mlp_dim"),
     (64, "image_size *_image_size img_size"),
     (8, "patch_size *_patch_size"),
+    (36, "num_position_embeddings"),
     (4, "num_frames frames_per_clip window_size *_window_size"),
     (12, "num_queries num_query_tokens num_object_queries"),
     (16, "num_mel_bins n_mels num_mel_filters num_conv_pos_embeddings"),
@@ -58,6 +59,8 @@ def _staged(name: str, values: list[int]) -> list[int]:
     """Sizes of stages keep their proportions, depths of stages become ones."""
     if fits(name, "depths *_depths"):
         return [1] * len(values)
+    if fits(name, "*_indexes *_indices"):
+        return [1]
     if fits(name, "num_heads *_heads heads num_attention_heads"):
         return [max(1, one // min(values)) for one in values]
     if fits(name, "hidden_sizes *_hidden_sizes embed_dim embed_dims dims conv_dim") and max(values) > 64:
@@ -90,6 +93,8 @@ def small(default: Any, **overrides: Any) -> Any:
     mlps = list(dict.fromkeys(told.get("mlp_layer_types") or ()))
     layers |= {"mlp_layer_types": (mlps * 2)[:2]} if mlps else {}
     layers |= _rotations(told, changed)
+    if "fullatt_block_indexes" in told:
+        layers |= {"window_size": 32}
     if sections := SECTIONS.get(default.model_type):
         layers["rope_parameters"] = {**(told.get("rope_parameters") or {}), "mrope_section": sections}
     if "kv_lora_rank" in told and "qk_rope_head_dim" in told:

@@ -9,10 +9,9 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures.common_patches import (
-    FUNCTION_PATCHES,
     batched_experts,
-    function_patch,
     linear_attention_cache,
+    module_patches,
 )
 from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
 from onnxfn.export.lookup.auto_tables import listed_loader
@@ -157,6 +156,8 @@ def _accepted_inputs(model: Any) -> tuple[ExportSpec, tuple[Run, ...]]:
 def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
     """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of these."""
     wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs}
+    # A tower that takes the patches of all images merges them: the merged patches are what a language model reads.
+    wanted |= {"pooler_output"} if any(input_.name == "grid_thw" for input_ in base.inputs) else set()
     outputs = outputs_spec(runs).outputs
     chosen = tuple(output for output in outputs if output.name in wanted)
     return evolve(compose(base, TASKS.get(task, ExportSpec())), task=task, outputs=chosen or outputs)
@@ -232,10 +233,13 @@ def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSp
 
 
 def _known_patches(model: Any) -> ExportSpec:
-    """The patches for functions that transformers repeats, where the module of the model's class has them."""
-    module = import_module(type(model).__module__)
-    repeated = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if hasattr(module, name))
-    return compose(batched_experts, *repeated)
+    """The patches for the mechanisms in a model's modules, wherever transformers repeats these."""
+    names = dict.fromkeys(type(module).__module__ for module in model.modules())
+    return compose(batched_experts, *(module_patches(import_module(name)) for name in names if _is_known(name)))
+
+
+def _is_known(module: str) -> bool:
+    return module.startswith("transformers.models.")
 
 
 # Texts

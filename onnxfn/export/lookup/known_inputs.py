@@ -11,7 +11,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.facts import TOKENS, case, takes
 from onnxfn.specs.getters import constant, either, from_config, item, product, reads
-from onnxfn.specs.records import Source
+from onnxfn.specs.records import NestedDummy, Source
 from onnxfn.specs.spec import ExportSpec
 
 Forms = tuple[ExportSpec, ...]
@@ -40,6 +40,16 @@ NUM_CHANNELS: Source = either(
     *_keys("in_chans", VISION_CONFIGS),
     constant(3),
 )
+PATCH_SIZE: Source = either(*_keys("patch_size", VISION_CONFIGS))
+PATCH_FRAMES: Source = either(
+    *_keys("temporal_patch_size", VISION_CONFIGS), *_keys("patch_temporal", VISION_CONFIGS), constant(1)
+)
+MERGED_SIDE: Source = either(
+    *_keys("spatial_merge_size", VISION_CONFIGS),
+    *_keys("merge_size", VISION_CONFIGS),
+    item(either(*_keys("merge_kernel_size", VISION_CONFIGS)), 0),
+    constant(2),
+)
 NUM_MEL_BINS: Source = either(
     *_keys("num_mel_bins", AUDIO_CONFIGS),
     *_keys("feature_projection_input_dim", AUDIO_CONFIGS),
@@ -67,6 +77,9 @@ CONFIG_KEYS = reads(
     ),
     audio_channels=either("audio_channels", constant(1)),
     context_length=either("context_length", "prediction_length"),
+    patch_values=product(NUM_CHANNELS, PATCH_FRAMES, PATCH_SIZE, PATCH_SIZE),
+    patch_size=PATCH_SIZE,
+    merged_side=MERGED_SIDE,
     num_input_channels=either("num_input_channels", "input_size", constant(1)),
 )
 """Where configurations hold the values that these inputs need, by every known name."""
@@ -116,6 +129,25 @@ def _video_form(name: str) -> ExportSpec:
     return compose(takes(name, axes, "pixels", kind="float"), generates("pixels", "normal"), sized(batch_size=2))
 
 
+PACKED_IMAGES = compose(
+    takes("grid_thw", "num_images 3", "packed_grids"),
+    generates("patches", "normal"),
+    sized(num_images=2, num_patches=96),
+    case("one", sized(num_images=1, num_patches=60)),
+    case("several", sized(num_images=3, num_patches=132)),
+)
+"""Patches of images of any size in one row, and the frames, height and width of each image in patches."""
+
+
+def _packed_forms(*axes: str) -> Forms:
+    """Images and videos, then images alone: some models take each frame of a video as an image."""
+    words, names = " ".join(("num_patches", *axes)), ("hidden_states", "pixel_values")
+    inputs = compose(*(takes(name, words, "patches", kind="float") for name in names), PACKED_IMAGES)
+    patches, merge = NestedDummy("patches", "num_patches"), from_config("merged_side")
+    grids = (generates("packed_grids", "packed_grids", patches=patches, merge=merge, frames=n) for n in (2, 1))
+    return tuple(compose(inputs, grid) for grid in grids)
+
+
 SERIES = compose(
     takes("past_values", "batch_size context_length= num_input_channels=", "series", kind="float"),
     generates("series", "normal"),
@@ -138,6 +170,7 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
             _audio_form("input_features", "batch_size num_mel_bins= num_frames=", SPECTROGRAM_DUMMIES),
         ),
         "past_values": (SERIES,),
+        "grid_thw": (*_packed_forms("patch_values="), *_packed_forms("num_channels=", "patch_size=", "patch_size=")),
     }
 )
 """Name of an input -> its forms: specs of the input, of its masks and of their dummies."""

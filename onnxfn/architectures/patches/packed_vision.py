@@ -1,0 +1,182 @@
+"""Vision towers that take the patches of all images in one row, without loops over the images.
+
+The originals are in transformers.vision_utils (5.23). They read the values of `grid_thw`, which has the frames, the
+height and the width of each image in patches: `[images, 3]`. Here everything is computed from the index of a patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class Patches(NamedTuple):
+    """Facts about each patch of all images: `[patches]`.
+
+    Attributes:
+        image: The index of its image.
+        start: The index of the first patch of its image.
+        within: Its index within its image.
+        height: The height of its image.
+        width: The width of its image.
+    """
+
+    image: Tensor
+    start: Tensor
+    within: Tensor
+    height: Tensor
+    width: Tensor
+
+
+def _patches(grid_thw: Tensor) -> Patches:
+    """The facts about each patch of images with these grids."""
+    import torch
+
+    counts = grid_thw.prod(-1)
+    image = _owners(counts)
+    index = torch.arange(image.shape[0], device=grid_thw.device)
+    start = (counts.cumsum(0) - counts)[image]
+    return Patches(image, start, index - start, grid_thw[:, 1][image], grid_thw[:, 2][image])
+
+
+def _owners(counts: Tensor) -> Tensor:
+    """The index of each count, as often as it says: `[2, 1]` -> `[0, 0, 1]`."""
+    import torch
+
+    index = torch.arange(counts.sum().item(), device=counts.device)
+    return (index[:, None] >= counts.cumsum(0)[None]).sum(-1)
+
+
+def _row_and_column(patches: Patches, merge: Any) -> tuple[Tensor, Tensor]:
+    """The row and the column of each patch in its frame. Patches that are merged follow each other."""
+    in_frame = patches.within % (patches.height * patches.width)
+    blocks = patches.width // merge
+    row = in_frame // (merge * merge * blocks) * merge + in_frame // merge % merge
+    column = in_frame // (merge * merge) % blocks * merge + in_frame % merge
+    return row, column
+
+
+def segment_ends(grid_thw: Tensor, *, merge_temporal: bool = False, **_: Any) -> Tensor:
+    """For get_vision_cu_seqlens: 0, then the index after the last patch of each frame, or of each image."""
+    import torch
+    from torch.nn import functional
+
+    frames = torch.ones_like(grid_thw[:, 0]) if merge_temporal else grid_thw[:, 0]
+    lengths = grid_thw.prod(-1) // frames
+    image = _owners(frames)
+    return functional.pad(lengths[image].cumsum(0), (1, 0))
+
+
+def segment_ends_and_length(grid_thw: Tensor, *_: Any, merge_temporal: bool = False, **__: Any) -> tuple[Tensor, None]:
+    """For get_vision_attention_seqlens, which also returns the largest length for flash attention."""
+    return segment_ends(grid_thw, merge_temporal=merge_temporal), None
+
+
+def position_ids(grid_thw: Tensor, spatial_merge_size: Any, *, include_temporal: bool = False, **_: Any) -> Tensor:
+    """For get_vision_position_ids: the frame, if it is wanted, the row and the column of each patch."""
+    import torch
+
+    patches = _patches(grid_thw)
+    merge = spatial_merge_size if isinstance(spatial_merge_size, int) else spatial_merge_size[patches.image]
+    frame = [patches.within // (patches.height * patches.width)] if include_temporal else []
+    return torch.stack([*frame, *_row_and_column(patches, merge)], dim=-1)
+
+
+def window_index(
+    grid_thw: Tensor,
+    spatial_merge_size: int,
+    window_size: int,
+    patch_size: int,
+    kwargs: Any = None,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:
+    """For get_vision_window_index: the merged patches in the order of windows, and the ends of the windows.
+
+    The place of a merged patch is the number of those before it: the rows of windows above, the windows at the left in
+    its row of windows, and the patches before it in its window.
+    """
+    import torch
+    from torch.nn import functional
+
+    side = window_size // spatial_merge_size // patch_size
+    one = torch.ones_like(grid_thw[:, :1])
+    cells = _patches(grid_thw // torch.cat([one, one * spatial_merge_size, one * spatial_merge_size], dim=1))
+    frame = cells.height * cells.width
+    row, column = cells.within % frame // cells.width, cells.within % frame % cells.width
+    top, left = row // side * side, column // side * side
+    height = torch.minimum(cells.height - top, torch.full_like(top, side))
+    width = torch.minimum(cells.width - left, torch.full_like(left, side))
+    first = cells.start + cells.within // frame * frame + top * cells.width + left * height
+    place = first + (row - top) * width + column - left
+    index = torch.zeros_like(place).scatter(0, place, torch.arange(place.shape[0], device=place.device))
+    ends = (first + height * width)[index] * spatial_merge_size**2
+    return index, functional.pad(ends, (1, 0))
+
+
+def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
+    """For get_vision_pixel_shuffle_index: the order in which patches that are merged follow each other."""
+    patches = _patches(grid_thw)
+    frame = patches.height * patches.width
+    row, column = _row_and_column(patches, merge_size)
+    return patches.start + patches.within // frame * frame + row * patches.width + column
+
+
+def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
+    """For get_vision_frame_index of Kimi K2.5: 0 for a patch of an image, and from 1 the frame for one of a video."""
+    patches = _patches(grid_thw)
+    frames = grid_thw[:, 0][patches.image]
+    return patches.within // (patches.height * patches.width) + (frames > 1).long()
+
+
+def interpolation_indices_and_weights(
+    grid_thw: Tensor,
+    num_grid_per_side: int,
+    mode: str = "bilinear",
+    align_corners: bool = False,  # noqa: FBT001, FBT002
+    spatial_merge_size: int = 1,
+    padding: str = "border",
+    kwargs: Any = None,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:
+    """For get_vision_interpolation_indices_and_weights: where each patch reads the table of positions, how strongly."""
+    from transformers.vision_utils import _interpolation_axis_taps_weights
+
+    patches = _patches(grid_thw)
+    (rows, row_weights), (columns, column_weights) = (
+        _interpolation_axis_taps_weights(index, size, num_grid_per_side, mode, align_corners, padding)
+        for index, size in zip(
+            _row_and_column(patches, spatial_merge_size), (patches.height, patches.width), strict=True
+        )
+    )
+    indices = (rows[:, :, None] * num_grid_per_side + columns[:, None, :]).flatten(1)
+    return indices, (row_weights[:, :, None] * column_weights[:, None, :]).flatten(1)
+
+
+def is_packed(config: Any = None, **_: Any) -> bool:
+    """For is_flash_attention_requested: true for a vision tower, which then attends to all patches in one call."""
+    return hasattr(config, "patch_size")
+
+
+def attention_interface(self: Any, attn_implementation: str | None, default: Callable[..., Any]) -> Callable[..., Any]:
+    """For AttentionInterface.get_interface: the function of that name, which masks the patches of other segments."""
+    attend = self.get(attn_implementation, default)
+
+    def packed(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **arguments: Any) -> Any:
+        ends = arguments.pop("cu_seq_lens_q", None)
+        for name in ("cu_seq_lens_k", "max_length_q", "max_length_k"):
+            arguments.pop(name, None)
+        mask = attention_mask if ends is None else _mask_of_segments(query, ends)
+        return attend(module, query, key, value, attention_mask=mask, **arguments)
+
+    return packed
+
+
+def _mask_of_segments(query: Tensor, ends: Tensor) -> Tensor:
+    """0 between patches of one segment and a large negative number elsewhere: `[1, 1, patches, patches]`."""
+    import torch
+
+    torch._check(query.shape[2] > 1)
+    index = torch.arange(query.shape[2], device=query.device)
+    segment = (index[:, None] >= ends[None, 1:]).sum(-1)
+    lowest = torch.finfo(query.dtype).min
+    return torch.where(segment[:, None] == segment[None, :], 0.0, lowest).to(query.dtype)[None, None]

@@ -1,0 +1,48 @@
+"""Dummies that are about places in images: grids of patches, and boxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Random
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def grids(_: Random, shape: tuple[int, ...], *, mask: Array) -> Array:
+    """Height and width of a grid with as many cells as each row of a mask has ones. The last axis has size 2.
+
+    >>> grids(np.random.default_rng(0), (2, 2), mask=np.array([[1] * 12, [1] * 10 + [0] * 2])).tolist()
+    [[3, 4], [2, 5]]
+    """
+    sides = np.ones(shape, dtype=np.int64)
+    for row, cells in enumerate(mask.sum(axis=-1).tolist()):
+        height = max(divisor for divisor in range(1, int(cells**0.5) + 1) if cells % divisor == 0)
+        sides[row] = height, cells // height
+    return sides
+
+
+def packed_grids(_: Random, shape: tuple[int, ...], *, patches: Array, merge: int = 1, frames: int = 1) -> Array:
+    """Frames, height and width of images with together as many patches as `patches` has rows. The last axis has size 3.
+
+    Heights and widths are multiples of `merge`. The first image has `frames` frames if its number of patches allows it.
+
+    >>> packed_grids(np.random.default_rng(0), (2, 3), patches=np.zeros((48, 5)), merge=2, frames=2).tolist()
+    [[2, 2, 6], [1, 4, 6]]
+    """
+    blocks = np.full(shape[0], len(patches) // merge**2 // shape[0])
+    blocks[0] += len(patches) // merge**2 - blocks.sum()
+    sides = np.ones(shape, dtype=np.int64)
+    for row, cells in enumerate(blocks.tolist()):
+        count = frames if row == 0 and cells % frames == 0 else 1
+        height = max(side for side in range(1, int((cells // count) ** 0.5) + 1) if cells // count % side == 0)
+        sides[row] = count, height * merge, cells // count // height * merge
+    return sides
+
+
+def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
+    """Left, top, right and bottom of boxes, whole numbers below `high`. The last axis has size 4."""
+    corners = random.integers(0, high, (*shape[:-1], 2, 2))
+    return np.sort(corners, axis=-2).reshape(shape)
