@@ -100,8 +100,7 @@ def window_index(
     from torch.nn import functional
 
     side = window_size // spatial_merge_size // patch_size
-    one = torch.ones_like(grid_thw[:, :1])
-    cells = _patches(grid_thw // torch.cat([one, one * spatial_merge_size, one * spatial_merge_size], dim=1))
+    cells = _patches(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // spatial_merge_size], dim=1))
     frame = cells.height * cells.width
     row, column = cells.within % frame // cells.width, cells.within % frame % cells.width
     top, left = row // side * side, column // side * side
