@@ -7,12 +7,14 @@ height and the width of each image in patches: `[images, 3]`. Here everything is
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from attrs import frozen
 from torch import Tensor
 
 
-class Patches(NamedTuple):
+@frozen
+class Patches:
     """Facts about each patch of all images: `[patches]`.
 
     Attributes:
@@ -93,7 +95,7 @@ def window_index(
 ) -> tuple[Tensor, Tensor]:
     """For get_vision_window_index: the merged patches in the order of windows, and the ends of the windows.
 
-    The place of a merged patch is the number of those before it: the rows of windows above, the windows at the left in
+    The new index of a merged patch is the number of those before it: the rows of windows above, the windows at the left in
     its row of windows, and the patches before it in its window.
     """
     import torch
@@ -107,8 +109,8 @@ def window_index(
     height = torch.minimum(cells.height - top, torch.full_like(top, side))
     width = torch.minimum(cells.width - left, torch.full_like(left, side))
     first = cells.start + cells.within // frame * frame + top * cells.width + left * height
-    place = first + (row - top) * width + column - left
-    index = torch.zeros_like(place).scatter(0, place, torch.arange(place.shape[0], device=place.device))
+    target = first + (row - top) * width + column - left
+    index = torch.zeros_like(target).scatter(0, target, torch.arange(target.shape[0], device=target.device))
     ends = (first + height * width)[index] * spatial_merge_size**2
     return index, functional.pad(ends, (1, 0))
 
