@@ -95,8 +95,8 @@ def window_index(
 ) -> tuple[Tensor, Tensor]:
     """For get_vision_window_index: the merged patches in the order of windows, and the ends of the windows.
 
-    The new index of a merged patch is the number of those before it: the rows of windows above, the windows at the left in
-    its row of windows, and the patches before it in its window.
+    The new index of a merged patch is the number of those before it: the rows of windows above, the windows at the left
+    in its row of windows, and the patches before it in its window.
     """
     import torch
     from torch.nn import functional
