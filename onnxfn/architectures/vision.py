@@ -115,11 +115,20 @@ imagegpt: ExportSpec = compose(
 )
 
 
+# The model without a preprocessor takes vectors.
+perceiver_features: ExportSpec = compose(
+    takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
+    takes("attention_mask", TOKENS, "padding_mask"),
+    generates("vectors", "normal"),
+    reads(d_model="d_model"),
+    gives("last_hidden_state", STATES),
+)
 perceiver: ExportSpec = compose(
     only_tasks(text_encoder, "fill-mask", "text-classification"),
     tasked("fill-mask", spec=compose(text_inputs, gives("logits", STATES))),
     tasked("text-classification", spec=text_inputs),
     tasked("image-classification", spec=compose(fixed_images, reads(num_channels=constant(3)))),
+    tasked("feature-extraction", spec=perceiver_features),
 )
 
 # The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them before.

@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import shrunk
 import tiny
 import transformers
 from refusals import refusal
@@ -172,6 +173,13 @@ def test_a_model_has_the_head_of_its_class(model_type, class_name, task):
     config = SimpleNamespace(to_dict=dict, model_type=model_type)
     model = type(class_name, (), {"forward": None, "config": config})()
     assert onnxfn.spec_for(model).task == task
+
+
+def test_a_model_without_a_row_has_each_task_that_transformers_lists_for_its_class():
+    model = shrunk.model("moss_transcribe_diarize", listed_classes("moss_transcribe_diarize", "text-generation")[0])
+    spec = onnxfn.spec_for(model, "text2text-generation")
+    assert [output.name for output in spec.outputs] == ["logits"]
+    assert onnxfn.spec_for(model, "text-generation-with-past").cache.rows
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,12 @@ export ends in an error or does not agree with PyTorch."""
 
 KINDS = {NO_MODEL: "have no tiny model", REFUSED: "refused", FAILED: "failed"}
 
+OVERRIDES: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("beit", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]},
+    ("data2vec-vision", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [0, 1, 2, 3]},
+}
+"""What the tiny configuration of a pair needs beyond that of its model type."""
+
 REFUSALS = (onnxfn.InvalidSpec, onnxfn.UnknownName, onnxfn.MissingValue)
 
 
@@ -73,13 +79,14 @@ def tiny_model(model_type: str, task: str) -> Any:
     if row is not None and task in task_names(row):
         name = for_task(row, task).call.loader or name
     kind = getattr(transformers, name)
-    configuration = (tiny if row is not None else shrunk).config(model_type)
+    source, overrides = tiny if row is not None else shrunk, OVERRIDES.get((model_type, task), {})
+    configuration = source.config(model_type, **overrides)
     with torch.device("meta"):
         shapes = getattr(kind, "from_config", kind)(configuration)
     size = sum(tensor.numel() for tensor in shapes.parameters())
     if size > LARGEST:
         raise ValueError(f"no small configuration is known, this one has {size / 1e6:.0f} million parameters")
-    return (tiny if row is not None else shrunk).model(model_type, name)
+    return source.model(model_type, name, **overrides)
 
 
 def counts(lines: Iterable[str]) -> Mapping[str, int]:

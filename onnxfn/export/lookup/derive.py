@@ -14,7 +14,7 @@ from onnxfn.architectures.common_patches import (
     module_patches,
 )
 from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
-from onnxfn.export.lookup.auto_tables import listed_loader
+from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
 from onnxfn.export.lookup.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
 from onnxfn.export.lookup.class_tasks import loader_of
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
@@ -75,9 +75,10 @@ def derive_from_model(model: Any, task: str) -> ExportSpec:
     inputs, runs = _accepted_inputs(model)
     base = compose(ExportSpec(name=model.config.model_type), _known_patches(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
-    spec = _for_task(
-        model, _spec_with_cache(model, base, result) or _spec_without_cache(base, name, runs), task, refusal
-    )
+    known = _spec_with_cache(model, base, result)
+    if known is None or _is_other_head(known, task):
+        known = _spec_without_cache(base, name, runs)
+    spec = _for_task(model, known, task, refusal)
     return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
 
 
@@ -194,6 +195,11 @@ def _spec_with_cache(model: Any, base: ExportSpec, result: Any) -> ExportSpec | 
         if states and "input_ids" in inputs and DECODER_INPUTS.issuperset(inputs)
         else None
     )
+
+
+def _is_other_head(spec: ExportSpec, task: str) -> bool:
+    """Whether transformers lists a class for a task that a spec with a cache does not have: a decoder of speech."""
+    return canonical(task) not in task_names(spec) and canonical(task) in listed_tasks(spec.name or "")
 
 
 def _decoder_spec(model: Any, base: ExportSpec, states: tuple[CacheRow, ...]) -> ExportSpec:
