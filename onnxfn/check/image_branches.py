@@ -15,7 +15,6 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.image_sizes import Sizes, image_sizes, run_single_image, with_fixed_images
-from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
@@ -26,11 +25,11 @@ LARGER = (8, 16, 24, 32)
 
 
 def without_image_branches(model: Any, plan: Plan) -> Plan:
-    """The plan; the size of images is fixed in each part whose model calls other functions for other images."""
-    if not any(image_sizes(part.spec) for part in plan.parts):
-        return plan
-    copied = model_copy(model)
-    return evolve(plan, parts=[with_fixed_images(part) if _branches(copied, part) else part for part in plan.parts])
+    """The plan; the size of images is fixed in each part whose model calls other functions for other images.
+
+    PyTorch runs the model meanwhile: callers whose model other threads may call pass a `model_copy`.
+    """
+    return evolve(plan, parts=[with_fixed_images(part) if _branches(model, part) else part for part in plan.parts])
 
 
 def _branches(model: Any, part: Part) -> bool:

@@ -16,7 +16,6 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.graphs.capture.forward import torch_outputs
-from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.specs.compose import group
 from onnxfn.specs.dummies import dummies, known_sizes, sized
 from onnxfn.specs.errors import CaptureFailed
@@ -39,11 +38,11 @@ Sizes = Mapping[str, int]
 
 
 def with_runnable_images(model: Any, plan: Plan) -> Plan:
-    """A plan whose traces and cases have images that the model can take; the size is fixed if it can take no other."""
-    if not any(image_sizes(part.spec) for part in plan.parts):
-        return plan
-    copied = model_copy(model)
-    return evolve(plan, parts=[_runnable_part(copied, part) for part in plan.parts])
+    """A plan whose traces and cases have images that the model can take; the size is fixed if it can take no other.
+
+    PyTorch runs the model meanwhile: callers whose model other threads may call pass a `model_copy`.
+    """
+    return evolve(plan, parts=[_runnable_part(model, part) for part in plan.parts])
 
 
 def smallest_runnable(sizes: Sizes, unit: int, runs: Callable[[Sizes], bool]) -> Sizes | None:

@@ -65,10 +65,11 @@ def bisect(
     ...     bisect(spec, model, exported).module
     '2'
     """
-    folder, plan = planned_files(spec, model, exported, config, decoders=decoders)
+    copied = model_copy(model)
+    folder, plan = planned_files(spec, copied, exported, config, decoders=decoders)
     path = exported.path if isinstance(exported, Exported) else str(exported)
     real_inputs = real_inputs_by_part(plan, preprocessor)
-    copied, dtype = model_copy(model), plan.parts[0].spec.target.float_dtype
+    dtype = plan.parts[0].spec.target.float_dtype
     model_in_dtype, exact = in_dtype(copied, dtype), exact_outputs(copied, dtype)
     for part in plan.parts:
         file = folder / f"{part.name}.onnx"

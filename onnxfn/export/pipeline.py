@@ -140,14 +140,15 @@ def export(
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
-                planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
+                model_in = model_by_dtype(model)
+                planned = plan_for_destination(spec, model_in(None), config, destination, decoders=decoders)
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 if owner is not None and path is not None:
                     check_single_file(planned.parts[0], model, options)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
-                job = Job(model_by_dtype(model), planned, onnx_staging, options, timed, real_inputs, check=check)
+                job = Job(model_in, planned, onnx_staging, options, timed, real_inputs, check=check)
                 built = build_until_checked(job, build)
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
@@ -250,9 +251,10 @@ def validate(
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
         with timed("plan", "") as tick, ticking_operators(tick):
-            folder, planned = planned_files(spec, model, exported, config, decoders=decoders)
+            model_in = model_by_dtype(model)
+            folder, planned = planned_files(spec, model_in(None), exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
-        return check_files(model_by_dtype(model), planned, folder, timed, real_inputs)
+        return check_files(model_in, planned, folder, timed, real_inputs)
 
 
 def _resolved_options(

@@ -35,7 +35,8 @@ def plan_for_destination(
 ) -> Plan:
     """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
 
-    `config` is the configuration that the spec reads; None: that of the model, if it has one.
+    `config` is the configuration that the spec reads; None: that of the model, if it has one. A model for images is
+    run meanwhile: callers whose model other threads may call pass a `model_copy`.
 
     Raises:
         InvalidSpec: the model is not for the task of the spec, a part has no inputs, its parameters have several dtypes

@@ -14,6 +14,9 @@ INTERNAL = ("_parameters", "_buffers", "_modules")
 INDEX_WORDS = ("idx", "index", "layer", "number")
 """Words in the names of attributes that are the index of a layer."""
 
+PLAIN = (int, float, str)
+"""Types of values that are compared with `==`."""
+
 Comparison = Callable[[Any, Any, int], bool]
 """Function from two values and a layer offset to whether they are equal up to parameters."""
 
@@ -64,6 +67,8 @@ def _same_value(a: Any, b: Any, layer_offset: int) -> bool:
         return True
     if type(a) is not type(b):
         return False
+    if isinstance(a, PLAIN):
+        return bool(a == b)
     comparison = next((comparison for kinds, comparison in _comparisons().items() if isinstance(a, kinds)), _equal)
     return comparison(a, b, layer_offset)
 

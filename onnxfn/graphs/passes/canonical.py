@@ -79,9 +79,10 @@ def _inner_graphs(node: Any) -> Iterator[Any]:
     """The graphs in the attributes of a node: branches of an `If`, bodies of loops."""
     import onnx_ir
 
-    kind = onnx_ir.AttributeType.GRAPH
-    graphs = {name: attribute.value for name, attribute in node.attributes.items() if attribute.type == kind}
-    yield from (graphs[name] for name in sorted(graphs))
+    if node.attributes:
+        kind = onnx_ir.AttributeType.GRAPH
+        graphs = {name: attribute.value for name, attribute in node.attributes.items() if attribute.type == kind}
+        yield from (graphs[name] for name in sorted(graphs))
 
 
 def _all_nodes(graph: Any) -> Iterator[Any]:
