@@ -17,6 +17,7 @@ from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
 from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
+from onnxfn.check.repeated import random_findings
 from onnxfn.check.sessions import open_check_session, runtime_message, silent_run_options
 from onnxfn.check.usual_errors import agreeing_with_any_case, usual_error
 from onnxfn.check.valid_elements import valid_elements
@@ -85,7 +86,10 @@ def check(
                 findings += () if cases else interface_findings(part, file, reference)
                 findings += size_findings(part, reference) if not findings else ()
                 cases.append(reference.case)
-                comparisons.extend(case_comparisons(model, part, file, reference, outputs, exact))
+                of_case = case_comparisons(model, part, file, reference, outputs, exact)
+                if not findings and not all(comparison.passed for comparison in of_case):
+                    findings += random_findings(model, part, reference)
+                comparisons.extend(of_case)
                 tick()
         findings = (*result_of(weights, tick), *findings)
     decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)

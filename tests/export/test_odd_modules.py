@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 import onnxfn
-from onnxfn import CaptureFailed, InvalidSpec, OnnxfnError
+from onnxfn import CaptureFailed, CheckFailed, InvalidSpec, OnnxfnError
 
 
 def real(*shape):
@@ -164,7 +164,13 @@ def up_to(x, n):
     return x[:, :n]
 
 
+def filtered(x):
+    return torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1])
+
+
 EXPORTED = {
+    "a spectrum and back": (filtered, {"x": real(3, 8)}),
+    "an odd spectrum and back": (filtered, {"x": real(3, 9)}),
     "inputs changed in place": (in_place, {"x": real(3, 4)}),
     "an output with the name of an input": (by_name, {"x": real(3, 4)}),
     "an axis whose size is a value": (up_to, {"x": real(3, 4), "n": torch.tensor(2)}),
@@ -177,7 +183,35 @@ def test_an_odd_module_agrees(name, tmp_path):
     exported(model, sample, tmp_path)
 
 
+def test_an_axis_of_one_that_is_dynamic_is_not_squeezed(tmp_path):
+    axes = {"x": "batch_size n _"}
+    result = exported(lambda x: x.squeeze(1), {"x": real(3, 1, 4)}, tmp_path, axes)
+    assert result.outputs == {"output": {0: "batch_size", 1: "n"}}
+
+
 # Modules that are refused
+
+
+def test_random_numbers_are_named_when_the_check_fails(tmp_path):
+    message = "PyTorch itself returns other values of 'output' at the next call: the model draws random numbers; take "
+    with pytest.raises(CheckFailed, match=message):
+        exported(lambda x: nn.functional.dropout(x, 0.5), {"x": real(3, 4)}, tmp_path)
+
+
+def test_an_operator_without_a_translation_is_named(tmp_path):
+    with pytest.raises(CaptureFailed, match=r"op='aten.median', .*; compute it from other operators of torch, outside"):
+        exported(lambda x: x.median(1).values, {"x": real(3, 4)}, tmp_path)
+
+
+def test_a_size_that_only_the_graph_calls_dynamic_is_refused_with_the_edit(tmp_path):
+    message = (
+        "axis 0 of 'output' is dynamic in the graph .*; use gives\\('output', ...\\) with a word such as 'n' for axis 0"
+    )
+    counted = lambda x: torch.bincount(x, minlength=9)  # noqa: E731
+    with pytest.raises(CaptureFailed, match=message):
+        exported(counted, {"x": torch.tensor([1, 2, 3])}, tmp_path)
+    spec = onnxfn.compose(onnxfn.derived(counted, sample=torch.tensor([1, 2, 3])), onnxfn.gives("output", "n"))
+    assert onnxfn.export(spec, counted, tmp_path / "m.onnx").report.passed
 
 
 class Counter(nn.Module):

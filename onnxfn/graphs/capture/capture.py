@@ -47,6 +47,12 @@ LIMITS = "onnxfn.limits"
 DATA_DEPENDENT = "data-dependent"
 """In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
 
+NOT_IN_TABLE = "No ONNX function found"
+"""In torch's message about an operator without a translation."""
+
+BY_OPERATORS = "; compute it from other operators of torch, outside the model, or remove it if its result is a constant"
+"""What to do about an operator without a translation."""
+
 BY_TENSORS = "; a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
 """What to do about a model that reads values of tensors in Python."""
 
@@ -225,7 +231,9 @@ def _translated(program: Any, tick: Tick) -> Any:
                 program = _core._prepare_exported_program_for_export(program, registry=registry)
             graph = _core._exported_program_to_onnx_program(insert_type_promotions(program), registry=registry).model
     except Exception as error:
-        raise CaptureFailed(f"no translation to ONNX: {first_line(root_cause(error))}") from error
+        message = first_line(root_cause(error))
+        advice = BY_OPERATORS if NOT_IN_TABLE in message else ""
+        raise CaptureFailed(f"no translation to ONNX: {message}{advice}") from error
     for weight in list(graph.graph.initializers.values()):
         weight.name = weight.name.removeprefix(f"{WRAPPED}.")
     return graph
@@ -254,12 +262,15 @@ def onnx_registry() -> Any:
     from onnxscript.values import TracedOnnxFunction
     from torch.onnx._internal.exporter import _registration
 
+    from onnxfn.graphs.capture.complex_translations import complex_translations
     from onnxfn.graphs.capture.translations import translations
 
     with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
         registry = _registration.ONNXRegistry.from_torchlib()
     for operator, function in translations().items():
         registry.register_op(operator, function)
+    for operator, function in complex_translations().items():
+        registry.register_op(operator, function, is_complex=True)
     return registry
 
 

@@ -26,6 +26,9 @@ def translations() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.rrelu_with_noise_functional.default: _rrelu,
         torch.ops.aten.rsub.Scalar: _rsub,
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
+        torch.ops.aten.squeeze.default: _squeeze,
+        torch.ops.aten.squeeze.dim: _squeeze,
+        torch.ops.aten.squeeze.dims: _squeeze,
         torch.ops.aten.where.default: _where,
     }
 
@@ -86,6 +89,15 @@ def _batch_norm(
 
     statistics = (None, None) if training else (running_mean, running_var)
     return from_table(tensor, weight, bias, *statistics, False, momentum, eps)[0]
+
+
+def _squeeze(tensor: Any, dim: Any = None) -> Any:
+    """A tensor without these axes, or all, of size 1; a dynamic axis stays, which torch's table removes."""
+    from onnxscript import opset18 as op
+
+    axes = range(len(tensor.shape)) if dim is None else [dim] if isinstance(dim, int) else dim
+    single = [axis for axis in axes if len(tensor.shape) and tensor.shape[axis] == 1]
+    return op.Squeeze(tensor, op.Constant(value_ints=single)) if single else op.Identity(tensor)
 
 
 def _flatten(tensor: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
