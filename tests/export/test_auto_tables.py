@@ -9,6 +9,7 @@ import pytest
 import shrunk
 import tiny
 import transformers
+from packaging.version import Version
 from refusals import refusal
 from transformers.models.auto import modeling_auto
 from typer.testing import CliRunner
@@ -52,8 +53,11 @@ def test_the_loader_of_a_table_reads_the_table(name):
 
 
 def test_every_table_belongs_to_a_task_or_has_a_reason():
-    of_tasks = [name for names in TABLES.values() for name in names]
-    assert sorted([*of_tasks, *OTHER_TABLES]) == sorted(auto_tables())
+    """A former version of transformers lacks some of the tables."""
+    named = [*(name for names in TABLES.values() for name in names), *OTHER_TABLES]
+    assert len(set(named)) == len(named)
+    assert auto_tables().keys() <= set(named)
+    assert set(named) == auto_tables().keys() or Version(transformers.__version__) < Version("5.23")
 
 
 def test_the_tasks_of_the_tables_are_tasks():
