@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.prompts import encoder_array, export_path, run_errors, stop_tokens, token_ids, token_mask
+from onnxfn.check.prompts import (
+    encoder_array,
+    export_path,
+    number_of_tokens,
+    run_errors,
+    stop_tokens,
+    token_ids,
+    token_mask,
+)
 from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS
@@ -67,10 +75,10 @@ def generate(
             the texts that an encoder reads. For an encoder of sound or images, its features.
         attention_mask: `[batch, length]`, 0 for padding and 1 for tokens. Prompts of different lengths are padded on
             the left. The default has no padding.
-        max_new_tokens: The largest number of tokens that are decoded.
+        max_new_tokens: The largest number of tokens that are decoded, 0 or more.
         stop: Token ids that end a text. An ended text is filled with its last token until all texts have ended.
         start: The first token that the decoder of an encoder-decoder gets. The default is `decoder_start_token_id` of
-            the configuration in the folder.
+            the configuration in the folder. A decoder without an encoder has none.
 
     Returns:
         Token ids, int64: `[batch, length + new]` for a decoder, its prompts included; `[batch, 1 + new]` for an
@@ -78,8 +86,9 @@ def generate(
 
     Raises:
         ModelNotFound: There is no such file, or no decoder with past in the folder.
-        InvalidSpec: The decoder has an input that `generate` has no value for, `start` is neither given nor configured,
-            or the prompts are not for the model: a token that it does not have, a mask of another shape, no tokens.
+        InvalidSpec: The decoder has an input that `generate` has no value for; `start` is neither given nor configured,
+            or is given without an encoder; `max_new_tokens` is below 0; or the prompts are not for the model: a token
+            that it does not have, a mask of another shape, no tokens.
         CheckFailed: ONNX Runtime cannot load a file, or the folder holds files of two exports.
 
     Example:
@@ -94,7 +103,7 @@ def generate(
         ...     generate(folder, np.array([[3, 4], [0, 1]]), max_new_tokens=3).tolist()
         [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
-    path, stop_ids = export_path(exported), stop_tokens(stop)
+    path, stop_ids, steps = export_path(exported), stop_tokens(stop), number_of_tokens(max_new_tokens)
     folder = onnx_folder(path)
     inputs = encoder_array(input_ids)
     mask = token_mask(attention_mask, inputs)
@@ -104,10 +113,12 @@ def generate(
         ids = np.full((len(inputs), 1), _start_token(path) if start is None else start, dtype=np.int64)
         with run_errors(inputs):
             decoder = evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
-            return greedy(decoder, ids, np.ones_like(ids), steps=max_new_tokens, stop=stop_ids)
+            return greedy(decoder, ids, np.ones_like(ids), steps=steps, stop=stop_ids)
+    if start is not None:
+        raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
     ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, path, folder))
     with run_errors(ids):
-        return greedy(decoder, ids, mask, steps=max_new_tokens, stop=stop_ids)
+        return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
 
 
 def most_likely_token(logits: Array, _: Array) -> Array:

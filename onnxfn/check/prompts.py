@@ -56,6 +56,13 @@ def stop_tokens(stop: Iterable[int]) -> tuple[int, ...]:
     return tuple(map(int, tokens))
 
 
+def number_of_tokens(number: Any) -> int:
+    """The largest number of new tokens. InvalidSpec if it is no integer, or below 0."""
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
+        raise InvalidSpec(f"max_new_tokens is {number!r}; pass a whole number, 0 or more")
+    return int(number)
+
+
 def export_path(exported: Exported | str | Path) -> Path:
     """The path of an export. InvalidSpec if it is neither the result of `export` nor a path."""
     path = exported.path if isinstance(exported, Exported) else exported

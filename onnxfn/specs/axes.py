@@ -16,9 +16,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened
 
@@ -55,6 +55,12 @@ class Axis:
     kind: AxisKind
 
 
+def _no_text(_: Any, __: Any, axes: Any) -> None:
+    """Raises InvalidSpec if the axes of an AxisMap are a text, which is a pattern."""
+    if isinstance(axes, str):
+        raise InvalidSpec(f"the axes of an AxisMap are Axis records, not a text; write axis_map({axes!r})")
+
+
 @frozen
 class AxisMap:
     """The axes of one tensor, in order. `axis_map` reads one from a pattern.
@@ -66,7 +72,7 @@ class AxisMap:
     [batch_size, 3, height, width]
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[Axis, ...] = field(validator=_no_text)
 
     def __str__(self) -> str:
         return f"[{', '.join(axis.symbol for axis in self.axes)}]"
@@ -101,12 +107,19 @@ def axis_map(pattern: str | AxisMap) -> AxisMap:
         The AxisMap; `axis_map(pattern(axes)) == axes`.
 
     Raises:
-        InvalidSpec: A word has none of these forms.
+        InvalidSpec: A word has none of these forms, or the pattern is no text.
 
     >>> symbols(axis_map("batch_size 4 past_sequence_length+sequence_length head_dim="))
     {0: 'batch_size', 2: 'past_sequence_length + sequence_length'}
     """
-    return pattern if isinstance(pattern, AxisMap) else AxisMap(tuple(axis(word) for word in pattern.split()))
+    if isinstance(pattern, AxisMap):
+        return pattern
+    if not isinstance(pattern, str):
+        raise InvalidSpec(f"axes are a pattern, a text such as 'batch_size 4', not {shortened(pattern)}")
+    try:
+        return AxisMap(tuple(axis(word) for word in pattern.split()))
+    except InvalidSpec as problem:
+        raise problem.with_traceback(None) from None  # a record with such axes is refused in two frames
 
 
 def pattern(axes: AxisMap) -> str:

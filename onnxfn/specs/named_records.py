@@ -12,7 +12,7 @@ from typing import Any, overload
 from attrs import field, frozen
 
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.records import Generator, InputSpec, OutputSpec, as_tuple
+from onnxfn.specs.records import Generator, InputSpec, OutputSpec, as_tuple, is_no_collection, no_collection
 
 
 def record_at(records: tuple[Any, ...], key: Any, kind: str) -> Any:
@@ -155,16 +155,22 @@ class Generators:
 
 def as_inputs(records: Iterable[InputSpec]) -> Inputs:
     """The inputs of a field, from any iterable of them."""
+    if is_no_collection(records):
+        raise no_collection(records)
     return records if isinstance(records, Inputs) else Inputs(records)
 
 
 def as_outputs(records: Iterable[OutputSpec]) -> Outputs:
     """The outputs of a field, from any iterable of them."""
+    if is_no_collection(records):
+        raise no_collection(records)
     return records if isinstance(records, Outputs) else Outputs(records)
 
 
 def as_generators(records: Iterable[Generator]) -> Generators:
     """The generators of a field, from any iterable of them."""
+    if is_no_collection(records):
+        raise no_collection(records)
     return records if isinstance(records, Generators) else Generators(records)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from attrs import field, frozen
 
 from onnxfn.specs.axes import AxisMap, axis_map
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.short_repr import rounded, short_repr
 from onnxfn.specs.tensor_paths import Path
 
@@ -42,19 +42,37 @@ Arguments = tuple[tuple[str, Any], ...]
 
 
 def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
-    """Keyword arguments as sorted pairs, which compare and hash."""
-    return tuple(sorted(dict(arguments).items()))
+    """Keyword arguments as sorted pairs, which compare and hash.
+
+    Raises:
+        InvalidSpec: they are no keyword arguments.
+    """
+    try:
+        return tuple(sorted(dict(arguments).items()))
+    except (TypeError, ValueError):
+        raise InvalidSpec(f"the arguments of a function are a dict, not {shortened(arguments)}") from None
 
 
 def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
     """The values as a tuple. A text is refused, because its letters are not meant.
 
     Raises:
-        InvalidSpec: `values` is a text.
+        InvalidSpec: `values` is a text, or no collection.
     """
-    if isinstance(values, str):
-        raise InvalidSpec(f"a tuple is expected, not the text {values!r}: write ({values!r},)")
+    if is_no_collection(values):
+        raise no_collection(values)
     return tuple(values)
+
+
+def is_no_collection(values: Any) -> bool:
+    """Whether a value cannot be the value of a field that is a tuple."""
+    return isinstance(values, str) or not isinstance(values, Iterable)
+
+
+def no_collection(value: Any) -> InvalidSpec:
+    """The error for such a value."""
+    kind = "text" if isinstance(value, str) else "value"
+    return InvalidSpec(f"a tuple is expected, not the {kind} {shortened(value)}: write ({shortened(value)},)")
 
 
 def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:

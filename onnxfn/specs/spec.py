@@ -26,6 +26,8 @@ from onnxfn.specs.records import (
     OutputSpec,
     Patch,
     as_tuple,
+    is_no_collection,
+    no_collection,
     unique_names,
 )
 from onnxfn.specs.short_repr import short_repr
@@ -75,7 +77,9 @@ def _refusal(line: str) -> Callable[[Any, Any], NoReturn]:
 
 def _order(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names as a tuple; None for no names."""
-    return as_tuple(names) if names else None
+    if names is not None and is_no_collection(names):
+        raise no_collection(names)
+    return tuple(names) if names else None
 
 
 @frozen(kw_only=True)

@@ -13,7 +13,7 @@ from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import StageTimer
 from onnxfn.weights.chunks import CHUNK_BYTES
-from onnxfn.weights.layouts import OPTIMUM, Layout, LayoutName, layout_of
+from onnxfn.weights.layouts import LAYOUTS, OPTIMUM, Layout, LayoutName, layout_of
 from onnxfn.weights.placement import (
     NO_SHARED_PLACEMENTS,
     PROTOBUF_LIMIT,
@@ -35,7 +35,8 @@ WEIGHT_STORAGES: tuple[str, ...] = get_args(WeightStorage)
 
 
 def _check_layout(_: Any, __: Attribute[str], layout: str) -> None:
-    layout_of(layout)
+    if layout not in LAYOUTS:
+        raise unknown("layout", layout, LAYOUTS)
 
 
 def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None) -> None:

@@ -40,6 +40,8 @@ REFUSED = [
         "attention_mask holds other values than 0 for padding and 1 for tokens",
     ),
     ({"input_ids": [[1]], "stop": 5}, "stop is 5; pass token ids, such as (2,)"),
+    ({"input_ids": [[1]], "max_new_tokens": -1}, "max_new_tokens is -1; pass a whole number, 0 or more"),
+    ({"input_ids": [[1]], "max_new_tokens": 2.5}, "max_new_tokens is 2.5; pass a whole number, 0 or more"),
     ({"input_ids": [[1]], "stop": "end"}, "stop is 'end'; pass token ids, such as (2,)"),
 ]
 
@@ -61,9 +63,15 @@ def test_prompts_of_a_decoder_are_texts_of_tokens(exported, input_ids, message):
     assert refusal(InvalidSpec, onnxfn.generate, exported, input_ids) == message
 
 
-@pytest.mark.parametrize("fixture", ["exported", "translator"])
-def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(fixture, request, capfd):
-    message = refusal(InvalidSpec, onnxfn.generate, request.getfixturevalue(fixture), [[3, 5000]], start=0)
+def test_a_first_token_is_for_a_decoder_with_an_encoder(exported):
+    message = "start is 1, and a decoder without an encoder starts with input_ids; leave it out"
+    assert refusal(InvalidSpec, onnxfn.generate, exported, [[1]], start=1) == message
+    assert onnxfn.generate(exported, [[1, 2]], max_new_tokens=0).tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(("fixture", "start"), [("exported", None), ("translator", 0)])
+def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(fixture, start, request, capfd):
+    message = refusal(InvalidSpec, onnxfn.generate, request.getfixturevalue(fixture), [[3, 5000]], start=start)
     assert message.startswith(
         "ONNX Runtime cannot run the model on input_ids of the shape [1, 2] with tokens from 3 to"
     )

@@ -1,0 +1,59 @@
+"""Constructors of records that refuse a value: the message is one line, and the traceback has two frames of ours."""
+
+import traceback
+
+import pytest
+
+import onnxfn
+from onnxfn import InvalidSpec, OnnxfnError
+from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
+from onnxfn.specs.records import NestedDummy
+
+NAMES = {**{name: getattr(onnxfn, name) for name in onnxfn.__all__}, "Case": Case, "Part": Part, "Plan": Plan}
+NAMES |= {"PlannedSpec": PlannedSpec, "NestedDummy": NestedDummy}
+
+MOST_FRAMES = 2
+
+CALLS = {
+    "InputSpec('x', 'a/b', 'g')": "axis 'a/b' has an operator other than",
+    "InputSpec('x', 3, 'g')": "axes are a pattern, a text such as 'batch_size 4', not 3",
+    "InputSpec('x', 'a', 'g', kind='nope')": "no kind of tensor 'nope'",
+    "InputSpec('x', 'a', 'g', path='text')": "a tuple is expected, not the text 'text': write ('text',)",
+    "OutputSpec('x', '(a')": "axis '(a' is not a name",
+    "NestedDummy('g', 'a/b')": "axis 'a/b' has an operator",
+    "CacheRow('k', 'a', 'b', 'a/b', 'c', (), ())": "axis 'a/b' has an operator",
+    "AxisMap('batch_size 4')": "write axis_map('batch_size 4')",
+    "ExportSpec(inputs='x')": "a tuple is expected, not the text 'x'",
+    "ExportSpec(inputs=3)": "a tuple is expected, not the value 3: write (3,)",
+    "ExportSpec(outputs='x')": "a tuple is expected, not the text 'x'",
+    "ExportSpec(inputs=[InputSpec('a', 'b', 'c')] * 2)": "inputs has 'a' twice",
+    "Dummies(generators='x')": "a tuple is expected, not the text 'x'",
+    "Target(opset=99)": "no opset 99; possible: 18 to 25",
+    "Target(input_order='ids')": "a tuple is expected, not the text 'ids'",
+    "Generator('g', 'normal', 3)": "the arguments of a function are a dict, not 3",
+    "Edit('with_opset', 'x')": "the arguments of a function are a dict, not 'x'",
+    "Plan(3)": "a tuple is expected, not the value 3",
+    "Part('x', PlannedSpec(), filler='abc')": "a tuple is expected, not the text 'abc'",
+    "Case('x', inputs='abc')": "a tuple is expected, not the text 'abc'",
+    "PlannedSpec(inputs='x')": "a tuple is expected, not the text 'x'",
+    "WriteOptions(layout='x')": "no layout 'x'; known: optimum, transformers.js",
+    "BuildOptions(fuse='x')": "no way to fuse 'x'",
+}
+"""A call, and a part of its message."""
+
+
+@pytest.mark.parametrize(("call", "words"), CALLS.items(), ids=CALLS)
+def test_a_refusal_has_one_line_and_two_frames(call, words):
+    with pytest.raises(OnnxfnError) as raised:
+        eval(call, dict(NAMES))
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+    frames = traceback.extract_tb(raised.value.__traceback__)
+    ours = [frame.name for frame in frames if "/onnxfn/" in frame.filename or "attrs generated" in frame.filename]
+    assert len(ours) <= MOST_FRAMES, ours
+    assert raised.value.__cause__ is None
+
+
+def test_a_pattern_that_is_no_text_is_refused_everywhere():
+    with pytest.raises(InvalidSpec):
+        onnxfn.gives("x", None)
