@@ -51,7 +51,7 @@ def takes(
         InvalidSpec: the pattern is not one, or `path` is a text.
 
     >>> print(takes("input_ids", "batch_size sequence_length", "token_ids"))
-    spec
+    spec of 1 input
       inputs
         input_ids  int[batch_size, sequence_length]  token_ids
     """

@@ -18,6 +18,7 @@ from typing import Any
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
 from onnxfn.specs.modalities import MODALITY_OF
+from onnxfn.specs.output_types import output_kind
 from onnxfn.specs.short_repr import counted
 
 Rows = Sequence[Sequence[str]]
@@ -103,18 +104,22 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
             for tensor in spec.inputs
         ),
         *(
-            (row.input_name, f"float{row.input_axes}", "", f"for each of {row.layers}")
+            (row.input_name, f"{_dtype(spec, 'float')}{row.input_axes}", "", f"for each of {row.layers}")
             for row, past in cached
             if past != "outputs"
         ),
     ]
     outputs = [
         *(
-            (tensor.name, types.get(tensor.name, str(graph_axes(spec, tensor))), _details(tensor))
+            (
+                tensor.name,
+                types.get(tensor.name, f"{_dtype(spec, output_kind(spec, tensor))}{graph_axes(spec, tensor)}"),
+                _details(tensor),
+            )
             for tensor in spec.outputs
         ),
         *(
-            (row.output_name, f"float{row.output_axes}", f"for each of {row.layers}")
+            (row.output_name, f"{_dtype(spec, 'float')}{row.output_axes}", f"for each of {row.layers}")
             for row, past in cached
             if past != "inputs" and row.output_name
         ),
@@ -198,15 +203,25 @@ def left_out_sections(plan: Any) -> Sections:
 
 
 def title(spec: Any) -> str:
-    """The name, the task, the opset and the tolerances of a spec, in one line."""
+    """The name, the task, the opset and the tolerances of a spec, in one line.
+
+    A spec without a name has the number of its tensors, its tasks and its cases.
+    """
     words = [
-        spec.name,
+        spec.name or _content(spec),
         spec.task,
         None if spec.target.opset is None else f"opset {spec.target.opset}",
         None if spec.check.atol is None else f"atol {spec.check.atol:g}",
         None if spec.check.rtol is None else f"rtol {spec.check.rtol:g}",
     ]
-    return " · ".join(word for word in words if word) or "spec"
+    return " · ".join(word for word in words if word)
+
+
+def _content(spec: Any) -> str:
+    """What a spec has, in words: `spec of 3 inputs, 1 output`."""
+    numbers = {name: len(getattr(spec, name, ())) for name in ("inputs", "outputs", "tasks", "cases")}
+    words = [counted(number, name) for name, number in numbers.items() if number]
+    return f"spec of {', '.join(words)}" if words else "spec"
 
 
 def check_status(report: Any) -> str:

@@ -9,12 +9,14 @@ import onnxfn
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
+from onnxfn.specs.edits.extra_outputs import ALL_OUTPUTS
 from onnxfn.specs.facts import gives, takes
+from onnxfn.specs.output_types import FLOAT_RESULTS
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.printing import html, text
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.reports import Difference, Exported, Fusion, GraphSize, Limit, Report
-from onnxfn.specs.tasks import for_task
+from onnxfn.specs.tasks import TASKS, for_task
 
 SECTIONS = [("inputs", [("input_ids", "int64", ""), ("mask", "int64")]), ("outputs", [("a_very_long_name", "float")])]
 
@@ -137,6 +139,30 @@ def test_a_nested_dummy_prints_as_the_name_of_its_argument():
         gives("logits", "batch_size"),
     )
     assert str(spec).splitlines()[2].endswith("  positions(mask)")
+
+
+def test_outputs_show_their_dtype_where_it_is_known():
+    """Those of logits and of the cache are; a derived or a custom output has the dtype that its graph has."""
+    lines = {line.split()[0]: line.split()[1] for line in str(plan(LLAMA, CONFIG)).splitlines()[1:] if "[" in line}
+    assert lines["logits"].startswith("float[")
+    assert lines["present.{0..29}.key"].startswith("float[")
+    half = str(onnxfn.with_dtypes(LLAMA, float="float16"))
+    assert re.search(r"\n    logits +float16\[batch_size, sequence_length, _\]\n", half)
+    assert re.search(r"\n    present.{layer}.key +float16\[", half)
+    assert re.search(r"\n    codes +\[n\]$", str(gives("codes", "n")))
+
+
+def test_the_outputs_of_every_task_have_a_known_dtype():
+    names = {output.name for spec in TASKS.values() for output in spec.outputs}
+    assert names <= FLOAT_RESULTS
+    assert {*ALL_OUTPUTS} <= FLOAT_RESULTS
+
+
+def test_a_spec_without_a_name_is_captioned_by_what_it_has():
+    assert str(onnxfn.text_encoder).splitlines()[0] == "spec of 6 tasks, 3 cases"
+    assert str(takes("x", "n", "normal")).splitlines()[0] == "spec of 1 input"
+    assert str(onnxfn.EMPTY) == "spec"
+    assert "spec of 1 output" in gives("y", "n")._repr_html_()
 
 
 # Reports
