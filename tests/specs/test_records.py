@@ -120,7 +120,7 @@ def test_a_spec_prints_as_a_table():
         "    input_ids  int64[batch_size, sequence_length]  integers(high=from_config(vocab_size))",
         f"    mask       bool[batch_size, heads, 4]          {'padding_mask':38}  forward: extra.0 when use_mask",
         "  outputs",
-        "    logits  [batch_size, _]  when equals(head, linear)",
+        "    logits  float[batch_size, _]  when equals(head, linear)",
     ]
 
 
