@@ -205,16 +205,16 @@ def left_out_sections(plan: Any) -> Sections:
 def title(spec: Any) -> str:
     """The name, the task, the opset and the tolerances of a spec, in one line.
 
-    A spec without a name has the number of its tensors, its tasks and its cases.
+    For a spec that has none of them, the number of its tensors, its tasks and its cases.
     """
     words = [
-        spec.name or _content(spec),
+        spec.name,
         spec.task,
         None if spec.target.opset is None else f"opset {spec.target.opset}",
         None if spec.check.atol is None else f"atol {spec.check.atol:g}",
         None if spec.check.rtol is None else f"rtol {spec.check.rtol:g}",
     ]
-    return " · ".join(word for word in words if word)
+    return " · ".join(word for word in words if word) or _content(spec)
 
 
 def _content(spec: Any) -> str:
