@@ -141,7 +141,7 @@ def test_a_renamed_input_prints_where_forward_takes_it():
 def test_a_plan_prints_every_file():
     lines = str(PLAN).splitlines()
     assert lines[0] == "encoder.onnx · bert · opset 18 · atol 1e-05"
-    assert "decoder.onnx · spec" in lines
+    assert any(line.startswith("decoder.onnx · spec") for line in lines)
 
 
 def test_a_report_prints_its_status_its_figures_and_its_cases():
