@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -273,3 +274,33 @@ def test_an_odd_module_is_refused_in_one_line_that_tells_what_to_do(name, tmp_pa
     with pytest.raises((InvalidSpec, CaptureFailed), match=f"^[^\n]*{message}[^\n]*$") as refusal:
         onnxfn.export(onnxfn.derived(model, sample=sample), model, tmp_path / "m.onnx")
     assert isinstance(refusal.value, OnnxfnError)
+
+
+# The host's state of torch
+
+
+@contextmanager
+def default_float64():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+HOSTS = {
+    "inference mode": torch.inference_mode,
+    "anomaly detection": torch.autograd.detect_anomaly,
+    "default float64": default_float64,
+    "default device": lambda: torch.device("cpu"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_state_of_torch_around_an_export_changes_nothing(name, tmp_path):
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Tanh())
+    sample = {"input": real(3, 4)}
+    with HOSTS[name]():
+        assert exported(model, sample, tmp_path).outputs == {"output": {0: "batch_size"}}
+    assert onnxfn.export(onnxfn.derived(model, sample=sample), model).report.passed

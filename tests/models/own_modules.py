@@ -88,6 +88,20 @@ class Captioner(nn.Module):
         return self.head(states), {"hidden": hidden, "cell": (cell,)}
 
 
+class Packed(nn.Module):
+    """A sequence and the lengths of its rows -> the states of a GRU over the packed steps, and the last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(4, 5, batch_first=True, bidirectional=True)
+
+    def forward(self, x, lengths):
+        steps = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        states, last = self.gru(steps)
+        padded, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])
+        return padded, last
+
+
 class Attentive(nn.Module):
     """Attention of a sequence to another one, with a mask of real zeros and ones and a bool mask."""
 
@@ -154,6 +168,9 @@ LAYERS: Mapping[str, Own] = MappingProxyType(
         "GRU of two directions": sequence(lambda: nn.GRU(4, 5, num_layers=2, bidirectional=True), axes=STEPS),
         "LSTM": sequence(lambda: nn.LSTM(4, 5, batch_first=True)),
         "LSTM of two directions": sequence(lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True), axes=STEPS),
+        "LSTM with a projection": sequence(
+            lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True, proj_size=3), axes=STEPS
+        ),
         "RNN": sequence(lambda: nn.RNN(4, 5, nonlinearity="relu", batch_first=True)),
         "GRUCell": Own(lambda: nn.GRUCell(4, 5), {"input": real(3, 4), "hx": real(3, 5)}),
         "LSTMCell": Own(lambda: nn.LSTMCell(4, 5), {"input": real(3, 4), "hx": (real(3, 5), real(3, 5))}),
@@ -309,6 +326,10 @@ COMPOSED: Mapping[str, Own] = MappingProxyType(
             (real(2, 3, 6, 7), real(2, 4, 5, 2).tanh()),
             {"picture": IMAGE, "grid": "batch_size rows columns _"},
         ),
+        "spectrum and back": Own(
+            lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1]), {"x": real(3, 9)}
+        ),
+        "packed": Own(Packed, (real(3, 6, 4), torch.tensor([6, 2, 4])), {"x": SEQUENCE}),
         "float64": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).double(), {"input": real(3, 4).double()}),
         "float16": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).half(), {"input": real(3, 4).half()}),
         "casts": Own(
