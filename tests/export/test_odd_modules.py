@@ -246,6 +246,28 @@ def quantized():
     return torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear})
 
 
+class Called:
+    """An object that is called, and is no module."""
+
+    def __call__(self, x):
+        return x * 2
+
+
+class WithoutForward(nn.Module):
+    """A module that is called, and has no forward."""
+
+    def __call__(self, x):
+        return x * 2
+
+
+def same_names(x):
+    return {"a.b": x * 2, "a": {"b": x * 3}}
+
+
+def nested(x):
+    return x
+
+
 REFUSED = {
     "script": (lambda: torch.jit.script(nn.Linear(4, 2)), real(3, 4), "the model is TorchScript, .*; pass the module"),
     "trace": (lambda: torch.jit.trace(nn.Linear(4, 2), real(3, 4)), real(3, 4), "the model is TorchScript, .*; pass "),
@@ -254,7 +276,18 @@ REFUSED = {
     "quantized": (quantized, real(3, 4), "Sequential has layers that torch quantized: .*; export the model before"),
     "sparse": (nn.ReLU, real(3, 4).to_sparse(), "'input' is a sparse tensor, .*; pass a dense one"),
     "complex": (lambda: torch.fft.rfft, real(3, 8), "is complex, .*; return torch.view_as_real"),
-    "no tensor": (lambda: len, real(3, 8), "returns no tensor; a graph needs one output or more"),
+    "no tensor": (lambda: len, real(3, 8), "returns no tensor; return one or more, also in tuples"),
+    "an object that is called": (
+        Called,
+        real(3, 4),
+        "Called is no function and has no forward; pass model.__",
+    ),
+    "no forward": (WithoutForward, real(3, 4), "WithoutForward is no function and has no forward; pass mo"),
+    "no model": (lambda: 3, real(3, 4), "int is no function and has no forward; pass a module or a function"),
+    "two outputs of a name": (lambda: same_names, real(3, 4), "two outputs of .* have the name 'a.b'; return them "),
+    "two inputs of a name": (lambda: nested, {"x": {"a.b": real(2), "a": {"b": real(2)}}}, "have the name 'x.a.b'; re"),
+    "numbers as keys": (lambda: nested, {"x": {3: real(2), 5: real(2)}}, "the keys of 'x' in the sample are 3, 5; a "),
+    "an empty list": (lambda: nested, {"x": [real(2), []]}, "'x.1' in the sample for Module is an empty list; a sa"),
     "more outputs": (
         lambda: lambda x: x.split(2),
         real(4, 8),

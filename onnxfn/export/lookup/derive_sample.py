@@ -16,7 +16,7 @@ from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run_at_si
 from onnxfn.export.lookup.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.lookup.sample_inputs import generator_name, sample_inputs
 from onnxfn.export.lookup.sample_ranges import Range, assumed_range, indexed_range, sample_range, specified_range
-from onnxfn.export.lookup.sample_results import check_results, check_weights, unchanged_buffers, with_own_buffers
+from onnxfn.export.lookup.sample_results import check_module, check_results, unchanged_buffers, with_own_buffers
 from onnxfn.export.lookup.sample_windows import inner_models, windows, with_windows
 from onnxfn.graphs.capture.dtypes import float_dtype, float_dtypes
 from onnxfn.graphs.capture.model_copy import model_copy
@@ -62,7 +62,7 @@ def derive_from_sample(
 
     UnknownName if `forward` has no argument with a name of the sample, InvalidSpec if `forward` fails.
     """
-    check_weights(model)
+    check_module(model)
     tensors, call = sample_arguments(model, sample)
     for name in ranges:
         if name not in {tensor.name for tensor in tensors}:

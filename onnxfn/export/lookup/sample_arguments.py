@@ -50,6 +50,10 @@ def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...],
     arguments = list(_by_path(model, sample))
     leaves = [(path, leaf) for name, value in arguments for path, leaf in _leaves(name, value, type(model))]
     tensors = tuple(SampleTensor(_name(path), path, leaf) for path, leaf in leaves if hasattr(leaf, "shape"))
+    names = [tensor.name for tensor in tensors]
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidSpec(f"two tensors of the sample for {type(model).__name__} have the name {twice!r}; rename a key")
     if not tensors:
         raise InvalidSpec(f"the sample for {type(model).__name__} holds no tensor; a graph needs one input or more")
     constants = (
@@ -105,14 +109,24 @@ def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, torch.Tensor):
         yield path, _dense(path, value)
     elif items is not None:
+        _check_keys(path, items)
         for step, item in items.items():
             yield from _leaves((*path, step), item, owner)
     elif value is None or isinstance(value, (bool, int, float, str)):
         yield path, value
     else:
+        kind = f"an empty {type(value).__name__}" if type(value) in (dict, tuple, list) else type(value).__name__
         raise InvalidSpec(
-            f"{_name(path)!r} in the sample for {owner.__name__} is {type(value).__name__}; a sample holds {HOLDS}: "
+            f"{_name(path)!r} in the sample for {owner.__name__} is {kind}; a sample holds {HOLDS}: "
             "wrap the module in one whose forward takes these"
+        )
+
+
+def _check_keys(path: Path, items: Mapping[Any, Any]) -> None:
+    """Raises InvalidSpec for a dict whose keys are no texts: a path takes a number for a position."""
+    if [*items] != [*range(len(items))] and not all(isinstance(key, str) for key in items):
+        raise InvalidSpec(
+            f"the keys of {_name(path)!r} in the sample are {listed(map(str, items))}; a dict has texts as keys"
         )
 
 

@@ -14,11 +14,15 @@ QUANTIZED = "torch.ao.nn.quantized"
 """The package of torch whose layers have quantized weights."""
 
 
-def check_weights(model: Any) -> None:
-    """Raises InvalidSpec for a module whose weights have no shape yet, or are quantized by torch."""
+def check_module(model: Any) -> None:
+    """Raises InvalidSpec for what has no `forward`, and for weights without a shape or quantized by torch."""
+    import torch
     from torch.nn.parameter import is_lazy
 
     name = type(model).__name__
+    if not isinstance(model, torch.nn.Module) or getattr(model.forward, "__func__", None) is torch.nn.Module.forward:
+        advice = "pass model.__call__" if callable(model) else "pass a module or a function"
+        raise InvalidSpec(f"{name} is no function and has no forward; {advice}")
     if any(is_lazy(weight) for weight in model.parameters()):
         raise InvalidSpec(f"{name} has weights without a shape; run it once on the sample first: model(...)")
     quantized = {type(module).__name__ for module in model.modules() if type(module).__module__.startswith(QUANTIZED)}
@@ -36,7 +40,13 @@ def check_results(name: str, runs: Sequence[Run], complex_paths: Sequence[Path])
     """
     first = runs[0]
     if not first.shapes:
-        raise InvalidSpec(f"{name} returns no tensor; a graph needs one output or more")
+        raise InvalidSpec(
+            f"{name} returns no tensor; return one or more, also in tuples, lists, dicts, named tuples or dataclasses"
+        )
+    names = [onnx_name(path) for path in first.shapes]
+    if len({*names}) < len(names):
+        twice = next(each for each in names if names.count(each) > 1)
+        raise InvalidSpec(f"two outputs of {name} have the name {twice!r}; return them under other keys")
     if complex_paths:
         raise InvalidSpec(
             f"{onnx_name(complex_paths[0])!r} of {name} is complex, which outputs of ONNX are not; return "
