@@ -51,12 +51,25 @@ quantile_forecast: ExportSpec = tasked(
     "time-series-forecasting",
     spec=compose(gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")),
 )
+
+
+# The model without a head takes whole patches, and which of their steps are padding.
+series_features: ExportSpec = compose(
+    takes("past_values", "batch_size context_length=", "values", kind="float"),
+    takes("past_values_padding", "batch_size context_length=", "padding"),
+    generates("padding", "integers", high=2),
+    reads(context_length="context_length"),
+    gives("last_hidden_state", "batch_size _ _"),
+    gives("loc", "batch_size"),
+    gives("scale", "batch_size"),
+)
 timesfm: ExportSpec = compose(
     series_of_any_length,
     takes("freq", "batch_size", "frequencies"),
     generates("frequencies", "integers", high=from_config("freq_size")),
-    runs("timesfm.forecast"),
+    tasked("feature-extraction", spec=compose(series_features, takes("freq", "batch_size 1", "frequencies"))),
     quantile_forecast,
+    tasked("time-series-forecasting", spec=runs("timesfm.forecast")),
     patched(
         "transformers.models.timesfm.modeling_timesfm:TimesFmModel._timesfm_masked_mean_std",
         by="timesfm.masked_mean_std",
@@ -127,6 +140,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "patchtst": compose(time_series, forecast_loader("PatchTSTForPrediction")),
         "time_series_transformer": time_series_transformer,
         "timesfm": timesfm,
-        "timesfm2_5": compose(series_of_any_length, runs("timesfm.forecast_by_quantiles"), quantile_forecast),
+        "timesfm2_5": compose(
+            series_of_any_length,
+            tasked("feature-extraction", spec=series_features),
+            quantile_forecast,
+            tasked("time-series-forecasting", spec=runs("timesfm.forecast_by_quantiles")),
+        ),
     }
 )

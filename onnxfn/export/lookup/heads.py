@@ -18,7 +18,7 @@ from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import loads
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.spec import Call, ExportSpec, Parts
-from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
+from onnxfn.specs.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
 
 def known_tasks(row: ExportSpec) -> tuple[str, ...]:
@@ -54,11 +54,16 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
 
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
-    """The spec of a task whose class is that of a task of the row in a single file; None if there is no such task."""
+    """The spec of a task whose class is that of a task of the row; None if there is no such task.
+
+    The task of the row is written in a single file, unless the other task is feature-extraction: AutoModel loads a
+    model with its head where transformers has no class without a head.
+    """
     classes = listed_classes(row.name or "", task)
     for overlay in row.tasks:
-        loaded = loaded_classes(row.name or "", overlay.spec.call.loader)
-        if loaded == classes and not overlay.spec.parts.files and not overlay.name.endswith(WITH_PAST):
+        is_same = loaded_classes(row.name or "", overlay.spec.call.loader) == classes
+        single_file = not overlay.spec.parts.files
+        if is_same and (single_file or task == DEFAULT_TASK) and not overlay.name.endswith(WITH_PAST):
             return ExportSpec(tasks=(evolve(overlay, name=task),))
     return None
 
