@@ -24,12 +24,12 @@ from onnxfn.graphs.build import (
     trace_all_layers,
     traced_fully,
 )
-from onnxfn.graphs.capture.dtypes import in_dtype
+from onnxfn.graphs.capture.dtypes import float_dtypes, in_dtype
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, ModelNotFound
-from onnxfn.specs.planned import Plan
+from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
@@ -120,9 +120,16 @@ def _built(job: Job, build: BuildOptions) -> Built:
 
 def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
     """The graph of each part."""
-    return tuple(
-        build_graph(job.model_in(part.spec.target.float_dtype), part, job.timed, build) for part in job.plan.parts
-    )
+    return tuple(build_graph(_model_of(job, part), part, job.timed, build) for part in job.plan.parts)
+
+
+def _model_of(job: Job, part: Part) -> Any:
+    """The model in the float dtype of a part. While its weights are converted, the stage `convert` runs."""
+    dtype = part.spec.target.float_dtype
+    if dtype is None or float_dtypes(job.model_in(None)) <= {dtype}:
+        return job.model_in(dtype)
+    with job.timed("convert", part.name) as tick, ticking_operators(tick):
+        return job.model_in(dtype)
 
 
 def _written(job: Job, graphs: tuple[Any, ...]) -> Built:

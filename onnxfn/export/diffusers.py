@@ -118,7 +118,8 @@ def export_pipeline(
             external data and unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache, fused operators.
         write: How files are laid out and where weights are stored.
-        on_event: Called with an `Event` for each part, as by `export`. An exception that it raises stops the export.
+        on_event: Called with an `Event` for each part, as by `export`; its `part` begins with the name of the part,
+            such as `unet/model`. An exception that it raises stops the export.
         timeout: Seconds after which the export of all parts is stopped. None: there is no limit.
 
     Returns:
@@ -150,14 +151,29 @@ def export_pipeline(
         raise InvalidSpec(f"a pipeline has several files; name a folder, not {destination.path.name}")
     check_destination(destination.path, overwrite=overwrite)
     parts = pipeline_parts(pipeline)
-    export_part = partial(export, check=check, build=build, write=write, on_event=limited(on_event, timeout))
+    export_part = partial(export, check=check, build=build, write=write)
+    listener = limited(on_event, timeout)
     with write_errors(destination.path), staging_folder(destination) as staging:
         exported = {
-            part.name: export_part(part.spec, part.model, staging / part.name, config=part.config) for part in parts
+            part.name: export_part(
+                part.spec,
+                part.model,
+                staging / part.name,
+                config=part.config,
+                on_event=_listener_of_part(listener, part.name),
+            )
+            for part in parts
         }
         _save_components(pipeline, staging)
         _publish_parts({*exported}, staging, destination, overwrite=overwrite)
     return {name: _moved(part, staging, destination.path) for name, part in exported.items()}
+
+
+def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
+    """A function that calls `on_event` with the events of a part of a pipeline, under the name of that part."""
+    if on_event is ignore:
+        return ignore
+    return lambda event: on_event(evolve(event, part=f"{name}/{event.part}".removesuffix("/")))
 
 
 def _publish_parts(names: set[str], staging: Path, destination: Destination, *, overwrite: bool) -> None:

@@ -37,7 +37,8 @@ class Event:
     Attributes:
         stage: `plan`, `capture`, `passes`, `write`, `check`, `complete` or another stage; `wait` while an export of
             another thread is tracing.
-        part: The stem of the ONNX file; empty for a stage of the whole export.
+        part: The stem of the ONNX file; empty for a stage of the whole export. In the export of a pipeline the name
+            of a part of the pipeline stands before it: `unet/model`.
         seconds: How long the stage has run.
         status: `start`, `progress`, `end` or `failure`.
         completed: How much of the stage is ready: bytes for `write`, `copy` and `complete`, cases for `check`, else 0.

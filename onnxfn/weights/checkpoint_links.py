@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.weights.chunks import chunks, torch_tensor
 from onnxfn.weights.safetensors import TensorEntry
 
@@ -15,18 +16,22 @@ PREFIX_BYTES = 64
 """The first bytes of a tensor. Only tensors with the same first bytes are compared as a whole."""
 
 
-def entries_by_bytes(tensors: Mapping[str, Any], entries: Iterable[TensorEntry]) -> dict[str, TensorEntry]:
+def entries_by_bytes(
+    tensors: Mapping[str, Any], entries: Iterable[TensorEntry], tick: Tick = no_tick
+) -> dict[str, TensorEntry]:
     """From the name of a tensor to the entry of the checkpoint with the same dtype and bytes, if there is one.
 
-    Every byte is compared. Names only decide between several entries with the same bytes. A weight that was
-    transposed, converted or computed has no entry.
+    Every byte is compared; `tick` is called after each chunk. Names only decide between several entries with the same
+    bytes. A weight that was transposed, converted or computed has no entry.
     """
     views = byte_views(entries)
+    if not views:
+        return {}
     candidates: dict[Any, list[TensorEntry]] = {}
     for entry, view in views.items():
         candidates.setdefault((entry.dtype, entry.length, bytes(view[:PREFIX_BYTES])), []).append(entry)
     matches = {
-        name: _first_match(name, tensor, candidates.get(key, ()), views)
+        name: _first_match(name, tensor, candidates.get(key, ()), views, tick)
         for name, tensor in tensors.items()
         if (key := _prefix_key(tensor)) is not None
     }
@@ -94,16 +99,17 @@ def _prefix_key(tensor: Any) -> Any:
 
 
 def _first_match(
-    name: str, tensor: Any, candidates: Iterable[TensorEntry], views: Mapping[TensorEntry, Any]
+    name: str, tensor: Any, candidates: Iterable[TensorEntry], views: Mapping[TensorEntry, Any], tick: Tick
 ) -> TensorEntry | None:
     """The first candidate with the bytes of a tensor; candidates with its name come first."""
     ordered = sorted(candidates, key=lambda entry: not _names_match(entry.name, name))
-    return next((entry for entry in ordered if _same_bytes(tensor, views[entry])), None)
+    return next((entry for entry in ordered if _same_bytes(tensor, views[entry], tick)), None)
 
 
-def _same_bytes(tensor: Any, view: Any) -> bool:
+def _same_bytes(tensor: Any, view: Any, tick: Tick = no_tick) -> bool:
     start = 0
     for chunk in chunks(tensor):
+        tick()
         if not np.array_equal(chunk, view[start : start + len(chunk)]):
             return False
         start += len(chunk)

@@ -67,13 +67,15 @@ def weight_placements(
     suffix: str = EXTERNAL_DATA_SUFFIX,
     entries: Sequence[TensorEntry] = (),
     shared: SharedPlacements = NO_SHARED_PLACEMENTS,
+    tick: Tick = no_tick,
 ) -> dict[str, Placement]:
     """From the name of each weight of at least `MIN_EXTERNAL_BYTES` to its placement.
 
     A weight that is in `shared` has its placement there. A weight whose bytes are those of one of the checkpoint's
     `entries` is linked to. The others lie in the ONNX file if all weights of the graph are at most `threshold` bytes,
     else in one external data file, `stem` + `suffix`; weights that view the same memory are stored once. Placements
-    depend only on the sizes of the weights and on which of them are the same.
+    depend only on the sizes of the weights and on which of them are the same. `tick` is called while weights are
+    compared with `entries`.
     """
     own_file = f"{stem}{suffix}"
     if own_file in {entry.file.name for entry in entries}:
@@ -83,7 +85,7 @@ def weight_placements(
     large = _large_weights(model)
     linked = {
         name: Placement(entry.file.name, entry.offset, entry.length, entry.file)
-        for name, entry in entries_by_bytes(large, entries).items()
+        for name, entry in entries_by_bytes(large, entries, tick).items()
     }
     with_others = {name: shared[key] for name, tensor in large.items() if (key := memory_key(tensor)) in shared}
     elsewhere = {**with_others, **linked}

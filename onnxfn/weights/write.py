@@ -173,6 +173,7 @@ def write_graphs(
                 suffix=suffix,
                 entries=options.entries,
                 shared=shared,
+                tick=tick,
             )
             is_written = check or storage != "none"
             digests = write_external_data(graph, folder / data_file, placements, tick) if is_written else None

@@ -20,6 +20,8 @@ import onnxfn
 from onnxfn.export import events as events_module
 from onnxfn.export.events import ignore, limited, stage_timer
 from onnxfn.export.progress import stages_table
+from onnxfn.graphs.capture.dtypes import in_dtype
+from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.errors import OutputExists, TimedOut
 from onnxfn.specs.reports import CheckFailed, Event
@@ -126,17 +128,19 @@ def test_a_check_has_a_timeout_and_events_of_all_its_stages(tmp_path):
 
 def test_the_timeout_of_a_pipeline_is_for_all_its_parts(tmp_path, monkeypatch):
     """The clock stands still but after the first part."""
-    clock, stages = [0.0], []
+    clock, stages, parts = [0.0], [], []
     monkeypatch.setattr(events_module, "perf_counter", lambda: clock[0])
     encoders = {name: tiny.model("clip_text_model", "CLIPTextModel") for name in ("text_encoder", "text_encoder_2")}
     pipeline = SimpleNamespace(components=encoders, config={}, to_json_string=lambda: "{}")
 
     def listen(event):
         stages.append((event.stage, event.status))
+        parts.append(event.part)
         clock[0] += 100.0 * (stages[-1] == ("complete", "end"))
 
     message = refusal(TimedOut, onnxfn.export_pipeline, pipeline, tmp_path / "out", on_event=listen, timeout=60)
-    assert message == "the export was stopped after 60 s, at plan; pass a longer timeout"
+    assert message == "the export was stopped after 60 s, at plan text_encoder_2; pass a longer timeout"
+    assert set(parts) == {"text_encoder", "text_encoder/model"}
     assert stages.count(("capture", "start")) == 1
     assert [*tmp_path.iterdir()] == []
     assert onnxfn.export_pipeline(pipeline, tmp_path / "out", on_event=listen, timeout=1000).keys() == encoders.keys()
@@ -231,6 +235,42 @@ def test_a_check_that_waits_for_the_trace_of_another_can_be_stopped(tmp_path):
             ended.set()
         assert 1 < raised[0][0] - start < 2
         assert first.result().path
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_a_conversion_of_weights_that_waits_for_a_trace_can_be_stopped(dtype):
+    """An export converts its weights to float16, and a check to float64."""
+    entered, ended = threading.Event(), threading.Event()
+
+    def trace():
+        with quiet():
+            entered.set()
+            assert ended.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        tracing = pool.submit(trace)
+        assert entered.wait(60)
+        start = time.perf_counter()
+        try:
+            with (
+                pytest.raises(TimedOut),
+                stage_timer(limited(ignore, 1.0)) as (timed, _),
+                timed("convert", "model") as tick,
+                ticking_operators(tick),
+            ):
+                in_dtype(torch.nn.Linear(4, 2), dtype)
+        finally:
+            ended.set()
+        assert 1 < time.perf_counter() - start < 2
+        tracing.result()
+
+
+def test_a_conversion_of_weights_is_a_stage(tmp_path):
+    events = []
+    half = onnxfn.with_dtypes(BERT, float="float16")
+    onnxfn.export(half, tiny.model("bert", "AutoModelForMaskedLM"), check=False, on_event=events.append)
+    assert next(event for event in events if event.stage not in ("plan", "convert")).stage == "capture"
+    assert [event.status for event in events if event.stage == "convert"] == ["start", "end"]
 
 
 def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(tmp_path):

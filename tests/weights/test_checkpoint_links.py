@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from onnxfn.weights.checkpoint_links import arrays, entries_by_bytes, entries_by_name
+from onnxfn.weights.chunks import CHUNK_BYTES
 from onnxfn.weights.safetensors import entries
 
 
@@ -51,6 +52,13 @@ def test_of_several_equal_tensors_the_one_with_the_same_name_is_matched(tmp_path
     stored = {f"model.layers.{number}.norm": torch.ones(300) for number in range(3)}
     tensors = {f"layers.{number}.norm": torch.ones(300) for number in (2, 0, 1)}
     assert matches_by_bytes(tmp_path, stored, tensors) == {name: f"model.{name}" for name in tensors}
+
+
+def test_the_comparison_calls_a_function_after_each_chunk(tmp_path):
+    raw, calls = torch.randn(3, CHUNK_BYTES // 4), []
+    save_file({"raw": raw}, tmp_path / "model.safetensors")
+    assert entries_by_bytes({"raw": weight(raw)}, entries(tmp_path), lambda: calls.append(1))
+    assert len(calls) == 3
 
 
 def test_nan_matches_by_its_bytes(tmp_path):

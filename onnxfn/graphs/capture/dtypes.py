@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any, cast
 
-from onnxfn.graphs.capture.quiet import LOCK
+from onnxfn.graphs.capture.quiet import traces_awaited
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.spec import ExportSpec, FloatDtype
@@ -24,7 +24,7 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
 
     if dtype is None or float_dtypes(model) <= {dtype}:
         return model
-    with LOCK:
+    with traces_awaited():
         return copy.deepcopy(
             model, {id(tensor): _converted(tensor, getattr(torch, dtype)) for tensor in _floats(model)}
         )

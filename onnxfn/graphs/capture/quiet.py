@@ -67,7 +67,7 @@ def quiet() -> Iterator[None]:
     """
     thread = ThreadPattern(threading.get_ident(), threading.Event())
     ignored = ("ignore", None, Warning, thread, 0)  # no other form of a filter looks at the thread
-    with _locked(), ExitStack() as undo:
+    with traces_awaited(), ExitStack() as undo:
         warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
         undo.callback(_remove_filter, ignored)
         for handler in _handlers():
@@ -79,14 +79,15 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
-    """Holds `LOCK`. While it waits, it runs an operator of torch from time to time.
+def traces_awaited() -> Iterator[None]:
+    """Holds `LOCK`. Before, and from time to time while it waits, it runs an operator of torch.
 
     A check calls a function at each operator (`ticking.py`), which reports that and may stop it.
     """
-    while not LOCK.acquire(timeout=POLL):
-        import torch
+    import torch
 
+    torch.empty(0)
+    while not LOCK.acquire(timeout=POLL):
         torch.empty(0)
     try:
         yield
