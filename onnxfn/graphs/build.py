@@ -36,6 +36,7 @@ from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, Onnxfn
 from onnxfn.specs.os_errors import is_possible_path
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import StageTimer
+from onnxfn.specs.short_repr import short_repr
 
 PASSES = str(Path(__file__).parent / "passes")
 """The folder of the passes."""
@@ -114,6 +115,8 @@ class BuildOptions:
         >>> BuildOptions(fuse="onnxruntime").pretranspose
         True
     """
+
+    __repr__ = short_repr
 
     find_repeats: FindRepeats = field(default=stacks_worth_a_proof, validator=_check_find_repeats)
     template_cache: Path | None = field(default=None, converter=_as_path)

@@ -12,6 +12,7 @@ from attrs import Attribute, evolve, field, frozen
 from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import StageTimer
+from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.chunks import CHUNK_BYTES
 from onnxfn.weights.layouts import LAYOUTS, OPTIMUM, Layout, LayoutName, layout_of
 from onnxfn.weights.placement import (
@@ -89,6 +90,8 @@ class WriteOptions:
         ...
         onnxfn.specs.errors.UnknownName: no layout 'optimun'; known: optimum, transformers.js; did you mean 'optimum'?
     """
+
+    __repr__ = short_repr
 
     layout: LayoutName = field(default=OPTIMUM, validator=_check_layout)
     weight_storage: WeightStorage | None = field(default=None, validator=_check_weight_storage)

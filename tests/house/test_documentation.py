@@ -99,3 +99,10 @@ def test_a_public_error_says_when_it_is_raised(name):
 @pytest.mark.parametrize("name", VALUES)
 def test_a_public_value_is_documented(name):
     assert any(docstrings_of_value(name)), f"{name} has no docstring below its definition"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_signature_of_a_function_is_short_and_has_no_address(name):
+    text = str(inspect.signature(getattr(onnxfn, name)))
+    assert len(text) < 700
+    assert " at 0x" not in text.replace("<function ignore at 0x", "")

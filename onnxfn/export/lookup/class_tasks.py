@@ -127,9 +127,15 @@ def loader_of(task: str) -> str:
     return TASKS[name].call.loader or "AutoModel"
 
 
+def class_name(model: Any) -> str:
+    """The name of the class of a model; of a model with adapters of peft, that of the model inside."""
+    inside = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return type(inside).__name__
+
+
 def _class_name(model_or_config: Any) -> str | None:
     if hasattr(model_or_config, "forward"):
         of_transformers = hasattr(getattr(model_or_config, "config", None), "to_dict")
-        return type(model_or_config).__name__ if of_transformers else None
+        return class_name(model_or_config) if of_transformers else None
     name = next(iter(snapshot(model_or_config).get("architectures") or ()), None)
     return name if isinstance(name, str) else None

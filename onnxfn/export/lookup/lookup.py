@@ -9,7 +9,7 @@ from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.lookup.auto_tables import listed_classes, listed_loader, listed_tasks
-from onnxfn.export.lookup.class_tasks import OTHER_TASKS, loader_of, served_tasks, task_of
+from onnxfn.export.lookup.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.export.lookup.derive import (
     derive_from_config,
     derive_from_model,
@@ -33,11 +33,17 @@ GENERATION_TASKS = (
 )
 """The tasks whose models generate token by token, or frame by frame."""
 
+
+def rows_of(architectures: Mapping[str, ExportSpec] | None) -> Mapping[str, ExportSpec]:
+    """A table of rows; ARCHITECTURES for None, which is a shorter default in a signature."""
+    return ARCHITECTURES if architectures is None else architectures
+
+
 HOW_TO_DERIVE = "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
 
 
 def spec_for(
-    model_or_type: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES
+    model_or_type: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] | None = None
 ) -> ExportSpec:
     """The spec of a model type, a configuration or a model.
 
@@ -49,7 +55,7 @@ def spec_for(
         model_or_type: A model type as text (`"bert"`), a configuration (of transformers, or a dict), or a model.
         task: The name of a task, or a synonym. By default it is the task that the class name of the model implies; a
             model type as text implies no task.
-        architectures: The table of rows: model type -> spec.
+        architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
         The spec, for `task` if it is given or implied. A spec without a task still holds all tasks of the row; see
@@ -123,12 +129,12 @@ def derived(
     return derive(model_or_config, name)
 
 
-def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
+def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | None = None) -> tuple[str, ...]:
     """The tasks of a model type, a configuration, a model or a spec.
 
     Args:
         model_or_type: A model type as text, a configuration (of transformers, or a dict), a model, or a spec.
-        architectures: The table of rows: model type -> spec.
+        architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
         The canonical names of the tasks of the row, then those that transformers has a class for. The tables of
@@ -145,17 +151,17 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] = A
         return task_names(model_or_type)
     model_type = model_or_type if isinstance(model_or_type, str) else _model_type(model_or_type)
     listed = listed_tasks(model_type)
-    if model_type not in architectures and (listed or not isinstance(model_or_type, str)):
+    if model_type not in rows_of(architectures) and (listed or not isinstance(model_or_type, str)):
         return listed
     return known_tasks(_row(model_or_type, architectures))
 
 
-def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> bool:
+def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None = None) -> bool:
     """Whether a table has a row for a configuration or a model. True for every model type that is given as text."""
-    return isinstance(model_or_type, str) or _model_type(model_or_type) in architectures
+    return isinstance(model_or_type, str) or _model_type(model_or_type) in rows_of(architectures)
 
 
-def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str | None:
+def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportSpec] | None = None) -> str | None:
     """The task of a checkpoint, by the class name in its configuration; None if the row has no task for the class.
 
     A model that generates has the task with past, if its row has it. Without a row, `model_or_config` must be the
@@ -217,9 +223,9 @@ def _check_task(spec: ExportSpec, model: Any) -> None:
     name = canonical(spec.task).removesuffix(WITH_PAST)
     if name in served_tasks(class_task):
         return
-    if type(model).__name__ not in listed_classes(_model_type(model), name):
+    if class_name(model) not in listed_classes(_model_type(model), name):
         raise InvalidSpec(
-            f"{type(model).__name__} is a model for {class_task}, not for {spec.task}; "
+            f"{class_name(model)} is a model for {class_task}, not for {spec.task}; "
             f"load it with {spec.call.loader or 'a class for ' + spec.task}, or export it for {class_task}"
         )
 
@@ -236,11 +242,12 @@ def _task_without_row(model_or_config: Any) -> str:
     return "text-generation" if is_decoder else task
 
 
-def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec]) -> ExportSpec:
+def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec:
     model_type = model_or_type if isinstance(model_or_type, str) else _model_type(model_or_type)
-    if model_type not in architectures:
-        raise UnknownName(f"{unknown('model type', model_type, architectures)}; {HOW_TO_DERIVE}")
-    return architectures[model_type]
+    rows = rows_of(architectures)
+    if model_type not in rows:
+        raise UnknownName(f"{unknown('model type', model_type, rows)}; {HOW_TO_DERIVE}")
+    return rows[model_type]
 
 
 def _model_type(model_or_config: Any) -> str:

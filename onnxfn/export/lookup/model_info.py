@@ -8,10 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.lookup.heads import known_tasks
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
-from onnxfn.export.lookup.lookup import checkpoint_task, has_row, loader_spec, spec_for, tasks_for
+from onnxfn.export.lookup.lookup import checkpoint_task, has_row, loader_spec, rows_of, spec_for, tasks_for
 from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.os_errors import os_error_text
 from onnxfn.specs.spec import ExportSpec
@@ -28,12 +27,12 @@ OTHER_WEIGHTS: Mapping[str, str] = MappingProxyType(
 """File of weights that PyTorch does not read -> its framework."""
 
 
-def model_types_for(task: str, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> tuple[str, ...]:
+def model_types_for(task: str, *, architectures: Mapping[str, ExportSpec] | None = None) -> tuple[str, ...]:
     """The model types with a row that have a task: the row has it, or transformers lists a class for it.
 
     Args:
         task: The name of a task, or a synonym.
-        architectures: The table of rows: model type -> spec.
+        architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
         The model types, in the order of the table. No model types for a task that none has.
@@ -43,16 +42,16 @@ def model_types_for(task: str, *, architectures: Mapping[str, ExportSpec] = ARCH
         (True, False)
     """
     name = canonical(task)
-    return tuple(model_type for model_type, row in architectures.items() if name in known_tasks(row))
+    return tuple(model_type for model_type, row in rows_of(architectures).items() if name in known_tasks(row))
 
 
-def supported_task(model_or_type: Any, task: str, *, architectures: Mapping[str, ExportSpec] = ARCHITECTURES) -> str:
+def supported_task(model_or_type: Any, task: str, *, architectures: Mapping[str, ExportSpec] | None = None) -> str:
     """The canonical name of a task that a model has.
 
     Args:
         model_or_type: A model type as text, a configuration (of transformers, or a dict), or a model.
         task: The name of a task, or a synonym.
-        architectures: The table of rows: model type -> spec.
+        architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
         The canonical name of the task.
