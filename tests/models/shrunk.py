@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from importlib import import_module
 from typing import Any
 
 import tiny
+from sizes.derived import OVERRIDES, SECTIONS
 
 # The size that a name in a configuration gets, the first whose pattern fits.
 SIZES: tuple[tuple[Any, str], ...] = (
@@ -25,19 +27,12 @@ SIZES: tuple[tuple[Any, str], ...] = (
     (64, "image_size *_image_size img_size"),
     (8, "patch_size *_patch_size"),
     (36, "num_position_embeddings"),
+    (64, "encoder_hash_byte_group_vocab num_embeddings"),
+    (32, "base_channels latent_channels"),
     (4, "num_frames frames_per_clip window_size *_window_size"),
     (12, "num_queries num_query_tokens num_object_queries"),
     (16, "num_mel_bins n_mels num_mel_filters num_conv_pos_embeddings"),
 )
-
-
-# Sections of a head that turn with time, height and width, where the code has them and no configuration does.
-SECTIONS = {
-    "glm4v_text": [2, 1, 1],
-    "glm4v_moe_text": [1, 1, 0],
-    "glm_image_text": [2, 1, 1],
-    "glm_ocr_text": [2, 1, 1],
-}
 
 
 def fits(name: str, patterns: str) -> bool:
@@ -72,7 +67,7 @@ def config(model_type: str, **overrides: Any) -> Any:
     """A small configuration of any model type; that of a row where it has one in tiny.py."""
     from transformers import AutoConfig
 
-    if model_type in tiny.SPECIAL:
+    if model_type in tiny.SPECIAL and model_type not in OVERRIDES:
         return tiny.config(model_type, **overrides)
     return small(AutoConfig.for_model(model_type), **overrides)
 
@@ -99,8 +94,11 @@ def small(default: Any, **overrides: Any) -> Any:
         layers["rope_parameters"] = {**(told.get("rope_parameters") or {}), "mrope_section": sections}
     if "kv_lora_rank" in told and "qk_rope_head_dim" in told:
         layers |= {name: size for name, size in tiny.LATENT.items() if name in told}
-    inside = {name: small(one).to_dict() | {"model_type": one.model_type} for name, one in nested.items()}
-    return type(default)(**{**_tokens(told, 128), **changed, **layers, **inside, **overrides})
+    own = {**OVERRIDES.get(default.model_type, {}), **overrides}
+    inside = {
+        name: small(one, **own.pop(name, {})).to_dict() | {"model_type": one.model_type} for name, one in nested.items()
+    }
+    return type(default)(**{**_tokens(told, 128), **changed, **layers, **inside, **own})
 
 
 def _rotations(told: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,13 +120,23 @@ def _tokens(told: Mapping[str, Any], vocabulary: int) -> dict[str, int]:
     return {"pad_token_id": 0, **moved} if told.get("pad_token_id", 0) is None else moved
 
 
-def model(model_type: str, kind: str, **overrides: Any) -> Any:
+def kind(model_type: str, name: str) -> Any:
+    """A class of transformers, also where the package itself does not export it."""
+    import transformers
+    from transformers.models.auto.configuration_auto import model_type_to_module_name
+
+    if hasattr(transformers, name):
+        return getattr(transformers, name)
+    folder = model_type_to_module_name(model_type)
+    return getattr(import_module(f"transformers.models.{folder}.modeling_{folder}"), name)
+
+
+def model(model_type: str, name: str, **overrides: Any) -> Any:
     """A model of this class of transformers with a small configuration: uneven weights, a fixed seed."""
     import torch
-    import transformers
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        made = getattr(transformers, kind)(config(model_type, **overrides)).eval()
+        made = kind(model_type, name)(config(model_type, **overrides)).eval()
         tiny._disturb(made)
     return made

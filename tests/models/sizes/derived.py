@@ -1,0 +1,132 @@
+"""Sizes that no pattern of names gives, for model types without a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+SHARED_CACHE: Mapping[str, Any] = MappingProxyType(
+    {
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2,
+        "global_head_dim": 16,
+        "vocab_size_per_layer_input": 128,
+        "hidden_size_per_layer_input": 8,
+    }
+)
+ASSISTANT: Mapping[str, Any] = MappingProxyType(
+    {
+        "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "hidden_size_per_layer_input": 0,
+        "vocab_size_per_layer_input": 0,
+        "num_kv_shared_layers": 2,
+    }
+)
+CODEC: Mapping[str, Any] = MappingProxyType(
+    {
+        "num_filters": 8,
+        "codebook_size": 32,
+        "codebook_dim": 16,
+        "vector_quantization_hidden_dimension": 16,
+        "upsample_groups": 32,
+        "num_quantizers": 4,
+        "max_position_embeddings": 2000,
+        "sliding_window": 250,
+    }
+)
+VIBEVOICE: Mapping[str, Any] = MappingProxyType(
+    {"num_filters": 4, "downsampling_ratios": [2, 4], "depths": [1, 1, 1], "hidden_size": 16}
+)
+MUSE_AUDIO: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 4, "depths": [1, 1, 1, 1]})
+IMAGE_TOKEN: Mapping[str, Any] = MappingProxyType({"vocabulary_map": {"<image>": 100, "<|extra_200|>": 101}})
+SERIES: Mapping[str, Any] = MappingProxyType({"prediction_length": 7, "context_length": 14, "lags_sequence": [1, 2]})
+
+# By the type of the configuration, also of one inside another.
+OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "autoformer": SERIES,
+        "informer": SERIES,
+        "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2}, "ffn_config": {"moe_top_k": 2}},
+        "blt_patcher": {"vocab_size": 260},
+        "chameleon": IMAGE_TOKEN,
+        "emu3": IMAGE_TOKEN,
+        "cohere_compass_text": {
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
+            }
+        },
+        "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"]},
+        "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 24},
+        "dots3_note_vision_encoder": {"adapter_in_dim": 32, "adapter_out_dim": 32},
+        "dots3_note_audio_encoder": {"adapter_input_size": 32, "adapter_out_dim": 32},
+        "dots3_note_text": {"index_head_dim": 8, "index_n_heads": 4, "shared_experts_intermediate_size": 24},
+        "ernie4_5_vl_moe_text": {
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
+        },
+        "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
+        "gemma4_assistant": {"text_config": ASSISTANT},
+        "granite4_vision": {"deepstack_layer_map": [[-1, 0]]},
+        "nemotron_h_omni": {"vision_config": {"video_temporal_patch_size": 2}},
+        "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 24},
+        "gemma4_text": {**SHARED_CACHE, "num_experts": None},
+        "gemma4_unified_text": SHARED_CACHE,
+        "glm5_next_text": {
+            "qk_rope_head_dim": 0,
+            "head_dim": 0,
+            "index_kpool": 4,
+            "index_topk": 8,
+            "index_head_dim": 8,
+            "index_n_heads": 4,
+            "linear_num_heads": 4,
+            "linear_head_dim": 8,
+        },
+        "hunyuan_vl_text": {"head_dim": 8},
+        "mimi": CODEC,
+        "mimi_encoder": CODEC,
+        "mimi_decoder": CODEC,
+        "pocket_tts_audio_tokenizer": CODEC,
+        "pocket_tts_audio_tokenizer_encoder": CODEC,
+        "pocket_tts_audio_tokenizer_decoder": CODEC,
+        "molmo2_adapter": {"vision_feature_layer": [-1, 0]},
+        "muse_spark_audio": MUSE_AUDIO,
+        "neomme": {"head_dim": 16},
+        "qwen4_exp_text": {
+            "indexer_n_heads": 4,
+            "indexer_kv_heads": 1,
+            "indexer_head_dim": 8,
+            "indexer_budget": 8,
+            "indexer_compress_ratio": 4,
+            "ngram_vocab_size_base": 64,
+            "make_ngram_vocab_size_divisible_by": 8,
+            "split_ngram_parts": 4,
+            "hc_lowrank": 8,
+        },
+        "reformer": {"axial_pos_embds_dim": [8, 24], "axial_pos_shape": [8, 12], "attention_head_size": 8},
+        "t5gemma2_text": {"dropout_rate": 0.0},
+        "vibevoice_acoustic_tokenizer": VIBEVOICE,
+        "vibevoice_acoustic_tokenizer_encoder": VIBEVOICE,
+        "vibevoice_acoustic_tokenizer_decoder": VIBEVOICE,
+        "vibevoice_semantic_tokenizer": VIBEVOICE,
+        "vibevoice_semantic_tokenizer_encoder": VIBEVOICE,
+    }
+)
+
+# Sections of a head that turn with time, height and width, where the code has them and no configuration does.
+SECTIONS: Mapping[str, list[int]] = MappingProxyType(
+    {
+        "glm4v_text": [2, 1, 1],
+        "glm4v_moe_text": [1, 1, 0],
+        "glm_image_text": [2, 1, 1],
+        "glm_ocr_text": [2, 1, 1],
+        "paddleocr_vl_text": [2, 1, 1],
+        "qwen2_vl_text": [2, 1, 1],
+        "qwen2_5_vl_text": [2, 1, 1],
+        "qwen2_5_omni_text": [2, 1, 1],
+        "qwen2_5_omni_talker": [2, 1, 1],
+        "cosmos3_edge_text": [2, 1, 1],
+        "hunyuan_vl_text": [1, 1, 1, 1],
+    }
+)
