@@ -69,7 +69,7 @@ def export(
     The files appear at `path` when all stages have succeeded. If one fails, nothing appears and an earlier export
     stays as it was. What a killed process leaves, the next export to `path` removes. The model, its configuration and
     its training mode are left as they were. Other threads may call the model meanwhile: a copy on the same weights is
-    traced. Only a model that cannot be copied, such as one of TorchScript, is traced itself.
+    traced. Only a model that cannot be copied is traced itself.
 
     The height and the width of images are static if the model takes one size alone, or computes other functions for
     other sizes and no trace holds for all; `Exported.limits` has that size.

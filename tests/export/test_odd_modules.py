@@ -169,7 +169,24 @@ def filtered(x):
     return torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1])
 
 
+def with_short_indices(x, rows, columns):
+    rows, columns = rows.int(), columns.int()
+    changed = x.clone()
+    changed[rows, columns] = 2.0
+    return x[rows], x[rows, columns], x[:, columns], changed, x.index_put((rows,), x[rows], accumulate=True)
+
+
+def short_time_signal(x):
+    window = torch.hann_window(16)
+    return torch.istft(torch.stft(x, 16, 4, window=window, return_complex=True) * 2, 16, 4, window=window)
+
+
 EXPORTED = {
+    "indices in int32": (
+        with_short_indices,
+        {"x": real(3, 4), "rows": torch.tensor([0, 2, 1]), "columns": torch.tensor([3, 1, 0])},
+    ),
+    "a short-time spectrum and back": (short_time_signal, {"x": real(3, 64)}),
     "a spectrum and back": (filtered, {"x": real(3, 8)}),
     "an odd spectrum and back": (filtered, {"x": real(3, 9)}),
     "inputs changed in place": (in_place, {"x": real(3, 4)}),
@@ -272,6 +289,11 @@ REFUSED = {
     "script": (lambda: torch.jit.script(nn.Linear(4, 2)), real(3, 4), "the model is TorchScript, .*; pass the module"),
     "trace": (lambda: torch.jit.trace(nn.Linear(4, 2), real(3, 4)), real(3, 4), "the model is TorchScript, .*; pass "),
     "script of a function": (lambda: scripted, real(3, 4), "the model is TorchScript, .*; pass the module or function"),
+    "script inside": (
+        lambda: nn.Sequential(torch.jit.script(nn.Linear(4, 2))),
+        real(3, 4),
+        "Sequential holds TorchScript at 0; put the module or function that",
+    ),
     "lazy": (lambda: nn.LazyLinear(2), real(3, 4), "LazyLinear has weights without a shape; run it once on the sample"),
     "quantized": (quantized, real(3, 4), "Sequential has layers that torch quantized: .*; export the model before"),
     "sparse": (nn.ReLU, real(3, 4).to_sparse(), "'input' is a sparse tensor, .*; pass a dense one"),

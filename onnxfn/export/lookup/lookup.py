@@ -99,8 +99,9 @@ def derived(
             tensors, or `torch.export.ExportedProgram`.
         task: The task of the spec. By default it is the task that the class name implies, or feature-extraction.
         sample: The arguments of `forward`: a dict by name, a tuple by position, or the only one. Tensors and numpy
-            arrays, also nested in dicts, tuples and lists, are inputs of their dtypes; a nested tensor has a name with
-            dots, `batch.ids`. Python numbers, texts, bools and None are constants of the graph.
+            arrays, also nested in dicts, tuples, lists, named tuples and dataclasses, are inputs of their dtypes; a
+            nested tensor has a name with dots, `batch.ids`. Python numbers, texts, bools and None are constants of the
+            graph.
         axes: The axis pattern of tensors in `sample`: `{"x": "batch_size _ width"}`. `_` is an axis with the size that
             it has in the sample. A tensor without a pattern has one dynamic axis: the first, `batch_size`.
         ranges: The values that a tensor of numbers may have: `{"ids": (0, 300)}` are 0 to 299. Without a range, dummies

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from onnxfn.export.lookup.probe import Run, onnx_name
+from onnxfn.graphs.capture.as_module import SCRIPTED
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.tensor_paths import Path
 
@@ -15,7 +16,7 @@ QUANTIZED = "torch.ao.nn.quantized"
 
 
 def check_module(model: Any) -> None:
-    """Raises InvalidSpec for what has no `forward`, and for weights without a shape or quantized by torch."""
+    """Raises InvalidSpec for what has no `forward`, for TorchScript, and for weights without a shape or quantized."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -23,6 +24,9 @@ def check_module(model: Any) -> None:
     if not isinstance(model, torch.nn.Module) or getattr(model.forward, "__func__", None) is torch.nn.Module.forward:
         advice = "pass model.__call__" if callable(model) else "pass a module or a function"
         raise InvalidSpec(f"{name} is no function and has no forward; {advice}")
+    scripted = [path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
+    if scripted:
+        raise InvalidSpec(f"{name} holds TorchScript at {listed(scripted)}; put the {SCRIPTED} there")
     if any(is_lazy(weight) for weight in model.parameters()):
         raise InvalidSpec(f"{name} has weights without a shape; run it once on the sample first: model(...)")
     quantized = {type(module).__name__ for module in model.modules() if type(module).__module__.startswith(QUANTIZED)}

@@ -46,7 +46,8 @@ def _product(left: Any, right: Any) -> Any:
 
 def _is_real_number(value: Any) -> bool:
     """Whether a value is no complex tensor, which has at least the axis of its two parts."""
-    return not isinstance(value, complex) and len(getattr(value, "shape", ())) == 0
+    shape = getattr(value, "shape", ())
+    return not isinstance(value, complex) and shape is not None and len(shape) == 0
 
 
 def _size(tensor: Any, dim: int = 0) -> Any:

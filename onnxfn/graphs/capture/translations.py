@@ -17,7 +17,11 @@ def translations() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
         torch.ops.aten.batch_norm.default: _batch_norm,
         torch.ops.aten.conv_transpose2d.input: _conv_transpose2d,
+        torch.ops.aten._unsafe_index.Tensor: _index,
+        torch.ops.aten._unsafe_index_put.default: _index_put,
         torch.ops.aten.flatten.using_ints: _flatten,
+        torch.ops.aten.index.Tensor: _index,
+        torch.ops.aten.index_put.default: _index_put,
         torch.ops.aten.log_sigmoid.default: _log_sigmoid,
         torch.ops.aten.sym_numel.default: _sym_numel,
         torch.ops.aten.unflatten.int: _unflatten,
@@ -89,6 +93,38 @@ def _batch_norm(
 
     statistics = (None, None) if training else (running_mean, running_var)
     return from_table(tensor, weight, bias, *statistics, False, momentum, eps)[0]
+
+
+def _index(tensor: Any, indices: Any) -> Any:
+    """The elements at indices, which may be int32; torch's table takes them for int64."""
+    from onnxscript.function_libs.torch_lib.ops.core import aten_index as from_table
+
+    return from_table(tensor, _in_int64(indices))
+
+
+def _index_put(tensor: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:  # noqa: FBT001, FBT002
+    """A tensor with other elements at indices, which may be int32; torch's table takes them for int64."""
+    from onnxscript.function_libs.torch_lib.ops.core import aten_index_put as from_table
+
+    return from_table(tensor, _in_int64(indices), values, accumulate)
+
+
+def _in_int64(indices: Any) -> list[Any]:
+    """Indices with those in int32 as int64; None stands for all indices of an axis."""
+    from onnx_ir import DataType
+
+    is_short = [getattr(index, "dtype", None) == DataType.INT32 for index in indices]
+    return [_cast_to_int64(index) if short else index for index, short in zip(indices, is_short, strict=True)]
+
+
+def _cast_to_int64(index: Any) -> Any:
+    """An index in int64, with the shape that torch's table reads."""
+    from onnx_ir import DataType
+    from onnxscript import opset18 as op
+
+    wide = op.Cast(index, to=DataType.INT64)
+    wide.shape = index.shape
+    return wide
 
 
 def _squeeze(tensor: Any, dim: Any = None) -> Any:
