@@ -203,8 +203,9 @@ def test_an_odd_module_agrees(name, tmp_path):
 
 def test_an_axis_of_one_that_is_dynamic_is_not_squeezed(tmp_path):
     axes = {"x": "batch_size n _"}
-    result = exported(lambda x: x.squeeze(1), {"x": real(3, 1, 4)}, tmp_path, axes)
-    assert result.outputs == {"output": {0: "batch_size", 1: "n"}}
+    squeezed = lambda x: (x.squeeze(1), x[..., None].squeeze(-1), x[..., None].squeeze((1, -1)))  # noqa: E731
+    result = exported(squeezed, {"x": real(3, 1, 4)}, tmp_path, axes)
+    assert [*result.outputs.values()] == [{0: "batch_size", 1: "n"}] * 3
 
 
 # Modules that are refused

@@ -131,8 +131,9 @@ def _squeeze(tensor: Any, dim: Any = None) -> Any:
     """A tensor without these axes, or all, of size 1; a dynamic axis stays, which torch's table removes."""
     from onnxscript import opset18 as op
 
-    axes = range(len(tensor.shape)) if dim is None else [dim] if isinstance(dim, int) else dim
-    single = [axis for axis in axes if len(tensor.shape) and tensor.shape[axis] == 1]
+    sizes = list(tensor.shape or ())
+    axes = range(len(sizes)) if dim is None else [dim] if isinstance(dim, int) else dim
+    single = [axis for axis in axes if sizes and sizes[axis] == 1]
     return op.Squeeze(tensor, op.Constant(value_ints=single)) if single else op.Identity(tensor)
 
 
