@@ -1,4 +1,10 @@
-"""Lines that one writes first: each works, or its error has the right line."""
+"""Lines that one writes first: each works, or its error has the right line.
+
+Those that need a model are in tests/export/test_guessed_exports.py.
+"""
+
+import pickle
+from functools import partial
 
 import pytest
 import toolz
@@ -12,7 +18,40 @@ NAMES = {**{name: getattr(onnxfn, name) for name in onnxfn.__all__}, "bert": BER
 TOKENS = {0: "batch_size", 1: "sequence_length"}
 TEXTS = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), TOKENS)
 
+FEATURES = onnxfn.for_task(BERT, "feature-extraction")
+DECODER = onnxfn.for_task(onnxfn.ARCHITECTURES["llama"], "text-generation-with-past")
+SIZES = {"vocab_size": 9, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
+NAMES |= {"fe": FEATURES, "decoder": DECODER, "sizes": SIZES, "partial": partial, "pickle": pickle}
+STEP = "plan(with_shapes(decoder, batch_size=1, past_sequence_length=16, sequence_length=1), sizes)"
+
 WORKING = (
+    ("inputs(with_shapes(tc, batch_size=1))['input_ids']", {1: "sequence_length"}),
+    ("inputs(with_shapes(tc, batch_size=1, sequence_length=8))['input_ids']", {}),
+    ("with_shapes(with_shapes(tc, batch_size=1), batch_size=2).fixed_axes[0].value", 2),
+    ("list(outputs(renamed(tc, logits='scores')))", ["scores"]),
+    ("[tensor.name for tensor in renamed(tc, input_ids='attention_mask', attention_mask='input_ids').inputs[:2]]",
+     ["attention_mask", "input_ids"]),
+    ("list(inputs(without(tc, 'token_type_ids')))", ["input_ids", "attention_mask"]),
+    ("'hidden_states.1' in with_outputs(tc, 'attentions', 'hidden_states.1')", True),
+    ("list(plan(with_outputs(tc, 'hidden_states'), {**sizes, 'type_vocab_size': 2}).parts[0].outputs)",
+     ["logits", "hidden_states.0", "hidden_states.1"]),
+    ("list(outputs(with_outputs(fe, 'pooler_output')))", ["last_hidden_state", "pooler_output"]),
+    ("with_dtypes(tc, int='int32', float='float16').target.float_dtype", "float16"),
+    ("[with_opset(tc, opset).target.opset for opset in range(18, 26)]", [*range(18, 26)]),
+    ("with_tolerance(tc, atol=1e-4).check.atol", 1e-4),
+    ("for_task(bert, 'masked-lm').task", "fill-mask"),
+    ("with_past(spec_for('llama', 'text-generation')).cache.past", "both"),
+    ("[case.name for case in compose(tc, case('long', sized(sequence_length=30))).cases][-1]", "long"),
+    ("{tc: 1}[for_task(bert, 'text-classification')], hash(tc) == hash(pickle.loads(pickle.dumps(tc)))", (1, True)),
+    ("compose(EMPTY, tc) == tc == compose(tc, EMPTY) == pickle.loads(pickle.dumps(tc))", True),
+    (f"{STEP}.parts[0].inputs['attention_mask']", {}),
+    (f"str({STEP}).count('[1, 17]')", 1),
+    ("pipe(tc, partial(with_opset, opset=20)) == with_opset(tc, 20)", True),
+    ("list(inputs(compose(tc, positions)))[-1], list(inputs(for_task(compose(bert, positions), 'fill-mask')))[-1]",
+     ("position_ids", "position_ids")),
+    ("list(inputs(with_constants(tc, token_type_ids=0)))", ["input_ids", "attention_mask"]),
+    ("list(outputs(without(with_outputs(fe, 'pooler_output'), 'last_hidden_state')))", ["pooler_output"]),
+    ("str(diff(tc, with_opset(tc, 20))).splitlines()[-1].split()", ["target.opset", "20"]),
     ("pipe(tc, with_opset(20), renamed(logits='scores')) == renamed(with_opset(tc, 20), logits='scores')", True),
     ("pipe(bert, for_task('masked-lm'), with_outputs('hidden_states.1')).outputs[-1].name", "hidden_states.1"),
     ("pipe(tc, without('token_type_ids'), with_shapes(batch_size=1), with_tolerance(atol=1e-4)).check.atol", 1e-4),
@@ -49,6 +88,12 @@ WORKING = (
 """A line, and its value."""
 
 REFUSED = (
+    ("pipe(tc, partial(without, 'logits'))", InvalidSpec, "the spec comes first; write without(spec, 'name', ...)"),
+    ("without(tc, 'token_types')", UnknownName, "did you mean 'token_type_ids'?"),
+    ("for_task(bert, 'fill-masks')", UnknownName, "did you mean 'fill-mask'?"),
+    ("plan(with_shapes(tc, seq_length=3))", UnknownName, "did you mean 'sequence_length'?"),
+    ("compose(tc, None)", InvalidSpec, "compose joins ExportSpec records, not the NoneType None"),
+    ("export(tc, None, 'out', atol=1e-4)", InvalidSpec, "write with_tolerance(spec, atol=1e-4)"),
     ("compose(tc, with_opset(20))", InvalidSpec, "write toolz.pipe(spec, with_opset(20))"),
     ("compose(tc, with_opset)", InvalidSpec, "write toolz.pipe(spec, with_opset)"),
     ("tc.with_opset(20)", AttributeError, "what changes a spec is a function: with_opset(spec)"),

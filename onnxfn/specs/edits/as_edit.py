@@ -52,6 +52,8 @@ def _check_arguments(function: Callable[..., ExportSpec], arguments: tuple[Any, 
     signature = inspect.signature(function)
     parameters = [_word(parameter) for parameter in signature.parameters.values()]
     usage = f"write {function.__name__}({', '.join(parameters)})"
+    if any(isinstance(argument, ExportSpec) for argument in arguments):
+        raise InvalidSpec(f"{function.__name__} takes one ExportSpec, and the spec comes first; {usage}")
     strange = [argument for argument in arguments if not isinstance(argument, ARGUMENTS)]
     if strange:
         raise InvalidSpec(
