@@ -1,7 +1,8 @@
-"""Results of sweeps: `tests/sweeps/NAME.json` holds {"versions", "date", "commit", "results"}.
+"""Results of sweeps: `tests/sweeps/NAME.json` holds {"versions", "date", "commit", "results", "seconds"}.
 
-The results of a family are {model type: {task: line}}; those of `decoding` are {model type: line}. `date` and `commit`
-are those of the last line that was recorded; all lines were seen with the same minor versions.
+The results of a family are {model type: {task: line}}; those of `decoding` are {model type: line}. The seconds of a
+family are {model type: {task: seconds of the processor}}; other sweeps have none. `date` and `commit` are those of the
+last line that was recorded; all lines were seen with the same minor versions.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import fcntl
 import json
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -33,8 +36,14 @@ FAMILIES: Mapping[str, str] = {
     "libraries": "timm, sentence-transformers, diffusers",
     "derived": "no row: the spec is derived from the model",
 }
+LONGEST = 10.0
+"""The most seconds of the processor that an export of a tiny model takes, with its check, in a warm process."""
+
 NOT = "not: "
 """The start of a line for a task that was attempted and is not validated; the reason follows."""
+
+TABLES = ("results", "seconds")
+"""What a file holds besides its header."""
 
 Results = dict[str, Any]
 FamilyResults = dict[str, dict[str, str]]
@@ -78,28 +87,40 @@ def same_minor(versions: Mapping[str, str], others: Mapping[str, str]) -> bool:
     return first == second
 
 
-def update(name: str, change: Callable[[Results], Results]) -> None:
-    """Change the results of a sweep on disk. Results that were seen with another minor version are dropped first."""
+def update(name: str, change: Callable[[Results], Results], key: str = "results") -> None:
+    """Change a table of a sweep on disk. What was recorded with another minor version is dropped first."""
     with locked(name):
         before = recorded(name)
-        kept_results = before["results"] if same_minor(before.get("versions", {}), installed()) else {}
+        is_current = same_minor(before.get("versions", {}), installed())
+        tables = {"results": {}, **({name: before[name] for name in TABLES if name in before} if is_current else {})}
+        tables[key] = dict(sorted(change(tables.get(key, {})).items()))
         header = {"versions": installed(), "date": dt.datetime.now(tz=dt.UTC).date().isoformat()}
-        content = {**header, "commit": commit(), "results": dict(sorted(change(kept_results).items()))}
+        content = {**header, "commit": commit(), **tables}
         (SWEEPS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
-def record(family: str, model_type: str, task: str, line: str, table: set[tuple[str, str]]) -> None:
-    """Add a line to the results of a family; lines of pairs that are not in the table are dropped."""
+def record(
+    family: str, model_type: str, task: str, line: str, table: set[tuple[str, str]], seconds: float | None = None
+) -> None:
+    """Add a line to the results of a family, and its seconds; those of pairs that are not in the table are dropped."""
 
-    def change(results: FamilyResults) -> FamilyResults:
-        added = {**results, model_type: {**results.get(model_type, {}), task: line}}
+    def with_value(value: Any, results: Results) -> Results:
+        added = {**results, model_type: {**results.get(model_type, {}), task: value}}
         chosen = {
-            name: {task: line for task, line in sorted(tasks.items()) if (name, task) in table}
+            name: {task: value for task, value in sorted(tasks.items()) if (name, task) in table}
             for name, tasks in added.items()
         }
         return {name: tasks for name, tasks in chosen.items() if tasks}
 
-    update(family, change)
+    update(family, partial(with_value, line))
+    if seconds is not None:
+        update(family, partial(with_value, round(seconds, 1)), "seconds")
+
+
+def timed(call: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, float]:
+    """What a call returns, and the seconds of the processor that it takes: other processes change them little."""
+    start = time.process_time()
+    return call(*arguments, **named), time.process_time() - start
 
 
 def line(result: Any, *more: str) -> str:

@@ -27,6 +27,21 @@ def test_a_result_is_recorded_with_versions_date_and_commit(folder):
     assert content["results"] == {"bert": {"fill-mask": "max abs diff 1e-07"}}
 
 
+def test_the_seconds_of_a_pair_are_recorded_and_left_when_another_is(folder):
+    pairs = {("bert", "fill-mask"), ("xlm", "fill-mask")}
+    swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", pairs, 1.26)
+    swept.record("text", "xlm", "fill-mask", "max abs diff 2e-07", pairs)
+    assert json.loads((folder / "text.json").read_text())["seconds"] == {"bert": {"fill-mask": 1.3}}
+    assert swept.pairs("text") == pairs
+
+
+@pytest.mark.parametrize("family", swept.FAMILIES)
+def test_no_recorded_export_of_a_tiny_model_takes_longer_than_it_may(family):
+    every = swept.recorded(family).get("seconds", {})
+    slow = {name: tasks for name, tasks in every.items() if max(tasks.values()) > swept.LONGEST}
+    assert not slow
+
+
 def test_a_pair_that_left_the_table_loses_its_result(folder):
     pairs = {("bert", "fill-mask"), ("xlm", "fill-mask")}
     swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", pairs)
