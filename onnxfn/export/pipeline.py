@@ -97,7 +97,8 @@ def export(
         on_event: Called with an `Event`, in the thread of this call, when a stage starts, about four times a second
             while it runs, and when it ends or fails. `progress()` is one that draws a bar. To stop the export, let it
             raise an exception: that comes out of this call, and nothing is written. An operator of PyTorch that runs
-            ends first, so it takes up to a second, longer for larger operators.
+            ends first, so it takes up to a second, longer for larger operators. If ONNX Runtime was loading a file, its
+            thread ends by itself, up to a few seconds later.
         timeout: Seconds after which the export is stopped. None: there is no limit.
 
     Returns:
