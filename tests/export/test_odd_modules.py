@@ -311,6 +311,11 @@ REFUSED = {
     "two inputs of a name": (lambda: nested, {"x": {"a.b": real(2), "a": {"b": real(2)}}}, "have the name 'x.a.b'; re"),
     "numbers as keys": (lambda: nested, {"x": {3: real(2), 5: real(2)}}, "the keys of 'x' in the sample are 3, 5; a "),
     "an empty list": (lambda: nested, {"x": [real(2), []]}, "'x.1' in the sample for Module is an empty list; a sa"),
+    "sizes that fail": (
+        lambda: lambda x: x.view(-1, 2, 8),
+        real(4, 8),
+        "like this sample at batch_size=1: .*; name its",
+    ),
     "more outputs": (
         lambda: lambda x: x.split(2),
         real(4, 8),

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.common_patches import sliding_window_cache
 from onnxfn.export.lookup.index_bounds import index_bounds
-from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run_at_sizes, specs_at_sizes
+from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes
 from onnxfn.export.lookup.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.lookup.sample_inputs import generator_name, sample_inputs
 from onnxfn.export.lookup.sample_ranges import Range, assumed_range, indexed_range, sample_range, specified_range
@@ -27,6 +27,7 @@ from onnxfn.specs.errors import InvalidSpec, first_line, unknown
 from onnxfn.specs.facts import case
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.records import Generator, Patch
 from onnxfn.specs.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.tensor_paths import Path
@@ -186,7 +187,21 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
     except Exception as error:
         summary = f"{type(error).__name__}: {first_line(error)}"[:160]
         advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
-        raise InvalidSpec(f"{base.name} does not run on tensors like this sample: {summary}; {advice}") from error
+        where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
+        raise InvalidSpec(
+            f"{base.name} does not run on tensors like this sample{where}: {summary}; {advice}"
+        ) from error
+
+
+def _failing_sizes(model: Any, spec: PlannedSpec) -> str:
+    """The sizes at which a module does not run, for a message; nothing if it fails at the sizes of the sample."""
+    for seed, sized_spec in enumerate(specs_at_sizes(spec)):
+        try:
+            run(model, sized_spec, seed)
+        except Exception:  # noqa: BLE001 - a module may raise anything
+            sizes = (f"{name}={size}" for name, size in known_sizes(sized_spec, {}).items())
+            return f" at {', '.join(sizes)}" if seed else ""
+    return ""
 
 
 def _runs(model: Any, spec: ExportSpec) -> Runs:
