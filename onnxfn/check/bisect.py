@@ -28,7 +28,7 @@ from onnxfn.specs.records import as_tuple
 
 @frozen
 class Divergence:
-    """Where ONNX files and PyTorch part. It prints as a few lines.
+    """Where ONNX files and PyTorch first differ. It prints as a few lines.
 
     Attributes:
         file: The name of the ONNX file; of all files if none differs.

@@ -13,7 +13,7 @@ from onnxfn.weights.digests import sha256_of
 
 
 def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
-    """The SHA-256 of everything in a model or checkpoint that graphs depend on; `templates` are found by it.
+    """The SHA-256 of everything in a model or checkpoint that graphs depend on; a template cache finds graphs by it.
 
     It covers the configuration, the modules and their code, the shapes and dtypes of parameters, and the versions of
     onnxfn, torch, transformers and the other packages that build graphs. A model and its checkpoint have different

@@ -67,7 +67,7 @@ def export(
     """Writes a PyTorch model as ONNX files and checks them against the model.
 
     The files appear at `path` when all stages have succeeded. If one fails, nothing appears and an earlier export
-    stays as it was. What a killed process leaves, the next export to `path` removes. The model, its configuration and
+    stays as it was. The next export to `path` removes what a killed process left. The model, its configuration and
     its training mode are left as they were. Other threads may call the model meanwhile: a copy on the same weights is
     traced. Only a model that cannot be copied is traced itself.
 
@@ -113,8 +113,8 @@ def export(
         ModelNotFound: There is no folder `checkpoint`.
         MissingValue: The configuration lacks a value that the spec reads.
         UnknownName: `decoders` or `build.fuse` is not a known value.
-        OutputExists: `path` exists, at the start or when the files are complete, and `overwrite` is False. In any
-            case: `path` is a link to nothing, or below a file.
+        OutputExists: `path` exists, at the start or when the files are complete, and `overwrite` is False. Or
+            `path` is a link to nothing, or lies below a file: then `overwrite` does not help.
         CaptureFailed: The model could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
         WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.

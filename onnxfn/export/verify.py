@@ -54,8 +54,8 @@ class Verification:
 def verify(folder: str | Path) -> Verification:
     """Compares the files in a folder with the `report.json` that the export wrote there. The model is not needed.
 
-    All files of the export are there with their digests, none is exchanged, and the graphs have the opset, the types,
-    the inputs and the outputs that the report states. Each file is read once, in chunks. A folder without a report may
+    There is no fault if all files of the export exist with their digests, and the graphs have the opset, the types, the
+    inputs and the outputs that the report states. Each file is read once, in chunks. A folder without a report may
     hold the parts of a pipeline of diffusers: then each folder in it that has a report is verified.
 
     Args:

@@ -32,7 +32,7 @@ def compose(*specs: ExportSpec) -> ExportSpec:
         last.
 
     Raises:
-        InvalidSpec: an argument is not an ExportSpec. An edit is none; it stands in `toolz.pipe(spec, edit)`. Or a spec
+        InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `toolz.pipe(spec, edit)`. Or a spec
             is for a task, and one to its right adds to a task: that would have no effect.
 
     >>> from onnxfn.specs.spec import Target

@@ -36,7 +36,8 @@ def digest(record: Any) -> str:
         record: A spec or any other record.
 
     Returns:
-        64 hexadecimal digits. They are equal for equal specs, and for specs that differ in the order of facts alone.
+        64 hexadecimal digits. They are equal for equal specs, and for specs whose named records differ
+        only in their order.
 
     Raises:
         InvalidSpec: A text in the record has a null character or half of a surrogate pair.

@@ -41,9 +41,9 @@ def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
 
     Args:
         name: The name that inputs refer to, the third argument of `takes`.
-        function: A key of `FILLS`, such as `integers`, `normal` or `mask`, or `package.module:function` for any other
-            function. It is called with a `numpy.random.Generator`, a shape and `arguments`, and returns an array of
-            this shape.
+        function: `integers`, `uniform`, `normal`, `constant`, `mask`, `positions` or another function of
+            specs/dummies.py, or `package.module:function` for one of your own. It is called with a
+            `numpy.random.Generator`, a shape and `arguments`, and returns an array of this shape.
         arguments: Keyword arguments of the function. A getter is read from the configuration; a NestedDummy is
             generated first.
 

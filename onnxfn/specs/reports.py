@@ -226,8 +226,8 @@ class CheckFailed(OnnxfnError, RuntimeError):
     """The ONNX files do not compute what PyTorch computes, or they could not be compared.
 
     Attributes:
-        report: The figures of each output. A report without figures, whose finding is the message, if the comparison
-            stopped because ONNX Runtime cannot load or run a file.
+        report: The figures of each output. If ONNX Runtime could not load or run a file, there are none, and the only
+            finding is the message.
 
     >>> CheckFailed("ONNX Runtime cannot load model.onnx").report.findings
     ('ONNX Runtime cannot load model.onnx',)

@@ -142,8 +142,8 @@ class Check:
     """How outputs are compared with PyTorch's.
 
     Attributes:
-        atol: Absolute tolerance in place of the rule by arithmetic: an output is compared with PyTorch's errors.
-        rtol: Relative tolerance in place of that rule.
+        atol: Absolute tolerance. None, for both: a multiple of PyTorch's own rounding error is allowed.
+        rtol: Relative tolerance.
         mask_input: The input that masks padding; outputs at padding are not compared.
     """
 

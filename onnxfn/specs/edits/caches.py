@@ -196,7 +196,7 @@ def with_past(direction: Past = "both") -> SpecEdit: ...
 def with_past(spec: ExportSpec, direction: Past = "both") -> ExportSpec:
     """The spec with its cache as inputs, outputs, or both: one graph for the prompt and for each next token.
 
-    A past of length 0 is the prompt.
+    With a past of length 0 it reads the prompt.
 
     Args:
         spec: A spec that has a cache.
