@@ -38,8 +38,8 @@ def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
 
     Args:
         behavior: `monolith`, `encoder` or `decoder`.
-        specs: The inputs of the behavior. If it `runs` a submodule, also the outputs: then it has no input and no output
-            of the whole model.
+        specs: The inputs of the behavior. If it `runs` a submodule, also the outputs: then it has no input and no
+            output of the whole model.
 
     Raises:
         UnknownName: another behavior.
