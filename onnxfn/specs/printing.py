@@ -174,10 +174,15 @@ def _why_allowed(reference: str) -> str:
 
 
 def exported_sections(exported: Any) -> Sections:
-    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export."""
+    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export.
+
+    The cases are in one row, by name; the report has their sizes.
+    """
     sizes = {f"{size.part}.onnx": str(size) for size in exported.graphs}
-    files = [(name, sizes.get(PurePath(name).name, "")) for name in exported.files]
-    sections: list[tuple[str, Rows]] = [("files", files)]
+    graphs = [(name, sizes[PurePath(name).name]) for name in exported.files if PurePath(name).name in sizes]
+    names = [name for name in exported.files if PurePath(name).name not in sizes]
+    others = ", ".join(PurePath(name).name if graphs else name for name in names)
+    sections: list[tuple[str, Rows]] = [("files", [*graphs, *([(others,)] if others else [])])]
     types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
     sections.extend(spec_sections(exported.plan.parts[0].spec, types))
     sections.extend(left_out_sections(exported.plan))
@@ -190,7 +195,9 @@ def exported_sections(exported: Any) -> Sections:
         sections.append(("fused operators", rows))
     sections.append(("seconds", [(", ".join(f"{stage} {seconds:.2f}" for stage, seconds in exported.seconds),)]))
     if exported.report is not None:
-        sections.extend(report_sections(exported.report))
+        case_names = ", ".join(case.partition(" (")[0] for case in exported.report.cases)
+        sections.extend(report_sections(exported.report)[:-1])
+        sections.append(("cases", [(case_names,)] if case_names else []))
     return sections
 
 

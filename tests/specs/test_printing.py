@@ -229,9 +229,9 @@ SCREEN = 40
 
 
 def large_report(plan):
-    """A report of 9 cases for each output of a plan."""
+    """A report of 12 cases for each output of a plan."""
     names = [output for part in plan.parts for output in part.outputs]
-    return Report([difference(name, 1e-7) for name in names], [f"case {number}" for number in range(9)])
+    return Report([difference(name, 1e-7) for name in names], [f"case {number}" for number in range(12)])
 
 
 @pytest.mark.parametrize("task", [("llama", "text-generation-with-past"), ("qwen2", "text-generation-with-past")])
@@ -242,7 +242,10 @@ def test_a_decoder_of_30_layers_fits_on_a_screen(task):
     report = large_report(planned)
     sizes = [GraphSize(part.name, 10**9, 3000, [("logits", "float32[batch_size, 2]")]) for part in planned.parts]
     files = [f"out/{name}" for name in (*planned.files, "config.json", "generation_config.json", "report.json")]
-    facts = {"limits": [Limit("sequence_length", 2, 96)], "repeats": ["layers 0, 1 of 30 traced"]}
+    facts = {
+        "limits": [Limit("sequence_length", 2, 96), Limit("batch_size", 1, 9)],
+        "repeats": ["layers 0, 1 of 30 traced"],
+    }
     fusions = [("model", [Fusion(name, 30, 30) for name in ("Attention", "RMSNormalization", "RotaryEmbedding")])]
     seconds = [("plan", 0.1)] * 8
     result = Exported("out", files, planned, 18, seconds, report, fusions=fusions, graphs=sizes, bytes=10**9, **facts)
