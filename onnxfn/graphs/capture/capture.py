@@ -73,6 +73,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
     """
     import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
 
+    tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
     lengths, fast = dynamic_lengths(), _fast_export(tick)
     with quiet(), unchanged_eval(model), attention, lengths, patches, fast, _annotations_of_this_thread():
