@@ -35,6 +35,7 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_affordable_batch, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
+from onnxfn.specs.records import DummySize
 from onnxfn.specs.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
 
@@ -180,10 +181,18 @@ def case_inputs(
 
 
 def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
-    """A case with sizes of at most `largest`; one for long texts also with at most `longest` tokens."""
-    most = longest if case.name in (LONG_TEXT, LONG_PAST) else sys.maxsize
-    sizes = (evolve(size, value=min(size.value, most, largest.get(size.name, most))) for size in case.dummies.sizes)
-    return evolve(case, dummies=evolve(case.dummies, sizes=tuple(sizes)))
+    """A case with sizes of at most `largest`; one for long texts also with at most `longest` tokens.
+
+    A size above LONGEST is no number of tokens: a waveform beside a long text keeps its length.
+    """
+    is_long = case.name in (LONG_TEXT, LONG_PAST)
+
+    def within_limits(size: DummySize) -> DummySize:
+        is_length = isinstance(size.value, int) and size.value <= LONGEST
+        most = longest if is_long and is_length else sys.maxsize
+        return evolve(size, value=min(size.value, most, largest.get(size.name, sys.maxsize)))
+
+    return evolve(case, dummies=evolve(case.dummies, sizes=tuple(map(within_limits, case.dummies.sizes))))
 
 
 def _has_past(spec: PlannedSpec) -> bool:

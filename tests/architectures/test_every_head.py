@@ -23,6 +23,7 @@ SAMPLE = (
     ("mistral", "token-classification"),
     ("patchtst", "time-series-regression"),
     ("qwen3", "question-answering"),
+    ("speecht5", "automatic-speech-recognition"),
     ("swinv2", "backbone"),
     ("t5", "text-classification"),
     ("tapas", "table-question-answering"),

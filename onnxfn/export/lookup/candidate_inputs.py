@@ -47,7 +47,10 @@ def _input_groups(model: Any, parameters: Mapping[str, inspect.Parameter]) -> It
 def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iterator[ExportSpec]:
     if group == ("input_ids",):
         yield compose(seq2seq, CONFIG_KEYS, encoder_inputs, decoder_ids)
-    yield compose(seq2seq, COMMON_SPEC, *forms, decoder_ids)
+    spec = compose(seq2seq, COMMON_SPEC, *forms, decoder_ids)
+    # The other cases have the lengths of texts, and the convolutions of a sound need more steps.
+    own_cases = {case.name for form in forms for case in form.cases}
+    yield evolve(spec, cases=tuple(case for case in spec.cases if not own_cases or case.name in own_cases))
 
 
 def unknown_arguments(model: Any) -> list[str]:
