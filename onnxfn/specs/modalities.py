@@ -1,4 +1,4 @@
-"""Modalities: which arguments of `forward` hold texts, images, videos and sounds."""
+"""Modalities: which arguments of `forward` hold texts, images, videos, sounds and proteins."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from types import MappingProxyType
 
 MAIN_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "text": ("input_ids",),
+        "text": ("input_ids", "classes_input_ids", "task_inputs"),
         "image": (
             *("pixel_values", "pixel_values_images", "image_pixel_values", "flattened_patches", "image_patches"),
             "image",
         ),
         "video": ("pixel_values_videos",),
         "audio": ("input_values", "input_features", "audio_input_features", "audio_input_ids"),
+        "protein": ("protein_input_ids",),
     }
 )
 """Modality -> the arguments in which processors of transformers 5.23 give its content."""
@@ -29,8 +30,8 @@ STAND_INS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 OTHER_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "text": (
-            *("token_type_ids", "bbox", "classes_input_ids", "classes_attention_mask", "classes_structure"),
-            *("tasks_input_ids", "tasks_attention_mask", "task_inputs", "qformer_input_ids", "qformer_attention_mask"),
+            *("token_type_ids", "bbox", "classes_attention_mask", "classes_structure"),
+            *("tasks_input_ids", "tasks_attention_mask", "qformer_input_ids", "qformer_attention_mask"),
             *("prompt_ids", "input_points", "input_labels", "input_boxes"),
         ),
         "image": (
@@ -51,6 +52,7 @@ OTHER_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("audio_attention_mask", "audio_embed_sizes", "audio_input_ids_mask", "input_values_cutoffs"),
             *("audio_prompt_latents", "audio_prompt_latents_mask", "chunk_sample_lengths", "noise_sequence"),
         ),
+        "protein": ("protein_attention_mask",),
     }
 )
 """Modality -> the other arguments that processors of transformers 5.23 give for it: masks, sizes, positions."""
@@ -60,7 +62,9 @@ MODALITY_OF: Mapping[str, str] = MappingProxyType(
 )
 """An argument that processors give -> its modality. `attention_mask` is not among them: it masks texts and sounds."""
 
-NOUNS: Mapping[str, str] = MappingProxyType({"text": "texts", "image": "images", "video": "videos", "audio": "sounds"})
+NOUNS: Mapping[str, str] = MappingProxyType(
+    {"text": "texts", "image": "images", "video": "videos", "audio": "sounds", "protein": "proteins"}
+)
 
 
 def modalities(names: Collection[str]) -> tuple[str, ...]:

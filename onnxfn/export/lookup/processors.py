@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.lookup.candidate_inputs import forward_parameters
@@ -18,6 +19,9 @@ TABLES = (
 )
 """Modality -> the table of transformers with the class that prepares it for each model type."""
 
+PASSED_ON: Mapping[str, str] = MappingProxyType({"mm_encoder_outputs": "pixel_values"})
+"""An argument for what encoders computed -> the argument that a model passes on to them without a name for it."""
+
 
 def processed_arguments(model: Any) -> tuple[tuple[str, ...], frozenset[str]]:
     """The parameters of a model's `forward`, and those of them that its processors give.
@@ -28,7 +32,8 @@ def processed_arguments(model: Any) -> tuple[tuple[str, ...], frozenset[str]]:
     config = config_of(model)
     if not hasattr(config, "model_type"):
         return (), frozenset()
-    parameters = tuple(forward_parameters(model))
+    named = tuple(forward_parameters(model))
+    parameters = (*named, *(name for encoded, name in PASSED_ON.items() if encoded in named and name not in named))
     certain = (set(parameters) & MODALITY_OF.keys()) - {*SOMETIMES_GIVEN}
     unsure = [name for name in SOMETIMES_GIVEN if name in parameters]
     by_class = set(_class_names(config.model_type, parameters)) if unsure else set()
@@ -43,5 +48,15 @@ def _class_names(model_type: str, parameters: Collection[str]) -> Iterator[str]:
         if set(parameters).isdisjoint(MAIN_INPUTS[modality]):
             continue
         name = getattr(getattr(transformers.models.auto, module), table).get(model_type)
-        names = getattr(getattr(transformers, name, None) if name else None, "model_input_names", ())
-        yield from names if isinstance(names, list | tuple) else ()
+        yield from _input_names(name) if name else ()
+
+
+def _input_names(name: str) -> Collection[str]:
+    """The names that a class of transformers gives. One whose library is not installed may give all that are unsure."""
+    import transformers
+
+    try:
+        names = getattr(getattr(transformers, name, None), "model_input_names", ())
+    except ImportError:
+        return SOMETIMES_GIVEN
+    return names if isinstance(names, list | tuple) else ()

@@ -50,7 +50,8 @@ def _reason(spec: ExportSpec, name: str, present: Collection[str]) -> str:
     """Why no part takes an argument: its modality is not in the plan, its condition is false, or the spec has none."""
     modality = MODALITY_OF.get(name)
     if modality is not None and modality not in present:
-        return f"the plan has no {NOUNS[modality]}"
+        line = f"; to try, derive a spec from a sample: derived(model, sample={{{name!r}: tensor, ...}})"
+        return f"the plan has no {NOUNS[modality]}{line if name in MAIN_INPUTS[modality] else ''}"
     same = (tensor for inner in inner_specs(spec) for tensor in inner.inputs if tensor.forward_path[0] == name)
     condition = next((tensor.when for tensor in same if tensor.when is not None), None)
     if condition is not None:
