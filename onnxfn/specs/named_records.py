@@ -30,7 +30,10 @@ def record_at(records: tuple[Any, ...], key: Any, kind: str) -> Any:
             raise unknown(kind, key, names)
         return records[names.index(key)]
     if not hasattr(key, "__index__"):
-        raise InvalidSpec(f"the key of an {kind} is its name or its position, not of the type {type(key).__name__}")
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise InvalidSpec(
+            f"the key of {article} {kind} is its name or its position, not of the type {type(key).__name__}"
+        )
     if not -len(records) <= key < len(records):
         raise unknown(kind, str(key), names)
     return records[key]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from attrs import field, frozen
 
 from onnxfn.specs import printing
@@ -10,7 +12,7 @@ from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.modalities import modalities
-from onnxfn.specs.named_records import Inputs, Outputs, as_inputs, as_outputs
+from onnxfn.specs.named_records import Inputs, Outputs, as_inputs, as_outputs, record_at
 from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec, as_tuple
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
@@ -190,7 +192,8 @@ class Plan:
     """What an export will do, decided before any weight is read.
 
     Attributes:
-        parts: The ONNX files, in the order in which they are written.
+        parts: The ONNX files, in the order in which they are written. `plan["encoder_model"]` is the part of that name,
+            `plan[0]` the first one.
         left_out: What the model could take, a processor gives, and no part takes. Known when the plan was made for a
             model, as `export` does; a plan that was made from a configuration alone has none.
     """
@@ -199,6 +202,25 @@ class Plan:
     left_out: tuple[LeftOut, ...] = field(default=(), converter=as_tuple)
 
     __repr__ = short_repr
+
+    def __getitem__(self, key: int | str) -> Part:
+        return record_at(self.parts, key, "part")  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @property
+    def inputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of the inputs of the first part."""
+        return self.parts[0].inputs
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of the outputs of the first part."""
+        return self.parts[0].outputs
 
     @property
     def task(self) -> str | None:

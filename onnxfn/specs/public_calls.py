@@ -109,6 +109,8 @@ def _option_of_spec(function: Callable[..., Any], strange: Sequence[str]) -> Inv
     name = next((name for name in strange if name in OPTIONS), None)
     if name is None:
         return None
+    if name == "dtype" and "kind" in inspect.signature(function).parameters:
+        return InvalidSpec(f"{function.__name__} has no argument 'dtype'; write kind='float32'")
     return InvalidSpec(f"{function.__name__} has no argument {name!r}: it is a part of the spec; write {OPTIONS[name]}")
 
 

@@ -252,7 +252,9 @@ class ExportSpec:
         __sub__ = _refusal("diff(a, b)")
 
         def __getattr__(self, name: str) -> NoReturn:
-            suggestion = closest(name, fields_dict(ExportSpec)) or f"; what changes a spec is a function: {name}(spec)"
+            suggestion = (
+                closest(name, fields_dict(ExportSpec), similarity=0.7) or f"; write it as a function: {name}(spec)"
+            )
             raise AttributeError(f"a spec has no attribute {name!r}{suggestion}", name=name, obj=None)
 
     def __str__(self) -> str:

@@ -233,7 +233,7 @@ def with_shapes(spec: ExportSpec, **sizes: int | tuple[int, int]) -> ExportSpec:
     1
     """
     fixed = tuple(FixedAxis(name, _fixed_size(name, size)) for name, size in sizes.items() if not _is_range(size))
-    ranges = tuple(_axis_range(name, size) for name, size in sizes.items() if isinstance(size, tuple))
+    ranges = tuple(_axis_range(name, size) for name, size in sizes.items() if _is_range(size))
     others = evolve(
         spec,
         fixed_axes=tuple(axis for axis in spec.fixed_axes if axis.name not in sizes),
@@ -344,7 +344,7 @@ def _numbers(kind: str) -> str:
 
 
 def _is_range(size: Any) -> bool:
-    return isinstance(size, tuple)
+    return isinstance(size, (tuple, list))
 
 
 def _fixed_size(name: str, size: Any) -> int:
@@ -353,7 +353,7 @@ def _fixed_size(name: str, size: Any) -> int:
     return int(size)
 
 
-def _axis_range(name: str, ends: tuple[Any, ...]) -> AxisRange:
+def _axis_range(name: str, ends: Any) -> AxisRange:
     match ends:
         case (int(low), int(high)) if 0 <= low < high:
             return AxisRange(name, low, high)
