@@ -46,6 +46,8 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "multiplies in bfloat16, which ONNX Runtime does not support on every device",
         ),
         "chunk_kimi_delta_attention": ("recurrent.delta_rule", "loops over chunks of the sequence"),
+        "make_padding_mask": ("fsmt.padding_mask", "branches on whether a text has padding"),
+        "rwkv_linear_attention": ("rwkv.linear_attention", "loops over the tokens"),
         "shift_tokens_right": ("shift_tokens.shift_tokens_right", "removes the batch axis when its size is 1"),
         **{
             f"get_vision_{name}": (f"packed_vision.{by}", "loops over the images")

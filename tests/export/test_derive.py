@@ -314,3 +314,18 @@ def test_a_vision_tower_without_a_row_takes_images_of_any_grid(tmp_path):
         actual = session.run(["pooler_output"], {"hidden_states": patches.numpy(), "grid_thw": images.numpy()})[0]
         assert abs(actual - expected.numpy()).max() < 1e-4
     assert tuple(result.plan.parts[0].outputs) == ("last_hidden_state", "pooler_output")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name", "reason"),
+    [
+        ("sam2_video", "Sam2VideoModel", "; inference_session is a Python object that keeps the frames, .* no graph"),
+        ("bark", "BarkModel", "^BarkModel has no forward: derive a spec from a model inside it$"),
+    ],
+)
+def test_a_model_that_no_graph_can_be_is_refused_with_the_reason(model_type, name, reason):
+    """The configuration is small, the model has no weights: only its class is asked."""
+    with torch.device("meta"):
+        model = shrunk.kind(model_type, name)(shrunk.config(model_type))
+    with pytest.raises(InvalidSpec, match=reason):
+        onnxfn.derived(model)

@@ -22,6 +22,7 @@ SIZES: tuple[tuple[Any, str], ...] = (
     (8, "head_dim attention_head_dim head_size d_kv d_head"),
     (32, "hidden_size *_hidden_size d_model embed_dim *_embed_dim n_embd dim emb_dim embed_size model_dim width"),
     (32, "hidden_dim decoder_hidden_dim projection_dim projection_size embedding_size hidden_channels condition_dim"),
+    (32, "hidden_size_global"),
     (32, "conv_dim kv_dim q_dim"),
     (48, "intermediate_size *_intermediate_size ffn_dim *_ffn_dim ffn_hidden_size d_ff d_inner *feedforward* *mlp_dim"),
     (64, "image_size *_image_size img_size"),

@@ -17,7 +17,7 @@ from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
 from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
 from onnxfn.export.lookup.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
 from onnxfn.export.lookup.class_tasks import loader_of
-from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
+from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSORS
 from onnxfn.export.lookup.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.capture.quiet import quiet
@@ -272,13 +272,21 @@ def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
     not_known = unknown_arguments(model)
     model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
     parameters = listed(forward_parameters(model), most=8)
+    objects = [f"; {name} is {NO_TENSORS[name]}, which no graph can take" for name in not_known if name in NO_TENSORS]
     message = (
         f"no spec could be derived from {type(model).__name__}: forward takes {parameters}",
         f", of which {listed(not_known)} is not known" if not_known else "",
         f"; tried in {len(errors)} forms, first: {_summary(model_errors[0])}" if model_errors else "",
-        f"; {HOW_TO_SPECIFY}",
+        *(objects or [f"; {HOW_TO_SPECIFY}"]),
     )
+    if _has_no_forward(model):
+        return InvalidSpec(f"{type(model).__name__} has no forward: derive a spec from a model inside it")
     return InvalidSpec("".join(message))
+
+
+def _has_no_forward(model: Any) -> bool:
+    """Whether `forward` is the one of torch that raises NotImplementedError."""
+    return getattr(model.forward, "__name__", "") == "_forward_unimplemented"
 
 
 def _summary(error: BaseException) -> str:

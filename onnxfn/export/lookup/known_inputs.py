@@ -25,7 +25,7 @@ TEXT_CONFIGS = (
     "language_config",
     "thinker_config.text_config",
 )
-AUDIO_CONFIGS = ("audio_config", "encoder_config", "audio_encoder", "encoder")
+AUDIO_CONFIGS = ("audio_config", "encoder_config", "audio_encoder", "encoder", "asr_config", "audio_config.asr_config")
 
 
 def _keys(name: str, configs: tuple[str, ...]) -> tuple[str, ...]:
@@ -168,9 +168,15 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
             _audio_form("input_features", "batch_size sequence_length num_mel_bins=", SPECTROGRAM_DUMMIES),
             _audio_form("input_features", "batch_size num_mel_bins= sequence_length", SPECTROGRAM_DUMMIES),
             _audio_form("input_features", "batch_size num_mel_bins= num_frames=", SPECTROGRAM_DUMMIES),
+            _audio_form("input_features", "batch_size sequence_length 128", SPECTROGRAM_DUMMIES),
         ),
         "past_values": (SERIES,),
         "grid_thw": (*_packed_forms("patch_values="), *_packed_forms("num_channels=", "patch_size=", "patch_size=")),
     }
 )
 """Name of an input -> its forms: specs of the input, of its masks and of their dummies."""
+
+NO_TENSORS: Mapping[str, str] = MappingProxyType(
+    {"inference_session": "a Python object that keeps the frames, the prompts and the memory of a video between calls"}
+)
+"""Name of an argument -> what it is, for arguments that no input of a graph can be."""

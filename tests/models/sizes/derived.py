@@ -44,12 +44,26 @@ MUSE_AUDIO: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 4, "depth
 IMAGE_TOKEN: Mapping[str, Any] = MappingProxyType({"vocabulary_map": {"<image>": 100, "<|extra_200|>": 101}})
 SERIES: Mapping[str, Any] = MappingProxyType({"prediction_length": 7, "context_length": 14, "lags_sequence": [1, 2]})
 
+HIERA: Mapping[str, Any] = MappingProxyType(
+    {
+        "hidden_size": 16,
+        "num_attention_heads": 1,
+        "embed_dim_per_stage": [16, 32, 64, 128],
+        "num_attention_heads_per_stage": [1, 2, 4, 8],
+        "blocks_per_stage": [1, 1, 1, 1],
+        "global_attention_blocks": [2],
+    }
+)
+
 # By the type of the configuration, also of one inside another.
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "autoformer": SERIES,
         "informer": SERIES,
-        "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2}, "ffn_config": {"moe_top_k": 2}},
+        "dbrx": {
+            "attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0},
+            "ffn_config": {"moe_top_k": 2},
+        },
         "blt_patcher": {"vocab_size": 260},
         "chameleon": IMAGE_TOKEN,
         "emu3": IMAGE_TOKEN,
@@ -104,6 +118,20 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "split_ngram_parts": 4,
             "hc_lowrank": 8,
         },
+        "mistral4": {
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 1.0,
+                "llama_4_scaling_beta": 0.1,
+                "original_max_position_embeddings": 64,
+            }
+        },
+        "sam2_hiera_det_model": HIERA,
+        "sam2_vision_model": {"backbone_channel_list": [128, 64, 32, 16], "fpn_hidden_size": 32},
+        "shieldgemma2": {"yes_token_index": 5, "no_token_index": 6},
+        "step3p7_text": {"sliding_window": 5},
+        "tvp": {"max_img_size": 64},
         "reformer": {"axial_pos_embds_dim": [8, 24], "axial_pos_shape": [8, 12], "attention_head_size": 8},
         "t5gemma2_text": {"dropout_rate": 0.0},
         "vibevoice_acoustic_tokenizer": VIBEVOICE,
