@@ -58,6 +58,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
                 ("window_index", "window_index"),
                 ("pixel_shuffle_index", "merged_order"),
                 ("frame_index", "frame_index"),
+                ("temporal_merge_index", "temporal_merge_index"),
                 ("interpolation_indices_and_weights", "interpolation_indices_and_weights"),
             )
         },

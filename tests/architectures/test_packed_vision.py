@@ -49,3 +49,10 @@ def test_orders_of_patches_are_those_of_the_loops(grid):
         packed_vision.merged_order(grid, 2), modeling_muse_glimmer.get_vision_pixel_shuffle_index(grid, 2)
     )
     assert torch.equal(packed_vision.frame_index(grid), modeling_kimi_k25.get_vision_frame_index(grid))
+
+
+@given(grids, st.integers(1, 3))
+def test_merged_frames_are_those_of_the_loops(grid, frames):
+    grid[:, 0] = frames
+    expected = modeling_kimi_k25.get_vision_temporal_merge_index(grid, 2, 2)
+    assert torch.equal(packed_vision.temporal_merge_index(grid, 2, 2), expected)

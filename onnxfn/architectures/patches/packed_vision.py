@@ -130,6 +130,25 @@ def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     return patches.within // (patches.height * patches.width) + (frames > 1).long()
 
 
+def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int, **_: Any) -> Tensor:
+    """For get_vision_temporal_merge_index of Kimi K2.5: the patches of each merged patch, `[merged, frames, patches]`.
+
+    All images or videos have the same number of frames, without which the original fails too.
+    """
+    import torch
+
+    height, width = grid_thw[:, 1], grid_thw[:, 2]
+    cells = _patches(torch.stack([torch.ones_like(height), height // kernel_height, width // kernel_width], dim=1))
+    counts = grid_thw.prod(-1)
+    frame, row_length = (height * width)[cells.image], width[cells.image]
+    row, column = cells.within // cells.width * kernel_height, cells.within % cells.width * kernel_width
+    first = (counts.cumsum(0) - counts)[cells.image] + row * row_length + column
+    inner = torch.arange(kernel_height * kernel_width, device=grid_thw.device)
+    patches = first[:, None] + inner // kernel_width * row_length[:, None] + inner % kernel_width
+    frames = torch.arange(grid_thw[0, 0].item(), device=grid_thw.device)
+    return patches[:, None] + frames[:, None] * frame[:, None, None]
+
+
 def interpolation_indices_and_weights(
     grid_thw: Tensor,
     num_grid_per_side: int,

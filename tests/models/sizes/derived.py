@@ -131,6 +131,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "sam2_vision_model": {"backbone_channel_list": [128, 64, 32, 16], "fpn_hidden_size": 32},
         "shieldgemma2": {"yes_token_index": 5, "no_token_index": 6},
         "step3p7_text": {"sliding_window": 5},
+        "timm_backbone": {"backbone": "resnet18"},
+        "timm_wrapper": {"architecture": "resnet18"},
         "tvp": {"max_img_size": 64},
         "reformer": {"axial_pos_embds_dim": [8, 24], "axial_pos_shape": [8, 12], "attention_head_size": 8},
         "t5gemma2_text": {"dropout_rate": 0.0},
