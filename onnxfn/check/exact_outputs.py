@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onnxfn.check.precision import MEMORY_SHARE, precision_of
-from onnxfn.graphs.capture.dtypes import float_count, in_dtype
+from onnxfn.check.precision import precision_of
+from onnxfn.graphs.capture.dtypes import in_dtype_if_small
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import first_line
@@ -19,9 +17,6 @@ from onnxfn.specs.planned import Part
 
 ExactOutputs = Callable[[Part, Mapping[str, Array]], tuple[str, tuple[Array, ...]]]
 """From a part and its inputs to the name of the wider dtype and PyTorch's outputs in it. It may raise NoReference."""
-
-MEMORY = Path("/proc/meminfo")
-LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
 
 
 class NoReference(Exception):
@@ -31,10 +26,10 @@ class NoReference(Exception):
 def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
     """A function that computes PyTorch's outputs in the first of the wider dtypes of `dtype` that can run.
 
-    The function holds the copies of the model that it makes, from its first call until it is itself released. What
-    fails once for a part is not tried again.
+    The function holds the copies of a small model that it makes, from its first call until it is itself released. A
+    large model is not copied: its weights are converted one by one. What fails once for a part is not tried again.
     """
-    wider_copy = cache(lambda wider: _wider_copy(model, wider))
+    wider_copy = cache(lambda wider: in_dtype_if_small(model, wider))
     failures: dict[tuple[str, str], str] = {}
 
     def outputs(part: Part, arrays: Mapping[str, Array]) -> tuple[str, tuple[Array, ...]]:
@@ -66,37 +61,3 @@ def rounded_inputs(inputs: Mapping[str, Array], dtype: str | None) -> dict[str, 
         name: array * (1 + roundoff * random.choice((-1.0, 1.0), array.shape)) if array.dtype.kind == "f" else array
         for name, array in inputs.items()
     }
-
-
-def _wider_copy(model: Any, dtype: str) -> Any:
-    """The model in a wider dtype. MemoryError if it needs more than its share of the available memory."""
-    import torch
-
-    needed, available = float_count(model) * getattr(torch, dtype).itemsize, available_memory()
-    if available is not None and needed > MEMORY_SHARE * available:
-        raise MemoryError(
-            f"its weights take {needed / 1e9:.1f} GB, more than {MEMORY_SHARE:.0%} of the {available / 1e9:.1f} GB "
-            "of memory that are available"
-        )
-    return in_dtype(model, dtype)
-
-
-def available_memory() -> int | None:
-    """The bytes of memory that are available to this process; None if the system does not say."""
-    try:
-        lines = dict(line.split(":", 1) for line in MEMORY.read_text().splitlines())
-        available = int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError):
-        return _physical_memory()
-    try:
-        limit, used = (int(path.read_text()) for path in LIMITS)
-    except (OSError, ValueError):  # no control group, or one without a limit: "max"
-        return available
-    return min(available, max(limit - used, 0))
-
-
-def _physical_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None

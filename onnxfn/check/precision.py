@@ -34,9 +34,6 @@ The largest of a million normally distributed numbers is 5 times their root mean
 are up to 7 times.
 """
 
-MEMORY_SHARE = 0.5
-"""A wider copy of the model may fill this share of the memory that is available."""
-
 
 @frozen
 class Precision:

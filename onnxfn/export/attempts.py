@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -24,12 +24,11 @@ from onnxfn.graphs.build import (
     trace_all_layers,
     traced_fully,
 )
-from onnxfn.graphs.capture.dtypes import float_dtypes, in_dtype
-from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.graphs.capture.dtypes import float_dtypes, in_dtype_if_small, without_values
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, ModelNotFound
-from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
@@ -38,16 +37,13 @@ RETRACED = "all layers were traced because the graph built from repeated or cach
 RealInputs = Mapping[str, Mapping[str, Array]]
 """From the name of a part to the inputs that a preprocessor computed for it."""
 
-ModelIn = Callable[[str | None], Any]
-"""Function from a float dtype to a model with its weights in that dtype; from None to the model as it is."""
-
 
 @frozen
 class Job:
     """What is built, written and checked: the same for the first and for the second attempt.
 
     Attributes:
-        model_in: The model, by float dtype.
+        model: A copy of the model, on its own tensors.
         plan: The parts to build.
         folder: The staging folder of the ONNX files.
         options: How the files are written.
@@ -56,7 +52,7 @@ class Job:
         check: Whether the files are checked.
     """
 
-    model_in: ModelIn
+    model: Any
     plan: Plan
     folder: Path
     options: ResolvedWriteOptions
@@ -92,17 +88,12 @@ def build_until_checked(job: Job, build: BuildOptions) -> Built:
     try:
         return _built(job, build)
     except (CaptureFailed, CheckFailed):
-        plan = without_image_branches(job.model_in(None), job.plan)
+        plan = without_image_branches(job.model, job.plan)
         if plan == job.plan:
             raise
         with suppress(CaptureFailed, CheckFailed):
             return _built(evolve(job, plan=plan), build)
         raise
-
-
-def model_by_dtype(model: Any) -> ModelIn:
-    """Function from a float dtype to a copy of a model in that dtype. The weights are converted once for each dtype."""
-    return cache(partial(in_dtype, model_copy(model)))
 
 
 def _built(job: Job, build: BuildOptions) -> Built:
@@ -119,29 +110,31 @@ def _built(job: Job, build: BuildOptions) -> Built:
 
 
 def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
-    """The graph of each part."""
-    return tuple(build_graph(_model_of(job, part), part, job.timed, build) for part in job.plan.parts)
+    """The graph of each part. A model is traced without values; its weights are converted when they are written."""
+    traced = cache(partial(_traced_model, job))
+    return tuple(
+        build_graph(traced(part.spec.target.float_dtype), part, job.timed, build, job.model) for part in job.plan.parts
+    )
 
 
-def _model_of(job: Job, part: Part) -> Any:
-    """The model in the float dtype of a part. While its weights are converted, the stage `convert` runs."""
-    dtype = part.spec.target.float_dtype
-    if dtype is None or float_dtypes(job.model_in(None)) <= {dtype}:
-        return job.model_in(dtype)
-    with job.timed("convert", part.name) as tick, ticking_operators(tick):
-        return job.model_in(dtype)
+def _traced_model(job: Job, dtype: str | None) -> Any:
+    """The model to trace in a float dtype. The stage `convert` runs while it is made."""
+    if dtype is None or float_dtypes(job.model) <= {dtype}:
+        return job.model
+    with job.timed("convert", "") as tick, ticking_operators(tick):
+        return without_values(job.model, dtype)
 
 
 def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
-    check = partial(check_files, job.model_in, job.plan, job.folder, job.timed, job.real_inputs, must_pass=True)
+    check = partial(check_files, job.model, job.plan, job.folder, job.timed, job.real_inputs, must_pass=True)
     report = check() if job.check else None
     return Built(job.plan, graphs, files, report, traced_layers(graphs))
 
 
 def check_files(
-    model_in: ModelIn,
+    model: Any,
     plan: Plan,
     folder: Path,
     timed: StageTimer,
@@ -152,7 +145,7 @@ def check_files(
     """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails."""
     reports: list[Report] = []
     dtype = plan.parts[0].spec.target.float_dtype
-    model, exact = model_in(dtype), exact_outputs(model_in(None), dtype)
+    model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
     sessions: dict[Path, Any] = {}
     for part in plan.parts:
         file = folder / f"{part.name}.onnx"

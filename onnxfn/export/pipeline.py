@@ -12,7 +12,7 @@ from attrs import evolve
 
 from onnxfn.check.prompts import export_path
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
-from onnxfn.export.attempts import Built, Job, build_until_checked, check_files, model_by_dtype, traced_layers
+from onnxfn.export.attempts import Built, Job, build_until_checked, check_files, traced_layers
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.loaded import Loaded, write_to_file_object
@@ -27,6 +27,7 @@ from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.graphs.capture.capture import LIMITS
+from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
@@ -141,15 +142,15 @@ def export(
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
-                model_in = model_by_dtype(model)
-                planned = plan_for_destination(spec, model_in(None), config, destination, decoders=decoders)
+                copied = model_copy(model)
+                planned = plan_for_destination(spec, copied, config, destination, decoders=decoders)
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 if owner is not None and path is not None:
                     check_single_file(planned.parts[0], model, options)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
-                job = Job(model_in, planned, onnx_staging, options, timed, real_inputs, check=check)
+                job = Job(copied, planned, onnx_staging, options, timed, real_inputs, check=check)
                 built = build_until_checked(job, build)
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
@@ -252,10 +253,10 @@ def validate(
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
         with timed("plan", "") as tick, ticking_operators(tick):
-            model_in = model_by_dtype(model)
-            folder, planned = planned_files(spec, model_in(None), exported, config, decoders=decoders)
+            copied = model_copy(model)
+            folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
-        return check_files(model_in, planned, folder, timed, real_inputs)
+        return check_files(copied, planned, folder, timed, real_inputs)
 
 
 def _resolved_options(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -125,35 +125,37 @@ class BuildOptions:
     fuse: Fuse = field(default=STANDARD, validator=_check_fuse)
 
 
-def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
-    """The finished graph of a part, its initializers bound to the model's own tensors, which are not copied.
+def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions, weights: Any = None) -> Any:
+    """The finished graph of a part, its initializers bound to the tensors of `weights`, which are not copied.
 
-    The weights of the model have the float dtype of the part already. The graph is loaded from the template cache if it
-    is there; else it is built, and saved there.
+    `weights` is a model with the parameters and buffers of `model`; None is `model` itself. The parameters of `model`
+    have the float dtype of the part, and need no values; those of another dtype in `weights` are converted when they
+    are written. The graph is loaded from the template cache if it is there; else it is built, and saved there.
     """
+    tensors = (weights or model).state_dict(keep_vars=True)
     with tracing_alone(timed, part.name), old_objects_not_collected():
         name, graph = None, None
         if options.template_cache is not None:
             with timed("template", part.name):
                 name = template_name(model, part, options)
-                graph = _from_template(model, name, options.template_cache)
+                graph = _from_template(tensors, name, options.template_cache)
         from_template = graph is not None
         if graph is None:
             graph = _unbound_graph(model, part, timed, options)
             save_template(options.template_cache, name, graph, options.template_cache_bytes)
-            graph = bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
+            graph = bind_weights(graph, tensors.__getitem__)
         graph.meta[TEMPLATE_NAME], graph.meta[FROM_TEMPLATE] = name, from_template
         return graph
 
 
-def _from_template(model: Any, name: str | None, folder: Path) -> Any:
-    """The graph of a template with the weights of the model; None, and the template is deleted, if it does not fit."""
+def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path) -> Any:
+    """The graph of a template with the weights of a model; None, and the template is deleted, if it does not fit."""
     graph = load_template(folder, name)
     if graph is None:
         return None
     try:
         fusions(graph)  # raises CaptureFailed when an expected operator is missing
-        return bind_weights(graph, model.state_dict(keep_vars=True).__getitem__)
+        return bind_weights(graph, tensors.__getitem__)
     except Exception:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
         delete_template(folder, name)
         return None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.reports import Tick, no_tick
+from onnxfn.weights.converted import converted_chunks, source_of
 from onnxfn.weights.waiting import result_of
 
 CHUNK_BYTES = 1 << 20
@@ -34,15 +35,16 @@ def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
 
     A chunk is a view of the tensor's memory where that is contiguous. The tensor may hold any view of a torch tensor
-    or numpy array, or be the result of `concatenated_columns`. Any other tensor comes as one chunk.
+    or numpy array, or be the result of `concatenated_columns` or `converted`. Any other tensor comes as one chunk.
     """
-    arrays = [_array(piece) for piece in _pieces(tensor)]
-    if any(array is None for array in arrays):
+    pieces = [source_of(piece) for piece in _pieces(tensor)]
+    arrays = [_array(piece) for piece in pieces]
+    if any(array is None for array in arrays) or len({piece.dtype for piece in pieces}) > 1:
         yield np.frombuffer(tensor.tobytes(), np.uint8)
-    else:
-        parts = _contiguous_chunks(arrays[0], size) if len(arrays) == 1 else _concatenated_chunks(arrays)
-        for part in parts:
-            yield part.reshape(-1).view(np.uint8)
+        return
+    parts = _contiguous_chunks(arrays[0], size) if len(arrays) == 1 else _concatenated_chunks(arrays)
+    for part in parts if pieces[0].dtype == tensor.dtype else converted_chunks(parts, pieces[0], tensor.dtype):
+        yield part.reshape(-1).view(np.uint8)
 
 
 def concatenated_columns(pieces: Sequence[Any]) -> Any:
@@ -72,11 +74,15 @@ def torch_tensor(tensor: Any) -> Any:
 
 
 def memory_key(tensor: Any) -> Any:
-    """A value that is equal for tensors which view the same memory, and so hold the same bytes; None if unknown."""
+    """A value that is equal for tensors that have the same bytes, since they view the same memory; None if unknown."""
     pieces = _pieces(tensor)
     if len(pieces) > 1:
         keys = tuple(memory_key(piece) for piece in pieces)
         return None if None in keys else keys
+    source = source_of(tensor)
+    if source is not tensor:
+        key = memory_key(source)
+        return None if key is None else (key, tensor.dtype)
     array = _array(tensor)
     if array is None or not array.size:
         return None

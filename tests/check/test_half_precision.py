@@ -11,8 +11,7 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check import exact_outputs as exact_module
-from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.graphs.capture import dtypes
 from onnxfn.graphs.capture.dtypes import _converted, in_dtype, with_model_dtype
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.reports import CheckFailed
@@ -226,18 +225,32 @@ def test_a_model_that_cannot_run_in_float64_is_compared_by_scale(tmp_path):
     assert report.differences[0].references[0].startswith("PyTorch in float32, by scale: float64 cannot run: ")
 
 
-def test_a_model_that_does_not_fit_into_memory_is_not_copied(monkeypatch):
-    monkeypatch.setattr(exact_module, "available_memory", lambda: 1000)
-    model = model_of("bert")
-    part = onnxfn.plan(spec_of("bert"), model).parts[0]
-    with pytest.raises(
-        exact_module.NoReference, match=r"^float64 cannot run: its weights take 0\.0 GB, more than 50% of"
-    ):
-        exact_outputs(model, "float32")(part, {})
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_large_model_is_checked_without_a_copy_of_its_weights(dtype, tmp_path, monkeypatch):
+    monkeypatch.setattr(dtypes, "SMALL_COPY", 0)
+    monkeypatch.delattr(dtypes, "in_dtype")
+    model = model_of("llama").bfloat16()
+    spec = onnxfn.with_dtypes(spec_of("llama"), float=dtype)
+    exported = onnxfn.export(spec, model, tmp_path / "out")
+    assert exported.report.passed
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(exported.files[0]).graph.initializer}
+    table = model.model.embed_tokens.weight.detach().to(getattr(torch, dtype)).numpy()
+    assert np.array_equal(stored["model.embed_tokens.weight"], table)
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[:, :4] *= 1.1
+    assert not onnxfn.validate(spec, model, exported).passed
 
 
-def test_the_available_memory_is_positive():
-    assert exact_module.available_memory() > 2**20
+def test_a_value_that_float16_cannot_hold_is_named(tmp_path):
+    model = model_of("llama")
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[0, :3] = torch.tensor([7e4, -8e4, 1.0])
+    spec = onnxfn.with_dtypes(spec_of("llama"), float="float16")
+    assert refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out") == (
+        "model.layers.1.mlp.down_proj.weight has 2 values that float16 cannot hold, the largest 8e+04; "
+        'export in another dtype: with_dtypes(spec, float="bfloat16"), or "float32"'
+    )
+    assert not list(tmp_path.iterdir())
 
 
 class WithoutKernel(torch.nn.Module):

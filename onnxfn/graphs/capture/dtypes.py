@@ -15,6 +15,10 @@ BLOCK = 1 << 22
 """The elements of a tensor that are converted at once."""
 
 
+SMALL_COPY = 1 << 28
+"""The bytes of a copy of a model in another dtype up to which the copy is made."""
+
+
 def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
 
@@ -26,7 +30,42 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
         return model
     with traces_awaited():
         return copy.deepcopy(
-            model, {id(tensor): _converted(tensor, getattr(torch, dtype)) for tensor in _floats(model)}
+            model, {id(tensor): _converted(tensor, getattr(torch, dtype)) for tensor in float_tensors(model)}
+        )
+
+
+def in_dtype_if_small(model: Any, dtype: str | None) -> Any:
+    """A copy of a model in a dtype if the copy has at most `SMALL_COPY` bytes; else the model itself.
+
+    PyTorch computes in the dtype with either: `cast_on_use` converts weights that have another. A copy is faster.
+    """
+    import torch
+
+    if dtype is None:
+        return model
+    size = sum(tensor.numel() for tensor in float_tensors(model)) * getattr(torch, dtype).itemsize
+    return in_dtype(model, dtype) if size <= SMALL_COPY else model
+
+
+def without_values(model: Any, dtype: str | None) -> Any:
+    """A copy of a model to trace, in a dtype: its buffers are converted, its parameters have no values.
+
+    The parameters are memory that nothing reads or writes, so they take none. The model itself if it has the dtype.
+    """
+    import torch
+
+    if dtype is None or float_dtypes(model) <= {dtype}:
+        return model
+    to = getattr(torch, dtype)
+    with traces_awaited():
+        return copy.deepcopy(
+            model,
+            {
+                id(tensor): _parameter(torch.empty_like(tensor, dtype=to), tensor)
+                if isinstance(tensor, torch.nn.Parameter)
+                else _converted(tensor, to)
+                for tensor in float_tensors(model)
+            },
         )
 
 
@@ -42,11 +81,6 @@ def float_dtypes(model: Any) -> set[str]:
     return {
         str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters() if parameter.is_floating_point()
     }
-
-
-def float_count(model: Any) -> int:
-    """The number of floating-point numbers in the parameters and buffers of a model."""
-    return sum(tensor.numel() for tensor in _floats(model))
 
 
 def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
@@ -67,7 +101,7 @@ def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
     return with_dtypes(spec, float=cast("FloatDtype", dtypes.pop()))
 
 
-def _floats(model: Any) -> Iterator[Any]:
+def float_tensors(model: Any) -> Iterator[Any]:
     """The floating-point parameters and buffers of a model, each once."""
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return (tensor for tensor in tensors.values() if tensor.is_floating_point())
@@ -93,6 +127,11 @@ def _converted(tensor: Any, dtype: Any) -> Any:
         converted = torch.empty_like(tensor.detach(), dtype=dtype)
         for rows in _row_blocks(tensor):
             converted[rows].copy_(tensor[rows])
-    if not isinstance(tensor, torch.nn.Parameter):
-        return converted
-    return torch.nn.Parameter(converted, requires_grad=tensor.requires_grad)
+    return _parameter(converted, tensor) if isinstance(tensor, torch.nn.Parameter) else converted
+
+
+def _parameter(values: Any, like: Any) -> Any:
+    """A parameter with these values that requires a gradient if another one does."""
+    import torch
+
+    return torch.nn.Parameter(values.detach(), requires_grad=like.requires_grad)

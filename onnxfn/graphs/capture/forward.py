@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from onnxfn.graphs.capture.argument_builders import built_arguments
+from onnxfn.graphs.capture.casting import cast_on_use
 from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
@@ -23,16 +24,19 @@ from onnxfn.specs.tensor_paths import at, nested
 def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Array, ...]:
     """The outputs of a part as PyTorch computes them, without patches: one array per planned output.
 
-    Floating-point inputs have the torch dtype `dtype`; None is their own dtype, or that of the model. Floating-point
-    outputs are float64 if they or `dtype` are float64, float16 if they are in a model of another dtype, else float32:
-    numpy has no bfloat16.
+    The model computes in the torch dtype `dtype`, also if its weights have another one. None is the float dtype of the
+    part, or that of the model. Floating-point outputs are float64 if they or `dtype` are float64, float16 if they are
+    in a model of another dtype, else float32: numpy has no bfloat16.
 
     CaptureFailed if the model does not run on these inputs.
     """
     import torch
 
+    of_part = getattr(torch, part.spec.target.float_dtype) if part.spec.target.float_dtype else None
+    computed = dtype or of_part or float_dtype(model)
+    attention, casts = with_attention(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
     try:
-        with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), torch.no_grad():
+        with quiet(), unchanged_eval(model), attention, torch.no_grad(), casts:
             outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays, dtype))
     except (OnnxfnError, MemoryError):
         raise
@@ -40,7 +44,7 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
         raise CaptureFailed(_cannot_run(model, part, error)) from error
 
     def array(output: Any) -> Array:
-        is_wide, is_half = torch.float64 in (output.dtype, dtype), output.dtype == torch.float16 != float_dtype(model)
+        is_wide, is_half = torch.float64 in (output.dtype, dtype), output.dtype == torch.float16 != computed
         wide = torch.float64 if is_wide else torch.float16 if is_half and dtype is None else torch.float32
         values: Array = (output.detach().to(wide) if output.is_floating_point() else output).numpy()
         return values

@@ -10,6 +10,7 @@ from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.weights.chunks import concatenated_columns
+from onnxfn.weights.converted import converted
 
 SLOT = "onnxfn.slot"
 """The key of the slot in the `meta` of an initializer."""
@@ -118,19 +119,20 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
 
     Before: parameters are slots without values.
     After: the initializer of a slot is a view of the tensor of its parameter, with its axes in the order of the slot.
-    Nothing is copied.
+    Nothing is copied. A tensor of another float dtype than the graph reads is converted when it is written.
 
     Args:
         model: the graph, which is changed.
         tensors: returns the tensor of a parameter, of torch or of numpy.
 
     Raises:
-        CaptureFailed: a tensor has another shape or dtype than the graph reads.
+        CaptureFailed: a tensor has another shape than the graph reads, or numbers of another kind.
     """
     for value in model.graph.initializers.values():
         slot = slot_of(value)
         if slot is not None:
-            pieces = [_view(tensors(name), slot.perm, value.name) for name in slot_parameters(slot)]
+            views = (_view(tensors(name), slot.perm, value.name) for name in slot_parameters(slot))
+            pieces = [_in_float_dtype(view, value.dtype) for view in views]
             value.const_value = _checked(value, slot, concatenated_columns(pieces) if slot.packed_with else pieces[0])
     return model
 
@@ -142,6 +144,11 @@ def _view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:
     if isinstance(tensor, np.ndarray):
         return onnx_ir.Tensor(tensor.transpose(perm) if perm else tensor, name=name)
     return onnx_ir.tensor_adapters.TorchTensor(tensor.permute(perm) if perm else tensor, name=name)
+
+
+def _in_float_dtype(view: Any, dtype: Any) -> Any:
+    """The view, converted to a float dtype if it has another one."""
+    return converted(view, dtype) if view.dtype.is_floating_point() and dtype.is_floating_point() else view
 
 
 def _checked(value: Any, slot: Slot, view: Any) -> Any:
