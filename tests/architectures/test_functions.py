@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from onnxfn.architectures import ARCHITECTURES, common_patches
+from onnxfn.architectures.common_patches import packed_attention
 from onnxfn.architectures.functions import FUNCTIONS, PATCHES, WRAPPERS
 from onnxfn.export.lookup import derive
 from onnxfn.graphs.capture.submodules import SUBMODULES
@@ -32,6 +33,7 @@ def values_for_derivation():
 
 def specs_for_derivation():
     values = [value for value in values_for_derivation() if isinstance(value, ExportSpec)]
+    values.append(packed_attention("transformers.models.qwen2_vl.modeling_qwen2_vl"))
     return [spec for value in values for spec in with_overlays(value)]
 
 
