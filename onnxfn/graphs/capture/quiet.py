@@ -7,6 +7,7 @@ model is traced, with one exception that `capture.exported_program` avoids.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -80,15 +81,15 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def traces_awaited() -> Iterator[None]:
-    """Holds `LOCK`. Before, and from time to time while it waits, it runs an operator of torch.
+    """Holds `LOCK`. Before, and from time to time while it waits, it runs an operator of torch, if torch is imported.
 
     A check calls a function at each operator (`ticking.py`), which reports that and may stop it.
     """
-    import torch
-
-    torch.empty(0)
+    torch = sys.modules.get("torch")
+    run: Any = int if torch is None else torch.empty
+    run(0)
     while not LOCK.acquire(timeout=POLL):
-        torch.empty(0)
+        run(0)
     try:
         yield
     finally:
