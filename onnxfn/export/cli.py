@@ -257,7 +257,7 @@ def _export_from_model(request: ExportRequest, folder: Path, key: str | None) ->
         if has_row(config):
             spec = edited_spec(config, request.edits)
             planned = _printed_plan(spec, config, request)
-            model = _load(request, config, planned.parts[0].spec, on_event)
+            model = _load(request, config, planned.parts[0].spec, on_event, as_stored=True)
         else:
             # The spec is derived from the model, so the model is loaded first.
             model = _load(request, config, loader_spec(config, request.edits.task), on_event)
@@ -347,9 +347,17 @@ def _print_plan(plan: Plan, task: str | None) -> None:
     typer.echo(f"task: {plan.task}{'' if task else ' (found)'}\n{plan}")
 
 
-def _load(request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent) -> Any:
+def _load(
+    request: ExportRequest,
+    config: Any,
+    spec: ExportSpec | PlannedSpec,
+    on_event: OnEvent,
+    *,
+    as_stored: bool = False,
+) -> Any:
     on_event(Event("load", request.model))
-    return load_model(request.model, config, spec, trust_remote_code=request.trust_remote_code)
+    trust = request.trust_remote_code
+    return load_model(request.model, config, spec, trust_remote_code=trust, as_stored=as_stored)
 
 
 def _export(

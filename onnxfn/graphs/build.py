@@ -26,6 +26,7 @@ from onnxfn.graphs.passes.merging import insert_filler
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
 from onnxfn.graphs.passes.opsets import convert_opset
 from onnxfn.graphs.passes.packing import pack_matmuls
+from onnxfn.graphs.passes.pads import separate_pads
 from onnxfn.graphs.passes.repeat_layers import repeat_layers
 from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
@@ -268,7 +269,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         lambda graph: share_size_reads(to_slots(graph, parameter_names(model)), part),
         simplify,
         lambda graph: convert_opset(widen_integers(graph), opset),
-        lambda graph: fuse_operators(graph, options.fuse),
+        lambda graph: separate_pads(fuse_operators(graph, options.fuse)),
     )
     with timed("capture", part.name) as tick:
         graph = capture(model, part, tick)

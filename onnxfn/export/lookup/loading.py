@@ -12,6 +12,7 @@ from typing import Any
 
 from onnxfn.export.lookup.class_tasks import served_tasks, task_of
 from onnxfn.export.lookup.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
+from onnxfn.export.lookup.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.functions import resolve
@@ -75,13 +76,21 @@ def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
         return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
 
 
-def load_model(name: str, config: Any, spec: ExportSpec | PlannedSpec, *, trust_remote_code: bool = False) -> Any:
+def load_model(
+    name: str,
+    config: Any,
+    spec: ExportSpec | PlannedSpec,
+    *,
+    trust_remote_code: bool = False,
+    as_stored: bool = False,
+) -> Any:
     """The model of a checkpoint for the task of a spec, in float32 for any dtype of the checkpoint.
+
+    With `as_stored`, weights that the checkpoint has in 16 bits stay so; the configuration declares float32.
 
     InvalidSpec if the checkpoint is for another task or lacks weights: these weights would be random numbers.
     LoadFailed if transformers cannot load it, or if weights have other shapes than the configuration says.
     """
-    import torch
     import transformers
 
     _check_head(name, config, spec)
@@ -91,14 +100,12 @@ def load_model(name: str, config: Any, spec: ExportSpec | PlannedSpec, *, trust_
         raise LoadFailed(f"transformers has no class {class_name}, which {name} is a checkpoint of; pass a task")
     if (Path(name) / ADAPTER).exists() and find_spec("peft") is None:
         raise LoadFailed(f"{name} has an adapter ({ADAPTER}), which needs peft: pip install peft, or remove that file")
+    dtype = stored_dtype(Path(name), config) if as_stored else None
     with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), _no_progress_bar():
-        model, info = loader.from_pretrained(
-            name,
-            dtype=torch.float32,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are an error below, which names them
-            trust_remote_code=trust_remote_code,
-        )
+        model, info = _loaded(loader, name, dtype or "float32", trust_remote_code=trust_remote_code)
+        if dtype is not None and has_rounded_tables(model, info["missing_keys"]):
+            model, info = _loaded(loader, name, "float32", trust_remote_code=trust_remote_code)
+    declare_float32(model.config)
     _check_shapes(name, info["mismatched_keys"])
     # Checkpoints of models with a head often lack the pooler. Only an output of the pooler needs its weights.
     needs_pooler = any("pooler_output" in output.forward_path for output in spec.outputs)
@@ -106,6 +113,18 @@ def load_model(name: str, config: Any, spec: ExportSpec | PlannedSpec, *, trust_
     if missing:
         raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(missing, most=4)}")
     return model
+
+
+def _loaded(loader: Any, name: str, dtype: str, *, trust_remote_code: bool) -> tuple[Any, Mapping[str, Any]]:
+    """A model with its weights in a dtype, and which weights are missing or have other shapes."""
+    model, info = loader.from_pretrained(
+        name,
+        dtype=dtype,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # they are an error, which names them
+        trust_remote_code=trust_remote_code,
+    )
+    return model, info
 
 
 def load_library_model(library: str, name: str) -> Any:

@@ -1,0 +1,77 @@
+"""Weights stay in the dtype of the checkpoint where nothing else depends on it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+import torch
+from onnx import numpy_helper
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn.export.cli import app
+from onnxfn.export.lookup.loading import load_configuration, load_model
+from onnxfn.export.lookup.stored_dtypes import stored_dtype
+
+TASKS = {"llama": "text-generation-with-past", "gemma2": "text-generation-with-past", "bert": "fill-mask"}
+
+
+def checkpoint(model_type, dtype, folder):
+    spec = onnxfn.spec_for(model_type, TASKS[model_type])
+    tiny.model(model_type, spec.call.loader).to(dtype).save_pretrained(folder)
+    return spec
+
+
+def loaded(model_type, dtype, folder):
+    spec = checkpoint(model_type, dtype, folder)
+    return load_model(str(folder), load_configuration(folder), spec, as_stored=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_weights_stay_as_they_are_stored(dtype, tmp_path):
+    model = loaded("llama", dtype, tmp_path)
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
+    assert model.config.dtype == torch.float32
+
+
+def test_a_model_that_computes_a_table_is_loaded_in_float32(tmp_path):
+    """Gemma multiplies its embeddings by a buffer, which would be rounded to bfloat16."""
+    model = loaded("gemma2", torch.bfloat16, tmp_path)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert model.model.embed_tokens.embed_scale.dtype == torch.float32
+
+
+def test_weights_of_several_dtypes_quantized_ones_and_other_files_are_not_kept(tmp_path):
+    checkpoint("llama", torch.bfloat16, tmp_path)
+    config = load_configuration(tmp_path)
+    assert stored_dtype(tmp_path, config) == "bfloat16"
+    config.quantization_config = {"quant_method": "awq"}
+    assert stored_dtype(tmp_path, config) is None
+    del config.quantization_config
+    (tmp_path / "pytorch_model.bin").touch()
+    assert stored_dtype(tmp_path, config) is None
+    assert stored_dtype(tmp_path / "absent", config) is None
+    model = tiny.model("llama", "AutoModelForCausalLM").bfloat16()
+    model.model.norm.float()
+    model.save_pretrained(tmp_path / "mixed")
+    assert stored_dtype(tmp_path / "mixed", config) is None
+
+
+@pytest.mark.parametrize("model_type", TASKS)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_command_line_writes_the_weights_of_a_model_in_float32(model_type, dtype, tmp_path):
+    checkpoint(model_type, torch.bfloat16, tmp_path / "checkpoint")
+    run = CliRunner().invoke(
+        app,
+        ["export", str(tmp_path / "checkpoint"), str(tmp_path / "out"), "--dtype", dtype, "--task", TASKS[model_type]],
+    )
+    assert run.exit_code == 0, run.output
+    spec = onnxfn.spec_for(model_type, TASKS[model_type])
+    model = load_model(str(tmp_path / "checkpoint"), load_configuration(tmp_path / "checkpoint"), spec)
+    onnxfn.export(onnxfn.with_dtypes(spec, float=dtype), model, tmp_path / "expected", check=False)
+    files = (onnx.load(tmp_path / folder / "model.onnx") for folder in ("out", "expected"))
+    stored, expected = ({each.name: numpy_helper.to_array(each) for each in file.graph.initializer} for file in files)
+    assert stored.keys() == expected.keys()
+    assert all(np.array_equal(stored[name], expected[name]) for name in expected)
