@@ -130,11 +130,11 @@ CALLS = {
         lambda *_: onnxfn.with_outputs(SPEC, 3),
         "names of with_outputs is 3, of the type int; it mu",
     ),
-    "axes": (lambda *_: takes("x", 3, "ids"), "axes of takes is 3, of the type int; it must be str or AxisMap"),
+    "axes": (lambda *_: takes("x", 3, "ids"), "axes are a pattern, a text such as 'batch_size 4', not 3"),
     "name": (lambda *_: takes(3, "batch_size", "ids"), "name of takes is 3, of the type int; it must be str"),
     "path of an output": (
         lambda *_: onnxfn.gives("y", "batch_size", path=0),
-        "path of gives is 0, of the type int; it ",
+        "a tuple is expected, not the value 0: write (0,)",
     ),
     "loader": (lambda *_: onnxfn.loads(3), "loader of loads is 3, of the type int; it must be str"),
     "submodule": (

@@ -73,7 +73,10 @@ def test_an_output_that_is_an_input_gets_its_own_name():
         (
             graph(output_shape=("s4", "s9")),
             part(INPUT, onnxfn.gives("y", "batch_size _")),
-            "model: axis 1 of 'y' is dynamic in the graph (s9), but the plan has no symbol for it",
+            (
+                "model: axis 1 of 'y' is dynamic in the graph (s9), but the plan has no symbol for it; "
+                "use gives('y', ...) with a word such as 'n' for axis 1"
+            ),
         ),
         (
             graph(output_shape=("s4", 8)),
