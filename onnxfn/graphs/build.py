@@ -269,7 +269,8 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         lambda graph: share_size_reads(to_slots(graph, parameter_names(model)), part),
         simplify,
         lambda graph: convert_opset(widen_integers(graph), opset),
-        lambda graph: separate_pads(fuse_operators(graph, options.fuse)),
+        lambda graph: fuse_operators(graph, options.fuse),
+        separate_pads,
     )
     with timed("capture", part.name) as tick:
         graph = capture(model, part, tick)
