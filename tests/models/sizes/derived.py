@@ -58,6 +58,8 @@ HIERA: Mapping[str, Any] = MappingProxyType(
 # By the type of the configuration, also of one inside another.
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
+        # A token for padding has zeros as its embedding, so all experts have one score, and any of them may be picked.
+        "jetmoe": {"pad_token_id": None},
         "autoformer": SERIES,
         "informer": SERIES,
         "dbrx": {
