@@ -108,17 +108,22 @@ def generate(
     inputs = encoder_array(input_ids)
     mask = token_mask(attention_mask, inputs)
     if (folder / f"{ENCODER}.onnx").is_file():
-        decoder = _seq2seq_decoder(folder)
-        encoder = open_session(folder / f"{ENCODER}.onnx")
         ids = np.full((len(inputs), 1), _start_token(path) if start is None else start, dtype=np.int64)
+        decoder = _decoder_of_encoded(folder, inputs, mask)
         with run_errors(inputs):
-            decoder = evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
             return greedy(decoder, ids, np.ones_like(ids), steps=steps, stop=stop_ids)
     if start is not None:
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
     ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, path, folder))
     with run_errors(ids):
         return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
+
+
+def _decoder_of_encoded(folder: Path, inputs: Array, mask: Array) -> Decoder:
+    """The decoder of an encoder-decoder, which reads what its encoder computes from the inputs."""
+    decoder, encoder = _seq2seq_decoder(folder), open_session(folder / f"{ENCODER}.onnx")
+    with run_errors(inputs):
+        return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
 
 
 def most_likely_token(logits: Array, _: Array) -> Array:

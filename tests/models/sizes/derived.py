@@ -6,16 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-SHARED_CACHE: Mapping[str, Any] = MappingProxyType(
-    {
-        "num_hidden_layers": 4,
-        "layer_types": ["sliding_attention", "full_attention"] * 2,
-        "num_kv_shared_layers": 2,
-        "global_head_dim": 16,
-        "vocab_size_per_layer_input": 128,
-        "hidden_size_per_layer_input": 8,
-    }
-)
+import tiny
+
+SHARED_CACHE: Mapping[str, Any] = tiny.SPECIAL["gemma4_text"]
 ASSISTANT: Mapping[str, Any] = MappingProxyType(
     {
         "num_hidden_layers": 2,
