@@ -19,7 +19,7 @@ from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
 from onnxfn.check.repeated import random_findings
 from onnxfn.check.sessions import open_check_session, runtime_message, silent_run_options
-from onnxfn.check.usual_errors import agreeing_with_any_case, usual_error
+from onnxfn.check.usual_errors import agreeing_with_any_case, largest_own_norms, usual_error
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
@@ -85,7 +85,7 @@ def check(
             for reference, outputs in pairs:
                 findings += () if cases else interface_findings(part, file, reference)
                 findings += size_findings(part, reference) if not findings else ()
-                of_case = case_comparisons(model, part, file, reference, outputs, exact)
+                of_case = case_comparisons(model, part, file, reference, outputs, exact, comparisons)
                 findings += _random_findings(model, part, reference, of_case) if not findings else ()
                 cases.append(reference.case)
                 comparisons.extend(of_case)
@@ -134,10 +134,19 @@ def _with_outputs(
 
 
 def case_comparisons(
-    model: Any, part: Part, file: Path, reference: Reference, outputs: OutputArrays, exact: ExactOutputs
+    model: Any,
+    part: Part,
+    file: Path,
+    reference: Reference,
+    outputs: OutputArrays,
+    exact: ExactOutputs,
+    before: Sequence[Comparison] = (),
 ) -> tuple[Comparison, ...]:
-    """The comparison of each output in a case; if one differs, with the positions that the file picks, see choices."""
-    comparisons = tuple(output_comparisons(part, reference, outputs, exact))
+    """The comparison of each output in a case; if one differs, with the positions that the file picks, see choices.
+
+    `before` are the comparisons of the cases before: PyTorch's own error in them may make float64 needless.
+    """
+    comparisons = tuple(output_comparisons(part, reference, outputs, exact, before))
     if all(comparison.passed for comparison in comparisons):
         return comparisons
     choice = with_choices(model, part, file, reference, exact)
@@ -148,7 +157,11 @@ def case_comparisons(
 
 
 def output_comparisons(
-    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs
+    part: Part,
+    reference: Reference,
+    outputs: OutputArrays,
+    exact: ExactOutputs,
+    before: Sequence[Comparison] = (),
 ) -> Iterator[Comparison]:
     """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
     exact_output = _exact_output(part, reference.inputs, exact)
@@ -158,8 +171,10 @@ def output_comparisons(
     for index, (output, actual, expected) in enumerate(pairs):
         select = valid_elements(part.spec, output, reference.inputs)
         of_output, of_rounded = (partial(function, index) if function else None for function in functions)
-        usual = usual_error(part, index, reference, exact)
-        yield compare(part.spec, output.name, reference.case, actual, expected, select, of_output, of_rounded, usual)
+        usual, elsewhere = usual_error(part, index, reference, exact), largest_own_norms(before, output.name)
+        yield compare(
+            part.spec, output.name, reference.case, actual, expected, select, of_output, of_rounded, usual, elsewhere
+        )
 
 
 def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], tuple[str, Array]]:

@@ -101,6 +101,7 @@ def compare(
     exact: Exact | None = None,
     exact_of_rounded: Exact | None = None,
     usual_error: UsualError | None = None,
+    own_elsewhere: Norms = NO_ERROR,
 ) -> Comparison:
     """Compares ONNX Runtime's array of an output with PyTorch's.
 
@@ -118,6 +119,7 @@ def compare(
         exact: Computes the exact array, if it is needed. None: there is none.
         exact_of_rounded: Computes the exact array for inputs that are rounded. None: no input has a float dtype.
         usual_error: Computes PyTorch's own error for other inputs of these sizes. None: there are none.
+        own_elsewhere: The largest norms of PyTorch's own error in this output in the cases before.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"
@@ -129,7 +131,7 @@ def compare(
     elif has_tolerance(spec):
         judged = _within_tolerance(pair)
     else:
-        judged = _by_arithmetic(pair, select, exact, exact_of_rounded, usual_error)
+        judged = _by_arithmetic(pair, select, exact, exact_of_rounded, usual_error, own_elsewhere)
     return evolve(judged, output=output, case=case, shape=actual.shape)
 
 
@@ -202,6 +204,7 @@ def _by_arithmetic(
     exact: Exact | None,
     exact_of_rounded: Exact | None,
     usual_error: UsualError | None,
+    own_elsewhere: Norms,
 ) -> Comparison:
     """The comparison by the rule of `precision.py`; by scale if there is no exact reference."""
     ordinary = _is_ordinary(pair)
@@ -212,6 +215,9 @@ def _by_arithmetic(
     if norms <= agreement:
         reference = f"PyTorch in {pair.dtype}; float64 was not needed"
         judged = _judged(elements, difference, agreement, reference)
+    elif norms <= allowed_by_case_before(pair.precision, own_elsewhere):
+        reference = f"PyTorch in {pair.dtype}; its own error in another case allows the difference"
+        judged = _judged(elements, difference, allowed_by_case_before(pair.precision, own_elsewhere), reference)
     else:
         try:
             wider, values = _exact_elements(pair, select, ordinary, exact)
@@ -322,6 +328,17 @@ def allowed(precision: Precision, own: Norms) -> Norms:
     """The norms that the error of a graph may have, from those of PyTorch's own error."""
     floor = _with_peak(precision.floor * precision.unit_roundoff)
     return Norms(precision.factor * own.rms + floor.rms, precision.factor * own.peak + floor.peak)
+
+
+def allowed_by_case_before(precision: Precision, own: Norms) -> Norms:
+    """The norms that the difference from PyTorch may have if PyTorch's own error in a case before has the norms `own`.
+
+    `allowed` bounds the error of a graph, which is the difference from PyTorch and PyTorch's own error together. So the
+    factor is smaller by 1, and nothing agrees that would not agree with the exact reference.
+    """
+    floor = _with_peak(precision.floor * precision.unit_roundoff)
+    factor = precision.factor - 1
+    return Norms(factor * own.rms + floor.rms, factor * own.peak + floor.peak)
 
 
 def allowed_by_scale(precision: Precision) -> Norms:

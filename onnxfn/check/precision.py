@@ -18,6 +18,8 @@ all cases counts.
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`, which is at least
 the floor. Such a difference is rounding in most models, and a graph with a smaller one is not looked at more closely.
+Nor does it run if PyTorch's own error in a case before, times `factor - 1`, allows `norm(actual - expected)`: then the
+rule holds, whatever PyTorch's own error in this case is.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ So an error that is too large in one case agrees if PyTorch's own error in anoth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import evolve
 
-from onnxfn.check.compare import Comparison, Norms, UsualError, allowed, larger, own_norms
+from onnxfn.check.compare import NO_ERROR, Comparison, Norms, UsualError, allowed, larger, own_norms
 from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.precision import precision_of
 from onnxfn.check.references import Reference
@@ -38,14 +38,20 @@ def usual_error(part: Part, index: int, reference: Reference, exact: ExactOutput
 
 def agreeing_with_any_case(part: Part, comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons of an output in its cases; those pass, too, whose error PyTorch's largest own error allows."""
-    own = [comparison.own_norms for comparison in comparisons if comparison.own_norms is not None]
-    if not own or all(comparison.passed for comparison in comparisons):
+    own = largest_own_norms(comparisons)
+    if own == NO_ERROR or all(comparison.passed for comparison in comparisons):
         return list(comparisons)
-    bound = allowed(precision_of(part.spec.target.float_dtype), larger(*own))
+    bound = allowed(precision_of(part.spec.target.float_dtype), own)
     return [
         evolve(comparison, passed=comparison.passed or (comparison.norms is not None and comparison.norms <= bound))
         for comparison in comparisons
     ]
+
+
+def largest_own_norms(comparisons: Iterable[Comparison], output: str | None = None) -> Norms:
+    """The largest norms of PyTorch's own error in comparisons, of one output or of all; zero if none is known."""
+    known = [each.own_norms for each in comparisons if each.own_norms and output in (None, each.output)]
+    return larger(NO_ERROR, *known)
 
 
 def _own_error(part: Part, index: int, reference: Reference, exact: ExactOutputs) -> Norms:

@@ -10,9 +10,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import onnxfn
-from onnxfn.check.compare import Norms, allowed, always_allowed, compare
+from onnxfn.check.compare import Norms, allowed, always_allowed, compare, larger
 from onnxfn.check.exact_outputs import NoReference
-from onnxfn.check.precision import PRECISIONS
+from onnxfn.check.precision import PEAK, PRECISIONS
 from onnxfn.specs.spec import Check, Target
 
 NUMPY = {"float32": np.float32, "float16": np.float16}
@@ -201,3 +201,30 @@ def test_rounded_inputs_that_are_other_inputs_allow_nothing(seed):
     result = compare(spec("float32"), "y", "case", actual, exact, **by)
     assert not result.passed
     assert result.reference == "PyTorch in float64"
+
+
+@given(seeds, lengths, scales, st.floats(0, 200), st.floats(0, 400), st.floats(0, 100))
+def test_what_an_own_error_elsewhere_settles_agrees_with_the_exact_reference_too(seed, length, scale, own, off, here):
+    """PyTorch's own error in a case before never lets a graph pass that the exact reference of this case refuses."""
+    precision, exact = PRECISIONS["float32"], normal(seed, length, scale)
+    expected = exact + normal(seed + 1, length, np.sqrt(np.mean(exact**2))) * here * precision.unit_roundoff
+    actual = expected + normal(seed + 2, length, np.sqrt(np.mean(exact**2))) * off * precision.unit_roundoff
+    elsewhere = Norms(own * precision.unit_roundoff, PEAK * own * precision.unit_roundoff)
+    settled = compare(spec("float32"), "y", "case", actual, expected, own_elsewhere=elsewhere)
+    assume(settled.passed and settled.reference.startswith("PyTorch in float32; its own"))
+    error, own_here = norms(actual - exact, expected), norms(expected - exact, expected)
+    assert error <= allowed(precision, larger(elsewhere, own_here))
+
+
+def test_an_own_error_elsewhere_makes_float64_needless():
+    expected = np.ones(1000)
+    actual = expected + 60 * 2.0**-24
+    own = Norms(30 * 2.0**-24, 30 * 2.0**-24)
+
+    def needless():
+        raise AssertionError("float64 ran")
+
+    assert compare(spec("float32"), "y", "case", actual, expected, exact=needless, own_elsewhere=own).passed
+    small = Norms(own.rms / 10, own.peak / 10)
+    exact = ("float64", expected)
+    assert not compare(spec("float32"), "y", "case", actual, expected, exact=lambda: exact, own_elsewhere=small).passed
