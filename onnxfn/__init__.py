@@ -55,6 +55,7 @@ from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.inputs import with_constants, with_generator, with_input_order
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.optional_inputs import with_input
+from onnxfn.specs.edits.quantize import quantize
 from onnxfn.specs.edits.tensors import (
     only_tasks,
     renamed,
@@ -101,6 +102,8 @@ from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs, past_key_values
 from onnxfn.specs.planned import Case, LeftOut, Part, Plan, PlannedSpec
 from onnxfn.specs.public_calls import public
+from onnxfn.specs.quantization import AllOf, AnyOf, NameMatches, NoneOf, ReadBy, ReadLastBy, WeightRule
+from onnxfn.specs.quantized_dtypes import LAST_LAYER_8_BITS, QUANTIZED_DTYPES, QuantizedDtype
 from onnxfn.specs.records import (
     CacheRow,
     Edit,
@@ -113,7 +116,7 @@ from onnxfn.specs.records import (
     Normalizer,
     OutputSpec,
 )
-from onnxfn.specs.reports import CheckFailed, Difference, Event, Exported, Report
+from onnxfn.specs.reports import CheckFailed, Difference, Event, Exported, NotQuantized, Report
 from onnxfn.specs.serialize import from_json, to_json
 from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.tasks import SYNONYMS, TASKS, canonical, for_task, synonyms, tasked
@@ -123,9 +126,13 @@ from onnxfn.weights.write import WriteOptions
 __all__ = (
     "ARCHITECTURES",
     "EMPTY",
+    "LAST_LAYER_8_BITS",
+    "QUANTIZED_DTYPES",
     "SYNONYMS",
     "TASKS",
     "VERSION",
+    "AllOf",
+    "AnyOf",
     "AxisMap",
     "BuildOptions",
     "Cache",
@@ -155,8 +162,11 @@ __all__ = (
     "Loaded",
     "MissingValue",
     "ModelNotFound",
+    "NameMatches",
     "NestedDummy",
+    "NoneOf",
     "Normalizer",
+    "NotQuantized",
     "OnnxfnError",
     "OutputExists",
     "OutputSpec",
@@ -165,12 +175,16 @@ __all__ = (
     "Parts",
     "Plan",
     "PlannedSpec",
+    "QuantizedDtype",
+    "ReadBy",
+    "ReadLastBy",
     "Report",
     "Target",
     "TensorPair",
     "TimedOut",
     "UnknownName",
     "Verification",
+    "WeightRule",
     "WriteFailed",
     "WriteOptions",
     "always",
@@ -233,6 +247,7 @@ __all__ = (
     "power",
     "product",
     "progress",
+    "quantize",
     "quotient",
     "reads",
     "renamed",

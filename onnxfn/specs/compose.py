@@ -14,6 +14,7 @@ from attrs import evolve, fields
 from toolz import reduce
 
 from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.records import Normalizer
 from onnxfn.specs.spec import ExportSpec, Overlay
 
@@ -97,6 +98,11 @@ def normalizer(left: Normalizer, right: Normalizer) -> Normalizer:
     return Normalizer(named(left.reads, right.reads))
 
 
+def rules(left: tuple[WeightRule, ...], right: tuple[WeightRule, ...]) -> tuple[WeightRule, ...]:
+    """The rules of both, those of the right last: the last rule that selects a weight wins."""
+    return unique_rules((*left, *right))
+
+
 def group(left: Any, right: Any) -> Any:
     """Two records of the same type, joined field by field as their fields say."""
     if left is right:
@@ -105,7 +111,14 @@ def group(left: Any, right: Any) -> Any:
 
 
 JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {"rightmost": rightmost, "named": named, "overlays": overlays, "normalizer": normalizer, "group": group}
+    {
+        "rightmost": rightmost,
+        "named": named,
+        "overlays": overlays,
+        "normalizer": normalizer,
+        "rules": rules,
+        "group": group,
+    }
 )
 
 

@@ -241,6 +241,29 @@ class CheckFailed(OnnxfnError, RuntimeError):
 
 
 @frozen
+class NotQuantized:
+    """A weight that a rule selects, and that stays as it is.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        weight: The name of the parameter.
+        reason: Why it cannot be quantized.
+
+    >>> print(NotQuantized("model", "experts.down_proj", "ScatterND reads it"))
+    model: experts.down_proj is not quantized: ScatterND reads it
+    """
+
+    part: str
+    weight: str
+    reason: str
+
+    __repr__ = short_repr
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.weight} is not quantized: {self.reason}"
+
+
+@frozen
 class Exported:
     """The result of an export. It prints as a table.
 
@@ -257,6 +280,7 @@ class Exported:
         graphs: How large each graph is, and the types of its outputs.
         bytes: The size of all files.
         versions: The versions of the packages that built, wrote and checked the graphs.
+        not_quantized: The weights that a rule of the spec selects, and that stay as they are, with the reasons.
         loaded: The files as `load` returns them, which the methods call; None if the result was read from JSON. If the
             export had no path, it owns the folder for temporary files that holds them.
 
@@ -279,6 +303,7 @@ class Exported:
     graphs: tuple[GraphSize, ...] = field(default=(), converter=as_tuple)
     bytes: int = 0
     versions: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
+    not_quantized: tuple[NotQuantized, ...] = field(default=(), converter=as_tuple)
     loaded: Any = field(default=None, eq=False, repr=False)
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from attrs import NOTHING, fields, has
 
-from onnxfn.specs import axes, axis_records, changes, planned, records, reports, spec
+from onnxfn.specs import axes, axis_records, changes, planned, quantization, records, reports, spec
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.field_types import check_fields
 from onnxfn.specs.named_records import NAMED
@@ -24,7 +24,7 @@ Record = TypeVar("Record")
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
         record.__name__: record
-        for module in (axes, axis_records, records, spec, planned, reports, changes)
+        for module in (axes, axis_records, records, quantization, spec, planned, reports, changes)
         for record in vars(module).values()
         if isinstance(record, type) and has(record) and record not in NAMED
     }
@@ -33,7 +33,7 @@ RECORDS: Mapping[str, type] = MappingProxyType(
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
-SCHEMA = 3
+SCHEMA = 4
 """The number of the form that records have in JSON. It grows when a record or a field comes, goes or changes.
 
 Form 1 had no number. A file of an older form is read as it is: fields that it lacks have their defaults.

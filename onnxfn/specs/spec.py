@@ -12,6 +12,7 @@ from onnxfn.specs import printing
 from onnxfn.specs.axis_records import AxisName, AxisRange
 from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.specs.named_records import Generators, Inputs, Outputs, as_generators, as_inputs, as_outputs
+from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.records import (
     ArgumentBuilder,
     CacheRow,
@@ -163,12 +164,14 @@ class Target:
         int_dtype: The type of integer inputs: `int64` or `int32`.
         float_dtype: The type of weights and float tensors: `float32`, `float16`, `bfloat16` or `float64`.
         input_order: The inputs that come first, in this order; None leaves the order of the spec.
+        quantization: The rules for weights that are stored in fewer bits. The last rule that selects a weight wins.
     """
 
     opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
     int_dtype: IntDtype | None = joined_field("rightmost")
     float_dtype: FloatDtype | None = joined_field("rightmost")
     input_order: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
+    quantization: tuple[WeightRule, ...] = field(default=(), converter=unique_rules, metadata={"join": "rules"})
 
     __repr__ = short_repr
 

@@ -11,6 +11,7 @@ from onnxfn.specs.axis_records import AxisName, AxisRange
 from onnxfn.specs.config_values import GETTERS
 from onnxfn.specs.dummies import FILLS
 from onnxfn.specs.edits.behaviors import BEHAVIORS
+from onnxfn.specs.quantization import AllOf, AnyOf, NameMatches, NoneOf, ReadBy, ReadLastBy, WeightRule
 from onnxfn.specs.records import (
     ArgumentBuilder,
     CacheRow,
@@ -196,12 +197,40 @@ dummies = st.builds(Dummies, generators=by_name(generators, most=2), sizes=by_na
 checks = st.builds(
     Check, atol=optional(tolerances), rtol=optional(tolerances), mask_input=optional(st.sampled_from(TENSORS))
 )
+patterns = st.sampled_from(("*", "*lm_head*", "*.mlp.*")).map(NameMatches)
+operators_that_read = st.sampled_from(("MatMul", "Gather", "Conv"))
+conditions = st.recursive(
+    patterns | st.builds(ReadBy, operators_that_read) | st.builds(ReadLastBy, operators_that_read),
+    lambda inner: st.builds(
+        lambda record, members: record(members), st.sampled_from((AllOf, AnyOf, NoneOf)), st.lists(inner, max_size=2)
+    ),
+    max_leaves=3,
+)
+weight_rules = st.one_of(
+    st.builds(
+        WeightRule,
+        conditions,
+        bits=st.sampled_from((2, 4, 8)),
+        block_size=st.sampled_from((16, 32, 128)),
+        symmetric=st.booleans(),
+        accuracy_level=st.sampled_from((0, 4)),
+    ),
+    st.builds(
+        WeightRule,
+        conditions,
+        bits=st.just(8),
+        kind=st.sampled_from(("dynamic", "as is")),
+        signed=st.booleans(),
+        per_channel=st.booleans(),
+    ),
+)
 targets = st.builds(
     Target,
     opset=optional(opsets),
     int_dtype=optional(st.sampled_from(("int64", "int32"))),
     float_dtype=optional(st.sampled_from(("float32", "float16"))),
     input_order=optional(st.lists(st.sampled_from(TENSORS), unique=True, max_size=2).map(tuple)),
+    quantization=st.lists(weight_rules, max_size=3).map(tuple),
 )
 caches = st.builds(Cache, rows=by_name(cache_rows), past=optional(st.sampled_from(("inputs", "outputs", "both"))))
 calls = st.builds(

@@ -9,12 +9,13 @@ from typing import Any
 
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.quantization import CONDITIONS
 from onnxfn.specs.spec import ExportSpec
 
 SpecEdit = Callable[[ExportSpec], ExportSpec]
 """A function from a spec to another spec."""
 
-ARGUMENTS = (str, int, float, tuple, AxisMap, type(None))
+ARGUMENTS = (str, int, float, tuple, AxisMap, type(None), *CONDITIONS)
 """The types of the arguments of edits after the spec."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, get_args, overload
+from typing import Any, cast, get_args, overload
 
 from attrs import evolve
 
@@ -19,6 +19,7 @@ from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, UnknownName, shortened, unknown
 from onnxfn.specs.facts import checks, gives
+from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
 from onnxfn.specs.records import KINDS, FixedAxis, InputSpec, Kind, Link
 from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Target
 from onnxfn.specs.tensor_paths import Path
@@ -172,16 +173,18 @@ def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float |
 
 @overload
 def with_dtypes(
-    spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDtype | None = None, **inputs: Kind
+    spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDtype | QuantizedName | None = None, **inputs: Kind
 ) -> ExportSpec: ...
 @overload
-def with_dtypes(*, int: IntDtype | None = None, float: FloatDtype | None = None, **inputs: Kind) -> SpecEdit: ...
+def with_dtypes(
+    *, int: IntDtype | None = None, float: FloatDtype | QuantizedName | None = None, **inputs: Kind
+) -> SpecEdit: ...
 @as_edit
 def with_dtypes(
     spec: ExportSpec,
     *,
     int: IntDtype | None = None,  # noqa: A002
-    float: FloatDtype | None = None,  # noqa: A002
+    float: FloatDtype | QuantizedName | None = None,  # noqa: A002
     **inputs: Kind,
 ) -> ExportSpec:
     """The spec with other integer or float types in the graph.
@@ -189,7 +192,8 @@ def with_dtypes(
     Args:
         spec: A spec.
         int: `int64` or `int32`; None leaves it as it is.
-        float: `float32`, `float16`, `bfloat16` or `float64`; None leaves it as it is.
+        float: `float32`, `float16`, `bfloat16` or `float64`, or a quantized dtype of transformers.js, which also adds
+            rules for weights: `q8`, `int8`, `uint8`, `q4`, `q4f16` or `bnb4`. None leaves it as it is.
         inputs: Name of an input = its own type: `input_ids="int32"`. It is of the kind that the input has.
 
     Raises:
@@ -199,12 +203,18 @@ def with_dtypes(
     >>> from onnxfn import EMPTY
     >>> with_dtypes(EMPTY, int="int32").target.int_dtype
     'int32'
+    >>> with_dtypes(EMPTY, float="q4f16").target
+    Target(float_dtype='float16', quantization=(WeightRule(),))
     """
     if int is not None and int not in INT_DTYPES:
         raise unknown("integer type", int, INT_DTYPES)
-    if float is not None and float not in FLOAT_DTYPES:
-        raise unknown("float type", float, FLOAT_DTYPES)
-    edited = compose(spec, ExportSpec(target=Target(int_dtype=int, float_dtype=float)))
+    if float is not None and float not in (*FLOAT_DTYPES, *QUANTIZED_DTYPES):
+        raise unknown("float type", float, (*FLOAT_DTYPES, *QUANTIZED_DTYPES))
+    quantized = QUANTIZED_DTYPES.get(float or "")
+    float_dtype, rules = (
+        (quantized.float_dtype, quantized.rules) if quantized else (cast("FloatDtype | None", float), ())
+    )
+    edited = compose(spec, ExportSpec(target=Target(int_dtype=int, float_dtype=float_dtype, quantization=rules)))
     for name, kind in inputs.items():
         edited = with_changed_input(edited, name, lambda tensor, kind=kind: _with_kind(tensor, kind))  # type: ignore[misc]
     return edited

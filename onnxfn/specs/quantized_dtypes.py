@@ -1,0 +1,61 @@
+"""The quantized dtypes that clients load by name, and rules that are ready to use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from attrs import evolve, field, frozen
+
+from onnxfn.specs.quantization import MATRICES, ReadBy, ReadLastBy, WeightRule
+from onnxfn.specs.records import as_tuple
+from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.spec import FloatDtype
+
+QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "bnb4"]
+
+
+@frozen
+class QuantizedDtype:
+    """What the name of a quantized dtype stands for.
+
+    Attributes:
+        float_dtype: The dtype of the other weights, and of inputs and outputs.
+        rules: The rules of the weights.
+    """
+
+    float_dtype: FloatDtype
+    rules: tuple[WeightRule, ...] = field(converter=as_tuple)
+    __repr__ = short_repr
+
+
+FOUR_BITS = WeightRule(MATRICES, bits=4)
+"""Matrices and tables of embeddings in blocks of 32 elements of 4 bits."""
+
+EIGHT_BIT_TABLES = WeightRule(ReadBy("Gather"), bits=8)
+"""Tables of embeddings, and the output layers that are tied to them, in blocks of 8 bits.
+
+A single scale for a table makes rare tokens equal: the stock quantizer of ONNX Runtime does that.
+"""
+
+LAST_LAYER_8_BITS = WeightRule(ReadLastBy("MatMul"), bits=8)
+"""The last matrix in the graph, which computes the logits of a decoder, in 8 bits."""
+
+_INTEGERS = WeightRule(ReadBy("MatMul"), bits=8, kind="dynamic")
+_CONVOLUTIONS = WeightRule(ReadBy("Conv"), bits=8, kind="dynamic", signed=False, per_channel=False)
+"""ONNX Runtime has no ConvInteger for int8 weights."""
+
+QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
+    {
+        "q8": QuantizedDtype("float32", (_INTEGERS, _CONVOLUTIONS, EIGHT_BIT_TABLES)),
+        "int8": QuantizedDtype("float32", (_INTEGERS, EIGHT_BIT_TABLES)),
+        "uint8": QuantizedDtype("float32", (evolve(_INTEGERS, signed=False), _CONVOLUTIONS, EIGHT_BIT_TABLES)),
+        "q4": QuantizedDtype("float32", (FOUR_BITS,)),
+        "q4f16": QuantizedDtype("float16", (FOUR_BITS,)),
+        "bnb4": QuantizedDtype(
+            "float32", (WeightRule(ReadBy("MatMul"), bits=4, block_size=64, kind="nf4"), EIGHT_BIT_TABLES)
+        ),
+    }
+)
+"""The name of a dtype in transformers.js -> what it stands for."""

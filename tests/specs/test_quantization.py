@@ -1,0 +1,104 @@
+"""Rules that say which weights are stored in fewer bits."""
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refusal
+from strategies import conditions, weight_rules
+
+from onnxfn.specs.compose import EMPTY, compose
+from onnxfn.specs.edits.quantize import quantize
+from onnxfn.specs.edits.tensors import with_dtypes
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.quantization import (
+    AllOf,
+    AnyOf,
+    NameMatches,
+    NoneOf,
+    ReadBy,
+    ReadLastBy,
+    Weight,
+    WeightRule,
+    is_selected,
+    rule_for,
+)
+from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
+from onnxfn.specs.spec import ExportSpec, Target
+
+weights = st.builds(
+    Weight,
+    st.lists(st.sampled_from(("lm_head.weight", "layers.0.mlp.up.weight", "embed.weight")), min_size=1),
+    st.lists(st.sampled_from(("MatMul", "Gather", "Conv"))),
+    st.lists(st.sampled_from(("MatMul", "Gather", "Conv"))),
+)
+
+
+@given(st.lists(weight_rules), weights)
+def test_the_last_rule_that_selects_a_weight_wins(rules, weight):
+    selecting = [rule for rule in rules if is_selected(rule.where, weight)]
+    last = selecting[-1] if selecting else None
+    assert rule_for(rules, weight) == (None if last is None or last.kind == "as is" else last)
+
+
+@given(st.lists(weight_rules, max_size=4), st.lists(weight_rules, max_size=4), weights)
+def test_rules_of_the_right_spec_come_after_those_of_the_left(left, right, weight):
+    joined = compose(_spec(left), _spec(right)).target.quantization
+    assert set(joined) == {*left, *right}
+    assert rule_for(joined, weight) == rule_for([*left, *right], weight)
+
+
+@given(conditions, conditions, weights)
+def test_conditions_compose_as_in_logic(first, second, weight):
+    selects = [is_selected(condition, weight) for condition in (first, second)]
+    assert is_selected(AllOf([first, second]), weight) == all(selects)
+    assert is_selected(AnyOf([first, second]), weight) == any(selects)
+    assert is_selected(NoneOf([first, second]), weight) == (not any(selects))
+
+
+def test_a_tied_weight_is_selected_by_each_of_its_names():
+    tied = Weight(["model.embed_tokens.weight", "lm_head.weight"], ["Gather", "MatMul"], ["MatMul"])
+    assert is_selected(NameMatches("*lm_head*"), tied)
+    assert is_selected(AllOf([ReadBy("Gather"), ReadLastBy("MatMul")]), tied)
+
+
+def test_a_quantized_dtype_adds_its_rules_and_its_float_dtype():
+    spec = with_dtypes(with_dtypes(EMPTY, float="q4"), float="q8")
+    assert spec.target.float_dtype == "float32"
+    assert spec.target.quantization == (*QUANTIZED_DTYPES["q4"].rules, *QUANTIZED_DTYPES["q8"].rules)
+    assert with_dtypes(quantize(EMPTY), float="float16").target == with_dtypes(EMPTY, float="q4f16").target
+
+
+def test_every_quantized_dtype_has_a_row():
+    assert {*QUANTIZED_DTYPES} == {*QuantizedName.__args__}
+
+
+REFUSED = (
+    ({"bits": 3}, InvalidSpec, "ONNX Runtime has no kernel for 'blocks' weights of 3 bits; possible: 2, 4, 8"),
+    (
+        {"bits": 4, "kind": "dynamic"},
+        InvalidSpec,
+        "ONNX Runtime has no kernel for 'dynamic' weights of 4 bits; possible: 8",
+    ),
+    ({"block_size": 48}, InvalidSpec, "block_size is 48; possible: powers of two from 16"),
+    ({"kind": "block"}, UnknownName, "no kind of quantization 'block'; known: blocks, dynamic, nf4, as is"),
+    ({"where": ""}, InvalidSpec, "'' is no pattern of names; write one such as '*lm_head*'"),
+    ({"accuracy_level": 5}, InvalidSpec, "accuracy_level is 5; possible: 0 to 4"),
+)
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), REFUSED)
+def test_a_rule_that_no_kernel_has_is_refused(arguments, error, message):
+    assert refusal(error, partial(WeightRule, **arguments)).startswith(message)
+    assert refusal(error, partial(quantize, EMPTY, **arguments)).startswith(message)
+
+
+def test_what_is_no_condition_and_no_rule_is_refused():
+    assert "7 selects no weights; write a pattern of names" in refusal(InvalidSpec, WeightRule, 7)
+    assert "a tuple of WeightRule, not of 'q4'" in refusal(InvalidSpec, Target, quantization=["q4"])
+    assert "no operator that reads weights 'Matmul'" in refusal(UnknownName, ReadBy, "Matmul")
+
+
+def _spec(rules):
+    return ExportSpec(target=Target(quantization=rules))
