@@ -212,7 +212,20 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "timesformer": compose(video_inputs(), image_features(STATES), video_classification),
         "videomae": compose(video_inputs(), image_features(STATES), video_classification),
         "vivit": compose(video_inputs(), image_features(STATES), video_classification),
-        "vjepa2": compose(video_inputs("pixel_values_videos"), image_features(STATES), video_classification),
+        # Positions come from rotations, so a video may have any number of frames from 2 on. ONNX Runtime refuses a lone
+        # one, which modeling_vjepa2.VJEPA2Embeddings.forward repeats.
+        "vjepa2": compose(
+            video_inputs("pixel_values_videos"),
+            takes(
+                "pixel_values_videos",
+                "batch_size num_frames num_channels= image_height= image_width=",
+                "pixels",
+                kind="float",
+            ),
+            sized(num_frames=4),
+            image_features("batch_size num_patches _"),
+            video_classification,
+        ),
         "videoprism_vision_model": compose(video_inputs("pixel_values_videos"), image_features(STATES)),
         "vitdet": compose(fixed_images, image_features(FIXED_MAP)),
         "radio": compose(fixed_images, image_features(STATES)),
