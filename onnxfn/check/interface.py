@@ -90,6 +90,8 @@ def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> 
     """
     if isinstance(tensor, InputSpec):
         return (graph_dtype(spec, tensor.kind),)
+    if tensor.name in spec.io_names and array.dtype.kind == "f":
+        return (spec.target.io_dtype or "float32",)
     if array.dtype.kind != "f" or array.dtype != "float32":
         return (array.dtype.name,)
     own = (graph_dtype(spec, input_.kind) for input_ in spec.inputs if "float" in input_.kind)

@@ -26,6 +26,13 @@ Opset = Annotated[int | None, typer.Option(help="The ONNX opset, 18 to 25. Defau
 Atol = Annotated[float | None, typer.Option(help="Absolute tolerance, in place of PyTorch's own error.")]
 Rtol = Annotated[float | None, typer.Option(help="Relative tolerance, in place of PyTorch's own error.")]
 Dtype = Annotated[str, typer.Option(help="dtype of the weights: float32, float16 or bfloat16.")]
+IoDtype = Annotated[
+    str | None,
+    typer.Option(
+        help="dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that "
+        "of the weights; float32 for transformers.js."
+    ),
+]
 Sizes = Annotated[
     list[str] | None, typer.Option("--size", help="Size of an axis in the dummy inputs, such as sequence_length=32.")
 ]
@@ -100,6 +107,7 @@ SPEC_FLAGS = (
     "task",
     "opset",
     "dtype",
+    "io_dtype",
     "atol",
     "rtol",
     "size",

@@ -143,7 +143,7 @@ def export(
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
                 copied = model_copy(model)
-                planned = plan_for_destination(spec, copied, config, destination, decoders=decoders)
+                planned = plan_for_destination(spec, copied, config, destination, options.layout, decoders=decoders)
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 if owner is not None and path is not None:
                     check_single_file(planned.parts[0], model, options)

@@ -24,14 +24,14 @@ from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
-from onnxfn.weights.layouts import onnx_folder
+from onnxfn.weights.layouts import Layout, layout_in, onnx_folder, with_layout_io
 from onnxfn.weights.onnx_files import metadata
 from onnxfn.weights.placement import PROTOBUF_LIMIT
 from onnxfn.weights.write import ResolvedWriteOptions
 
 
 def plan_for_destination(
-    spec: ExportSpec, model: Any, config: Any, destination: Destination, *, decoders: Decoders
+    spec: ExportSpec, model: Any, config: Any, destination: Destination, layout: Layout, *, decoders: Decoders
 ) -> Plan:
     """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
 
@@ -46,7 +46,7 @@ def plan_for_destination(
     """
     values = (config_of(model) or {}) if config is None else config
     with _inner_config_in_errors(model, values):
-        spec = with_model_dtype(with_model_task(spec, model), model)
+        spec = with_layout_io(with_model_dtype(with_model_task(spec, model), model), layout)
         planned = plan(spec, values, decoders=decoders)
     if without_inputs := next((part for part in planned.parts if not part.spec.inputs), None):
         raise InvalidSpec(
@@ -109,7 +109,7 @@ def planned_files(
     folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     if isinstance(exported, Exported):
         return folder, exported.plan
-    planned = plan_for_destination(spec, model, config, destination, decoders=decoders)
+    planned = plan_for_destination(spec, model, config, destination, layout_in(folder), decoders=decoders)
     if any(_has_fixed_size(folder / f"{part.name}.onnx") for part in planned.parts):
         planned = without_image_branches(model, planned)
     return folder, planned

@@ -36,6 +36,7 @@ class SpecEdits:
         task: The task; None: the task of the checkpoint.
         opset: The ONNX opset; None: that of the spec.
         dtype: The dtype of the floating point weights, inputs and outputs.
+        io_dtype: The dtype of float inputs and outputs that are no cache; None: that of the weights.
         atol: The absolute tolerance of the check; None: that of the spec.
         rtol: The relative tolerance of the check; None: that of the spec.
         sizes: Sizes of axes in the dummy inputs.
@@ -49,6 +50,7 @@ class SpecEdits:
     task: str | None = None
     opset: int | None = None
     dtype: str = "float32"
+    io_dtype: str | None = None
     atol: float | None = None
     rtol: float | None = None
     sizes: Sizes = ()
@@ -64,7 +66,8 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     spec = spec_for(config_or_model, edits.task or checkpoint_task(config_or_model))
     spec = spec if edits.opset is None else with_opset(spec, edits.opset)
     spec = with_tolerance(spec, atol=edits.atol, rtol=edits.rtol)
-    spec = with_dtypes(split(for_some_task(spec)) if edits.split else spec, float=cast("FloatDtype", edits.dtype))
+    float_dtype, io_dtype = cast("FloatDtype", edits.dtype), cast("FloatDtype", edits.io_dtype)
+    spec = with_dtypes(split(for_some_task(spec)) if edits.split else spec, float=float_dtype, io=io_dtype)
     spec = with_shapes(with_outputs(spec, *edits.outputs), **dict(edits.shapes))
     spec = reduce(with_input, edits.inputs, spec)
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))

@@ -40,4 +40,6 @@ def output_kind(spec: Any, output: Any) -> str:
     inputs: Mapping[str, str] = {feedback.output: feedback.input for feedback in getattr(spec, "feedback", ())}
     if output.name in inputs:
         return str(spec.inputs[inputs[output.name]].kind)
-    return "float" if output.forward_path[:1] and output.forward_path[0] in FLOAT_RESULTS else ""
+    if not output.forward_path[:1] or output.forward_path[0] not in FLOAT_RESULTS:
+        return ""
+    return str(spec.target.io_dtype) if output.name in getattr(spec, "io_names", ()) else "float"

@@ -92,6 +92,7 @@ class PlannedSpec:
         target: Opset and data types of the graph.
         feedback: Inputs that the next call takes from an output of this call.
         links: Inputs that another part computes.
+        io_names: Inputs and outputs that have `target.io_dtype`: floats that are no cache.
         smallest: Sizes that the model can take, if it cannot take all smaller ones, or takes this size alone.
     """
 
@@ -110,6 +111,7 @@ class PlannedSpec:
     target: Target = Target()
     feedback: tuple[Feedback, ...] = field(default=(), converter=as_tuple)
     links: tuple[Link, ...] = field(default=(), converter=as_tuple)
+    io_names: tuple[str, ...] = field(default=(), converter=as_tuple)
     smallest: tuple[SmallestSize, ...] = field(default=(), converter=as_tuple)
 
     __repr__ = short_repr
@@ -144,11 +146,13 @@ class Part:
         name: The file's stem.
         spec: The planned spec of its graph.
         filler: The graph inside it that computes inputs that arrive empty: one part, or none.
+        dtype: Which of the `dtypes` of an export the file is for; None if it has none.
     """
 
     name: str
     spec: PlannedSpec
     filler: tuple[Part, ...] = field(default=(), converter=as_tuple)
+    dtype: str | None = None
 
     __repr__ = short_repr
 
@@ -167,6 +171,19 @@ class Part:
 
     def _repr_html_(self) -> str:
         return printing.html(f"{self.name}.onnx · {printing.title(self.spec)}", printing.spec_sections(self.spec))
+
+
+@frozen
+class WeightBytes:
+    """The size of the weights of a part.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        bytes: The bytes of the weights.
+    """
+
+    part: str
+    bytes: int
 
 
 @frozen
@@ -196,10 +213,12 @@ class Plan:
             `plan[0]` the first one.
         left_out: What the model could take, a processor gives, and no part takes. Known when the plan was made for a
             model, as `export` does; a plan that was made from a configuration alone has none.
+        weight_bytes: The size of the weights of each part. Known when the plan was made for a model.
     """
 
     parts: tuple[Part, ...] = field(converter=as_tuple)
     left_out: tuple[LeftOut, ...] = field(default=(), converter=as_tuple)
+    weight_bytes: tuple[WeightBytes, ...] = field(default=(), converter=as_tuple)
 
     __repr__ = short_repr
 

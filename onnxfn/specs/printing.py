@@ -218,10 +218,16 @@ def title(spec: Any) -> str:
         spec.name,
         spec.task,
         None if spec.target.opset is None else f"opset {spec.target.opset}",
+        f"inputs and outputs {spec.target.io_dtype}" if has_io_dtype(spec.target) else None,
         None if spec.check.atol is None else f"atol {spec.check.atol:g}",
         None if spec.check.rtol is None else f"rtol {spec.check.rtol:g}",
     ]
     return " · ".join(word for word in words if word) or _content(spec)
+
+
+def has_io_dtype(target: Any) -> bool:
+    """Whether the inputs and outputs of a graph have another float type than its weights."""
+    return target.io_dtype not in (None, target.float_dtype or "float32")
 
 
 def _content(spec: Any) -> str:

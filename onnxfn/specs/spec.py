@@ -163,6 +163,7 @@ class Target:
         opset: The ONNX opset, 18 to 25.
         int_dtype: The type of integer inputs: `int64` or `int32`.
         float_dtype: The type of weights and float tensors: `float32`, `float16`, `bfloat16` or `float64`.
+        io_dtype: The type of float inputs and outputs that are no cache, if it is another one: the graph casts them.
         input_order: The inputs that come first, in this order; None leaves the order of the spec.
         quantization: The rules for weights that are stored in fewer bits. The last rule that selects a weight wins.
     """
@@ -170,6 +171,7 @@ class Target:
     opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
     int_dtype: IntDtype | None = joined_field("rightmost")
     float_dtype: FloatDtype | None = joined_field("rightmost")
+    io_dtype: FloatDtype | None = joined_field("rightmost")
     input_order: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
     quantization: tuple[WeightRule, ...] = field(default=(), converter=unique_rules, metadata={"join": "rules"})
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.specs.errors import unknown
+from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.weights.placement import EXTERNAL_DATA_SUFFIX
 
 
@@ -20,7 +21,8 @@ class Layout:
 
     `subfolder` holds the ONNX files. `external_data_suffix` ends the names of their external data files, and
     `weight_storage` is the default of `WriteOptions.weight_storage`. `external_data_key` is the key of `config.json`
-    under which the program looks up which ONNX files have external data; "" if it needs no such list.
+    under which the program looks up which ONNX files have external data; "" if it needs no such list. `io_dtype` is the
+    float type that inputs and outputs have if weights have 16 bits; None if it is that of the weights.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Layout:
     external_data_suffix: str = EXTERNAL_DATA_SUFFIX
     weight_storage: str = "share"
     external_data_key: str = ""
+    io_dtype: FloatDtype | None = None
 
 
 LayoutName = Literal["optimum", "transformers.js"]
@@ -40,12 +43,13 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         for layout in (
             Layout(OPTIMUM),
             # A browser fetches an ONNX file and the external data named after it. It cannot list a folder, so files
-            # cannot share weights.
+            # cannot share weights. In Node.js it reads float16 outputs as integers, or refuses them.
             Layout(
                 TRANSFORMERS_JS,
                 subfolder="onnx",
                 weight_storage="copy",
                 external_data_key="transformers.js_config",
+                io_dtype="float32",
             ),
         )
     }
@@ -60,8 +64,34 @@ def layout_of(name: str) -> Layout:
     return LAYOUTS[name]
 
 
+HALF_DTYPES: tuple[FloatDtype, ...] = ("float16", "bfloat16")
+
+
+def with_layout_io(spec: ExportSpec, layout: Layout) -> ExportSpec:
+    """The spec with the float type of inputs and outputs that a layout needs, if weights have 16 bits and it has none.
+
+    >>> from onnxfn import EMPTY, with_dtypes
+    >>> half = with_dtypes(EMPTY, float="float16")
+    >>> [with_layout_io(half, layout).target.io_dtype for layout in LAYOUTS.values()]
+    [None, 'float32']
+    """
+    if spec.target.io_dtype is not None or spec.target.float_dtype not in HALF_DTYPES:
+        return spec
+    return evolve(spec, target=evolve(spec.target, io_dtype=layout.io_dtype))
+
+
 CONFIG_FILES = MappingProxyType({"config": "config.json", "generation_config": "generation_config.json"})
 """From an attribute of a model to the file that transformers saves it in."""
+
+
+def layout_in(folder: Path) -> Layout:
+    """The layout of a folder that holds ONNX files, from its name: that of a subfolder of a layout, else `optimum`.
+
+    >>> layout_in(Path("out/onnx")).name, layout_in(Path("out")).name
+    ('transformers.js', 'optimum')
+    """
+    subfolders = {layout.subfolder: layout for layout in LAYOUTS.values() if layout.subfolder}
+    return subfolders.get(folder.name, LAYOUTS[OPTIMUM])
 
 
 def onnx_folder(folder: Path) -> Path:

@@ -25,6 +25,7 @@ from onnxfn.export.lookup.processors import processed_arguments
 from onnxfn.export.planned_files import plan_for_destination
 from onnxfn.specs.modalities import MODALITY_OF, modalities
 from onnxfn.specs.plan.left_out import left_out
+from onnxfn.weights.layouts import LAYOUTS
 
 TABLES = (
     modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -108,7 +109,9 @@ def test_every_model_of_several_modalities_names_those_that_a_plan_leaves_out():
 def planned(model_type, name):
     """The plan of a tiny model of this class, as `export` makes it."""
     model = shrunk.model(model_type, name)
-    return plan_for_destination(spec_for(model), model, None, Destination(Path("out")), decoders="merged")
+    return plan_for_destination(
+        spec_for(model), model, None, Destination(Path("out")), LAYOUTS["optimum"], decoders="merged"
+    )
 
 
 def assert_every_modality_is_named(model_type, name):

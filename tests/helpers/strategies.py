@@ -229,6 +229,7 @@ targets = st.builds(
     opset=optional(opsets),
     int_dtype=optional(st.sampled_from(("int64", "int32"))),
     float_dtype=optional(st.sampled_from(("float32", "float16"))),
+    io_dtype=optional(st.sampled_from(("float32", "float16"))),
     input_order=optional(st.lists(st.sampled_from(TENSORS), unique=True, max_size=2).map(tuple)),
     quantization=st.lists(weight_rules, max_size=3).map(tuple),
 )

@@ -69,13 +69,25 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
         _check_layers(model, spec, result)
         try:
             if type(result) is tuple and len(result) == len(spec.outputs) == 1 and not spec.outputs[0].path:
-                return result  # a lone tensor has no name, and needs none
-            return tuple(at(output.forward_path, result) for output in spec.outputs)
+                values = result  # a lone tensor has no name, and needs none
+            else:
+                values = tuple(at(output.forward_path, result) for output in spec.outputs)
+            return tuple(_in_io_dtype(spec, output.name, of) for output, of in zip(spec.outputs, values, strict=True))
         except UnknownName as error:
             where = f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {error}{_advice(spec, result)}"
             raise CaptureFailed(where) from None
 
     return outputs
+
+
+def _in_io_dtype(spec: PlannedSpec, name: str, value: Any) -> Any:
+    """An output in the float type of inputs and outputs; unchanged if that is its type or it is in a wider one."""
+    import torch
+
+    target = spec.target
+    if name not in spec.io_names or value.dtype != getattr(torch, target.float_dtype or "float32"):
+        return value
+    return value.to(getattr(torch, target.io_dtype or "float32"))
 
 
 def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: Sequence[Any]) -> Any:
@@ -114,7 +126,11 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
     inner = [constant for constant in spec.call.constants if constant.path]
 
     def forward(tensors: Sequence[Any]) -> Any:
-        leaves = [(input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, tensors, strict=True)]
+        of_model = (
+            tensor.to(float_dtype(model)) if input_.name in spec.io_names else tensor
+            for input_, tensor in zip(spec.inputs, tensors, strict=True)
+        )
+        leaves = [(input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, of_model, strict=True)]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
         arguments = nested([*leaves, *values])
         named = {**constants, **built_arguments(model, spec.call.builders, arguments)}

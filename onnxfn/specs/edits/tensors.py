@@ -173,11 +173,20 @@ def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float |
 
 @overload
 def with_dtypes(
-    spec: ExportSpec, *, int: IntDtype | None = None, float: FloatDtype | QuantizedName | None = None, **inputs: Kind
+    spec: ExportSpec,
+    *,
+    int: IntDtype | None = None,
+    float: FloatDtype | QuantizedName | None = None,
+    io: FloatDtype | None = None,
+    **inputs: Kind,
 ) -> ExportSpec: ...
 @overload
 def with_dtypes(
-    *, int: IntDtype | None = None, float: FloatDtype | QuantizedName | None = None, **inputs: Kind
+    *,
+    int: IntDtype | None = None,
+    float: FloatDtype | QuantizedName | None = None,
+    io: FloatDtype | None = None,
+    **inputs: Kind,
 ) -> SpecEdit: ...
 @as_edit
 def with_dtypes(
@@ -185,6 +194,7 @@ def with_dtypes(
     *,
     int: IntDtype | None = None,  # noqa: A002
     float: FloatDtype | QuantizedName | None = None,  # noqa: A002
+    io: FloatDtype | None = None,
     **inputs: Kind,
 ) -> ExportSpec:
     """The spec with other integer or float types in the graph.
@@ -194,6 +204,8 @@ def with_dtypes(
         int: `int64` or `int32`; None leaves it as it is.
         float: `float32`, `float16`, `bfloat16` or `float64`, or a quantized dtype of transformers.js, which also adds
             rules for weights: `q8`, `int8`, `uint8`, `q4`, `q4f16` or `bnb4`. None leaves it as it is.
+        io: The type of float inputs and outputs that are no cache, if it is another than that of the weights: a graph
+            in float16 that programs feed with float32. None leaves it as it is.
         inputs: Name of an input = its own type: `input_ids="int32"`. It is of the kind that the input has.
 
     Raises:
@@ -208,13 +220,16 @@ def with_dtypes(
     """
     if int is not None and int not in INT_DTYPES:
         raise unknown("integer type", int, INT_DTYPES)
+    if io is not None and io not in FLOAT_DTYPES:
+        raise unknown("float type", io, FLOAT_DTYPES)
     if float is not None and float not in (*FLOAT_DTYPES, *QUANTIZED_DTYPES):
         raise unknown("float type", float, (*FLOAT_DTYPES, *QUANTIZED_DTYPES))
     quantized = QUANTIZED_DTYPES.get(float or "")
     float_dtype, rules = (
         (quantized.float_dtype, quantized.rules) if quantized else (cast("FloatDtype | None", float), ())
     )
-    edited = compose(spec, ExportSpec(target=Target(int_dtype=int, float_dtype=float_dtype, quantization=rules)))
+    target = Target(int_dtype=int, float_dtype=float_dtype, io_dtype=io, quantization=rules)
+    edited = compose(spec, ExportSpec(target=target))
     for name, kind in inputs.items():
         edited = with_changed_input(edited, name, lambda tensor, kind=kind: _with_kind(tensor, kind))  # type: ignore[misc]
     return edited

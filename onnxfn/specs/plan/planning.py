@@ -124,7 +124,29 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
     facts = text_facts(lambda source: read_config(complete.normalizer, config, source)) if config else NO_FACTS
-    return within_ranges(with_text_cases(planned, facts))
+    return _with_io_dtype(within_ranges(with_text_cases(planned, facts)), complete, config)
+
+
+def _with_io_dtype(planned: PlannedSpec, spec: ExportSpec, config: Snapshot) -> PlannedSpec:
+    """The planned spec with the float type that inputs and outputs have, if it is another than that of the graph."""
+    io_dtype = spec.target.io_dtype
+    if io_dtype is None or io_dtype == (spec.target.float_dtype or "float32"):
+        return planned
+    caches: set[str] = set()
+    if spec.cache.past is not None:
+        caches = {tensor.name for side in (cache_inputs, cache_outputs) for tensor in side(spec, config)}
+    floats = {tensor.name for tensor in planned.inputs if tensor.kind == "float"} - caches
+    outputs = (output.name for output in planned.outputs if output.name not in caches)
+
+    def cast(tensors: Iterable[InputSpec]) -> tuple[InputSpec, ...]:
+        return tuple(evolve(tensor, kind=io_dtype) if tensor.name in floats else tensor for tensor in tensors)
+
+    return evolve(
+        planned,
+        inputs=cast(planned.inputs),
+        cases=tuple(evolve(case, inputs=cast(case.inputs)) for case in planned.cases),
+        io_names=(*(tensor.name for tensor in planned.inputs if tensor.name in floats), *outputs),
+    )
 
 
 def _files(spec: ExportSpec, decoders: str) -> tuple[File, ...]:
