@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from onnxfn.export.model_states import check_readable
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.specs.spec import ExportSpec
@@ -16,7 +16,7 @@ from onnxfn.weights.write import WriteOptions
 def check_export_arguments(
     spec: Any, model: Any, path: Any, checkpoint: Any, build: Any, write: Any, on_event: Any, timeout: Any = None
 ) -> None:
-    """Raises InvalidSpec if an argument of `export` is of another type than it must be, or the model has no values.
+    """Raises InvalidSpec if an argument of `export` is of another type than it must be, or a weight cannot be read.
 
     ModelNotFound if `checkpoint` is not a folder.
     """
@@ -39,22 +39,14 @@ def check_export_arguments(
 
 
 def check_spec_and_model(spec: Any, model: Any) -> None:
-    """Raises InvalidSpec if `spec` is not a spec, or `model` is not a module of PyTorch with the values of its weights.
-
-    Weights on the meta device have a shape and no values.
-    """
+    """Raises InvalidSpec if `spec` is not a spec, or `model` is not a module of PyTorch whose weights can be read."""
     import torch
 
     if not isinstance(spec, ExportSpec):
         raise _wrong_type("spec", spec, "an ExportSpec, such as spec_for(model)")
     if not isinstance(model, torch.nn.Module):
         raise _wrong_type("model", model, "a torch.nn.Module, such as model_for(folder)")
-    tensors = chain(model.named_parameters(), model.named_buffers())
-    on_meta = next((name for name, tensor in tensors if tensor.is_meta), None)
-    if on_meta is not None:
-        raise InvalidSpec(
-            f"{type(model).__name__} has weights without values, on the meta device: {on_meta}; load its weights first"
-        )
+    check_readable(model)
 
 
 def _is_writable(path: Any) -> bool:

@@ -18,6 +18,7 @@ from onnxfn.export.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.loaded import Loaded, write_to_file_object
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.derive_sample import FROM_SAMPLE
+from onnxfn.export.model_states import check_values, with_checkpoint_weights
 from onnxfn.export.planned_files import check_single_file, plan_for_destination, planned_files
 from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish
@@ -28,6 +29,7 @@ from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.graphs.capture.plain_tensors import with_plain_tensors
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
@@ -86,6 +88,7 @@ def export(
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
             copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
+            A model of transformers on the meta device gets its weights from there.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case of the check.
         decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.
@@ -134,6 +137,8 @@ def export(
     """
     model = as_module(model)
     check_export_arguments(spec, model, path, checkpoint, build, write, on_event, timeout)
+    model = with_checkpoint_weights(model, checkpoint)
+    check_values(model)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     with export_target(path) as (target, owner):
         check_destination(target, overwrite=overwrite)
@@ -142,7 +147,7 @@ def export(
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
-                copied = model_copy(model)
+                copied = model_copy(with_plain_tensors(model))
                 planned = plan_for_destination(spec, copied, config, destination, options.layout, decoders=decoders)
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 if owner is not None and path is not None:
@@ -250,10 +255,11 @@ def validate(
     """
     model = as_module(model)
     check_spec_and_model(spec, model)
+    check_values(model)
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
         with timed("plan", "") as tick, ticking_operators(tick):
-            copied = model_copy(model)
+            copied = model_copy(with_plain_tensors(model))
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         return check_files(copied, planned, folder, timed, real_inputs)

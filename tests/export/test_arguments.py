@@ -103,7 +103,7 @@ def test_a_model_on_meta_is_refused(bert, tmp_path):
     message = refusal(InvalidSpec, onnxfn.export, SPEC, empty, tmp_path / "out")
     assert message == (
         "BertForMaskedLM has weights without values, on the meta device: bert.embeddings.word_embeddings.weight; "
-        "load its weights first"
+        "load its weights first, or pass checkpoint=, the folder of its checkpoint"
     )
 
 

@@ -109,13 +109,35 @@ def load_model(
     _check_shapes(name, info["mismatched_keys"])
     # Checkpoints of models with a head often lack the pooler. Only an output of the pooler needs its weights.
     needs_pooler = any("pooler_output" in output.forward_path for output in spec.outputs)
-    missing = sorted(key for key in info["missing_keys"] if needs_pooler or "pooler" not in key.split("."))
-    if missing:
-        raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(missing, most=4)}")
+    keys = info["missing_keys"]
+    _check_complete(name, model, [key for key in keys if needs_pooler or "pooler" not in key.split(".")])
     return model
 
 
-def _loaded(loader: Any, name: str, dtype: str, *, trust_remote_code: bool) -> tuple[Any, Mapping[str, Any]]:
+def load_weights(model: Any, name: str) -> Any:
+    """A model of the class, configuration and dtype of a model of transformers, with the weights of a checkpoint.
+
+    LoadFailed if transformers cannot load it, or if weights have other shapes. InvalidSpec if weights are missing.
+    """
+    kind = type(model)
+    with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), _no_progress_bar():
+        dtype = str(model.dtype).removeprefix("torch.")
+        loaded, info = _loaded(kind, name, dtype, config=model.config, trust_remote_code=False)
+    _check_shapes(name, info["mismatched_keys"])
+    _check_complete(name, loaded, info["missing_keys"])
+    return loaded
+
+
+def _check_complete(name: str, model: Any, missing: Iterable[str]) -> None:
+    """Raises InvalidSpec if a checkpoint lacks weights of a model."""
+    lacking = sorted(missing)
+    if lacking:
+        raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(lacking, most=4)}")
+
+
+def _loaded(
+    loader: Any, name: str, dtype: str, *, trust_remote_code: bool, **more: Any
+) -> tuple[Any, Mapping[str, Any]]:
     """A model with its weights in a dtype, and which weights are missing or have other shapes."""
     model, info = loader.from_pretrained(
         name,
@@ -123,6 +145,7 @@ def _loaded(loader: Any, name: str, dtype: str, *, trust_remote_code: bool) -> t
         output_loading_info=True,
         ignore_mismatched_sizes=True,  # they are an error, which names them
         trust_remote_code=trust_remote_code,
+        **more,
     )
     return model, info
 

@@ -72,6 +72,7 @@ def spec_for(
         >>> spec_for({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}).task
         'text-generation'
     """
+    model_or_type = _without_wrapper(model_or_type)
     if not has_row(model_or_type, architectures):
         return derived(model_or_type, task)
     spec = _row(model_or_type, architectures)
@@ -124,6 +125,7 @@ def derived(
     """
     if sample is not None:
         return derive_from_sample(as_module(model_or_config), sample, axes or {}, ranges or {}, task)
+    model_or_config = _without_wrapper(model_or_config)
     name = task or _task_without_row(model_or_config)
     loader_of(name)  # raises UnknownName for an unknown task
     derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
@@ -150,6 +152,7 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | N
     """
     if isinstance(model_or_type, ExportSpec):
         return task_names(model_or_type)
+    model_or_type = _without_wrapper(model_or_type)
     model_type = model_or_type if isinstance(model_or_type, str) else _model_type(model_or_type)
     listed = listed_tasks(model_type)
     if model_type not in rows_of(architectures) and (listed or not isinstance(model_or_type, str)):
@@ -241,6 +244,11 @@ def _task_without_row(model_or_config: Any) -> str:
     may_be_decoder = "text-generation" in OTHER_TASKS.get(task, ())
     is_decoder = may_be_decoder and not snapshot(model_or_config).get("is_encoder_decoder")
     return "text-generation" if is_decoder else task
+
+
+def _without_wrapper(model_or_type: Any) -> Any:
+    """The module inside `torch.compile` and `DataParallel`; anything else as it is."""
+    return as_module(model_or_type) if hasattr(model_or_type, "forward") else model_or_type
 
 
 def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec:

@@ -22,32 +22,41 @@ def model_copy(model: Any) -> Any:
     """
     for _ in range(ATTEMPTS):
         try:
-            duplicate = _deep_copy(model)
+            duplicate = copy_with(model, _itself)
         except Exception:  # noqa: BLE001, S112 - an attribute of any class may raise anything
             continue
         return duplicate if _is_separate(model, duplicate) else model
     return model
 
 
-def _deep_copy(model: Any) -> Any:
-    """A deep copy of a model in which each tensor is the tensor of the model."""
+def _itself(tensor: Any) -> Any:
+    return tensor
+
+
+def copy_with(model: Any, replaced: Callable[[Any], Any]) -> Any:
+    """A deep copy of a model in which each tensor is what a function returns for the tensor of the model."""
     from torch.overrides import TorchFunctionMode
 
-    shared = TorchFunctionMode()  # of this thread alone
-    shared.__torch_function__ = types.MethodType(_shared_tensor, shared)
-    with shared:
-        return copy.deepcopy(model, {id(tensor): tensor for tensor in _tensors(model)})
+    mode = TorchFunctionMode()  # of this thread alone
+
+    def torch_function(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
+        return replaced(arguments[0]) if function in _copies() else function(*arguments, **named or {})
+
+    mode.__torch_function__ = types.MethodType(torch_function, mode)
+    known = {id(tensor): replaced(tensor) for tensor in tensors_of(model)}
+    with mode:
+        return copy.deepcopy(model, known)
 
 
-def _shared_tensor(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
-    """The result of a function of torch; of a copy, the tensor itself."""
+def _copies() -> tuple[Any, ...]:
+    """The functions of torch with which `copy.deepcopy` copies a tensor."""
     import torch
 
-    copies = (torch.Tensor.__deepcopy__, torch.Tensor.clone)
-    return arguments[0] if function in copies else function(*arguments, **named or {})
+    return torch.Tensor.__deepcopy__, torch.Tensor.clone
 
 
-def _tensors(model: Any) -> Iterator[Any]:
+def tensors_of(model: Any) -> Iterator[Any]:
+    """The weights of a model: its parameters, then its buffers."""
     return chain(model.parameters(), model.buffers())
 
 
@@ -55,7 +64,7 @@ def _is_separate(model: Any, duplicate: Any) -> bool:
     """Whether a copy has the tensors of the model and none of its modules."""
     modules = {id(module) for module in model.modules()}
     attributes = [value for module in duplicate.modules() for value in vars(module).values()]
-    same_tensors = all(tensor is other for tensor, other in zip_longest(_tensors(model), _tensors(duplicate)))
+    same_tensors = all(tensor is other for tensor, other in zip_longest(tensors_of(model), tensors_of(duplicate)))
     return same_tensors and not any(id(value) in modules for value in _inner_values(attributes))
 
 

@@ -1,0 +1,280 @@
+"""Models that are not in float32, on the CPU and in evaluation mode: each is exported right, or refused in one line."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+
+import pytest
+import tiny
+import torch
+
+import onnxfn
+from onnxfn.graphs.capture.model_copy import copy_with
+from onnxfn.graphs.capture.plain_tensors import with_plain_tensors
+
+TASK = "feature-extraction"
+
+
+def bert():
+    return tiny.model("bert", "BertModel", num_hidden_layers=1)
+
+
+def with_each_linear(change):
+    model = bert()
+    for module in [module for module in model.modules() if isinstance(module, torch.nn.Linear)]:
+        change(module)
+    return model
+
+
+def checkpointing():
+    model = bert().train()
+    model.gradient_checkpointing_enable()
+    return model
+
+
+def compiled_in_place():
+    model = bert()
+    model.compile(backend="eager")
+    return model
+
+
+def partly_frozen():
+    model = bert()
+    model.embeddings.requires_grad_(requires_grad=False)
+    return model
+
+
+def made_in_inference_mode():
+    with torch.inference_mode():
+        return bert()
+
+
+def with_changing_hook():
+    model = bert()
+    model.encoder.layer[0].register_forward_hook(lambda _module, _inputs, output: output * 1.5)
+    return model
+
+
+def with_adapter():
+    peft = pytest.importorskip("peft", reason="adapters need the package peft, which no extra of onnxfn asks for")
+    model = tiny.model("llama", "LlamaModel", num_hidden_layers=1)
+    settings = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    return peft.get_peft_model(model, settings)
+
+
+def with_hooks_of_accelerate():
+    from accelerate.hooks import AlignDevicesHook, add_hook_to_module
+
+    model = bert()
+    for module in model.modules():
+        add_hook_to_module(module, AlignDevicesHook(execution_device="cpu"))
+    return model
+
+
+def pruned(module):
+    from torch.nn.utils import prune
+
+    prune.l1_unstructured(module, "weight", amount=0.3)
+
+
+def transposed_weights():
+    return with_each_linear(lambda linear: setattr(linear.weight, "data", linear.weight.data.t().contiguous().t()))
+
+
+EXPORTED = {
+    "compiled": lambda: torch.compile(bert(), backend="eager"),
+    "compiled in place": compiled_in_place,
+    "data parallel": lambda: torch.nn.DataParallel(bert()),
+    "training": lambda: bert().train(),
+    "gradient checkpointing": checkpointing,
+    "frozen": lambda: bert().requires_grad_(requires_grad=False),
+    "partly frozen": partly_frozen,
+    "made in inference mode": made_in_inference_mode,
+    "weight norm": lambda: with_each_linear(torch.nn.utils.parametrizations.weight_norm),
+    "weight norm by a hook": lambda: with_each_linear(torch.nn.utils.weight_norm),
+    "spectral norm": lambda: with_each_linear(torch.nn.utils.parametrizations.spectral_norm),
+    "pruned": lambda: with_each_linear(pruned),
+    "transposed weights": transposed_weights,
+    "hook that changes an output": with_changing_hook,
+    "hooks of accelerate": with_hooks_of_accelerate,
+    "adapter": with_adapter,
+    "float16": lambda: bert().half(),
+}
+"""Models that are exported, each in a state of its own."""
+
+
+@contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
+def default_device(device):
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+@contextmanager
+def deterministic():
+    torch.use_deterministic_algorithms(mode=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode=False)
+
+
+SETTINGS = {
+    "inference mode": torch.inference_mode,
+    "no gradients": torch.no_grad,
+    "default dtype": lambda: default_dtype(torch.bfloat16),
+    "default device": lambda: default_device("meta"),
+    "device": lambda: torch.device("meta"),
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "deterministic": deterministic,
+}
+"""Settings of torch around an export."""
+
+
+def offloaded():
+    import accelerate
+
+    return accelerate.cpu_offload(bert(), execution_device="cpu")
+
+
+def sharded():
+    """A model of FSDP has a class of its own; a process group is not needed to see it."""
+    from torch.distributed.fsdp import FSDPModule
+
+    model = bert()
+    model.__class__ = type("FSDPBertModel", (FSDPModule, type(model)), {})
+    return model
+
+
+def partly_on_meta():
+    model = bert()
+    model.encoder.to("meta")
+    return model
+
+
+REFUSED = {
+    "on meta": (lambda: bert().to("meta"), "on the meta device: embeddings.word_embeddings.weight; load its weights"),
+    "partly on meta": (partly_on_meta, "on the meta device: encoder.layer.0.attention.self.query.weight; load its"),
+    "offloaded": (offloaded, "accelerate keeps them elsewhere: load the model without device_map"),
+    "sharded": (sharded, "splits its weights over processes; export the model as it was before that"),
+    "quantized by torch": (
+        lambda: torch.ao.quantization.quantize_dynamic(bert(), {torch.nn.Linear}),
+        "has layers that torch.ao quantized",
+    ),
+    "bfloat16": (lambda: bert().bfloat16(), r'export in float32, by with_dtypes\(spec, float="float32"\)'),
+    "float64": (lambda: bert().double(), r'export in float32, by with_dtypes\(spec, float="float32"\)'),
+    "TorchScript": (lambda: torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)), "the model is TorchScript"),
+}
+"""Models that are refused, each with the start of the advice."""
+
+
+def exported_with(model, folder, settings=nullcontext, spec=None, **options):
+    with settings():
+        spec = spec or onnxfn.spec_for(model, TASK)
+        return onnxfn.export(spec, model, folder / "out", **options)
+
+
+@pytest.mark.parametrize("state", EXPORTED)
+def test_a_model_in_this_state_agrees_with_pytorch(state, tmp_path):
+    torch.manual_seed(0)
+    model = EXPORTED[state]()
+    modes = [module.training for module in model.modules()]
+    result = exported_with(model, tmp_path)
+    assert result.report.passed
+    assert max(difference.max_abs for difference in result.report.differences) < (1e-2 if state == "float16" else 1e-5)
+    assert [module.training for module in model.modules()] == modes
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_settings_of_torch_change_nothing(setting, tmp_path):
+    result = exported_with(bert(), tmp_path, SETTINGS[setting])
+    assert result.report.passed
+    assert {output.type for output in result.session().get_outputs()} == {"tensor(float)"}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_settings_of_torch_change_nothing_of_an_own_module(setting, tmp_path):
+    module, sample = torch.nn.Linear(3, 2), {"input": torch.ones(2, 3)}
+    with SETTINGS[setting]():
+        spec = onnxfn.derived(module, sample=sample)
+    assert exported_with(module, tmp_path, SETTINGS[setting], spec).report.passed
+
+
+@pytest.mark.parametrize("state", REFUSED)
+def test_a_model_in_this_state_is_refused_in_a_line(state, tmp_path):
+    build, advice = REFUSED[state]
+    with pytest.raises(onnxfn.OnnxfnError, match=advice) as refusal:
+        exported_with(build(), tmp_path)
+    assert "\n" not in str(refusal.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_model_of_another_dtype_is_exported_in_float32(dtype, tmp_path):
+    model = bert().to(dtype)
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="float32")
+    assert exported_with(model, tmp_path, spec=spec).report.passed
+
+
+@pytest.mark.parametrize("build", [lambda: bert().to("meta"), offloaded], ids=["on meta", "offloaded"])
+def test_weights_come_from_the_checkpoint(build, tmp_path):
+    """A model without values and its checkpoint give the file that the model with values gives."""
+    original = bert()
+    original.save_pretrained(tmp_path / "checkpoint")
+    expected = exported_with(original, tmp_path)(
+        input_ids=[[5, 6, 7]], attention_mask=[[1, 1, 1]], token_type_ids=[[0, 0, 0]]
+    )
+    result = exported_with(build(), tmp_path, checkpoint=tmp_path / "checkpoint", overwrite=True)
+    assert result.report.passed
+    actual = result(input_ids=[[5, 6, 7]], attention_mask=[[1, 1, 1]], token_type_ids=[[0, 0, 0]])
+    assert all((actual[name] == expected[name]).all() for name in expected)
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path):
+    tiny.model("bert", "BertModel", num_hidden_layers=1).save_pretrained(tmp_path / "checkpoint")
+    model = tiny.model("bert", "BertModel", num_hidden_layers=2).to("meta")
+    with pytest.raises(onnxfn.InvalidSpec, match=r"checkpoint lacks weights that BertModel needs: encoder.layer.1"):
+        exported_with(model, tmp_path, checkpoint=tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "mps:0"])
+def test_a_model_on_another_device_is_copied_to_the_cpu(device):
+    """Tensors of a simulated device have no values, so only the copy is looked at: its devices, and what is tied."""
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+        for layer in model:
+            for name, tensor in list(layer.named_parameters()):
+                simulated = FakeTensor(mode, torch.empty(tensor.shape, device="meta"), torch.device(device))
+                layer._parameters[name] = torch.nn.Parameter(simulated, requires_grad=False)
+        model[1].weight = model[0].weight
+        copied = with_plain_tensors(model)
+    assert {str(tensor.device) for tensor in model.parameters()} == {device}
+    assert {str(tensor.device) for tensor in copied.parameters()} == {"cpu"}
+    assert copied[1].weight is copied[0].weight
+    assert copied[1].bias is not copied[0].bias
+
+
+def test_a_plain_model_is_not_copied():
+    model = bert()
+    assert with_plain_tensors(model) is model
+
+
+def test_a_copy_has_the_tensors_that_a_function_returns():
+    model = torch.nn.Linear(3, 2)
+    copied = copy_with(model, lambda tensor: torch.nn.Parameter(2 * tensor.detach()))
+    assert torch.equal(copied.weight, 2 * model.weight)
+    assert copied.weight is not model.weight
