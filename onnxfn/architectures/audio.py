@@ -111,7 +111,7 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
             *encoder_specs,
             runs("transducers.encoder"),
             gives("pooler_output", FRAMES),
-            gives("encoder_attention_mask", "batch_size frames"),
+            gives("encoder_attention_mask", "batch_size frames", kind="int"),
         ),
         behaves(
             "decoder",
@@ -275,7 +275,7 @@ dac: ExportSpec = compose(
         "encoder",
         takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
         runs("codecs.encoder"),
-        gives("audio_codes", "batch_size _ frames"),
+        gives("audio_codes", "batch_size _ frames", kind="int64"),
     ),
     behaves(
         "decoder",
@@ -303,7 +303,7 @@ encodec: ExportSpec = compose(
         "encoder",
         takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
         runs("codecs.single_chunk_encoder"),
-        gives("audio_codes", "1 batch_size _ frames"),
+        gives("audio_codes", "1 batch_size _ frames", kind="int64"),
     ),
     behaves(
         "decoder",

@@ -439,10 +439,10 @@ superpoint: ExportSpec = compose(
     tasked(
         "keypoint-detection",
         spec=compose(
-            gives("keypoints", f"{KEYPOINT_AXES} 2"),
-            gives("scores", KEYPOINT_AXES),
+            gives("keypoints", f"{KEYPOINT_AXES} 2", kind="float"),
+            gives("scores", KEYPOINT_AXES, kind="float"),
             gives("descriptors", f"{KEYPOINT_AXES} _"),
-            gives("mask", KEYPOINT_AXES),
+            gives("mask", KEYPOINT_AXES, kind="int32"),
         ),
     ),
 )
@@ -463,10 +463,10 @@ def keypoint_matching(module: str, prefix: str) -> ExportSpec:
         tasked(
             "keypoint-matching",
             spec=compose(
-                gives("matches", PAIR_AXES),
+                gives("matches", PAIR_AXES, kind="int64"),
                 gives("matching_scores", PAIR_AXES),
-                gives("keypoints", f"{PAIR_AXES} 2"),
-                gives("mask", PAIR_AXES),
+                gives("keypoints", f"{PAIR_AXES} 2", kind="float"),
+                gives("mask", PAIR_AXES, kind="int32"),
             ),
         ),
         patched(
@@ -495,7 +495,9 @@ efficientloftr: ExportSpec = compose(
     tasked(
         "keypoint-matching",
         spec=compose(
-            gives("matches", CELL_AXES), gives("matching_scores", CELL_AXES), gives("keypoints", f"{CELL_AXES} 2")
+            gives("matches", CELL_AXES, kind="int64"),
+            gives("matching_scores", CELL_AXES),
+            gives("keypoints", f"{CELL_AXES} 2", kind="float"),
         ),
     ),
     *(

@@ -179,7 +179,7 @@ unet: ExportSpec = compose(
     ),
     case("several", sized(height=21, width=14)),
     float_input("timestep_cond", "batch_size time_cond_proj_dim=", when="time_cond_proj_dim"),
-    serves("semantic-segmentation", gives("out_sample", DENOISED_AXES, path=("sample",))),
+    serves("semantic-segmentation", gives("out_sample", DENOISED_AXES, path=("sample",), kind="float")),
 )
 
 pooled_projection_inputs: ExportSpec = compose(
@@ -195,7 +195,7 @@ sd3: ExportSpec = compose(
     float_input("hidden_states", LATENT_AXES, "latents"),
     denoiser,
     pooled_projection_inputs,
-    serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",))),
+    serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
 )
 
 # `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
@@ -214,7 +214,7 @@ flux: ExportSpec = compose(
     case("several", sized(packed_height_width=60)),
     serves(
         "semantic-segmentation",
-        gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",)),
+        gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",), kind="float"),
     ),
 )
 
@@ -225,7 +225,7 @@ sana: ExportSpec = compose(
     generates("padding_mask", "mask", padding="right"),
     float_input("timestep", "batch_size", "timesteps"),
     reads(hidden_size="caption_channels", side=constant(64)),
-    serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",))),
+    serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
 )
 
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
@@ -252,7 +252,7 @@ def vae_encoder(side: str, part: str, *specs: ExportSpec, output: str) -> Export
         runs(f"diffusers.{part}"),
         case("one", sized(batch_size=1, **{height: 64, width: 96})),
         case("several", sized(batch_size=3, **{height: 96, width: 32})),
-        serves("semantic-segmentation", gives(output, f"batch_size _ {height}//scale {width}//scale")),
+        serves("semantic-segmentation", gives(output, f"batch_size _ {height}//scale {width}//scale", kind="float")),
         *specs,
     )
 
@@ -275,7 +275,10 @@ def vae_decoder(part: str, *specs: ExportSpec) -> ExportSpec:
         case("one", sized(batch_size=1, latent_height=6, latent_width=9)),
         case("several", sized(batch_size=3, latent_height=5, latent_width=4)),
         runs(f"diffusers.{part}"),
-        serves("semantic-segmentation", gives("sample", "batch_size _ latent_height*scale latent_width*scale")),
+        serves(
+            "semantic-segmentation",
+            gives("sample", "batch_size _ latent_height*scale latent_width*scale", kind="float"),
+        ),
         *specs,
     )
 

@@ -60,8 +60,8 @@ series_features: ExportSpec = compose(
     generates("padding", "integers", high=2),
     reads(context_length="context_length"),
     gives("last_hidden_state", "batch_size _ _"),
-    gives("loc", "batch_size"),
-    gives("scale", "batch_size"),
+    gives("loc", "batch_size", kind="float"),
+    gives("scale", "batch_size", kind="float"),
 )
 timesfm: ExportSpec = compose(
     series_of_any_length,
@@ -117,8 +117,8 @@ time_series_transformer: ExportSpec = compose(
         spec=compose(
             gives("last_hidden_state", "batch_size _ _"),
             gives("encoder_last_hidden_state", "batch_size _ _"),
-            gives("loc", "batch_size _"),
-            gives("scale", "batch_size _"),
+            gives("loc", "batch_size _", kind="float"),
+            gives("scale", "batch_size _", kind="float"),
         ),
     ),
 )

@@ -207,7 +207,7 @@ pop2piano: ExportSpec = compose(
         takes("composer", "batch_size", "composers"),
         runs("pop2piano.mel_conditioner"),
         gives("conditioned_features", "batch_size encoder_sequence_length+1 _"),
-        gives("conditioned_attention_mask", "batch_size encoder_sequence_length+1"),
+        gives("conditioned_attention_mask", "batch_size encoder_sequence_length+1", kind="int"),
     ),
     generation_tasks("automatic-speech-recognition", extra_files=extra_file("mel_conditioner", "mel_conditioner")),
 )

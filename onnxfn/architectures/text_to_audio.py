@@ -44,8 +44,8 @@ speecht5: ExportSpec = compose(
         "encoder",
         takes("input_ids", TEXT, "token_ids"),
         runs("speecht5.encoder"),
-        gives("encoder_outputs", f"{TEXT} _"),
-        gives("encoder_attention_mask", TEXT),
+        gives("encoder_outputs", f"{TEXT} _", kind="float"),
+        gives("encoder_attention_mask", TEXT, kind="int"),
     ),
     behaves(
         "decoder",
@@ -54,9 +54,9 @@ speecht5: ExportSpec = compose(
         takes("encoder_hidden_states", f"{TEXT} hidden_size=", "hidden_states", kind="float"),
         takes("encoder_attention_mask", TEXT, "padding_mask"),
         runs("speecht5.decoder"),
-        gives("output_sequence_out", "1 decoder_sequence_length+1 _"),
-        gives("spectrum", "reduction_factor= num_mel_bins="),
-        gives("prob", "reduction_factor="),
+        gives("output_sequence_out", "1 decoder_sequence_length+1 _", kind="float"),
+        gives("spectrum", "reduction_factor= num_mel_bins=", kind="float"),
+        gives("prob", "reduction_factor=", kind="float"),
         cross_cache(
             heads="decoder_num_attention_heads",
             key="decoder_head_dim",
@@ -124,8 +124,8 @@ musicgen: ExportSpec = compose(
         takes("pad_token_id", "1", "padding_code"),
         takes("max_length", "1", "max_length"),
         runs("musicgen.build_delay_pattern_mask"),
-        gives("input_ids_edited", CODES),
-        gives("delay_pattern_mask", "batch_size*num_codebooks max_length"),
+        gives("input_ids_edited", CODES, kind="int"),
+        gives("delay_pattern_mask", "batch_size*num_codebooks max_length", kind="int"),
     ),
     *(
         tasked(

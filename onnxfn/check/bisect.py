@@ -22,8 +22,8 @@ from onnxfn.check.recorded_tensors import recorded_tensors
 from onnxfn.check.references import CheckCase
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.smallest_case import FailingCase, Sizes, case_sizes, failing_case, smallest_failing_case
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.planned import Part
-from onnxfn.specs.records import as_tuple
 
 
 @frozen

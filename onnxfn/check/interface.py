@@ -11,6 +11,7 @@ from onnxfn.specs.axes import Axis, symbols, terms, value
 from onnxfn.specs.dummies import Array, graph_dtype
 from onnxfn.specs.errors import listed
 from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.output_types import is_open, output_kind
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.weights.onnx_files import graph_ports
@@ -72,7 +73,8 @@ def _tensor_findings(spec: PlannedSpec, tensor: InputSpec | OutputSpec, declared
 
     dtype, allowed = tensor_dtype_to_np_dtype(declared.elem_type).name, _dtypes(spec, tensor, array)
     if dtype not in allowed:
-        yield f"{tensor.name!r} is {dtype} in the file, but {' or '.join(allowed)} in the plan"
+        advice = f": write gives({tensor.name!r}, ..., kind={dtype!r})" if isinstance(tensor, OutputSpec) else ""
+        yield f"{tensor.name!r} is {dtype} in the file, but {' or '.join(allowed)} in the plan{advice}"
     sizes, axes = declared.shape.dim, graph_axes(spec, tensor).axes
     if len(sizes) != len(axes):
         yield f"{tensor.name!r} has {len(sizes)} axes in the file, but {len(axes)} in the plan"
@@ -84,15 +86,16 @@ def _tensor_findings(spec: PlannedSpec, tensor: InputSpec | OutputSpec, declared
 
 
 def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> tuple[str, ...]:
-    """The dtypes that an input or output may have in the file.
+    """The dtypes that an input or output may have in the file: those of the plan, or of PyTorch if it has none.
 
     A model in half precision may return numbers in single precision.
     """
-    if isinstance(tensor, InputSpec):
-        return (graph_dtype(spec, tensor.kind),)
+    kind = tensor.kind if isinstance(tensor, InputSpec) else output_kind(spec, tensor)
+    if kind not in ("", "float") or isinstance(tensor, InputSpec):
+        return (graph_dtype(spec, kind), *(["int64"] if is_open(spec, tensor) else []))
     if tensor.name in spec.io_names and array.dtype.kind == "f":
         return (spec.target.io_dtype or "float32",)
-    if array.dtype.kind != "f" or array.dtype != "float32":
+    if not kind and array.dtype != "float32":
         return (array.dtype.name,)
     own = (graph_dtype(spec, input_.kind) for input_ in spec.inputs if "float" in input_.kind)
     return tuple(dict.fromkeys((graph_dtype(spec, "float"), "float32", *own)))

@@ -18,10 +18,10 @@ from onnxfn.export.private_folder import PrivateFolder
 from onnxfn.export.publishing import publish
 from onnxfn.export.report_file import REPORT_FILE, read_report
 from onnxfn.export.staging import staging_folder
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, unknown
 from onnxfn.specs.os_errors import write_errors
-from onnxfn.specs.records import as_tuple
 from onnxfn.specs.reports import CPU
 from onnxfn.weights.layouts import onnx_folder
 from onnxfn.weights.onnx_files import external_data_names

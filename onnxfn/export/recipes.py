@@ -18,9 +18,9 @@ from onnxfn.graphs.fingerprints import package_versions
 from onnxfn.graphs.passes.fusing import fusions
 from onnxfn.graphs.passes.slots import bind_weights, slot_of, slot_parameters
 from onnxfn.graphs.template_cache import delete_template, load_template
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.planned import Plan
-from onnxfn.specs.records import as_tuple
 from onnxfn.specs.serialize import from_plain, to_plain
 from onnxfn.weights.checkpoint_links import arrays, entries_by_name
 from onnxfn.weights.layouts import CONFIG_FILES

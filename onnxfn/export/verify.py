@@ -9,8 +9,8 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.export.report_file import PASSED, REPORT_FILE, SCHEMA_VERSION, graph_facts, read_report
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import ModelNotFound, first_line, listed, shortened
-from onnxfn.specs.records import as_tuple
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn

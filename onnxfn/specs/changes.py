@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from onnxfn.specs import printing
-from onnxfn.specs.records import as_tuple
+from onnxfn.specs.converters import as_tuple
 
 
 @frozen

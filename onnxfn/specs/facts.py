@@ -58,7 +58,9 @@ def takes(
     return ExportSpec(inputs=(InputSpec(name, axes, generator, kind, path, when),))
 
 
-def gives(name: str, axes: str | AxisMap, *, path: Path = (), when: Source | None = None) -> ExportSpec:
+def gives(
+    name: str, axes: str | AxisMap, *, path: Path = (), when: Source | None = None, kind: Kind | None = None
+) -> ExportSpec:
     """A spec of one output.
 
     Args:
@@ -66,14 +68,17 @@ def gives(name: str, axes: str | AxisMap, *, path: Path = (), when: Source | Non
         axes: Its axes, as a pattern; `_` is an axis whose size the spec does not name.
         path: Where it sits in the result of `forward`; the field of the same name when left out.
         when: A condition on the configuration; the output exists when the value is true.
+        kind: `float`, `int`, or a dtype of its own: `bool`, `int64`, ... The export fails if the graph has another.
+            When left out, the plan shows a dtype for the usual names alone.
 
     Raises:
         InvalidSpec: the pattern is not one, or `path` is a text.
+        UnknownName: there is no such kind.
 
     >>> gives("logits", "batch_size _").outputs[0].forward_path
     ('logits',)
     """
-    return ExportSpec(outputs=(OutputSpec(name, axes, path, when),))
+    return ExportSpec(outputs=(OutputSpec(name, axes, path, when, kind=kind),))
 
 
 def case(name: str, *specs: ExportSpec) -> ExportSpec:

@@ -11,8 +11,9 @@ from typing import Any, overload
 
 from attrs import field, frozen
 
+from onnxfn.specs.converters import as_tuple, is_no_collection, no_collection
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.records import Generator, InputSpec, OutputSpec, as_tuple, is_no_collection, no_collection
+from onnxfn.specs.records import Generator, InputSpec, OutputSpec
 
 
 def record_at(records: tuple[Any, ...], key: Any, kind: str) -> Any:

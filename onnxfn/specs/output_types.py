@@ -5,32 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-FLOAT_RESULTS = frozenset(
-    (
-        *("attentions", "audio_embeds", "audio_values", "cross_attentions", "decoder_attentions"),
-        *("decoder_hidden_states", "embeddings", "encoder_attentions", "encoder_hidden_states"),
-        *("encoder_last_hidden_state", "end_logits", "feature_maps", "hidden_states", "image_embeds", "inputs_embeds"),
-        *(
-            "iou_scores",
-            "last_hidden_state",
-            "logits",
-            "logits_aggregation",
-            "logits_per_audio",
-            "logits_per_image",
-            "logits_per_text",
-        ),
-        *("logits_per_video", "pooler_output", "pred_boxes", "pred_masks", "predicted_depth", "reconstruction"),
-        *("sentence_embedding", "spectrogram", "start_logits", "text_embeds", "token_embeddings", "video_embeds"),
-        *("waveform",),
-    )
-)
-"""The names under which models of transformers return floats of their own dtype."""
+_FLOAT_RESULTS = """
+action_preds alphas attentions audio_embeds audio_values class_queries_logits conditioned_features
+cross_attentions decoder_attentions decoder_hidden_states descriptors domain_logits embeddings
+encoder_attentions encoder_hidden_states encoder_last_hidden_state end_logits feature_maps field_of_view
+foregrounds full_predictions heatmaps hidden_states image_embeddings image_embeds image_features
+image_positional_embeddings inputs_embeds intermediate_embeddings iou_scores itm_score language_output
+last_hidden_state logits logits_aggregation logits_per_audio logits_per_image logits_per_text logits_per_video
+masks_queries_logits matching_scores mean_predictions multimodal_embeddings normals object_score_logits
+order_logits out_masks pooled_output pooler_output pred_boxes pred_masks predicted_depth prediction_outputs
+present_cell_state present_hidden_state question_answering_score reconstruction return_preds sentence_embedding
+spectrogram start_logits state_preds text_embeddings text_embeds text_features token_embeddings
+transformer_decoder_last_hidden_state video_embeds vision_output waveform waveforms
+"""
+
+FLOAT_RESULTS = frozenset(_FLOAT_RESULTS.split())
+"""The names under which models of transformers, and the wrappers of rows, return floats of the model's dtype."""
 
 
 def output_kind(spec: Any, output: Any) -> str:
     """The kind of an output of a spec or a plan; an empty text where only the graph shows it.
 
-    An output that the next call takes has the kind of that input.
+    It is the output's own, or that of the input that takes it in the next call, or that of its name in transformers.
 
     >>> from onnxfn.specs.facts import gives
     >>> scores, ids = gives("scores", "n 2", path=("logits",)), gives("ids", "n")
@@ -38,8 +34,13 @@ def output_kind(spec: Any, output: Any) -> str:
     ('float', '')
     """
     inputs: Mapping[str, str] = {feedback.output: feedback.input for feedback in getattr(spec, "feedback", ())}
-    if output.name in inputs:
+    if output.kind is None and output.name in inputs:
         return str(spec.inputs[inputs[output.name]].kind)
-    if not output.forward_path[:1] or output.forward_path[0] not in FLOAT_RESULTS:
-        return ""
-    return str(spec.target.io_dtype) if output.name in getattr(spec, "io_names", ()) else "float"
+    is_float = output.forward_path[:1] and output.forward_path[0] in FLOAT_RESULTS
+    kind = output.kind or ("float" if is_float else "")
+    return str(spec.target.io_dtype) if "float" in kind and output.name in getattr(spec, "io_names", ()) else kind
+
+
+def is_open(spec: Any, output: Any) -> bool:
+    """Whether an output is int32 or int64, and only the graph shows which: the spec has inputs of 32 bits."""
+    return bool(output.kind == "int" and spec.target.int_dtype == "int32")

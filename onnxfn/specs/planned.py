@@ -9,11 +9,12 @@ from attrs import field, frozen
 from onnxfn.specs import printing
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_records import AxisRange
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.modalities import modalities
 from onnxfn.specs.named_records import Inputs, Outputs, as_inputs, as_outputs, record_at
-from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec, as_tuple
+from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of

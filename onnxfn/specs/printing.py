@@ -15,10 +15,12 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
+from attrs import evolve
+
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
 from onnxfn.specs.modalities import MODALITY_OF
-from onnxfn.specs.output_types import output_kind
+from onnxfn.specs.output_types import is_open, output_kind
 from onnxfn.specs.short_repr import counted
 
 Rows = Sequence[Sequence[str]]
@@ -113,7 +115,7 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
         *(
             (
                 tensor.name,
-                types.get(tensor.name, f"{_dtype(spec, output_kind(spec, tensor))}{graph_axes(spec, tensor)}"),
+                types.get(tensor.name, f"{_output_dtype(spec, tensor)}{graph_axes(spec, tensor)}"),
                 _details(tensor),
             )
             for tensor in spec.outputs
@@ -184,7 +186,7 @@ def exported_sections(exported: Any) -> Sections:
     others = ", ".join(PurePath(name).name if graphs else name for name in names)
     sections: list[tuple[str, Rows]] = [("files", [*graphs, *([(others,)] if others else [])])]
     types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
-    sections.extend(spec_sections(exported.plan.parts[0].spec, types))
+    sections.extend(spec_sections(_with_float_dtype(exported.plan.parts[0].spec), types))
     sections.extend(left_out_sections(exported.plan))
     if exported.limits:
         sections.append(("limits of dynamic axes", [(str(limit),) for limit in exported.limits]))
@@ -199,6 +201,11 @@ def exported_sections(exported: Any) -> Sections:
         sections.extend(report_sections(exported.report)[:-1])
         sections.append(("cases", [(case_names,)] if case_names else []))
     return sections
+
+
+def _with_float_dtype(spec: Any) -> Any:
+    """The spec of a graph with its float dtype, which is float32 where the spec of an export has none."""
+    return evolve(spec, target=evolve(spec.target, float_dtype=spec.target.float_dtype or "float32"))
 
 
 def left_out_sections(plan: Any) -> Sections:
@@ -296,6 +303,10 @@ def _file_summary(file: Any) -> str:
 
 def _dtype(spec: Any, kind: str) -> str:
     return {"int": spec.target.int_dtype, "float": spec.target.float_dtype}.get(kind) or kind
+
+
+def _output_dtype(spec: Any, output: Any) -> str:
+    return "int" if is_open(spec, output) else _dtype(spec, output_kind(spec, output))
 
 
 def _dummy(spec: Any, input_: Any) -> str:

@@ -9,8 +9,8 @@ from typing import Any, Literal, cast, get_args
 
 from attrs import field, frozen
 
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
-from onnxfn.specs.records import as_tuple
 from onnxfn.specs.short_repr import short_repr
 
 ReadingOperator = Literal["MatMul", "Gather", "Conv"]

@@ -8,8 +8,8 @@ from typing import Literal
 
 from attrs import evolve, field, frozen
 
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.quantization import MATRICES, ReadBy, ReadLastBy, WeightRule
-from onnxfn.specs.records import as_tuple
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import FloatDtype
 

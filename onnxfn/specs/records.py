@@ -6,13 +6,13 @@ way it joins (see compose.py). `None` and `()` mean "not specified".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
 from onnxfn.specs.axes import AxisMap, axis_map
-from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.converters import Arguments, as_tuple, sorted_arguments, unique_names
+from onnxfn.specs.errors import unknown
 from onnxfn.specs.short_repr import rounded, short_repr
 from onnxfn.specs.tensor_paths import Path
 
@@ -38,58 +38,11 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 
 Plain = str | int | float | bool | None
-Arguments = tuple[tuple[str, Any], ...]
 
 
-def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
-    """Keyword arguments as sorted pairs, which compare and hash.
-
-    Raises:
-        InvalidSpec: they are no keyword arguments.
-    """
-    try:
-        return tuple(sorted(dict(arguments).items()))
-    except (TypeError, ValueError):
-        raise InvalidSpec(f"the arguments of a function are a dict, not {shortened(arguments)}") from None
-
-
-def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
-    """The values as a tuple. A text is refused, because its letters are not meant.
-
-    Raises:
-        InvalidSpec: `values` is a text, or no collection.
-    """
-    if is_no_collection(values):
-        raise no_collection(values)
-    return tuple(values)
-
-
-def is_no_collection(values: Any) -> bool:
-    """Whether a value cannot be the value of a field that is a tuple."""
-    return isinstance(values, str) or not isinstance(values, Iterable)
-
-
-def no_collection(value: Any) -> InvalidSpec:
-    """The error for such a value."""
-    kind = "text" if isinstance(value, str) else "value"
-    return InvalidSpec(f"a tuple is expected, not the {kind} {shortened(value)}: write ({shortened(value)},)")
-
-
-def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
-    """A validator: no two records of one field have the same name."""
-    if len(records) < 2:  # noqa: PLR2004 - one record has no other to collide with
-        return
-    names = [record.name for record in records]
-    duplicate = next((name for name in names if names.count(name) > 1), None)
-    if duplicate is not None:
-        raise InvalidSpec(
-            f"{attribute.name} has {duplicate!r} twice; keep one of them, or compose two specs: the right one wins"
-        )
-
-
-def known_kind(_: Any, __: Any, kind: str) -> None:
-    """Raises UnknownName if a kind is not one of KINDS."""
-    if kind not in KINDS:
+def known_kind(_: Any, __: Any, kind: str | None) -> None:
+    """Raises UnknownName if a kind is not one of KINDS; None is a kind that the spec leaves open."""
+    if kind is not None and kind not in KINDS:
         raise unknown("kind of tensor", kind, KINDS)
 
 
@@ -218,6 +171,8 @@ class OutputSpec:
         layer: The number of the layer that computes it, if any.
         layers: How many layers have such an output, or which. The plan has one output per layer, with the layer's
             number for `{layer}` in name and path, and the next number for `{next}`.
+        kind: `float`, which is the float dtype of the graph, or float32 where the model computes in it; `int`, which is
+            int64, or the type of integer inputs where it follows them; or a dtype. None when only the graph shows it.
     """
 
     name: str
@@ -226,6 +181,7 @@ class OutputSpec:
     when: Source | None = None
     layer: int | None = None
     layers: Source | None = None
+    kind: Kind | None = field(default=None, validator=known_kind)
     __repr__ = short_repr
 
     @property

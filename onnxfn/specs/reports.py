@@ -10,11 +10,11 @@ from typing import Any, Literal
 from attrs import evolve, field, frozen
 
 from onnxfn.specs import printing
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.plots import draw_report
 from onnxfn.specs.public_calls import public
-from onnxfn.specs.records import as_tuple
 from onnxfn.specs.short_repr import short_repr, shortened_call
 
 CPU = ("CPUExecutionProvider",)

@@ -11,10 +11,10 @@ from typing import Any, TypeVar, overload
 from attrs import NOTHING, fields, has
 
 from onnxfn.specs import axes, axis_records, changes, planned, quantization, records, reports, spec
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.field_types import check_fields
 from onnxfn.specs.named_records import NAMED
-from onnxfn.specs.records import as_tuple
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.trust import check_trust
 from onnxfn.specs.version import VERSION

@@ -10,6 +10,7 @@ from attrs import field, fields_dict, frozen
 
 from onnxfn.specs import printing
 from onnxfn.specs.axis_records import AxisName, AxisRange
+from onnxfn.specs.converters import as_tuple, is_no_collection, no_collection, unique_names
 from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.specs.named_records import Generators, Inputs, Outputs, as_generators, as_inputs, as_outputs
 from onnxfn.specs.quantization import WeightRule, unique_rules
@@ -26,10 +27,6 @@ from onnxfn.specs.records import (
     Normalizer,
     OutputSpec,
     Patch,
-    as_tuple,
-    is_no_collection,
-    no_collection,
-    unique_names,
 )
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from attrs import asdict, field, frozen
 
-from onnxfn.specs.records import as_tuple
+from onnxfn.specs.converters import as_tuple
 
 STAGING_PREFIX = ".onnxfn."
 """How the names of staging folders begin."""

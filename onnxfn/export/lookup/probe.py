@@ -9,6 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.export.lookup.sample_containers import fields_of
+from onnxfn.graphs.capture.dtypes import float_dtypes
 from onnxfn.graphs.capture.forward import raw_forward, tensors_for
 from onnxfn.graphs.capture.model_state import unchanged_eval
 from onnxfn.graphs.capture.patching import applied
@@ -21,6 +22,7 @@ from onnxfn.specs.facts import gives
 from onnxfn.specs.getters import constant
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.planned import PlannedSpec
+from onnxfn.specs.records import KINDS, Kind
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tensor_paths import Path
 
@@ -40,10 +42,12 @@ class Run:
     Attributes:
         sizes: The size of each symbol in the axes of the dummy inputs.
         shapes: The shape of each tensor in the result, by its path.
+        kinds: The kind of each of these tensors; None for a dtype that no graph has.
     """
 
     sizes: Mapping[str, int]
     shapes: Mapping[Path, tuple[int, ...]]
+    kinds: Mapping[Path, Kind | None]
 
 
 def run(model: Any, spec: PlannedSpec, seed: int = 0) -> Any:
@@ -65,9 +69,13 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
     The values differ from run to run: the size of an axis may depend on them.
     `select` returns the tensors of a result that are recorded.
     """
-    return tuple(
-        Run(_sizes(sized), _shapes(select(run(model, sized, seed)))) for seed, sized in enumerate(specs_at_sizes(spec))
-    )
+    floats = float_dtypes(model) or {"float32"}
+
+    def recorded(seed: int, sized: PlannedSpec) -> Run:
+        tensors = select(run(model, sized, seed))
+        return Run(_sizes(sized), _shapes(tensors), {path: _kind(tensor, floats) for path, tensor in tensors.items()})
+
+    return tuple(recorded(seed, sized) for seed, sized in enumerate(specs_at_sizes(spec)))
 
 
 def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
@@ -145,6 +153,13 @@ def _shapes(tensors: Tensors) -> dict[Path, tuple[int, ...]]:
     return {path: tuple(tensor.shape) for path, tensor in tensors.items()}
 
 
+def _kind(tensor: Any, floats: set[str]) -> Kind | None:
+    """The kind of a tensor: `float` for the dtypes of the weights, `int` for that of ids, which edits can change."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    kind: Any = "float" if dtype in floats else "int" if dtype == "int64" else dtype
+    return kind if kind in KINDS else None
+
+
 def _is_sequence(result: Any) -> bool:
     return isinstance(result, (tuple, list))
 
@@ -158,7 +173,8 @@ def _is_auxiliary(step: str | int) -> bool:
 def _output_spec(name: str, path: Path, runs: Sequence[Run]) -> ExportSpec:
     sizes = zip(*(each.shapes[path] for each in runs), strict=True)
     words = (_axis_word(name, axis, axis_sizes, runs) for axis, axis_sizes in enumerate(sizes))
-    return gives(name, " ".join(words), path=() if path == (name,) else path)
+    kind = runs[0].kinds[path] if len({each.kinds[path] for each in runs}) == 1 else None
+    return gives(name, " ".join(words), path=() if path == (name,) else path, kind=kind)
 
 
 def _axis_word(name: str, axis: int, sizes: Sequence[int], runs: Sequence[Run]) -> str:

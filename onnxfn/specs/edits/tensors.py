@@ -88,11 +88,15 @@ def renamed(spec: ExportSpec, **names: str) -> ExportSpec:
 
 
 @overload
-def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = ()) -> ExportSpec: ...
+def with_output(
+    spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = (), kind: Kind | None = None
+) -> ExportSpec: ...
 @overload
-def with_output(name: str, axes: str | AxisMap, *, path: Path = ()) -> SpecEdit: ...
+def with_output(name: str, axes: str | AxisMap, *, path: Path = (), kind: Kind | None = None) -> SpecEdit: ...
 @as_edit
-def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = ()) -> ExportSpec:
+def with_output(
+    spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = (), kind: Kind | None = None
+) -> ExportSpec:
     """The spec with one more output, or with another output of this name, also in every task.
 
     Args:
@@ -100,6 +104,7 @@ def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path 
         name: The name in ONNX.
         axes: Its axes, as a pattern; `_` is an axis whose size is not named.
         path: Where it sits in the result of `forward`; the field of the same name when left out.
+        kind: `float`, `int`, or a dtype of its own, which the output of the graph must have: see `gives`.
 
     Raises:
         InvalidSpec: the pattern is not one, or each file is a part of the model with outputs of its own.
@@ -108,7 +113,7 @@ def with_output(spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path 
     >>> with_output(EMPTY, "pooler_output", "batch_size _").outputs[0].name
     'pooler_output'
     """
-    addition = gives(name, axes, path=path)
+    addition = gives(name, axes, path=path, kind=kind)
     if _is_in_no_file(spec):
         part = spec.parts.behaviors[0].name
         raise InvalidSpec(
@@ -231,6 +236,7 @@ def with_dtypes(
     target = Target(int_dtype=int, float_dtype=float_dtype, io_dtype=io, quantization=rules)
     edited = compose(spec, ExportSpec(target=target))
     for name, kind in inputs.items():
+        edited = each_spec(edited, lambda inner, name=name: _without_kinds_of(inner, name))  # type: ignore[misc]
         edited = with_changed_input(edited, name, lambda tensor, kind=kind: _with_kind(tensor, kind))  # type: ignore[misc]
     return edited
 
@@ -361,6 +367,15 @@ def _with_kind(tensor: InputSpec, kind: Kind) -> InputSpec:
         possible = ", ".join(known for known in KINDS if _numbers(known) == _numbers(tensor.kind))
         raise InvalidSpec(f"{tensor.name!r} cannot be {kind}: it has the kind {tensor.kind}; possible: {possible}")
     return evolve(tensor, kind=kind)
+
+
+def _without_kinds_of(spec: ExportSpec, name: str) -> ExportSpec:
+    """The spec without the kinds of outputs that have the kind of an input: an output may follow the input's dtype."""
+    kinds = {tensor.kind for tensor in spec.inputs if tensor.name == name} - {"float"}
+    if not any(output.kind in kinds for output in spec.outputs):
+        return spec
+    outputs = (evolve(output, kind=None) if output.kind in kinds else output for output in spec.outputs)
+    return evolve(spec, outputs=tuple(outputs))
 
 
 def _numbers(kind: str) -> str:

@@ -33,7 +33,13 @@ def cache_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
 def cache_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
     """The cache as outputs, layer by layer."""
     return tuple(
-        OutputSpec(_in_layer(row.output_name, layer), row.output_axes, _path(row.output_path, layer, int), layer=layer)
+        OutputSpec(
+            _in_layer(row.output_name, layer),
+            row.output_axes,
+            _path(row.output_path, layer, int),
+            layer=layer,
+            kind="float",
+        )
         for layer, row in _rows(spec, config)
         if row.output_name is not None
     )

@@ -1,0 +1,57 @@
+"""Converters and validators of the fields of records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from onnxfn.specs.errors import InvalidSpec, shortened
+
+Arguments = tuple[tuple[str, Any], ...]
+"""Keyword arguments as pairs."""
+
+
+def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
+    """Keyword arguments as sorted pairs, which compare and hash.
+
+    Raises:
+        InvalidSpec: they are no keyword arguments.
+    """
+    try:
+        return tuple(sorted(dict(arguments).items()))
+    except (TypeError, ValueError):
+        raise InvalidSpec(f"the arguments of a function are a dict, not {shortened(arguments)}") from None
+
+
+def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values as a tuple. A text is refused, because its letters are not meant.
+
+    Raises:
+        InvalidSpec: `values` is a text, or no collection.
+    """
+    if is_no_collection(values):
+        raise no_collection(values)
+    return tuple(values)
+
+
+def is_no_collection(values: Any) -> bool:
+    """Whether a value cannot be the value of a field that is a tuple."""
+    return isinstance(values, str) or not isinstance(values, Iterable)
+
+
+def no_collection(value: Any) -> InvalidSpec:
+    """The error for such a value."""
+    kind = "text" if isinstance(value, str) else "value"
+    return InvalidSpec(f"a tuple is expected, not the {kind} {shortened(value)}: write ({shortened(value)},)")
+
+
+def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
+    """A validator: no two records of one field have the same name."""
+    if len(records) < 2:  # noqa: PLR2004 - one record has no other to collide with
+        return
+    names = [record.name for record in records]
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise InvalidSpec(
+            f"{attribute.name} has {duplicate!r} twice; keep one of them, or compose two specs: the right one wins"
+        )
