@@ -98,7 +98,7 @@ REFUSED = (
     ("plan(tc)[None]", InvalidSpec, "the key of a part is its name or its position"),
     ("with_dtypes(tc, float='fp16')", UnknownName, "did you mean 'float16'?"),
     ("renamed(tc, 'logits', 'scores')", InvalidSpec, "write renamed(spec, name=..., ...)"),
-    ("with_output(tc, 'x')", InvalidSpec, "write with_output(spec, name, axes, path=...)"),
+    ("with_output(tc, 'x')", InvalidSpec, "write with_output(spec, name, axes, path=..., kind=...)"),
     ("for_task('fill-mask', bert)", InvalidSpec, "the spec comes first; write for_task(spec, task)"),
     ("pipe(tc, partial(without, 'logits'))", InvalidSpec, "the spec comes first; write without(spec, 'name', ...)"),
     ("without(tc, 'token_types')", UnknownName, "did you mean 'token_type_ids'?"),
