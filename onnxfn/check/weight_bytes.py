@@ -17,6 +17,7 @@ from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import Part
 from onnxfn.weights.chunks import chunks
 from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
+from onnxfn.weights.updates import weight_in_dtype
 
 
 def weight_findings(
@@ -37,7 +38,7 @@ def weight_findings(
     import torch
 
     tensors = model.state_dict(keep_vars=True)
-    named = [(stored, tensors[stored.name].detach()) for stored in stored_tensors(file) if stored.name in tensors]
+    named = [(stored, tensors[stored.name]) for stored in stored_tensors(file) if stored.name in tensors]
     read = cache(_bytes)
     parameters = {name for name, tensor in tensors.items() if isinstance(tensor, torch.nn.Parameter)}
     findings = (
@@ -55,6 +56,7 @@ def _not_finite(name: str, tensor: Any) -> str:
     """The finding for a parameter with NaN or infinite elements; empty if all are finite."""
     import torch
 
+    tensor = tensor.detach()
     if not tensor.is_floating_point() or torch.isfinite(tensor.sum()):
         return ""
     count = int((~torch.isfinite(tensor)).sum())
@@ -115,4 +117,4 @@ def _in_dtype(tensor: Any, dtype: int) -> Any:
     wanted = getattr(torch, tensor_dtype_to_np_dtype(dtype).name, None)
     if wanted is None or wanted.is_floating_point != tensor.is_floating_point():
         return None
-    return tensor.to("cpu", wanted)
+    return weight_in_dtype(tensor, wanted).detach().cpu()

@@ -61,6 +61,7 @@ class ExportRequest:
     out: Path
     edits: SpecEdits
     decoders: Any
+    adapter: Path | None
     build: BuildOptions
     write: WriteOptions
     check: bool
@@ -85,6 +86,7 @@ def export(
     output: flags.Outputs = None,
     with_input: flags.Inputs = None,
     inputs_embeds: flags.InputsEmbeds = False,
+    adapter: flags.Adapter = None,
     layout: flags.Layout = "optimum",
     external_data_suffix: flags.ExternalDataSuffix = None,
     weights: flags.Weights = None,
@@ -121,7 +123,7 @@ def export(
             fuse=cast("Fuse", fuse),
         )
         write = _write_options(layout, weights, external_data_suffix)
-        request = ExportRequest(model, out, edits, decoders, build, write, check, overwrite, trust_remote_code)
+        request = ExportRequest(model, out, edits, decoders, adapter, build, write, check, overwrite, trust_remote_code)
         check_destination(out, overwrite=overwrite)
         if library == "transformers":
             _export_checkpoint(request)
@@ -215,7 +217,7 @@ def _export_checkpoint(request: ExportRequest) -> None:
 def _recipe_key(request: ExportRequest, folder: Path) -> str | None:
     """The key of the recipe for this request; None if the request cannot use a recipe."""
     local = folder == Path(request.model)
-    if request.build.template_cache is None or not local or request.write.weight_storage == "link":
+    if request.build.template_cache is None or not local or request.write.weight_storage == "link" or request.adapter:
         return None
     options = {
         **asdict(request.edits),
@@ -370,6 +372,7 @@ def _export(
         model,
         request.out,
         checkpoint=checkpoint,
+        adapter=request.adapter,
         decoders=request.decoders,
         check=request.check,
         overwrite=request.overwrite,

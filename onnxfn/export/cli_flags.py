@@ -72,6 +72,10 @@ Split = Annotated[
 Fuse = Annotated[
     str, typer.Option(help="The operators: standard, or onnxruntime (opset 23, also operators that only it has).")
 ]
+Adapter = Annotated[
+    Path | None,
+    typer.Option(help="The folder of a LoRA adapter that PEFT wrote; it is merged into the weights."),
+]
 Layout = Annotated[
     str, typer.Option(help="The program that the folder is for: optimum, or transformers.js (also in a browser).")
 ]
@@ -117,5 +121,6 @@ SPEC_FLAGS = (
     "inputs_embeds",
     "split",
     "fuse",
+    "adapter",
 )
 """The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""

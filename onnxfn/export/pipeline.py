@@ -26,6 +26,7 @@ from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.export.report_file import package_versions, with_report
 from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
+from onnxfn.graphs.capture.adapted import with_adapter
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.model_copy import model_copy
@@ -58,6 +59,7 @@ def export(
     *,
     config: Any = None,
     checkpoint: str | Path | None = None,
+    adapter: str | Path | None = None,
     preprocessor: Any = None,
     decoders: Decoders = "merged",
     check: bool = True,
@@ -89,6 +91,8 @@ def export(
         checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
             copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
             A model of transformers on the meta device gets its weights from there.
+        adapter: The folder of a LoRA adapter that PEFT wrote. Its weights are merged into those of the model while the
+            files are written, and the check compares with the merged model.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case of the check.
         decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.
@@ -113,8 +117,9 @@ def export(
         InvalidSpec: An argument is of another type than it must be, a weight of the model has no value (it is on the
             meta device), the model is not for the task of the spec, the plan has several parts and `path` is a file,
             `path` is a file object and the weights need a file of their own, or weights are to be linked and there is
-            no `checkpoint`.
-        ModelNotFound: There is no folder `checkpoint`.
+            no `checkpoint`. Or the adapter does not fit the model, or has a feature that cannot be merged.
+        ModelNotFound: There is no folder `checkpoint`, or no adapter in the folder `adapter`.
+        LoadFailed: A file of the adapter is damaged.
         MissingValue: The configuration lacks a value that the spec reads.
         UnknownName: `decoders` or `build.fuse` is not a known value.
         OutputExists: `path` exists, at the start or when the files are complete, and `overwrite` is False. Or
@@ -147,7 +152,7 @@ def export(
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
-                copied = model_copy(with_plain_tensors(model))
+                copied = with_adapter(model, model_copy(with_plain_tensors(model)), adapter)
                 planned = plan_for_destination(spec, copied, config, destination, options.layout, decoders=decoders)
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 if owner is not None and path is not None:
@@ -213,6 +218,7 @@ def validate(
     exported: Exported | str | Path,
     *,
     config: Any = None,
+    adapter: str | Path | None = None,
     preprocessor: Any = None,
     decoders: Decoders = "merged",
     on_event: OnEvent = ignore,
@@ -227,6 +233,7 @@ def validate(
         model: The model, a `torch.nn.Module`.
         exported: The result of `export`, an ONNX file, or a folder with the files of the plan.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
+        adapter: The folder of the adapter that the files were exported with.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case.
         decoders: The decoder files in the folder, as for `export`.
@@ -259,7 +266,7 @@ def validate(
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
         with timed("plan", "") as tick, ticking_operators(tick):
-            copied = model_copy(with_plain_tensors(model))
+            copied = with_adapter(model, model_copy(with_plain_tensors(model)), adapter)
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         return check_files(copied, planned, folder, timed, real_inputs)

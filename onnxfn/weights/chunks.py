@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.weights.converted import converted_chunks, source_of
+from onnxfn.weights.updates import KEY, PARTS
 from onnxfn.weights.waiting import result_of
 
 CHUNK_BYTES = 1 << 20
@@ -35,16 +36,27 @@ def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
 
     A chunk is a view of the tensor's memory where that is contiguous. The tensor may hold any view of a torch tensor
-    or numpy array, or be the result of `concatenated_columns` or `converted`. Any other tensor comes as one chunk.
+    or numpy array, or be the result of `concatenated_columns`, `converted` or `updated_tensor`. Any other tensor comes
+    as one chunk.
     """
     pieces = [source_of(piece) for piece in _pieces(tensor)]
-    arrays = [_array(piece) for piece in pieces]
-    if any(array is None for array in arrays) or len({piece.dtype for piece in pieces}) > 1:
+    parts = _parts(pieces, size)
+    if parts is None:
         yield np.frombuffer(tensor.tobytes(), np.uint8)
         return
-    parts = _contiguous_chunks(arrays[0], size) if len(arrays) == 1 else _concatenated_chunks(arrays)
     for part in parts if pieces[0].dtype == tensor.dtype else converted_chunks(parts, pieces[0], tensor.dtype):
         yield part.reshape(-1).view(np.uint8)
+
+
+def _parts(pieces: Sequence[Any], size: int) -> Iterator[Any] | None:
+    """The elements of concatenated tensors of one dtype as contiguous arrays; None if these are not known."""
+    if len(pieces) == 1 and PARTS in getattr(pieces[0], "meta", {}):
+        computed: Iterator[Any] = pieces[0].meta[PARTS]()
+        return computed
+    arrays = [_array(piece) for piece in pieces]
+    if any(array is None for array in arrays) or len({piece.dtype for piece in pieces}) > 1:
+        return None
+    return _contiguous_chunks(arrays[0], size) if len(arrays) == 1 else _concatenated_chunks(arrays)
 
 
 def concatenated_columns(pieces: Sequence[Any]) -> Any:
@@ -83,6 +95,8 @@ def memory_key(tensor: Any) -> Any:
     if source is not tensor:
         key = memory_key(source)
         return None if key is None else (key, tensor.dtype)
+    if KEY in getattr(tensor, "meta", {}):
+        return tensor.meta[KEY]
     array = _array(tensor)
     if array is None or not array.size:
         return None

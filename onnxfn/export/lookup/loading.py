@@ -211,6 +211,8 @@ def _with_config(folder: Path) -> Path:
         files = sorted(file.name for file in folder.iterdir())
     except OSError as error:
         raise LoadFailed(f"{folder} cannot be read: {os_error_text(error, folder)}") from error
+    if CONFIG not in files and ADAPTER in files:
+        raise ModelNotFound(f"{folder} is an adapter, not a model; export its model, with --adapter {folder}")
     if CONFIG not in files:
         raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; pass the folder of a checkpoint")
     return folder

@@ -11,7 +11,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.graphs.capture.dtypes import float_dtypes, float_tensors
+from onnxfn.graphs.capture.dtypes import float_dtype, float_dtypes, float_tensors
+from onnxfn.weights.updates import has_updates, rows_of, update_of, weight_in_dtype
 
 ATTRIBUTES = "shape ndim device layout requires_grad grad is_cpu is_cuda is_meta is_nested is_sparse"
 METHODS = "size dim numel stride is_floating_point is_complex is_contiguous get_device"
@@ -29,7 +30,7 @@ BLOCK = 1 << 24
 
 @frozen(eq=False)
 class Weights:
-    """The weights of a model that have another dtype than the one to compute in.
+    """The weights of a model that have another dtype than the one to compute in, or that an adapter changes.
 
     Attributes:
         tensors: The weights, by their identity.
@@ -53,15 +54,20 @@ def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
 
     A weight is converted when a function reads it, and the converted weight is released when the function ends. So a
     model of bfloat16 weights computes in float32 in the memory of one weight. The weights themselves do not change.
-    Nothing is done if all parameters have the dtype, or if that is None.
+    Nothing is done if all parameters have the dtype, or if that is None. The weights that an adapter changes are merged
+    when they are read, in any case.
     """
     import torch
     from torch.overrides import TorchFunctionMode
 
-    if dtype is None or {f"torch.{name}" for name in float_dtypes(model)} <= {str(dtype)}:
+    fits = dtype is None or {f"torch.{name}" for name in float_dtypes(model)} <= {str(dtype)}
+    if fits and not has_updates(model):
         yield
         return
-    tensors = {id(tensor): tensor for tensor in float_tensors(model) if tensor.dtype != dtype}
+    dtype = dtype or float_dtype(model)
+    tensors = {
+        id(tensor): tensor for tensor in float_tensors(model) if tensor.dtype != dtype or update_of(tensor) is not None
+    }
     weights = Weights(tensors, dtype, torch.empty(0, dtype=dtype))
     calls = _calls()
 
@@ -114,7 +120,7 @@ def _converted(weights: Weights, value: Any) -> Any:
     """A weight in the dtype to compute in, or a list of values with its weights in it; another value unchanged."""
     if isinstance(value, (list, tuple)) and _reads(weights.tensors, value):
         return type(value)(_converted(weights, item) for item in value)
-    return value.to(weights.dtype) if id(value) in weights.tensors else value
+    return weight_in_dtype(value, weights.dtype) if id(value) in weights.tensors else value
 
 
 def _unchanged(_: Weights, function: Any, arguments: Any, named: Any) -> Any:
@@ -129,6 +135,8 @@ def _on_converted(weights: Weights, function: Any, arguments: Any, named: Any) -
 
 def _converted_result(weights: Weights, function: Any, arguments: Any, named: Any) -> Any:
     """The converted result of a function that returns parts of a weight."""
+    if any(update_of(value) is not None for value in (*arguments, *named.values())):
+        return _on_converted(weights, function, arguments, named)
     result = function(*arguments, **named)
     if isinstance(result, (list, tuple)):
         return type(result)(part.to(weights.dtype) for part in result)
@@ -154,8 +162,8 @@ def _linear(weights: Weights, function: Any, arguments: Any, named: Any) -> Any:
     columns = []
     for start in range(0, len(matrix), rows):
         part = slice(start, start + rows)
-        parts = [matrix[part]] if bias is None else [matrix[part], bias[part]]
-        columns.append(function(values, *_in_memory(weights, parts)))
+        rows_and_bias = [rows_of(matrix, part)] if bias is None else [rows_of(matrix, part), bias[part]]
+        columns.append(function(values, *_in_memory(weights, rows_and_bias)))
     return torch.cat(columns, dim=-1)
 
 
@@ -168,6 +176,7 @@ def _in_memory(weights: Weights, tensors: Sequence[Any]) -> list[Any]:
         weights.memory.set_(torch.empty(total, dtype=weights.dtype))
     free, copies = weights.memory, []
     for tensor in tensors:
-        copies.append(free[: tensor.numel()].view(tensor.shape).copy_(tensor))
+        values = tensor if update_of(tensor) is None else weight_in_dtype(tensor, weights.dtype)
+        copies.append(free[: tensor.numel()].view(tensor.shape).copy_(values))
         free = free[tensor.numel() :]
     return copies

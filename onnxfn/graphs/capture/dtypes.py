@@ -10,6 +10,7 @@ from onnxfn.graphs.capture.quiet import traces_awaited
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.spec import ExportSpec, FloatDtype
+from onnxfn.weights.updates import has_updates, update_of, weight_in_dtype
 
 BLOCK = 1 << 22
 """The elements of a tensor that are converted at once."""
@@ -22,11 +23,12 @@ SMALL_COPY = 1 << 28
 def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
 
-    The copy shares no tensor of another dtype with the model, and each tensor is copied once.
+    The copy shares no tensor of another dtype with the model, and each tensor is copied once. Its weights are merged
+    with an adapter that changes them.
     """
     import torch
 
-    if dtype is None or float_dtypes(model) <= {dtype}:
+    if dtype is None or (float_dtypes(model) <= {dtype} and not has_updates(model)):
         return model
     with traces_awaited():
         return copy.deepcopy(
@@ -123,6 +125,8 @@ def _converted(tensor: Any, dtype: Any) -> Any:
     """
     import torch
 
+    if update_of(tensor) is not None:
+        return _parameter(weight_in_dtype(tensor, dtype), tensor)
     with torch.no_grad():
         converted = torch.empty_like(tensor.detach(), dtype=dtype)
         for rows in _row_blocks(tensor):

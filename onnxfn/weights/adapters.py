@@ -1,0 +1,150 @@
+"""Reads the folder of a LoRA adapter that PEFT wrote: its configuration and its tensors."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, first_line, listed, shortened
+
+CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
+"""The files of an adapter; the last is of older versions of PEFT."""
+
+PREFIX = "base_model.model."
+"""What PEFT writes before the name of each tensor."""
+
+WRAPPERS = re.compile(r"\.(base_layer|modules_to_save)(?=\.)")
+"""What PEFT adds to the name of a tensor of the model itself."""
+
+MATRIX = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_A|lora_B|lora_magnitude_vector)(\.weight)?")
+TABLE = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_embedding_[AB])")
+"""The names of the tensors of a layer that an adapter changes."""
+
+READ_KEYS = ("peft_type", "r", "lora_alpha", "use_rslora", "alpha_pattern", "rank_pattern", "use_dora")
+"""Keys of a configuration that are read here. The tensors themselves have the ranks."""
+
+OTHER_KEYS = (
+    *("auto_mapping", "base_model_name_or_path", "bias", "exclude_modules", "fan_in_fan_out", "inference_mode"),
+    *("init_lora_weights", "layers_pattern", "layers_to_transform", "lora_dropout", "megatron_core", "modules_to_save"),
+    *("peft_version", "qalora_group_size", "revision", "runtime_config", "target_modules", "task_type"),
+    *("ensure_weight_tying", "eva_config", "loftq_config", "corda_config", "lora_ga_config"),
+)
+"""Keys of a configuration that say how the adapter was trained, or that its tensors show."""
+
+PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
+"""Values of `init_lora_weights` with which PEFT leaves the weights of the model as they are."""
+
+
+@frozen(eq=False)
+class AdaptedLayer:
+    """What an adapter has for a layer, as torch tensors.
+
+    Attributes:
+        a: The matrix that the input of the layer is multiplied with first.
+        b: The matrix that the product is multiplied with.
+        scale: The factor of the product.
+        magnitude: The norm of each row of the weight afterwards (DoRA); None without DoRA.
+    """
+
+    a: Any = field(repr=False)
+    b: Any = field(repr=False)
+    scale: float
+    magnitude: Any = field(default=None, repr=False)
+
+
+@frozen(eq=False)
+class Adapter:
+    """A LoRA adapter.
+
+    Attributes:
+        folder: Its folder.
+        layers: What it has for each layer, by the name of the layer in the model.
+        tensors: Parameters of the model that it replaces, by name.
+    """
+
+    folder: Path
+    layers: Mapping[str, AdaptedLayer] = field(repr=False)
+    tensors: Mapping[str, Any] = field(repr=False)
+
+
+def read_adapter(folder: str | Path) -> Adapter:
+    """The adapter in a folder that PEFT wrote.
+
+    ModelNotFound if there is none, LoadFailed if a file cannot be read, InvalidSpec if the adapter is no LoRA or has a
+    feature that is not known here.
+    """
+    from safetensors.torch import load_file
+
+    folder = Path(folder)
+    _check_files(folder)
+    try:
+        config, tensors = json.loads((folder / CONFIG).read_bytes()), load_file(folder / WEIGHTS)
+    except Exception as error:
+        raise LoadFailed(f"the adapter {folder} cannot be read: {first_line(error)}") from error
+    if not isinstance(config, dict):
+        raise LoadFailed(f"the adapter {folder} cannot be read: {CONFIG} holds no object")
+    _check_features(folder, config)
+    grouped: dict[str, dict[str, Any]] = {}
+    others: dict[str, Any] = {}
+    for key, tensor in tensors.items():
+        name = WRAPPERS.sub("", key.removeprefix(PREFIX))
+        match = MATRIX.fullmatch(name) or TABLE.fullmatch(name)
+        if match:
+            grouped.setdefault(match["layer"], {})[match["kind"]] = tensor
+        else:
+            others[name] = tensor
+    layers = {name: _layer(folder, name, config, kinds) for name, kinds in grouped.items()}
+    return Adapter(folder, layers, others)
+
+
+def _check_files(folder: Path) -> None:
+    """Raises ModelNotFound if a folder lacks a file of an adapter."""
+    files = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else None
+    if files is None:
+        raise ModelNotFound(f"no folder {str(folder)!r}; pass the folder of an adapter that PEFT wrote")
+    if CONFIG not in files:
+        raise ModelNotFound(f"no {CONFIG} in {folder}; files: {listed(files)}; pass the folder that PEFT wrote")
+    if WEIGHTS not in files:
+        advice = "; save it again with safe_serialization=True" if PICKLED in files else ""
+        raise ModelNotFound(f"no {WEIGHTS} in {folder}; files: {listed(files)}{advice}")
+
+
+def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raises InvalidSpec for an adapter that is no LoRA, or that has a feature which is not known here."""
+    advice = "merge it with PEFT (merge_and_unload) and export the merged model"
+    if config.get("peft_type") != "LORA":
+        raise InvalidSpec(f"the adapter {folder} is of the type {config.get('peft_type')!r}, not LORA; {advice}")
+    start = config.get("init_lora_weights")
+    if start not in PLAIN_STARTS:
+        raise InvalidSpec(
+            f"the adapter {folder} has init_lora_weights={start!r}, with which PEFT changes the model's own weights; "
+            f"{advice}"
+        )
+    unknown = [key for key, value in config.items() if value and key not in (*READ_KEYS, *OTHER_KEYS)]
+    if unknown:
+        raise InvalidSpec(f"the adapter {folder} has {unknown[0]}={shortened(config[unknown[0]])}; {advice}")
+
+
+def _layer(folder: Path, name: str, config: Mapping[str, Any], kinds: Mapping[str, Any]) -> AdaptedLayer:
+    """What an adapter has for a layer. LoadFailed if it lacks a tensor."""
+    a, b = (kinds.get(f"lora_{letter}", kinds.get(f"lora_embedding_{letter}")) for letter in "AB")
+    if a is None or b is None:
+        raise LoadFailed(f"the adapter {folder} has no A or no B for {name}; it has: {listed(kinds)}")
+    rank, alpha = len(a), _by_pattern(config.get("alpha_pattern") or {}, name, config.get("lora_alpha", 8))
+    scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    return AdaptedLayer(a, b, scale, kinds.get("lora_magnitude_vector"))
+
+
+def _by_pattern(patterns: Mapping[str, Any], name: str, default: Any) -> Any:
+    """The value of the first pattern that the end of a name has.
+
+    >>> _by_pattern({"q_proj": 3}, "layers.0.q_proj", 8), _by_pattern({"q_proj": 3}, "layers.0.k_proj", 8)
+    (3, 8)
+    """
+    return next((value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", name)), default)

@@ -1,0 +1,168 @@
+"""An export with a LoRA adapter has the weights that PEFT's own merge makes of the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import peft_adapters
+import pytest
+import torch
+from onnx import numpy_helper
+from refusals import refusal
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn.export.cli import app
+from onnxfn.graphs.capture.adapted import with_adapter
+from onnxfn.graphs.capture.casting import cast_on_use
+from onnxfn.graphs.capture.dtypes import in_dtype
+from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.weights.updates import weight_in_dtype
+
+CLOSE = {"rtol": 1e-6, "atol": 1e-7}
+"""A product of rank 4 in float32, summed in another order."""
+
+TASKS = {"patterns": "text-generation-with-past", "dora": "text-classification", "conv1d": "text-generation"}
+
+
+def adapted(name, model=None, folder=None):
+    model = model or peft_adapters.base_model(name)
+    return with_adapter(model, model_copy(model), folder or peft_adapters.FOLDER / name)
+
+
+def parameters(model):
+    return dict(model.named_parameters(remove_duplicate=False))
+
+
+def assert_merged(model, expected):
+    for name, parameter in parameters(model).items():
+        merged = weight_in_dtype(parameter, torch.float32)
+        assert torch.allclose(merged, expected[name], **CLOSE), name
+
+
+@pytest.mark.parametrize("name", peft_adapters.CASES)
+def test_merged_weights_are_those_that_peft_stored(name):
+    base = peft_adapters.base_model(name)
+    before = {key: (id(tensor), tensor.detach().clone()) for key, tensor in parameters(base).items()}
+    stored = load_file(peft_adapters.FOLDER / name / peft_adapters.EXPECTED)
+    assert len(stored) > 1 or name == "conv2d"
+    assert_merged(adapted(name, base), parameters(base) | stored)
+    assert all(
+        id(tensor) == before[key][0] and tensor.equal(before[key][1]) for key, tensor in parameters(base).items()
+    )
+
+
+@pytest.mark.parametrize("name", peft_adapters.CASES)
+def test_merged_weights_are_those_of_peft(name, tmp_path):
+    pytest.importorskip("peft", reason="compares with PEFT where it is installed")
+    expected = peft_adapters.write_adapter(name, tmp_path, seed=7)
+    assert_merged(adapted(name, folder=tmp_path), expected)
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_an_export_holds_the_merged_weights_and_passes_its_check(name, dtype, tmp_path):
+    base, folder = peft_adapters.base_model(name), peft_adapters.FOLDER / name
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(base, TASKS[name]), float=dtype)
+    exported = onnxfn.export(spec, base, tmp_path / "out", adapter=folder)
+    assert exported.report.passed
+    assert onnxfn.validate(spec, base, exported, adapter=folder).passed
+    if dtype == "float32":
+        assert not onnxfn.validate(spec, base, exported).passed
+    stored = [numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "out/model.onnx").graph.initializer]
+    for merged in load_file(folder / peft_adapters.EXPECTED).values():
+        expected = merged.to(getattr(torch, dtype)).numpy()
+        close = {"rtol": 2e-3, "atol": 2e-3} if dtype == "float16" else CLOSE
+        like = [array for array in stored if array.shape in (expected.shape, expected.T.shape)]
+        turned = [array if array.shape == expected.shape else array.T for array in like]
+        assert any(
+            np.allclose(array, expected, **close)
+            for array in (*turned, *(array.T for array in like if array.ndim == 2 and array.shape[0] == array.shape[1]))
+        )
+
+
+def test_fused_and_packed_weights_are_merged(tmp_path):
+    base, folder = peft_adapters.base_model("patterns"), peft_adapters.FOLDER / "patterns"
+    spec = onnxfn.with_opset(onnxfn.spec_for(base, "text-generation-with-past"), 23)
+    build = onnxfn.BuildOptions(fuse="onnxruntime")
+    assert onnxfn.export(spec, base, tmp_path / "out", adapter=folder, build=build).report.passed
+
+
+@pytest.mark.parametrize("name", ["patterns", "embedding", "dora", "conv1d"])
+def test_pytorch_computes_with_merged_weights_one_by_one_as_with_a_merged_copy(name):
+    """A large model is not copied for the check; this model is, and gives the same."""
+    model = adapted(name)
+    inputs = {"input_ids": torch.arange(8).reshape(2, 4)}
+    with torch.no_grad():
+        expected = in_dtype(model, "float32")(**inputs).logits
+        with cast_on_use(model, None):
+            actual = model(**inputs).logits
+        assert torch.allclose(actual, expected, rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(model(**inputs).logits, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_the_command_line_merges_an_adapter_into_a_bfloat16_checkpoint(tmp_path):
+    base = peft_adapters.base_model("patterns").bfloat16()
+    base.save_pretrained(tmp_path / "base")
+    arguments = ["export", str(tmp_path / "base"), str(tmp_path / "out"), "--task", "text-generation"]
+    run = CliRunner().invoke(app, [*arguments, "--adapter", str(peft_adapters.FOLDER / "patterns")])
+    assert run.exit_code == 0, run.output
+    exported = onnxfn.load(tmp_path / "out")
+    merged = in_dtype(adapted("patterns", base), "float32")
+    ids = np.arange(10).reshape(2, 5)
+    with torch.no_grad():
+        expected = merged.to(torch.float32)(torch.from_numpy(ids), use_cache=False).logits.numpy()
+    actual = exported(input_ids=ids, attention_mask=np.ones_like(ids), position_ids=np.tile(np.arange(5), (2, 1)))
+    assert np.allclose(actual["logits"], expected, atol=1e-5)
+
+
+def test_the_command_line_says_that_a_folder_is_an_adapter(tmp_path):
+    folder = peft_adapters.FOLDER / "patterns"
+    run = CliRunner().invoke(app, ["export", str(folder), str(tmp_path / "out")])
+    assert run.exit_code == 1
+    assert f"export its model, with --adapter {folder}" in " ".join(run.output.split())
+
+
+def test_a_prefix_of_the_head_is_added_or_left_out():
+    base = peft_adapters.base_model("patterns")
+    model = adapted("patterns", base.model)
+    assert_merged(
+        model,
+        {
+            key.removeprefix("model."): tensor
+            for key, tensor in (
+                parameters(base) | load_file(peft_adapters.FOLDER / "patterns" / peft_adapters.EXPECTED)
+            ).items()
+        },
+    )
+
+
+def test_an_adapter_of_another_model_is_refused():
+    other = peft_adapters.base_model("dora")
+    message = refusal(InvalidSpec, adapted, "patterns", other)
+    assert "has weights for model.layers.0.mlp.down_proj; the model has none of this name" in message
+    narrow = peft_adapters.base_model("patterns")
+    narrow.model.layers[0].mlp.down_proj = torch.nn.Linear(10, 8)
+    assert "by a matrix of the shape [8, 12]; known are: Linear" in refusal(InvalidSpec, adapted, "patterns", narrow)
+
+
+def test_a_tied_weight_is_refused():
+    base = peft_adapters.base_model("embedding")
+    base.lm_head.weight = base.model.embed_tokens.weight
+    assert "which is tied to lm_head.weight" in refusal(InvalidSpec, adapted, "embedding", base)
+
+
+def test_a_tensor_of_another_size_is_refused(tmp_path):
+    base = peft_adapters.base_model("rslora")
+    base.lm_head = torch.nn.Linear(8, 21, bias=False)
+    message = refusal(InvalidSpec, adapted, "rslora", base)
+    assert "has lm_head.weight [20, 8]; the model has one of the shape [21, 8]" in message
+
+
+def test_a_model_that_cannot_be_copied_is_refused():
+    base = peft_adapters.base_model("patterns")
+    folder = peft_adapters.FOLDER / "patterns"
+    assert "cannot be copied" in refusal(InvalidSpec, with_adapter, base, base, folder)
+    assert with_adapter(base, base, None) is base

@@ -1,0 +1,87 @@
+"""The folder of an adapter is read as PEFT reads it; what is not known is refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import peft_adapters
+import pytest
+import torch
+from refusals import refusal
+from safetensors.torch import load_file, save_file
+
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound
+from onnxfn.weights.adapters import CONFIG, WEIGHTS, read_adapter
+
+PATTERNS = peft_adapters.FOLDER / "patterns"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return shutil.copytree(PATTERNS, tmp_path / "adapter")
+
+
+def change(folder, **values):
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | values))
+    return folder
+
+
+def test_ranks_and_scales_follow_the_patterns():
+    layers = read_adapter(PATTERNS).layers
+    facts = {name.split("layers.")[1]: (len(layer.a), round(layer.scale, 6)) for name, layer in layers.items()}
+    assert facts == {
+        "0.self_attn.q_proj": (3, round(7 / 3, 6)),
+        "1.self_attn.q_proj": (3, round(5 / 3, 6)),
+        "0.mlp.down_proj": (2, 2.5),
+        "1.mlp.down_proj": (2, 2.5),
+    }
+
+
+def test_rslora_divides_by_the_root_of_the_rank():
+    assert {layer.scale for layer in read_adapter(peft_adapters.FOLDER / "rslora").layers.values()} == {8 / 2}
+
+
+def test_tensors_of_the_model_itself_keep_their_names(folder):
+    tensors = load_file(folder / WEIGHTS)
+    names = ["a.base_layer.weight", "b.modules_to_save.weight", "c.bias"]
+    save_file(tensors | {f"base_model.model.{name}": torch.ones(2) for name in names}, folder / WEIGHTS)
+    assert read_adapter(folder).tensors.keys() == {"a.weight", "b.weight", "c.bias"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"peft_type": "IA3"}, "is of the type 'IA3', not LORA"),
+        ({"init_lora_weights": "pissa"}, "has init_lora_weights='pissa'"),
+        ({"lora_bias": True}, "has lora_bias=True"),
+        ({"target_parameters": ["experts.gate_up_proj"]}, "has target_parameters=\\['experts.gate_up_proj'\\]"),
+        ({"trainable_token_indices": [3]}, "has trainable_token_indices=\\[3\\]"),
+        ({"layer_replication": [[0, 2]]}, "has layer_replication="),
+        ({"a_feature_of_next_year": "on"}, "has a_feature_of_next_year='on'"),
+    ],
+)
+def test_an_unknown_feature_is_named(folder, values, message):
+    with pytest.raises(InvalidSpec, match=message) as error:
+        read_adapter(change(folder, **values))
+    assert "merge it with PEFT (merge_and_unload)" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_without_an_adapter_is_named(folder):
+    assert "no folder" in refusal(ModelNotFound, read_adapter, folder / "absent")
+    (folder / WEIGHTS).rename(folder / "adapter_model.bin")
+    assert "save it again with safe_serialization=True" in refusal(ModelNotFound, read_adapter, folder)
+    (folder / CONFIG).unlink()
+    assert "no adapter_config.json" in refusal(ModelNotFound, read_adapter, folder)
+
+
+def test_a_damaged_adapter_is_refused(folder):
+    tensors = load_file(folder / WEIGHTS)
+    save_file({name: tensor for name, tensor in tensors.items() if "lora_B" not in name}, folder / WEIGHTS)
+    assert "has no A or no B for" in refusal(LoadFailed, read_adapter, folder)
+    (folder / WEIGHTS).write_bytes(b"12")
+    assert "cannot be read" in refusal(LoadFailed, read_adapter, folder)
+    (folder / CONFIG).write_text("[]")
+    assert "cannot be read" in refusal(LoadFailed, read_adapter, folder)
