@@ -117,11 +117,8 @@ def export(
             inputs_embeds=inputs_embeds,
             split=split,
         )
-        build = BuildOptions(
-            find_repeats=trace_all_layers if trace_all else stacks_worth_a_proof,
-            template_cache=None if no_template_cache else template_cache or default_cache_folder(),
-            fuse=cast("Fuse", fuse),
-        )
+        cache = None if no_template_cache else template_cache or default_cache_folder()
+        build = _build_options(cache, fuse, trace_all=trace_all)
         write = _write_options(layout, weights, external_data_suffix)
         request = ExportRequest(model, out, edits, decoders, adapter, build, write, check, overwrite, trust_remote_code)
         check_destination(out, overwrite=overwrite)
@@ -132,6 +129,11 @@ def export(
             _export_pipeline(request)
         else:
             _export_library_model(library, request)
+
+
+def _build_options(cache: Path | None, fuse: str, *, trace_all: bool) -> BuildOptions:
+    find_repeats = trace_all_layers if trace_all else stacks_worth_a_proof
+    return BuildOptions(find_repeats=find_repeats, template_cache=cache, fuse=cast("Fuse", fuse))
 
 
 def _write_options(layout: Any, weights: Any, suffix: str | None) -> WriteOptions:
