@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, cast
 
 import typer
 from attrs import asdict, evolve, frozen
 
 from onnxfn.export import cli_flags as flags
+from onnxfn.export.cli_demo import demo_completion, demo_similarities
 from onnxfn.export.cli_errors import one_line_errors
-from onnxfn.export.demo import completion, minilm, similarities, smollm2
+from onnxfn.export.cli_progress import stage_line
 from onnxfn.export.destination import check_destination
 from onnxfn.export.diffusers import export_pipeline
 from onnxfn.export.events import OnEvent
 from onnxfn.export.lookup.loading import (
     checkpoint_folder,
     load_configuration,
-    load_gguf_model,
     load_library_model,
     load_model,
 )
@@ -38,7 +35,7 @@ from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.planned import Plan, PlannedSpec
-from onnxfn.specs.reports import CheckFailed, Event, Exported
+from onnxfn.specs.reports import Event, Exported
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
@@ -198,7 +195,7 @@ def demo(
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     with one_line_errors(debug=debug):
         check_destination(out, overwrite=overwrite)
-        (_demo_completion if generate else _demo_similarities)(out, overwrite=overwrite)
+        (demo_completion if generate else demo_similarities)(out, overwrite=overwrite)
 
 
 @app.callback(invoke_without_command=True)
@@ -238,7 +235,7 @@ def _export_from_recipe(request: ExportRequest, folder: Path, key: str | None) -
     recipe = load_recipe(cache, key)
     if recipe is None or cache is None:
         return False
-    with _progress() as on_event:
+    with stage_line() as on_event:
         exported = export_from_recipe(
             recipe,
             folder,
@@ -259,7 +256,7 @@ def _export_from_recipe(request: ExportRequest, folder: Path, key: str | None) -
 def _export_from_model(request: ExportRequest, folder: Path, key: str | None) -> None:
     """Loads the model of a checkpoint and exports it; saves a recipe for checkpoints of the same kind."""
     config = load_configuration(folder, trust_remote_code=request.trust_remote_code)
-    with _progress() as on_event:
+    with stage_line() as on_event:
         if has_row(config):
             spec = edited_spec(config, request.edits)
             planned = _printed_plan(spec, config, request)
@@ -279,7 +276,7 @@ def _export_from_model(request: ExportRequest, folder: Path, key: str | None) ->
 def _export_library_model(library: str, request: ExportRequest) -> None:
     """Exports a model of timm or sentence_transformers; the template cache is not used."""
     request = evolve(request, build=evolve(request.build, template_cache=None))
-    with _progress() as on_event:
+    with stage_line() as on_event:
         on_event(Event("load", request.model))
         model = load_library_model(library, request.model)
         folder = Path(request.model)
@@ -289,7 +286,7 @@ def _export_library_model(library: str, request: ExportRequest) -> None:
 
 def _export_pipeline(request: ExportRequest) -> None:
     """Exports each part of a pipeline of diffusers; the template cache is not used."""
-    with _progress() as on_event:
+    with stage_line() as on_event:
         on_event(Event("load", request.model))
         exported = export_pipeline(
             load_library_model("diffusers", request.model),
@@ -311,35 +308,6 @@ def _check_no_spec_flags(context: typer.Context) -> None:
         if source is not None and source.name != "DEFAULT":
             flag = name.replace("_", "-")
             raise InvalidSpec(f"--{flag} is not for a whole pipeline; export the part by its own spec")
-
-
-def _demo_similarities(out: Path, *, overwrite: bool) -> None:
-    from transformers import AutoTokenizer
-
-    folder = minilm()
-    config = load_configuration(folder)
-    spec = spec_for(config, "feature-extraction")
-    with _progress() as on_event:
-        on_event(Event("load", "all-MiniLM-L6-v2"))
-        model = load_model(str(folder), config, spec)
-        exported = export_model(spec, model, out, checkpoint=folder, overwrite=overwrite, on_event=on_event)
-    typer.echo(exported)
-    for pair in similarities(model, AutoTokenizer.from_pretrained(folder), Path(exported.files[0])):
-        typer.echo(f"{pair.onnx:.4f} by ONNX Runtime, {pair.torch:.4f} by PyTorch: {pair.left!r} and {pair.right!r}")
-
-
-def _demo_completion(out: Path, *, overwrite: bool) -> None:
-    with _progress() as on_event, TemporaryDirectory() as folder:
-        on_event(Event("load", "SmolLM2-135M-Instruct"))
-        model, tokenizer = load_gguf_model(smollm2())
-        tokenizer.save_pretrained(folder)
-        spec = spec_for(model.config, "text-generation-with-past")
-        exported = export_model(spec, model, out, checkpoint=folder, overwrite=overwrite, on_event=on_event)
-        typer.echo(exported)
-        completed = completion(model, tokenizer, Path(exported.files[0]))
-    typer.echo(f"ONNX Runtime: {completed.onnx}\nPyTorch:      {completed.torch}")
-    if not completed.same:
-        raise CheckFailed("ONNX Runtime and PyTorch complete the text with different tokens")
 
 
 def _printed_plan(spec: ExportSpec, config: Any, request: ExportRequest) -> Plan:
@@ -384,20 +352,3 @@ def _export(
     )
     typer.echo(exported)
     return exported
-
-
-@contextmanager
-def _progress() -> Iterator[OnEvent]:
-    """Shows the stage that is running in a line of the error stream."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status("export") as status:
-
-        def show(event: Event) -> None:
-            if event.status == "start":
-                status.update(f"{event.stage} {event.part}")
-            elif event.status != "progress":
-                console.print(f"{event.stage} {event.part}: {event.seconds:.2f} s", style="dim", highlight=False)
-
-        yield show
