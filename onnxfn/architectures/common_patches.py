@@ -41,6 +41,8 @@ sliding_window_cache: ExportSpec = patched(
 
 FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "DbrxExperts.forward": ("experts.dbrx_outputs", "loops over the experts that the tokens choose"),
+        "LongcatFlashExperts.forward": ("experts.longcat_outputs", "loops over the experts that the tokens choose"),
         "build_alibi_tensor": (
             "falcon.alibi_bias",
             "multiplies in bfloat16, which ONNX Runtime does not support on every device",
@@ -65,7 +67,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the sequence"),
     }
 )
-"""A function that transformers repeats in the modules of several models -> the patch that replaces it, and why."""
+"""A function of transformers' modules -> the patch that replaces it, and why. Several modules repeat most of them."""
 
 
 PACKED_VISION = ("get_vision_attention_seqlens", "get_vision_cu_seqlens", "get_vision_window_index")
@@ -103,9 +105,15 @@ def module_patches(module: Any) -> ExportSpec:
     >>> [patch.by for patch in module_patches(modeling_mbart).call.patches]
     ['shift_tokens.shift_tokens_right']
     """
-    functions = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if hasattr(module, name))
+    functions = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if _has_function(module, name))
     is_packed = any(hasattr(module, name) for name in PACKED_VISION)
     return compose(*functions, packed_attention(module.__name__) if is_packed else ExportSpec())
+
+
+def _has_function(module: Any, name: str) -> bool:
+    """Whether a module has a function, or a class with a method: `Class.method`."""
+    owner, _, method = name.partition(".")
+    return hasattr(module, owner) and hasattr(getattr(module, owner), method or "__call__")
 
 
 def position_ids_patch(model: str) -> ExportSpec:

@@ -21,6 +21,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "dpt": "depth_estimation_output semantic_segmentation_output",
         "efficientloftr": "aggregated_attention fine_windows keypoint_matching_output mask_without_border",
         "encodec": "codebook_embedding_sum",
+        "experts": "dbrx_outputs longcat_outputs",
         "falcon": "alibi_bias",
         "fastspeech": "length_regulated_states relative_positional_encoding shifted_relative_positions",
         "fnet": "fourier_transform",

@@ -76,7 +76,7 @@ def derive_from_model(model: Any, task: str) -> ExportSpec:
     base = compose(ExportSpec(name=model.config.model_type), _known_patches(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
     known = _spec_with_cache(model, base, result)
-    if known is None or _is_other_head(known, task):
+    if known is None or _is_other_head(known, task) or _lacks_outputs(runs, known, task):
         known = _spec_without_cache(base, name, runs)
     spec = _for_task(model, known, task, refusal)
     return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
@@ -200,6 +200,17 @@ def _spec_with_cache(model: Any, base: ExportSpec, result: Any) -> ExportSpec | 
 def _is_other_head(spec: ExportSpec, task: str) -> bool:
     """Whether transformers lists a class for a task that a spec with a cache does not have: a decoder of speech."""
     return canonical(task) not in task_names(spec) and canonical(task) in listed_tasks(spec.name or "")
+
+
+def _lacks_outputs(runs: Sequence[Run], spec: ExportSpec, task: str) -> bool:
+    """Whether a model does not return the outputs that a spec has for a task.
+
+    For feature-extraction, transformers lists classes that return logits alone where a type has no other class.
+    """
+    if canonical(task) not in task_names(spec):
+        return False
+    returned = {output.name for output in outputs_spec(runs).outputs}
+    return returned.isdisjoint(output.name for output in for_task(spec, canonical(task)).outputs)
 
 
 def _decoder_spec(model: Any, base: ExportSpec, states: tuple[CacheRow, ...]) -> ExportSpec:

@@ -1,0 +1,38 @@
+"""Experts without a loop over those that were hit, where a model does not use `transformers.integrations.moe`.
+
+A trace of the loop would contain only the experts that the traced tokens choose. As `batched_mm` does, each function
+gathers, for each token, the weights of its experts. `tokens` are those of all texts, `chosen` the experts of a token.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+
+def dbrx_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """For DbrxExperts.forward (modeling_dbrx, transformers 5.23). `hidden_states` is `[batch, length, size]`."""
+    stacked = (-1, self.ffn_hidden_size, self.hidden_size)
+    states = hidden_states.reshape(-1, 1, self.hidden_size, 1)
+    gate, up, down = (weight.view(stacked)[top_k_index] for weight in (self.mlp.w1, self.mlp.v1, self.mlp.w2))
+    inner = self.mlp.activation_fn(gate @ states) * (up @ states)
+    return _weighted(inner.transpose(-1, -2) @ down, top_k_weights).view(hidden_states.shape)
+
+
+def longcat_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """For LongcatFlashExperts.forward (modeling_longcat_flash, transformers 5.23). `hidden_states` is `[tokens, size]`.
+
+    The last `zero_expert_num` experts return their input.
+    """
+    states = hidden_states[:, None, :, None]
+    is_identity = (top_k_index >= self.num_routed_experts)[..., None, None]
+    index = top_k_index.clamp(max=self.num_routed_experts - 1)
+    gate, up = (self.gate_up_proj[index] @ states).chunk(2, dim=-2)
+    outputs = self.down_proj[index] @ (self.act_fn(gate) * up)
+    return _weighted(outputs.where(~is_identity, states).transpose(-1, -2), top_k_weights).to(hidden_states.dtype)
+
+
+def _weighted(outputs: Tensor, weights: Tensor) -> Tensor:
+    """The sum of the outputs of a token's experts, `[tokens, chosen, 1, size]`, with weights: `[tokens, size]`."""
+    return (outputs.squeeze(-2) * weights[..., None]).sum(dim=1)
