@@ -16,6 +16,7 @@ from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.references import largest_sizes, references
 from onnxfn.check.sessions import open_check_session
+from onnxfn.export.lookup.quantized import weights_from
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
     BuildOptions,
@@ -71,6 +72,7 @@ class Built:
         files: The ONNX files and their external data, as `write_graphs` returns them.
         report: The report of the check; None without a check.
         traced_layers: Which layers were traced, or why all were.
+        weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
     """
 
     plan: Plan
@@ -78,6 +80,7 @@ class Built:
     files: Mapping[Path, str]
     report: Report | None
     traced_layers: tuple[str, ...]
+    weights_from: str = ""
 
 
 def build_until_checked(job: Job, build: BuildOptions) -> Built:
@@ -130,7 +133,7 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
     check = partial(check_files, job.model, job.plan, job.folder, job.timed, job.real_inputs, must_pass=True)
     report = check() if job.check else None
-    return Built(job.plan, graphs, files, report, traced_layers(graphs))
+    return Built(job.plan, graphs, files, report, traced_layers(graphs), weights_from(job.model))
 
 
 def check_files(

@@ -22,6 +22,7 @@ from onnxfn.export.lookup.loading import (
     load_model,
 )
 from onnxfn.export.lookup.lookup import has_row, loader_spec, spec_for, tasks_for
+from onnxfn.export.lookup.quantized import checked_quantization
 from onnxfn.export.pipeline import export as export_model
 from onnxfn.export.pipeline import export_from_recipe
 from onnxfn.export.recipes import load_recipe, recipe_key, save_recipe
@@ -64,6 +65,7 @@ class ExportRequest:
     check: bool
     overwrite: bool
     trust_remote_code: bool
+    dequantize: bool
 
 
 @app.command()
@@ -96,6 +98,7 @@ def export(
     check: flags.Check = True,
     overwrite: flags.Overwrite = False,
     trust_remote_code: flags.TrustRemoteCode = False,
+    dequantize: flags.Dequantize = False,
     debug: flags.Debug = False,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
@@ -117,7 +120,8 @@ def export(
         cache = None if no_template_cache else template_cache or default_cache_folder()
         build = _build_options(cache, fuse, trace_all=trace_all)
         write = _write_options(layout, weights, external_data_suffix)
-        request = ExportRequest(model, out, edits, decoders, adapter, build, write, check, overwrite, trust_remote_code)
+        choices = (check, overwrite, trust_remote_code, dequantize)
+        request = ExportRequest(model, out, edits, decoders, adapter, build, write, *choices)
         check_destination(out, overwrite=overwrite)
         if library == "transformers":
             _export_checkpoint(request)
@@ -208,6 +212,7 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
 def _export_checkpoint(request: ExportRequest) -> None:
     """Exports a checkpoint of transformers: from a recipe if there is one and no check is asked for."""
     folder = checkpoint_folder(request.model)
+    checked_quantization(request.model, dequantize=request.dequantize)
     key = _recipe_key(request, folder)
     if request.check or not _export_from_recipe(request, folder, key):
         _export_from_model(request, folder, key)
@@ -331,7 +336,9 @@ def _load(
 ) -> Any:
     on_event(Event("load", request.model))
     trust = request.trust_remote_code
-    return load_model(request.model, config, spec, trust_remote_code=trust, as_stored=as_stored)
+    return load_model(
+        request.model, config, spec, trust_remote_code=trust, as_stored=as_stored, dequantize=request.dequantize
+    )
 
 
 def _export(

@@ -103,6 +103,12 @@ TrustRemoteCode = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Run code of the checkpoint, for a model type unknown to transformers."),
 ]
+Dequantize = Annotated[
+    bool,
+    typer.Option(
+        "--dequantize", help="Export a quantized checkpoint (GPTQ, AWQ, FP8, GGUF, ...) as a model with float weights."
+    ),
+]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Print the traceback of an error. Without it the error names a file with it.")
 ]

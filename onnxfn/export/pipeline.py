@@ -19,6 +19,7 @@ from onnxfn.export.loaded import Loaded, write_to_file_object
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.derive_sample import FROM_SAMPLE
 from onnxfn.export.model_states import check_values, with_checkpoint_weights
+from onnxfn.export.lookup.quantized import weights_from
 from onnxfn.export.planned_files import check_single_file, plan_for_destination, planned_files
 from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish
@@ -300,12 +301,16 @@ def _complete_folder(
     names = {f"{part.name}{options.external_data_suffix}" for part in built.plan.parts}
     declare_external_data(staging, options.layout, [file for file in built.files if file.name in names])
     every_file = {**built.files, **dict.fromkeys(side_files, "")}
-    return with_report(every_file, staging, built.plan, built.report, options, fuse, tick)
+    return with_report(every_file, staging, built.plan, built.report, options, fuse, built.weights_from, tick)
 
 
 def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
-    """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint."""
-    return (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
+    """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint.
+
+    The configuration of a quantized checkpoint says that weights are quantized: that of the model replaces it.
+    """
+    files = (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
+    return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
 
 
 def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
@@ -329,6 +334,7 @@ def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exp
         graphs=[graph_size(part.name, graph) for part, graph in zip(built.plan.parts, built.graphs, strict=True)],
         bytes=sum(Path(file).stat().st_size for file in loaded.files),
         versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],
+        weights_from=built.weights_from,
         loaded=loaded,
     )
 

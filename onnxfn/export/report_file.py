@@ -54,6 +54,7 @@ def with_report(
     report: Report | None,
     options: ResolvedWriteOptions,
     fuse: str,
+    weights_from: str = "",
     tick: Tick = no_tick,
 ) -> tuple[Path, ...]:
     """Writes `report.json` about the files of an export; returns the files, and the report as the last one.
@@ -65,6 +66,7 @@ def with_report(
         report: The report of the check; None without a check.
         options: How the files were written.
         fuse: Which fused operators the graphs may have, as `BuildOptions` says.
+        weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
         tick: Is called while files are read.
     """
     content = {
@@ -77,6 +79,7 @@ def with_report(
         "modalities": list(plan.modalities),
         "left_out": [asdict(omitted) for omitted in plan.left_out],
         "options": _options(options, fuse),
+        "weights_from": weights_from,
         "check": _check_facts(report),
         **file_facts(folder, files, tick),
     }

@@ -37,7 +37,7 @@ IGNORED_KEYS = (
 INTERNAL = (
     *("_parameters", "_buffers", "_modules", "training"),
     *("_weight_conversions", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
-    *("_flat_weights", "_flat_weight_refs", "name_or_path"),
+    *("_flat_weights", "_flat_weight_refs", "name_or_path", "onnxfn_weights_from"),
 )
 """Attributes of a module that are hashed elsewhere, or that only tell where its weights were loaded from."""
 

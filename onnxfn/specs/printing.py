@@ -188,6 +188,8 @@ def exported_sections(exported: Any) -> Sections:
     types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
     sections.extend(spec_sections(_with_float_dtype(exported.plan.parts[0].spec), types))
     sections.extend(left_out_sections(exported.plan))
+    if exported.weights_from:
+        sections.append(("weights", [(exported.weights_from,)]))
     if exported.limits:
         sections.append(("limits of dynamic axes", [(str(limit),) for limit in exported.limits]))
     if exported.repeats:

@@ -281,6 +281,7 @@ class Exported:
         bytes: The size of all files.
         versions: The versions of the packages that built, wrote and checked the graphs.
         not_quantized: The weights that a rule of the spec selects, and that stay as they are, with the reasons.
+        weights_from: From what quantized checkpoint the weights come, and its size; an empty text for float weights.
         loaded: The files as `load` returns them, which the methods call; None if the result was read from JSON. If the
             export had no path, it owns the folder for temporary files that holds them.
 
@@ -304,6 +305,7 @@ class Exported:
     bytes: int = 0
     versions: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
     not_quantized: tuple[NotQuantized, ...] = field(default=(), converter=as_tuple)
+    weights_from: str = ""
     loaded: Any = field(default=None, eq=False, repr=False)
 
     def __repr__(self) -> str:

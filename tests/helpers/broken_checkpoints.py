@@ -278,7 +278,7 @@ LIBRARIES: Mapping[str, Broken] = MappingProxyType(
             config(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}), "bitsandbytes"
         ),
         "quantization: gptq": Broken(config(quantization_config={"quant_method": "gptq", "bits": 4}), "GPTQ"),
-        "quantization: awq": Broken(config(quantization_config={"quant_method": "awq", "bits": 4}), "gptqmodel"),
+        "quantization: awq": Broken(config(quantization_config={"quant_method": "awq", "bits": 4}), "AWQ"),
         "quantization: hqq": Broken(config(quantization_config={"quant_method": "hqq"}), "hqq"),
         "quantization: compressed-tensors": Broken(
             config(quantization_config={"quant_method": "compressed-tensors"}), "compressed-tensors"

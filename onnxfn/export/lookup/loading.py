@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from typing import Any
 
 from onnxfn.export.lookup.class_tasks import served_tasks, task_of
 from onnxfn.export.lookup.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
+from onnxfn.export.lookup.quantized import checked_quantization, load_dequantized
 from onnxfn.export.lookup.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
@@ -83,17 +85,32 @@ def load_model(
     *,
     trust_remote_code: bool = False,
     as_stored: bool = False,
+    dequantize: bool = False,
 ) -> Any:
     """The model of a checkpoint for the task of a spec, in float32 for any dtype of the checkpoint.
 
-    With `as_stored`, weights that the checkpoint has in 16 bits stay so; the configuration declares float32.
+    With `as_stored`, weights that the checkpoint has in 16 bits stay so; the configuration declares float32. With
+    `dequantize`, the weights of a quantized checkpoint become floats.
 
     InvalidSpec if the checkpoint is for another task or lacks weights: these weights would be random numbers.
-    LoadFailed if transformers cannot load it, or if weights have other shapes than the configuration says.
+    LoadFailed if transformers cannot load it, if weights have other shapes than the configuration says, or if it is
+    quantized and `dequantize` is False.
     """
+    _check_head(name, config, spec)
+    load = partial(_load_floats, spec=spec, trust_remote_code=trust_remote_code, as_stored=as_stored)
+    quantized = checked_quantization(name, config, dequantize=dequantize)
+    if quantized is None:
+        return load(name, config)
+    read_config = partial(load_configuration, trust_remote_code=trust_remote_code)
+    return load_dequantized(quantized, lambda folder: load(str(folder), read_config(folder)))
+
+
+def _load_floats(
+    name: str, config: Any, *, spec: ExportSpec | PlannedSpec, trust_remote_code: bool, as_stored: bool
+) -> Any:
+    """The model of a checkpoint that is not quantized, as `load_model` returns it."""
     import transformers
 
-    _check_head(name, config, spec)
     class_name = spec.call.loader or "AutoModel"
     loader = getattr(transformers, class_name, None)
     if loader is None:

@@ -102,7 +102,14 @@ def model_class(task: str, model_or_type: Any = None, *, framework: str = PYTORC
     return getattr(transformers, loader)
 
 
-def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH, trust_remote_code: bool = False) -> Any:
+def model_for(
+    name: str,
+    task: str | None = None,
+    *,
+    framework: str = PYTORCH,
+    trust_remote_code: bool = False,
+    dequantize: bool = False,
+) -> Any:
     """Loads the model of a checkpoint.
 
     Args:
@@ -110,6 +117,8 @@ def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH, t
         task: The name of a task, or a synonym. By default the task of the checkpoint; see `task_at`.
         framework: `"pt"`, the only framework that onnxfn exports.
         trust_remote_code: Whether code of the checkpoint may run, for a model type that transformers does not know.
+        dequantize: Whether the weights of a quantized checkpoint (GPTQ, AWQ, bitsandbytes, FP8, MXFP4,
+            compressed-tensors) become floats. They lie in a temporary file that is deleted with the model.
 
     Returns:
         The model of transformers for the task, in float32 and in evaluation mode.
@@ -117,7 +126,8 @@ def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH, t
     Raises:
         ModelNotFound: There is no such checkpoint, or it belongs to timm or diffusers.
         LoadFailed: A file of the checkpoint is damaged, its weights do not fit its configuration, it needs a package
-            that is not installed, or it needs code of its own and `trust_remote_code` is False.
+            that is not installed, it needs code of its own and `trust_remote_code` is False, or it is quantized and
+            `dequantize` is False.
         UnknownName: The model does not have the task, or the framework is not PyTorch.
         InvalidSpec: The checkpoint has no trained weights for the task.
 
@@ -139,7 +149,7 @@ def model_for(name: str, task: str | None = None, *, framework: str = PYTORCH, t
         )
     config = load_configuration(checkpoint_folder(str(folder)), trust_remote_code=trust_remote_code)
     spec = spec_for(config, task or checkpoint_task(config)) if has_row(config) else loader_spec(config, task)
-    return load_model(name, config, spec, trust_remote_code=trust_remote_code).eval()
+    return load_model(name, config, spec, trust_remote_code=trust_remote_code, dequantize=dequantize).eval()
 
 
 def task_at(name: str | Path) -> str | None:

@@ -1,0 +1,149 @@
+"""Quantized checkpoints: refused before a weight is read, or exported with float weights that the format says."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from quantized_checkpoints import FORMATS, mxfp4, write_checkpoint, write_tensors
+from refusals import refusal
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn.export.cli import app
+from onnxfn.specs.errors import LoadFailed
+from onnxfn.weights import quantized_checkpoint
+
+TASK = "text-generation-with-past"
+
+
+def llama(folder, name="gptq", seed=0):
+    model = tiny.model(
+        "llama", "AutoModelForCausalLM", num_hidden_layers=1, intermediate_size=64, num_key_value_heads=4
+    )
+    return write_checkpoint(model, folder, FORMATS[name], seed=seed)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_is_dequantized_as_its_description_says(name, tmp_path):
+    _, expected = llama(tmp_path, name)
+    model = onnxfn.model_for(str(tmp_path), TASK, dequantize=True)
+    state = model.state_dict()
+    assert state.keys() >= expected.keys()
+    for key, weight in expected.items():
+        assert torch.equal(state[key], weight), key
+    assert model.name_or_path == str(tmp_path)
+    assert model.onnxfn_weights_from.startswith(f"dequantized from {FORMATS[name].name}, ")
+    assert getattr(model.config, "quantization_config", None) is None
+
+
+@pytest.mark.parametrize("name", ["gptq", "fp8", "nf4"])
+def test_a_quantized_checkpoint_is_refused_before_its_weights_are_read(name, tmp_path, monkeypatch):
+    size, expected = llama(tmp_path, name)
+    monkeypatch.setattr(quantized_checkpoint, "row_chunks", None)
+    floats = 4 * sum(weight.numel() for weight in expected.values())
+    text = refusal(LoadFailed, onnxfn.model_for, str(tmp_path), TASK)
+    assert text == (
+        f"{tmp_path} is quantized: {FORMATS[name].name}, {size / 1e9:.3g} GB; dequantize it (--dequantize, "
+        f"dequantize=True) to export a float model of {floats / 1e9:.3g} GB in float32, half of that in float16, or "
+        "export the checkpoint that it was made from"
+    )
+    result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out")])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, f"error: {text}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_line_dequantizes_checks_and_reports(tmp_path):
+    llama(tmp_path, "awq")
+    out = tmp_path / "out"
+    command = ["export", str(tmp_path), str(out), "--dequantize", "--task", TASK, "--no-template-cache"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.stderr
+    assert "dequantized from AWQ with 4 bits, " in result.stdout
+    report = json.loads((out / "report.json").read_text())
+    assert report["check"]["status"] == "passed"
+    assert report["weights_from"].startswith("dequantized from AWQ with 4 bits, ")
+    assert "quantization_config" not in json.loads((out / "config.json").read_text())
+
+
+def gpt_oss(folder):
+    """A tiny gpt-oss with MXFP4 experts; returns its float weights."""
+    model = tiny.model("gpt_oss", "AutoModelForCausalLM", hidden_size=64, intermediate_size=32)
+    model = model.bfloat16()
+    model.save_pretrained(folder)
+    random, stored, expected = np.random.default_rng(0), {}, {}
+    for name, tensor in model.state_dict().items():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            parts, weight = mxfp4(random, *tensor.shape)
+            stored |= {name + end: part for end, part in parts.items()}
+            expected[name] = torch.from_numpy(weight)
+        else:
+            stored[name] = expected[name] = tensor.clone()
+    write_tensors(folder, stored, {"quant_method": "mxfp4"})
+    return expected
+
+
+def test_mxfp4_is_what_transformers_makes_of_it(tmp_path):
+    from transformers import AutoModelForCausalLM, Mxfp4Config
+
+    expected = gpt_oss(tmp_path)
+    theirs = AutoModelForCausalLM.from_pretrained(
+        tmp_path, dtype=torch.bfloat16, quantization_config=Mxfp4Config(dequantize=True)
+    ).state_dict()
+    state = onnxfn.model_for(str(tmp_path), TASK, dequantize=True).state_dict()
+    for key, weight in expected.items():
+        assert torch.equal(state[key], weight.float()), key
+        assert torch.equal(state[key], theirs[key].float()), key
+
+
+def test_fp8_is_what_transformers_makes_of_it(tmp_path):
+    from transformers import AutoModelForCausalLM, FineGrainedFP8Config
+
+    llama(tmp_path, "fp8")
+    settings = FineGrainedFP8Config(weight_block_size=(8, 16), dequantize=True)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32, quantization_config=settings)
+    state = onnxfn.model_for(str(tmp_path), TASK, dequantize=True).state_dict()
+    for key, weight in theirs.state_dict().items():
+        assert torch.equal(state[key], weight), key
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"quant_method": "hqq"}, "is quantized by hqq, which onnxfn cannot read; known: gptq, awq, "),
+        ({"quant_method": "awq", "version": "gemv"}, "AWQ with version='gemv', which onnxfn cannot read; known: gemm"),
+        ({"quant_method": "gptq", "bits": 5}, "GPTQ with bits=5, which onnxfn cannot read; known: 2, 3, 4, 8"),
+        ({"quant_method": "mxfp4"}, "is quantized (MXFP4) by its config.json, and none of its tensors is; it has: "),
+    ],
+)
+def test_what_cannot_be_read_is_named(settings, text, tmp_path):
+    llama(tmp_path, "gptq")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": settings}))
+    assert text in refusal(LoadFailed, onnxfn.model_for, str(tmp_path), TASK, dequantize=True)
+
+
+def test_fp8_values_without_scales_are_refused(tmp_path):
+    llama(tmp_path, "fp8")
+    from safetensors.torch import load_file
+
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = next(key for key in tensors if key.endswith("q_proj.weight_scale_inv"))
+    del tensors[name]
+    write_tensors(tmp_path, tensors, FORMATS["fp8"].settings)
+    text = refusal(LoadFailed, onnxfn.model_for, str(tmp_path), TASK, dequantize=True)
+    assert "has no scales that onnxfn knows for model.layers.0.self_attn.q_proj.weight; " in text
+
+
+def test_missing_weights_are_named_with_the_folder_of_the_checkpoint(tmp_path):
+    llama(tmp_path, "gptq")
+    from safetensors.torch import load_file
+
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["model.norm.weight"]
+    write_tensors(tmp_path, tensors, FORMATS["gptq"].settings)
+    text = refusal(onnxfn.InvalidSpec, onnxfn.model_for, str(tmp_path), TASK, dequantize=True)
+    assert text == f"{tmp_path} lacks weights that LlamaForCausalLM needs: model.norm.weight"
