@@ -122,14 +122,19 @@ def export(
         write = _write_options(layout, weights, external_data_suffix)
         choices = (check, overwrite, trust_remote_code, dequantize)
         request = ExportRequest(model, out, edits, decoders, adapter, build, write, *choices)
-        check_destination(out, overwrite=overwrite)
-        if library == "transformers":
-            _export_checkpoint(request)
-        elif library == "diffusers":
-            _check_no_spec_flags(context)
-            _export_pipeline(request)
-        else:
-            _export_library_model(library, request)
+        _export_from_library(library, request, context)
+
+
+def _export_from_library(library: str, request: ExportRequest, context: typer.Context) -> None:
+    """Exports what a library loads: a checkpoint of transformers, a pipeline of diffusers, or another model."""
+    check_destination(request.out, overwrite=request.overwrite)
+    if library == "transformers":
+        _export_checkpoint(request)
+    elif library == "diffusers":
+        _check_no_spec_flags(context)
+        _export_pipeline(request)
+    else:
+        _export_library_model(library, request)
 
 
 def _build_options(cache: Path | None, fuse: str, *, trace_all: bool) -> BuildOptions:

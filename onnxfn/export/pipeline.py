@@ -18,8 +18,8 @@ from onnxfn.export.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.loaded import Loaded, write_to_file_object
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.derive_sample import FROM_SAMPLE
-from onnxfn.export.model_states import check_values, with_checkpoint_weights
 from onnxfn.export.lookup.quantized import weights_from
+from onnxfn.export.model_states import check_values, with_checkpoint_weights
 from onnxfn.export.planned_files import check_single_file, plan_for_destination, planned_files
 from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish

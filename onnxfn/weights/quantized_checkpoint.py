@@ -10,9 +10,9 @@ from typing import Any
 
 from attrs import field, frozen
 
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import LoadFailed, ModelNotFound, listed
-from onnxfn.specs.records import as_tuple
 from onnxfn.weights.checkpoint_links import arrays
 from onnxfn.weights.quantized_formats import FORMATS, QuantizedFormat
 from onnxfn.weights.safetensors import TensorEntry, entries

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.records import as_tuple
 from onnxfn.weights import dequantize
 
 Rows = Callable[[dequantize.Parts, dequantize.Settings, int, int], Array]
