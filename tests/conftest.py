@@ -19,6 +19,7 @@ FAST = (
     "house/test_benchmarks.py",
     "house/test_house.py",
     "house/test_import.py",
+    "house/test_private_names.py",
 )
 """Folders and files whose tests run without torch: those that `-m fast` chooses."""
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 
 def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor, speaking_speed: float = 1.0) -> Tensor:
     """For length_regulator, which loops over the tokens: each token `[batch, length, size]` repeated by its duration.
@@ -20,7 +22,7 @@ def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor,
     durations = torch.where(durations.sum() == 0, torch.ones_like(durations), durations)
     ends = durations.cumsum(dim=1)
     frames = ends[:, -1].max().item()
-    torch._check(frames >= 1)
+    torch_name("check")(frames >= 1)
     indices = torch.arange(frames, device=durations.device)[:, None]
     frame_of_token = (indices < ends[:, None]) & (indices >= (ends - durations)[:, None])
     return frame_of_token.to(encoded_embeddings.dtype) @ encoded_embeddings

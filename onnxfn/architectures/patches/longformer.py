@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.specs.errors import InvalidSpec
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def _global_token_indices(is_index_global: Tensor) -> tuple[Tensor, Tensor]:
     import torch
 
     most = is_index_global.sum(dim=1).max().clamp(min=1).item()
-    torch._check(most >= 1)
-    torch._check(most <= is_index_global.shape[1])
+    torch_name("check")(most >= 1)
+    torch_name("check")(most <= is_index_global.shape[1])
     is_global, indices = is_index_global.to(torch.int64).topk(most, dim=1)
     return indices, is_global.bool()
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 
 def delay_pattern_mask(decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int) -> tuple[Tensor, Tensor]:
     """For MusicgenForCausalLM.build_delay_pattern_mask (modeling_musicgen, transformers 5.23).
@@ -17,7 +19,7 @@ def delay_pattern_mask(decoder: Any, input_ids: Tensor, pad_token_id: Tensor, ma
     """
     import torch
 
-    torch._check(max_length >= 0)
+    torch_name("check")(max_length >= 0)
     codebooks, steps = decoder.num_codebooks, decoder.num_codebooks // decoder.config.audio_channels
     codes = input_ids.reshape(-1, codebooks, input_ids.shape[-1])
     length = codes.shape[-1]

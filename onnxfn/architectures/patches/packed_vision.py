@@ -12,6 +12,9 @@ from typing import Any
 from attrs import frozen
 from torch import Tensor
 
+from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.architectures.private.transformers_names import transformers_name
+
 
 @frozen
 class Patches:
@@ -159,11 +162,9 @@ def interpolation_indices_and_weights(
     kwargs: Any = None,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     """For get_vision_interpolation_indices_and_weights: where each patch reads the table of positions, how strongly."""
-    from transformers.vision_utils import _interpolation_axis_taps_weights
-
     patches = _patches(grid_thw)
     (rows, row_weights), (columns, column_weights) = (
-        _interpolation_axis_taps_weights(index, size, num_grid_per_side, mode, align_corners, padding)
+        transformers_name("interpolation_weights")(index, size, num_grid_per_side, mode, align_corners, padding)
         for index, size in zip(
             _row_and_column(patches, spatial_merge_size), (patches.height, patches.width), strict=True
         )
@@ -195,7 +196,7 @@ def _mask_of_segments(query: Tensor, ends: Tensor) -> Tensor:
     """0 between patches of one segment and a large negative number elsewhere: `[1, 1, patches, patches]`."""
     import torch
 
-    torch._check(query.shape[2] > 1)
+    torch_name("check")(query.shape[2] > 1)
     index = torch.arange(query.shape[2], device=query.device)
     segment = (index[:, None] >= ends[None, 1:]).sum(-1)
     lowest = torch.finfo(query.dtype).min

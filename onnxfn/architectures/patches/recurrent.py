@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -211,7 +213,5 @@ def final_state_and_outputs(
     Returns:
         The final state, and the outputs with the length at axis 1.
     """
-    from torch._higher_order_ops.scan import scan
-
-    final_state, outputs = scan(step, state, [tensor.transpose(0, 1) for tensor in inputs])
+    final_state, outputs = torch_name("scan")(step, state, [tensor.transpose(0, 1) for tensor in inputs])
     return final_state, outputs.transpose(0, 1)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from onnxfn.architectures.patches.superpoint import count_as_size, padded_keypoints
+from onnxfn.architectures.private.torch_names import torch_name
 
 OUTPUT_OPTIONS = ("output_attentions", "output_hidden_states")
 
@@ -58,5 +59,5 @@ def pixel_coordinates(keypoints: Tensor, pixel_values: Tensor) -> Tensor:
 def trimmed_to_keypoints(outputs: dict[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
     """The outputs, sliced along the axis of keypoints to the largest number of keypoints of any image."""
     largest = count_as_size(mask.sum(-1).max(), 0)
-    torch._check(largest <= mask.shape[2])
+    torch_name("check")(largest <= mask.shape[2])
     return {name: tensor[:, :, :largest] for name, tensor in outputs.items()}

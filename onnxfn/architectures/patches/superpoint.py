@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 CELL = 8
 """Height and width in pixels of the cell that one vector of the encoder describes."""
 
@@ -45,7 +47,7 @@ def padded_keypoints(self: Any, pixel_values: Tensor, least: int, **options: Any
 def count_as_size(count: Tensor, least: int) -> int:
     """The value of a tensor as a symbolic size, of which torch.export knows only that it is at least `least`."""
     size: Any = count.item()
-    torch._check(size >= least)
+    torch_name("check")(size >= least)
     known_size: int = size
     return known_size
 
@@ -67,7 +69,7 @@ def _indices_and_mask(scores: Tensor, is_keypoint: Tensor, decoder: Any, least: 
     pixels = is_keypoint.shape[1]
     limited = counts if decoder.max_keypoints < 0 else counts.clamp(max=decoder.max_keypoints)
     largest = count_as_size(limited.max().clamp(min=least), least)
-    torch._check(largest <= pixels)
+    torch_name("check")(largest <= pixels)
     priorities = torch.arange(pixels, 0, -1)
     by_index = torch.topk(torch.where(is_keypoint, priorities, 0), largest).indices
     mask = torch.arange(largest) < limited[:, None]

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.architectures.wrappers.modules import module
 
 PRIME = 65521
@@ -29,7 +30,7 @@ def speech(model: Any) -> Any:
         token_frames = durations(model, text.last_hidden_state.transpose(1, 2), mask.transpose(1, 2))
         lengths = token_frames.sum(dim=1).clamp(min=1)
         frames = lengths.max().item()
-        torch._check(frames >= 1)
+        torch_name("check")(frames >= 1)
         indices = torch.arange(frames)
         ends = token_frames.cumsum(dim=1)[:, None]
         frame_of_token = ((indices[:, None] < ends) & (indices[:, None] >= ends - token_frames[:, None])).to(mask.dtype)

@@ -14,6 +14,7 @@ from onnxfn.architectures.common_patches import (
     module_patches,
 )
 from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
 from onnxfn.export.lookup.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
 from onnxfn.export.lookup.class_tasks import loader_of
@@ -96,7 +97,6 @@ def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec])
     InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
     """
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
 
     if not hasattr(config, "to_dict"):
         raise InvalidSpec(
@@ -106,7 +106,7 @@ def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec])
     errors = []
     # Both kinds of tensor have shapes and no values. Fake tensors pass checks of the device, which a model may make;
     # meta tensors accept operators that fake tensors refuse.
-    for no_values in (FakeTensorMode(), torch.device("meta")):
+    for no_values in (torch_name("FakeTensorMode")(), torch.device("meta")):
         try:
             with quiet(), no_values:
                 return spec_of(_model_without_weights(config, task))

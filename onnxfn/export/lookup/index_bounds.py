@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.lookup.probe import run_on
 from onnxfn.graphs.capture.forward import tensors_for
 from onnxfn.specs.dummies import dummies
@@ -120,9 +121,7 @@ def index_bounds(model: Any, spec: PlannedSpec) -> Bounds:
 
     A run that fails shows the operators before the failure.
     """
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    new_mode: Any = TorchDispatchMode
+    new_mode: Any = torch_name("DispatchMode")
     tensors = tensors_for(model, spec, dummies(spec, {}))
     origins = {
         id(tensor): [Origin(tensor, input_.name, 0)] for input_, tensor in zip(spec.inputs, tensors, strict=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_operators
 from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
 from onnxfn.graphs.capture.forward import flat_forward, tensors_for
@@ -71,7 +72,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
             names the line of the model's source where the trace ended.
     """
-    import torch.onnx._internal.exporter._core  # noqa: F401 - sets up its loggers, which `quiet` then finds
+    torch_name("exporter")  # sets up its loggers, which `quiet` then finds
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
@@ -98,11 +99,10 @@ def _fast_export(tick: Tick) -> Iterator[None]:
     tells where a node comes from, which its module path tells too. The memory format of each tensor is not searched,
     since nothing reads it. torch asks for it for each operator that it traces, so `tick` is called there.
     """
-    import torch._dynamo.config
     import torch.fx.config
-    from torch.fx.experimental import proxy_tensor
 
-    setting, metadata = torch.fx.config.do_not_emit_stack_traces, proxy_tensor._extract_tensor_metadata
+    proxy_tensor, metadata = torch_name("proxy_tensor"), torch_name("tensor_metadata")
+    setting = torch.fx.config.do_not_emit_stack_traces
     torch.fx.config.do_not_emit_stack_traces = True
     thread = threading.get_ident()
 
@@ -113,7 +113,7 @@ def _fast_export(tick: Tick) -> Iterator[None]:
 
     proxy_tensor._extract_tensor_metadata = ticking_metadata
     try:
-        without_cache = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
+        without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
         with without_cache, fast_fake_outputs(), fast_size_formulas(), fast_comparisons():
             yield
     finally:
@@ -168,7 +168,7 @@ def exported_program(model: Any, part: Part) -> Any:
 
     def checked_forward(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         for equality in _size_equalities(part, tensors):
-            torch._check(equality)
+            torch_name("check")(equality)
         try:
             return forward(tensors)
         except RuntimeError as error:
@@ -220,7 +220,6 @@ def _translated(program: Any, tick: Tick) -> Any:
     """The ONNX graph of an exported program. Raises CaptureFailed when an operator has no translation."""
     import onnxscript.function_libs.torch_lib.ops  # noqa: F401 - a third of what `onnx_registry` takes
     import torch
-    from torch.onnx._internal.exporter import _core
 
     tick()
     registry = _ticking_registry(onnx_registry(), tick)
@@ -229,8 +228,8 @@ def _translated(program: Any, tick: Tick) -> Any:
         with torch.no_grad(), signatures_read_once():
             if not lower_in_place(program, registry):
                 tick()
-                program = _core._prepare_exported_program_for_export(program, registry=registry)
-            graph = _core._exported_program_to_onnx_program(insert_type_promotions(program), registry=registry).model
+                program = torch_name("for_export")(program, registry=registry)
+            graph = torch_name("as_onnx")(insert_type_promotions(program), registry=registry).model
     except Exception as error:
         message = first_line(root_cause(error))
         advice = BY_OPERATORS if NOT_IN_TABLE in message else ""
@@ -261,13 +260,12 @@ def onnx_registry() -> Any:
     of the time.
     """
     from onnxscript.values import TracedOnnxFunction
-    from torch.onnx._internal.exporter import _registration
 
     from onnxfn.graphs.capture.complex_translations import complex_translations
     from onnxfn.graphs.capture.translations import translations
 
     with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
-        registry = _registration.ONNXRegistry.from_torchlib()
+        registry = torch_name("exporter_registry").from_torchlib()
     for operator, function in translations().items():
         registry.register_op(operator, function)
     for operator, function in complex_translations().items():

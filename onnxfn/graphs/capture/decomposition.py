@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.program_nodes import has_translation
 
 
@@ -40,14 +41,11 @@ def _trace(node: Any, table: Any) -> Any:
 
     Its placeholders are the nodes that the operator reads, in their order.
     """
-    from torch._dispatch.python import enable_python_dispatcher
-    from torch._guards import detect_fake_mode
     from torch.fx import map_arg
-    from torch.fx.experimental.proxy_tensor import make_fx
 
     inputs = node.all_input_nodes
     values = [input_.meta.get("val") for input_ in inputs]
-    mode = detect_fake_mode(values)
+    mode = torch_name("fake_mode_of")(values)
     if mode is None or any(value is None for value in values):
         return None
 
@@ -55,9 +53,9 @@ def _trace(node: Any, table: Any) -> Any:
         known = dict(zip(inputs, arguments, strict=True))
         return node.target(*map_arg(node.args, known.__getitem__), **map_arg(node.kwargs, known.__getitem__))
 
-    trace = make_fx(call, decomposition_table=table, tracing_mode="real", _allow_non_fake_inputs=True)
+    trace = torch_name("make_fx")(call, decomposition_table=table, tracing_mode="real", _allow_non_fake_inputs=True)
     try:
-        with mode, enable_python_dispatcher():  # torch's own formulas in C++ refuse dynamic sizes
+        with mode, torch_name("python_dispatcher")():  # torch's own formulas in C++ refuse dynamic sizes
             return trace(*values).graph
     except Exception:  # noqa: BLE001 - whatever torch cannot trace alone, it may trace with the whole program
         return None
@@ -109,6 +107,5 @@ def _replace_uses(graph: Any, node: Any, result: Any, copy_of: Callable[[Any], A
 @cache
 def _decompositions(registry: Any) -> Any:
     """Torch's table of decompositions, without operators that have a translation."""
-    from torch.onnx._internal.exporter import _decomp
-
-    return _decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(registry)))
+    tables = torch_name("exporter_decompositions")
+    return tables.create_onnx_friendly_decomposition_table(set(tables.get_onnx_implemented_overloads(registry)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.equal_calls import FakeOutputs, Layout, by_torch, fake_tensor
 from onnxfn.graphs.capture.size_factors import equal
 from onnxfn.graphs.capture.views import is_one, memory_order, strides_in_order, view_layout
@@ -67,11 +68,10 @@ def composite(rule: Rule, formula: Callable[..., Any]) -> Callable[..., Any]:
 
     Where a graph is made of the parts of an operator, only the formula calls them.
     """
-    from torch._subclasses.fake_tensor import FakeTensor
-    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+    fake_tensor, proxy_mode = torch_name("FakeTensor"), torch_name("proxy_mode")
 
     def outputs(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(tensor, FakeTensor) and get_proxy_mode() is None:
+        if isinstance(tensor, fake_tensor) and proxy_mode() is None:
             output = rule(tensor, *args, **kwargs)
             if output is not None:
                 return output
@@ -119,11 +119,11 @@ def _like_both(first: Any, second: Any, **_: Any) -> Any:
 
     The output lies in memory as the first of two tensors does, if that is not repeated along an axis.
     """
-    from torch._subclasses.fake_tensor import FakeTensor
+    fake_tensor = torch_name("FakeTensor")
 
-    if not isinstance(first, FakeTensor) or type(second) in (int, float):
-        return _like_floats(first) if isinstance(first, FakeTensor) else None
-    if not isinstance(second, FakeTensor) or _kind(first) != _kind(second):
+    if not isinstance(first, fake_tensor) or type(second) in (int, float):
+        return _like_floats(first) if isinstance(first, fake_tensor) else None
+    if not isinstance(second, fake_tensor) or _kind(first) != _kind(second):
         return None
     if _broadcasts(second, first):
         return _like_floats(first)
@@ -185,13 +185,11 @@ def _convolved(
     tensor: Any, weight: Any, _: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Any:
     """Sizes by torch's function, which also notes how large an image must be; the order of the axes is kept."""
-    from torch._meta_registrations import calc_conv_nd_return_shape
-
     order = memory_order(tensor)
     alike = tensor.dim() == weight.dim() and _kind(tensor) == _kind(weight) and _is_contiguous(weight)
     if not alike or order not in (_in_order(tensor), CHANNELS_LAST):
         return None
-    sizes = calc_conv_nd_return_shape(tensor, weight, stride, padding, dilation, False, groups, None)
+    sizes = torch_name("convolved_size")(tensor, weight, stride, padding, dilation, False, groups, None)
     return _new(tensor, sizes, strides_in_order(sizes, order))
 
 

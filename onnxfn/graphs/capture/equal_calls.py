@@ -13,6 +13,8 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 OPERATORS: Mapping[str, str] = MappingProxyType(
     {
         "default": """
@@ -66,10 +68,9 @@ def with_equal_calls(table: Mapping[Any, FakeOutputs]) -> dict[Any, FakeOutputs]
 
 def by_torch(operator: Any) -> FakeOutputs:
     """The outputs of an operator that is not in torch's table of fast functions."""
-    from torch._subclasses.fake_impls import get_fast_op_impls
 
     def outputs(mode: Any, *args: Any, **kwargs: Any) -> Any:
-        table = get_fast_op_impls()
+        table = torch_name("fast_functions")()
         function = table.pop(operator, None)  # else torch would call this function again
         try:
             with mode:
@@ -131,9 +132,7 @@ def _fake_tensors(mode: Any, layouts: Any) -> Any:
 def fake_tensor(mode: Any, layout: Layout) -> Any:
     """A fake tensor of this layout."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor
-    from torch.utils._mode_utils import no_dispatch
 
-    with no_dispatch():
+    with torch_name("without_dispatch")():
         tensor = torch.empty_strided(layout.sizes, layout.strides, dtype=layout.dtype, device="meta")
-    return FakeTensor(mode, tensor, layout.device)
+    return torch_name("FakeTensor")(mode, tensor, layout.device)

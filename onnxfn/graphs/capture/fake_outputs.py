@@ -14,6 +14,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.dense_outputs import composite, composite_rules, with_rules
 from onnxfn.graphs.capture.equal_calls import FakeOutputs, with_equal_calls
 
@@ -24,9 +25,7 @@ def fast_fake_outputs() -> Iterator[None]:
 
     Composite operators are not in that table: torch runs their formulas before it asks the table.
     """
-    from torch._subclasses.fake_impls import get_fast_op_impls
-
-    table = get_fast_op_impls()
+    table = torch_name("fast_functions")()
     before = dict(table)
     table.update(with_rules(with_equal_calls({**_functions(), **before})))
     formulas = {**_interpolations(), **_composites()}
@@ -60,9 +59,7 @@ def _interpolations() -> dict[Any, Mapping[Any, Any]]:
 
 def _composites() -> dict[Any, Mapping[Any, Any]]:
     """From each composite operator that has a rule to its function, by dispatch key."""
-    from torch._C import DispatchKey
-
-    key = DispatchKey.CompositeImplicitAutograd
+    key = torch_name("DispatchKey").CompositeImplicitAutograd
     rules = composite_rules().items()
     return {each: {key: composite(rule, each.py_kernels.get(key) or partial(each._op_dk, key))} for each, rule in rules}
 
@@ -88,7 +85,7 @@ def _clamped(mode: Any, tensor: Any, low: Any = None, high: Any = None, *, min: 
     with mode:
         if tensor.is_floating_point():
             return torch.empty_like(tensor)
-        return torch._refs.clamp(tensor, low if min is None else min, high if max is None else max)
+        return torch_name("clamp")(tensor, low if min is None else min, high if max is None else max)
 
 
 def _normed(mode: Any, tensor: Any, *_: Any, **__: Any) -> tuple[Any, Any, Any]:
@@ -101,10 +98,8 @@ def _normed(mode: Any, tensor: Any, *_: Any, **__: Any) -> tuple[Any, Any, Any]:
 
 def _sampled(mode: Any, image: Any, grid: Any, *_: Any, **__: Any) -> Any:
     """`[batch, channels, height, width]`, with the height and the width of the grid."""
-    import torch
-
     with mode:
-        torch._check(image.shape[0] == grid.shape[0])
+        torch_name("check")(image.shape[0] == grid.shape[0])
         return image.new_empty((image.shape[0], image.shape[1], grid.shape[1], grid.shape[2]))
 
 
@@ -115,29 +110,25 @@ def _viewed(mode: Any, tensor: Any, shape: Any) -> Any:
     that depend on values, are left to torch's formula.
     """
     import torch
-    from torch._prims_common import infer_size, is_contiguous_or_false
-    from torch._subclasses.fake_impls import _view_has_unbacked_input, _view_meta
 
     with mode:
-        if not shape or _view_has_unbacked_input(tensor, shape) or not is_contiguous_or_false(tensor):
-            return _view_meta(mode, torch.ops.aten.view.default, tensor, shape)
-        sizes = infer_size(shape, tensor.numel())
+        if not shape or torch_name("has_unbacked_input")(tensor, shape) or not torch_name("is_contiguous")(tensor):
+            return torch_name("view")(mode, torch.ops.aten.view.default, tensor, shape)
+        sizes = torch_name("broadcast_size")(shape, tensor.numel())
         strides = [*accumulate(reversed(sizes[1:]), operator.mul, initial=1)]
         return torch.as_strided(tensor, sizes, strides[::-1])
 
 
 def _interpolated(formula: Any) -> Any:
     """A function for interpolations: an empty image of the new size for a fake image, else what `formula` returns."""
-    from torch._decomp.decompositions import upsample_compute_output_size
-    from torch._prims_common import suggest_memory_format
-    from torch._subclasses.fake_tensor import FakeTensor
+    fake_tensor = torch_name("FakeTensor")
 
     def outputs(image: Any, output_size: Any, *options: Any) -> Any:
-        if not isinstance(image, FakeTensor):
+        if not isinstance(image, fake_tensor):
             return formula(image, output_size, *options)
-        sizes = upsample_compute_output_size(image.shape, output_size, options[-1])
+        sizes = torch_name("interpolated_size")(image.shape, output_size, options[-1])
         with image.fake_mode:
-            memory_format = suggest_memory_format(image)
+            memory_format = torch_name("memory_format")(image)
             empty = image.new_empty((*image.shape[:2], *sizes))
             return empty.contiguous(memory_format=memory_format)
 

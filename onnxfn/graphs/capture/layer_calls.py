@@ -14,6 +14,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from onnxfn.architectures.private.torch_names import NAMES, torch_name
 from onnxfn.graphs.capture.forward import raw_forward, tensors_for
 from onnxfn.graphs.capture.meta_tensors import CHANGES_ARGUMENT, PLAIN, TorchCall, leaves, meta_call
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
@@ -27,7 +28,7 @@ from onnxfn.specs.records import Patch
 from onnxfn.specs.reports import Tick, no_tick
 
 FIRST_STEP_OF_SCAN = Patch(
-    "torch._higher_order_ops.scan.scan",
+    NAMES["scan"],
     "onnxfn.graphs.capture.layer_calls:first_step",
     why="torch compiles the step of a scan before it calls it, and the calls of one step are all that is needed",
 )
@@ -152,10 +153,8 @@ def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: La
     The tensors have shapes and no values. Some models need fake tensors, which take longer. A model that branches on
     values runs with real ones. Raises LayersDiffer if the model cannot run.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     inputs, parameters = tensors_for(model, part.spec, dummies(part.spec, {})), _parameters(model, stacks)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = torch_name("FakeTensorMode")(allow_non_fake_inputs=True)
     meta = RunTensors(lambda tensor: tensor.to("meta"), meta_call(parameters, inputs[0].device), nullcontext())
     fake = RunTensors(mode.from_tensor, _plain_call, mode)
     real = RunTensors(lambda tensor: tensor, _plain_call, nullcontext())
@@ -196,10 +195,9 @@ def _plain_call(function: Callable[..., Any], arguments: Sequence[Any], named: M
 def _as_in_a_trace(part: Part) -> Iterator[None]:
     """The model takes the branches that it takes while torch.export traces it; random numbers are not used up."""
     import torch
-    from torch.export._trace import _compiling_state_context
 
     patches = applied((*part.spec.call.patches, FIRST_STEP_OF_SCAN))
-    branches, random_numbers = _compiling_state_context(), torch.random.fork_rng(devices=[])
+    branches, random_numbers = torch_name("compiling")(), torch.random.fork_rng(devices=[])
     with patches, torch.no_grad(), branches, random_numbers:
         yield
 

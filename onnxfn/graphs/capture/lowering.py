@@ -11,6 +11,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.decomposition import decompose_in_place
 from onnxfn.graphs.capture.program_nodes import has_translation, input_tensors, is_mutable, operator_name
 from onnxfn.graphs.capture.writes import write_out_of_place
@@ -80,16 +81,13 @@ def insert_type_promotions(program: Any) -> Any:
 
     torch's pass runs the whole graph once more on fake tensors. Here only the nodes that promote are run.
     """
-    from torch._guards import detect_fake_mode
-    from torch.onnx._internal.fx.passes import type_promotion
-
     module, operators = program.graph_module, _promoting_operators()
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     if promoting := [node for node in calls if _promotes(node, operators)]:
         values = {node: node.meta["val"] for node in module.graph.nodes if "val" in node.meta}
-        pass_ = type_promotion._TypePromotionInterpreter(module, type_promotion.TypePromotionTable())
+        pass_ = torch_name("type_promotions")(module, torch_name("type_promotion").TypePromotionTable())
         pass_.env.update(values)
-        with detect_fake_mode(list(values.values())):
+        with torch_name("fake_mode_of")(list(values.values())):
             for node in promoting:
                 pass_.run_node(node)
         module.recompile()
@@ -172,7 +170,5 @@ def _condition_dtypes(node: Any) -> set[Any]:
 @cache
 def _promoting_operators() -> frozenset[str]:
     """The operators whose inputs are promoted, by torch's own table."""
-    from torch.onnx._internal.fx.passes import type_promotion
-
-    rules = type_promotion._GENERATED_ATEN_TYPE_PROMOTION_RULE_SET | type_promotion._EXTRA_TYPE_PROMOTION_RULE_SET
+    rules = torch_name("generated_promotion_rules") | torch_name("extra_promotion_rules")
     return frozenset(f"{rule.namespace}::{rule.op_name}" for rule in rules)

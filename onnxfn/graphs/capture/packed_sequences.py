@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.patching import replaced
 
 
@@ -55,8 +56,9 @@ def packed_by_lengths() -> Iterator[None]:
 
     with ExitStack() as undo:
         undo.enter_context(replaced(torch.nn.RNNBase, "check_forward_args", check_padded))
-        undo.enter_context(replaced(torch._VF, "_pack_padded_sequence", _pack))
-        undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", _pad))
+        functions = torch_name("recurrent_functions")
+        undo.enter_context(replaced(functions, "_pack_padded_sequence", _pack))
+        undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
         yield
 
 
@@ -76,12 +78,11 @@ def padded(data: Any, sizes: PackedSizes, time: Any, padding: float = 0.0) -> An
 
 def _pack(tensor: Any, lengths: Any, batch_first: bool) -> tuple[Any, PackedSizes]:  # noqa: FBT001 - torch's own
     """What `pack_padded_sequence` returns: the data, and what stands for the batch sizes."""
-    import torch
-
     steps = tensor.transpose(0, 1) if batch_first else tensor
     longest = lengths.max().item()
-    torch._check(longest <= steps.shape[0])
-    torch._check(longest >= 1)
+    check = torch_name("check")
+    check(longest <= steps.shape[0])
+    check(longest >= 1)
     sizes = PackedSizes(lengths, steps.shape[0], longest, lengths.device)
     return packed(steps, sizes), sizes
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 GATES = 4
 """The input, forget, cell and output gate, in torch's order."""
 
@@ -47,7 +49,6 @@ def reversed_steps(steps: Any, lengths: Any = None) -> Any:
 def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], lengths: Any) -> tuple[Any, Any]:
     """The last states and the outputs of one direction. After the end of a sequence its states stay as they are."""
     import torch
-    from torch._higher_order_ops.scan import scan
 
     of_inputs, of_hidden, *biases, projection = weights
     gates = steps @ of_inputs.T + sum(biases)
@@ -62,5 +63,5 @@ def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], leng
         next_state = torch.where(active, projected, hidden), torch.where(active, next_cell, cell)
         return next_state, projected * active
 
-    last_states, outputs = scan(step, states, (gates, is_step))
+    last_states, outputs = torch_name("scan")(step, states, (gates, is_step))
     return last_states, outputs

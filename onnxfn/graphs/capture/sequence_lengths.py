@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.packed_sequences import PackedSizes, packed, packed_by_lengths, padded
 from onnxfn.graphs.capture.patching import replaced
 from onnxfn.graphs.capture.projections import projected_layer
@@ -52,11 +53,12 @@ def dynamic_lengths() -> Iterator[None]:
     import torch
 
     with ExitStack() as undo:
+        functions = torch_name("recurrent_functions")
         undo.enter_context(packed_by_lengths())
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         for name, recurrence in RECURRENCES.items():
-            function = partial(_recurrent, recurrence, getattr(torch._VF, name))
-            undo.enter_context(replaced(torch._VF, name, function))
+            function = partial(_recurrent, recurrence, getattr(functions, name))
+            undo.enter_context(replaced(functions, name, function))
         yield
 
 

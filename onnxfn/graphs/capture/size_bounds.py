@@ -14,6 +14,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 ANSWERS: Mapping[str, tuple[Callable[[int, int], bool], bool]] = MappingProxyType(
     {
         "gt": (operator.gt, True),
@@ -30,16 +32,16 @@ ANSWERS: Mapping[str, tuple[Callable[[int, int], bool], bool]] = MappingProxyTyp
 @contextmanager
 def fast_comparisons() -> Iterator[None]:
     """Lets torch compare sizes with numbers by their least values first, and restores what torch does."""
-    from torch.fx.experimental.sym_node import SymNode
+    node_type = torch_name("SymNode")
 
-    originals = {name: getattr(SymNode, name) for name in ANSWERS}
+    originals = {name: getattr(node_type, name) for name in ANSWERS}
     for name, compare in originals.items():
-        setattr(SymNode, name, _answered_or(compare, *ANSWERS[name]))
+        setattr(node_type, name, _answered_or(compare, *ANSWERS[name]))
     try:
         yield
     finally:
         for name, compare in originals.items():
-            setattr(SymNode, name, compare)
+            setattr(node_type, name, compare)
 
 
 def least_value(formula: Any, least: Mapping[Any, int]) -> int | None:
@@ -50,17 +52,17 @@ def least_value(formula: Any, least: Mapping[Any, int]) -> int | None:
     >>> least_value((rows + 1) * columns - 3, {rows: 2, columns: 5})
     12
     """
-    from torch.utils._sympy.functions import FloorDiv, Max
+    floor_division, maximum = torch_name("FloorDiv"), torch_name("Max")
 
     if formula.is_Integer or formula.is_Symbol:
         return int(formula) if formula.is_Integer else least.get(formula)
     values = [least_value(part, least) for part in formula.args]
     known = [value for value in values if value is not None]
-    if isinstance(formula, Max):
+    if isinstance(formula, maximum):
         return max(known, default=None)
     if len(known) < len(values) or not values:
         return None
-    if isinstance(formula, FloorDiv):
+    if isinstance(formula, floor_division):
         return known[0] // int(formula.args[1]) if formula.args[1].is_Integer and known[1] > 0 else None
     return sum(known) if formula.is_Add else _least_product(formula, known)
 
@@ -74,11 +76,11 @@ def _least_product(formula: Any, factors: Sequence[int]) -> int | None:
 
 def _answered_or(compare: Callable[..., Any], holds: Callable[[int, int], bool], answer: bool) -> Callable[..., Any]:  # noqa: FBT001
     """The comparison, answered by least values where they tell. What becomes a part of a graph is left to torch."""
-    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+    proxy_mode = torch_name("proxy_mode")
 
     def compared(size: Any, other: Any) -> Any:
         number = other._expr
-        if number.is_Integer and size.shape_env is not None and get_proxy_mode() is None:
+        if number.is_Integer and size.shape_env is not None and proxy_mode() is None:
             least = _least_size(size.expr, size.shape_env.var_to_range)
             if least is not None and holds(least, int(number)):
                 return size.wrap_bool(answer)

@@ -9,6 +9,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 
 @frozen
 class Factors:
@@ -77,7 +79,5 @@ def _factors_of(formula: Any) -> Factors:
 
 @lru_cache(4096)
 def _without_max(formula: Any) -> Any:
-    from torch.utils._sympy.functions import Max
-
-    pairs = [atom for atom in formula.atoms(Max) if len(atom.args) == 2 and 1 in atom.args]  # noqa: PLR2004
+    pairs = [atom for atom in formula.atoms(torch_name("Max")) if len(atom.args) == 2 and 1 in atom.args]  # noqa: PLR2004
     return formula.xreplace({atom: next(arg for arg in atom.args if arg != 1) for atom in pairs}) if pairs else formula

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 
 @contextmanager
 def fast_size_formulas() -> Iterator[None]:
@@ -16,15 +18,15 @@ def fast_size_formulas() -> Iterator[None]:
     whether it is a number, and only then looks up whether it knows the answer. The translation writes the formula of
     each size of each value as text.
     """
-    from torch.fx.experimental.sym_node import SymNode
+    node_type = torch_name("SymNode")
 
-    formula, text = SymNode.expr, SymNode.str
-    SymNode.expr = property(_known_or(formula.fget))
-    SymNode.str = lambda size: _text(size.expr)
+    formula, text = node_type.expr, node_type.str
+    node_type.expr = property(_known_or(formula.fget))
+    node_type.str = lambda size: _text(size.expr)
     try:
         yield
     finally:
-        SymNode.expr, SymNode.str = formula, text
+        node_type.expr, node_type.str = formula, text
 
 
 @lru_cache(4096)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.specs.reports import Tick, no_tick
 
 
@@ -20,13 +21,12 @@ def ticking_operators(tick: Tick) -> Iterator[None]:
     if tick is no_tick:
         yield
         return
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     def run(_: Any, operator: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
         tick()
         return operator(*arguments, **named or {})
 
-    mode = TorchDispatchMode()
+    mode = torch_name("DispatchMode")()
     mode.__torch_dispatch__ = types.MethodType(run, mode)
     mode.supports_higher_order_operators = True
     with mode:

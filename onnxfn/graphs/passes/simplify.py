@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.architectures.private.onnxscript_names import onnxscript_name
 from onnxfn.graphs.passes.pass_errors import pass_errors
 
 INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
@@ -26,10 +27,9 @@ def simplify(model: Any) -> Any:
         CaptureFailed: one of the passes fails.
     """
     from onnx_ir.passes import PassManager, Sequential, common
-    from onnxscript.optimizer._constant_folding import FoldConstantsPass
     from onnxscript.rewriter import RewritePass
 
-    fold = FoldConstantsPass(
+    fold = onnxscript_name("FoldConstantsPass")(
         shape_inference=True,
         input_size_limit=INPUT_LIMIT,
         output_size_limit=OUTPUT_LIMIT,
@@ -60,11 +60,8 @@ def _rules() -> list[Any]:
     Rules with several outputs are slow: onnxscript tries each pair of nodes. Rules that remove `+ 0` and `* 1` also
     remove `+ 1e-8`, which is the epsilon of a norm (helium).
     """
-    from onnxscript import rewriter
-    from onnxscript.rewriter.rules.common import _no_op
-
-    no_op = {id(rule) for rule in _no_op.rules}
-    single = (rule for rule in rewriter._DEFAULT_REWRITE_RULES if rule._target_pattern.has_single_output_node)
+    no_op = {id(rule) for rule in onnxscript_name("no_op_rules")}
+    single = (rule for rule in onnxscript_name("default_rules") if rule._target_pattern.has_single_output_node)
     return [_only_for_its_operator(rule) for rule in single if id(rule) not in no_op]
 
 

@@ -1,0 +1,99 @@
+"""What onnxfn needs of the private names of other packages: a version that lacks it fails here."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+
+from onnxfn.architectures.private import onnxscript_names, torch_names, transformers_names
+from onnxfn.architectures.private.paths import at_path
+
+MODULES = (torch_names, onnxscript_names, transformers_names)
+PATHS = [path for module in MODULES for path in module.NAMES.values()]
+ATTRIBUTES = [(name, path) for module in MODULES for name, path in module.ATTRIBUTES.items()]
+
+
+def traced_size():
+    """A size in a trace, as torch stores it."""
+
+    class Doubled(torch.nn.Module):
+        def forward(self, x):
+            return x + x
+
+    dynamic = ({0: torch.export.Dim.DYNAMIC},)
+    program = torch.export.export(Doubled(), (torch.ones(3, 2),), dynamic_shapes=dynamic)
+    (x,) = (node for node in program.graph.nodes if node.op == "placeholder")
+    return x.meta["val"].shape[0].node
+
+
+def rewrite_rule():
+    return next(iter(onnxscript_names.onnxscript_name("default_rules")))
+
+
+def configuration():
+    import transformers
+
+    return transformers.BertConfig()
+
+
+def compiled_function():
+    return torch.compile(lambda x: x, backend="eager")
+
+
+INSTANCES = {
+    "torch.nn:Module": lambda: torch.nn.Linear(1, 1),
+    "torch._ops:OpOverload": lambda: torch.ops.aten.relu.default,
+    "torch._dynamo.eval_frame:OptimizedModule": lambda: torch.compile(torch.nn.Linear(1, 1), backend="eager"),
+    "torch:compile": compiled_function,
+    "torch.fx.experimental.sym_node:SymNode": traced_size,
+    "torch.fx.experimental.symbolic_shapes:ShapeEnv": lambda: traced_size().shape_env,
+    "onnxscript.rewriter._rewrite_rule:RewriteRule": rewrite_rule,
+    "transformers:PretrainedConfig": configuration,
+}
+"""An object of each class whose attributes are not in the class."""
+
+PARAMETERS = {
+    "make_fx": ("decomposition_table", "tracing_mode", "_allow_non_fake_inputs"),
+    "tensor_metadata": ("include_contiguity",),
+    "for_export": ("registry",),
+    "as_onnx": ("registry",),
+    "FakeTensorMode": ("allow_non_fake_inputs",),
+    "scan": ("combine_fn", "init", "xs"),
+    "interpolated_size": ("input_size", "output_size", "scale_factors"),
+}
+"""Name of a function of torch -> the parameters that onnxfn passes to it."""
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_name_has_its_path(path):
+    assert at_path(path) is not None
+
+
+@pytest.mark.parametrize(("name", "path"), ATTRIBUTES)
+def test_an_object_has_its_attribute(name, path):
+    assert hasattr(INSTANCES[path]() if path in INSTANCES else at_path(path), name)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_function_takes_what_is_passed(name):
+    assert set(PARAMETERS[name]) <= set(inspect.signature(torch_names.torch_name(name)).parameters)
+
+
+def test_a_size_whose_symbols_were_not_replaced_has_the_version_0():
+    assert traced_size().shape_env._replacements_version_counter == 0
+
+
+def test_the_table_of_fast_functions_can_be_changed():
+    assert isinstance(torch_names.torch_name("fast_functions")(), dict)
+
+
+def test_the_rules_of_type_promotion_name_their_operators():
+    rules = torch_names.torch_name("generated_promotion_rules") | torch_names.torch_name("extra_promotion_rules")
+    assert {"aten::add"} <= {f"{rule.namespace}::{rule.op_name}" for rule in rules}
+
+
+def test_folding_takes_its_limits():
+    parameters = inspect.signature(onnxscript_names.onnxscript_name("FoldConstantsPass")).parameters
+    assert {"shape_inference", "input_size_limit", "output_size_limit", "should_fold"} <= set(parameters)
