@@ -41,6 +41,7 @@ from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.reports import CheckFailed, Tick, no_tick
 from onnxfn.specs.spec import Dummies
+from onnxfn.weights.layouts import dtype_suffix
 
 PROMPT_LENGTH, NEW_TOKENS, GROUP_SIZE = 6, 16, 2
 """Tokens of a prompt, tokens decoded after it, and texts for each way to choose tokens."""
@@ -103,7 +104,8 @@ def _comparisons(
 ) -> list[Comparison]:
     token_part = evolve(part, spec=_token_spec(part, plan))
     batches = _choice_batches(token_part.spec)
-    embeddings = session_for(folder / f"{EMBEDDING_FILE}.onnx") if EMBEDDING_FILE in _linked_parts(part) else None
+    table = _embedding_part(part)
+    embeddings = session_for(folder / f"{table}.onnx") if table in _linked_parts(part) else None
     by_files = _linked_inputs(part, plan, len(batches[0]), _run_file(folder, session_for))
     prompts = _prompts(token_part.spec, len(batches[0]), {*by_files})
     session = session_for(folder / f"{part.name}.onnx")
@@ -159,7 +161,7 @@ def _can_decode(part: Part, plan: Plan) -> bool:
     """
     spec = part.spec
     past_inputs = {feedback.input for feedback in spec.feedback}
-    embeddings = {link.input for link in spec.links if link.part == EMBEDDING_FILE}
+    embeddings = {link.input for link in spec.links if link.part == _embedding_part(part)}
     takes_tokens = bool({"input_ids", *embeddings} & {*part.inputs})
     past_is_fed_back = all(input_.name in past_inputs for input_ in spec.inputs if input_.generator == "past_states")
     lengths = past_lengths(spec)
@@ -183,7 +185,7 @@ def _texts_are_in_range(spec: PlannedSpec) -> bool:
 
 def _token_spec(part: Part, plan: Plan) -> PlannedSpec:
     """The spec of a part; token ids replace token embeddings, and are generated as those of the embedding table."""
-    table = next((other.spec for other in plan.parts if other.name == EMBEDDING_FILE), PlannedSpec())
+    table = next((other.spec for other in plan.parts if other.name == _embedding_part(part)), PlannedSpec())
     token_dummies = group(part.spec.dummies, Dummies(generators=table.dummies.generators))
     return by_tokens(evolve(part.spec, dummies=token_dummies))
 
@@ -223,6 +225,11 @@ def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
 # Inputs that other parts compute
 
 
+def _embedding_part(part: Part) -> str:
+    """The name of the part that looks up the embeddings of tokens, in the variant of a part."""
+    return f"{EMBEDDING_FILE}{dtype_suffix(part.dtype)}"
+
+
 def _linked_parts(part: Part) -> tuple[str, ...]:
     """The names of the parts that compute inputs of a part."""
     return tuple(dict.fromkeys(link.part for link in part.spec.links))
@@ -239,7 +246,7 @@ def _linked_inputs(part: Part, plan: Plan, groups: int, run: RunPart) -> dict[st
     Token embeddings are left out, because they change at each step.
     """
     linked_inputs: dict[str, Array] = {}
-    for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {EMBEDDING_FILE}):
+    for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {_embedding_part(part)}):
         inputs = dummies(
             with_dummies(linked.spec, padded("right")), {linked.spec.batch: _fixed_batch(linked.spec) or GROUP_SIZE}
         )

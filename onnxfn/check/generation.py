@@ -25,7 +25,7 @@ from onnxfn.specs.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
 from onnxfn.specs.reports import Exported
-from onnxfn.weights.layouts import onnx_folder
+from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 
 PAST = "past_"
 """The prefix of inputs that hold the cache."""
@@ -65,6 +65,7 @@ def generate(
     max_new_tokens: int = 16,
     stop: Iterable[int] = (),
     start: int | None = None,
+    dtype: str | None = None,
 ) -> Array:
     """Decodes texts greedily with ONNX Runtime.
 
@@ -79,6 +80,7 @@ def generate(
         stop: Token ids that end a text. An ended text is filled with its last token until all texts have ended.
         start: The first token that the decoder of an encoder-decoder gets. The default is `decoder_start_token_id` of
             the configuration in the folder. A decoder without an encoder has none.
+        dtype: Which of the `dtypes` of the export runs. None: the first of them, or the files without an ending.
 
     Returns:
         Token ids, int64: `[batch, length + new]` for a decoder, its prompts included; `[batch, 1 + new]` for an
@@ -107,21 +109,28 @@ def generate(
     folder = onnx_folder(path)
     inputs = encoder_array(input_ids)
     mask = token_mask(attention_mask, inputs)
-    if (folder / f"{ENCODER}.onnx").is_file():
+    suffix = dtype_suffix(_first_dtype(exported) if dtype is None else dtype)
+    graphs_of_dtype(folder, dtype)  # raises ModelNotFound
+    if (folder / f"{ENCODER}{suffix}.onnx").is_file():
         ids = np.full((len(inputs), 1), _start_token(path) if start is None else start, dtype=np.int64)
-        decoder = _decoder_of_encoded(folder, inputs, mask)
+        decoder = _decoder_of_encoded(folder, suffix, inputs, mask)
         with run_errors(inputs):
             return greedy(decoder, ids, np.ones_like(ids), steps=steps, stop=stop_ids)
     if start is not None:
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
-    ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, path, folder))
+    ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
     with run_errors(ids):
         return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
 
 
-def _decoder_of_encoded(folder: Path, inputs: Array, mask: Array) -> Decoder:
+def _first_dtype(exported: Exported | str | Path) -> str | None:
+    """The first of the `dtypes` of an export; None if it has none, or for a path."""
+    return exported.plan.parts[0].dtype if isinstance(exported, Exported) else None
+
+
+def _decoder_of_encoded(folder: Path, suffix: str, inputs: Array, mask: Array) -> Decoder:
     """The decoder of an encoder-decoder, which reads what its encoder computes from the inputs."""
-    decoder, encoder = _seq2seq_decoder(folder), open_session(folder / f"{ENCODER}.onnx")
+    decoder, encoder = _seq2seq_decoder(folder, suffix), open_session(folder / f"{ENCODER}{suffix}.onnx")
     with run_errors(inputs):
         return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
 
@@ -268,25 +277,30 @@ def _start_token(folder: Path) -> int:
     raise InvalidSpec(f"no configuration in {folder} has decoder_start_token_id; pass the first token: start=...")
 
 
-def _decoder_file(exported: Exported | str | Path, path: Path, folder: Path) -> Path:
-    """The ONNX file of a decoder: `path` if it is one, else the first of the export that is not the embedding table."""
+def _decoder_file(exported: Exported | str | Path, folder: Path, suffix: str) -> Path:
+    """The ONNX file of a decoder: the path if it is one, else the first of a variant that is no table of embeddings."""
+    path = export_path(exported)
     if path.suffix == ".onnx":
         return path
-    files = map(Path, exported.files) if isinstance(exported, Exported) else [folder / "model.onnx"]
-    return next(file for file in files if file.stem != EMBEDDING_FILE)
+    names = [part.name for part in exported.plan.parts] if isinstance(exported, Exported) else [f"model{suffix}"]
+    return folder / next(f"{name}.onnx" for name in names if name.endswith(suffix) and not _is_table(name))
 
 
-def _decoder(file: Path) -> Decoder:
-    session = open_session(file)
-    takes_embeddings = EMBEDS in _input_names(session)
-    return Decoder(session, session, open_session(file.parent / f"{EMBEDDING_FILE}.onnx") if takes_embeddings else None)
+def _is_table(name: str) -> bool:
+    """Whether a part looks up the embeddings of tokens."""
+    return name.startswith(EMBEDDING_FILE)
 
 
-def _seq2seq_decoder(folder: Path) -> Decoder:
+def _decoder(file: Path, suffix: str) -> Decoder:
+    session, table = open_session(file), file.parent / f"{EMBEDDING_FILE}{suffix}.onnx"
+    return Decoder(session, session, open_session(table) if EMBEDS in _input_names(session) else None)
+
+
+def _seq2seq_decoder(folder: Path, suffix: str) -> Decoder:
     for stems in DECODERS:
-        files = [folder / f"{stem}.onnx" for stem in stems]
+        files = [folder / f"{stem}{suffix}.onnx" for stem in stems]
         if all(file.is_file() for file in files):
             sessions = [open_session(file) for file in files]
             return Decoder(sessions[0], sessions[-1])
-    known = listed(" and ".join(stems) for stems in DECODERS)
+    known = listed(" and ".join(f"{stem}{suffix}" for stem in stems) for stems in DECODERS)
     raise ModelNotFound(f"no decoder with past in {folder}; generate knows: {known}")

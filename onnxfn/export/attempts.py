@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from onnxfn.export.lookup.quantized import weights_from
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
     BuildOptions,
+    UnboundGraph,
     build_graph,
+    captured_once,
     drop_templates,
     trace_all_layers,
     traced_fully,
@@ -28,7 +30,8 @@ from onnxfn.graphs.build import (
 from onnxfn.graphs.capture.dtypes import float_dtypes, in_dtype_if_small, without_values
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CaptureFailed, ModelNotFound
+from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError
+from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
@@ -50,6 +53,7 @@ class Job:
         options: How the files are written.
         timed: The timer of the stages.
         real_inputs: The inputs that a preprocessor computed.
+        unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
         check: Whether the files are checked.
     """
 
@@ -59,6 +63,7 @@ class Job:
     options: ResolvedWriteOptions
     timed: StageTimer
     real_inputs: RealInputs
+    unbound_graph: UnboundGraph = field(factory=captured_once)
     check: bool = field(kw_only=True)
 
 
@@ -81,6 +86,42 @@ class Built:
     report: Report | None
     traced_layers: tuple[str, ...]
     weights_from: str = ""
+
+
+def build_variants(job: Job, build: BuildOptions) -> Built:
+    """Builds the graphs of each variant of a plan, writes and checks them, one variant after the other.
+
+    An error names its variant. Then no variant is published: the files of an export are all there, or none is.
+    """
+    built = []
+    for dtype, plan in plans_by_dtype(job.plan).items():
+        with _dtype_in_errors(dtype):
+            built.append(build_until_checked(evolve(job, plan=plan), build))
+    return built[0] if len(built) == 1 else _joined_variants(built)
+
+
+@contextmanager
+def _dtype_in_errors(dtype: str | None) -> Iterator[None]:
+    """Adds to an error the dtype of the variant that failed, and what to do."""
+    try:
+        yield
+    except OnnxfnError as error:
+        if dtype is not None:
+            advice = f"no file of any dtype was written; leave {dtype!r} out of dtypes to export the others"
+            error.args = (f"{dtype}: {error}; {advice}",)
+        raise
+
+
+def _joined_variants(built: Sequence[Built]) -> Built:
+    """The graphs, files and reports of all variants as those of one plan."""
+    first, reports = built[0], [each.report for each in built if each.report is not None]
+    return Built(
+        evolve(first.plan, parts=tuple(part for each in built for part in each.plan.parts)),
+        tuple(graph for each in built for graph in each.graphs),
+        {file: digest for each in built for file, digest in each.files.items()},
+        _joined(reports) if reports else None,
+        tuple(dict.fromkeys(line for each in built for line in each.traced_layers)),
+    )
 
 
 def build_until_checked(job: Job, build: BuildOptions) -> Built:
@@ -116,7 +157,10 @@ def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
     """The graph of each part. A model is traced without values; its weights are converted when they are written."""
     traced = cache(partial(_traced_model, job))
     return tuple(
-        build_graph(traced(part.spec.target.float_dtype), part, job.timed, build, job.model) for part in job.plan.parts
+        build_graph(
+            traced(part.spec.target.float_dtype), part, job.timed, build, job.model, unbound_graph=job.unbound_graph
+        )
+        for part in job.plan.parts
     )
 
 

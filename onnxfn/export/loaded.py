@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,7 +23,7 @@ from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, unknown
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.reports import CPU
-from onnxfn.weights.layouts import onnx_folder
+from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 from onnxfn.weights.onnx_files import external_data_names
 
 
@@ -35,22 +35,25 @@ class Loaded:
         path: The folder, or the ONNX file.
         files: The paths of all files of the export.
         owner: The folder for temporary files that holds them; None if they lie at a path of the caller.
+        dtype: The variant whose files these are; None for all files of the export.
         session_for: Opens an ONNX file at its first call, and returns the same session later.
     """
 
     path: str
     files: tuple[str, ...] = field(converter=as_tuple)
     owner: PrivateFolder | None = field(default=None, repr=False)
+    dtype: str | None = None
     session_for: Any = field(factory=lambda: cache(open_session), repr=False)
 
     def __reduce__(self) -> Any:
         """What `pickle` stores: the paths. Sessions are opened again, and a folder stays with its first owner."""
-        return Loaded, (self.path, self.files)
+        return Loaded, (self.path, self.files, None, self.dtype)
 
     @property
     def graphs(self) -> dict[str, Path]:
-        """From the name of each part to its ONNX file."""
-        return {path.stem: path for path in map(Path, self.files) if path.suffix == ".onnx"}
+        """From the name of each part to its ONNX file; the names of the parts of a variant have no ending."""
+        graphs = [path for path in map(Path, self.files) if path.suffix == ".onnx"]
+        return {path.stem.removesuffix(dtype_suffix(self.dtype)): path for path in graphs}
 
     def model_proto(self, part: str | None = None) -> Any:
         """The graph of a part with its weights, as an `onnx.ModelProto`."""
@@ -89,7 +92,7 @@ class Loaded:
             return Loaded(str(path), map(str, publish(staged, staging, destination, overwrite=overwrite)))
 
 
-def load(folder: str | Path) -> Loaded:
+def load(folder: str | Path, dtype: str | None = None) -> Loaded:
     """The files of an earlier export, to be called, opened with ONNX Runtime, read as protos or saved elsewhere.
 
     Nothing is read yet. Each part is opened at its first call.
@@ -97,12 +100,14 @@ def load(folder: str | Path) -> Loaded:
     Args:
         folder: The folder of an export, or an ONNX file. A folder of several parts, such as encoder and decoder, is
             called with the name of one: `loaded("encoder_model", input_ids=...)`.
+        dtype: Which of the `dtypes` of the export; its parts are named without their ending. None: all of them.
 
     Returns:
         What has the methods of the result of `export`: `loaded(**inputs)`, `session`, `model_proto` and `save`.
 
     Raises:
-        ModelNotFound: There is no such file, or no ONNX file in the folder.
+        ModelNotFound: There is no such file, no ONNX file in the folder, or none of this dtype.
+        UnknownName: `dtype` is not a known value.
 
     >>> import tempfile, torch
     >>> from onnxfn import derived, export, load
@@ -117,15 +122,29 @@ def load(folder: str | Path) -> Loaded:
     if path.suffix == ".onnx":
         graphs, root = ([path] if path.is_file() else []), path.parent
     else:
-        graphs, root = sorted(onnx_folder(path).glob("*.onnx")), path
+        graphs, root = graphs_of_dtype(onnx_folder(path), dtype), path
     if not graphs:
         parts = listed(sorted({str(file.parent) for file in path.glob("*/model.onnx")}))
         raise ModelNotFound(f"no ONNX file at {path}; folders in it with a model.onnx: {parts}")
-    report = read_report(root / REPORT_FILE) if root == path and (root / REPORT_FILE).is_file() else None
-    recorded = [root / name for name in (report or {}).get("files", {})]
-    data = (graph.parent / name for graph in graphs for name in sorted(external_data_names(graph)))
-    others = [*recorded, root / REPORT_FILE] if report else []
-    return Loaded(str(path), map(str, dict.fromkeys([*graphs, *data, *others])))
+    others = _recorded_files(root, dtype) if root == path else []
+    return Loaded(str(path), map(str, dict.fromkeys([*graphs, *_data_files(graphs), *others])), dtype=dtype)
+
+
+def _recorded_files(folder: Path, dtype: str | None) -> list[Path]:
+    """The files that a report lists, and the report; for a variant, its side files alone: the report covers more."""
+    report = folder / REPORT_FILE
+    content = read_report(report) if report.is_file() else None
+    files = [folder / name for name in (content or {}).get("files", {})]
+    if dtype is None:
+        return [*files, report] if content else []
+    graphs = [folder / name for name in (content or {}).get("graphs", {})]
+    of_graphs = {*graphs, *_data_files(graph for graph in graphs if graph.is_file())}
+    return [file for file in files if file not in of_graphs]
+
+
+def _data_files(graphs: Iterable[Path]) -> list[Path]:
+    """The files of the external data of ONNX files."""
+    return [graph.parent / name for graph in graphs for name in sorted(external_data_names(graph))]
 
 
 def write_to_file_object(loaded: Loaded, opened: BinaryIO) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -12,7 +12,7 @@ from attrs import evolve
 
 from onnxfn.check.prompts import export_path
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
-from onnxfn.export.attempts import Built, Job, build_until_checked, check_files, traced_layers
+from onnxfn.export.attempts import Built, Job, build_variants, check_files, traced_layers
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.loaded import Loaded, write_to_file_object
@@ -63,6 +63,7 @@ def export(
     adapter: str | Path | None = None,
     preprocessor: Any = None,
     decoders: Decoders = "merged",
+    dtypes: Sequence[str] = (),
     check: bool = True,
     overwrite: bool = False,
     build: BuildOptions = BuildOptions(),
@@ -98,6 +99,10 @@ def export(
             real input is one more case of the check.
         decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.
             `"separate"`: one file without and one with a past. `"both"`: all three.
+        dtypes: Names of dtypes, such as `("float32", "float16", "q8", "q4")`. Each has files of its own, whose names
+            end as transformers.js and Optimum expect: `model.onnx`, `model_fp16.onnx`, `model_quantized.onnx`,
+            `model_q4.onnx`. The model is traced once for each float dtype. If one dtype fails, no file appears. Empty:
+            the files have the dtype of the spec, and no ending.
         check: Whether ONNX Runtime runs the files and its outputs are compared with PyTorch's.
         overwrite: Whether `path` may exist. What an earlier export wrote there, ONNX files, their external data and
             unchanged side files, is deleted if this export does not replace it.
@@ -122,7 +127,7 @@ def export(
         ModelNotFound: There is no folder `checkpoint`, or no adapter in the folder `adapter`.
         LoadFailed: A file of the adapter is damaged.
         MissingValue: The configuration lacks a value that the spec reads.
-        UnknownName: `decoders` or `build.fuse` is not a known value.
+        UnknownName: `decoders`, one of `dtypes` or `build.fuse` is not a known value.
         OutputExists: `path` exists, at the start or when the files are complete, and `overwrite` is False. Or
             `path` is a link to nothing, or lies below a file: then `overwrite` does not help.
         CaptureFailed: The model could not be traced with the planned inputs, outputs and axes.
@@ -154,7 +159,9 @@ def export(
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
                 copied = with_adapter(model, model_copy(with_plain_tensors(model)), adapter)
-                planned = plan_for_destination(spec, copied, config, destination, options.layout, decoders=decoders)
+                planned = plan_for_destination(
+                    spec, copied, config, destination, options.layout, decoders=decoders, dtypes=dtypes
+                )
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 if owner is not None and path is not None:
                     check_single_file(planned.parts[0], model, options)
@@ -162,7 +169,7 @@ def export(
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
                 job = Job(copied, planned, onnx_staging, options, timed, real_inputs, check=check)
-                built = build_until_checked(job, build)
+                built = build_variants(job, build)
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:

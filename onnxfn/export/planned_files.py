@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +19,60 @@ from onnxfn.export.lookup.processors import processed_arguments
 from onnxfn.graphs.capture.dtypes import with_model_dtype
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.config_values import config_of
+from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, MissingValue
 from onnxfn.specs.plan.left_out import left_out
 from onnxfn.specs.plan.planning import Decoders, plan
+from onnxfn.specs.plan.variants import checked_dtypes, variants_plan
 from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.records import as_tuple
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
-from onnxfn.weights.layouts import Layout, layout_in, onnx_folder, with_layout_io
+from onnxfn.weights.layouts import Layout, dtype_suffix, layout_in, onnx_folder, with_layout_io
 from onnxfn.weights.onnx_files import metadata
 from onnxfn.weights.placement import PROTOBUF_LIMIT
 from onnxfn.weights.write import ResolvedWriteOptions
 
 
+def plan_of_variants(
+    spec: ExportSpec, dtypes: Iterable[str], plan_with: Callable[[ExportSpec], Plan], layout: Layout
+) -> Plan:
+    """The plan of a spec in each of several dtypes; without dtypes, in that of the spec."""
+    names = checked_dtypes(dtypes)
+    if not names:
+        return plan_with(with_layout_io(spec, layout))
+    return variants_plan(
+        lambda dtype: plan_with(with_layout_io(with_dtypes(spec, float=dtype), layout)), names, dtype_suffix
+    )
+
+
 def plan_for_destination(
-    spec: ExportSpec, model: Any, config: Any, destination: Destination, layout: Layout, *, decoders: Decoders
+    spec: ExportSpec,
+    model: Any,
+    config: Any,
+    destination: Destination,
+    layout: Layout,
+    *,
+    decoders: Decoders,
+    dtypes: Iterable[str] = (),
 ) -> Plan:
     """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
 
     `config` is the configuration that the spec reads; None: that of the model, if it has one. A model for images is
-    run meanwhile: callers whose model other threads may call pass a `model_copy`.
+    run meanwhile: callers whose model other threads may call pass a `model_copy`. `dtypes`: see `plan_of_variants`.
 
     Raises:
         InvalidSpec: the model is not for the task of the spec, a part has no inputs, its parameters have several dtypes
             and the spec names none, or the plan has several parts for one file.
         MissingValue: the configuration lacks a value that the spec reads.
-        UnknownName: `decoders` is not a known value.
+        UnknownName: `decoders` or one of `dtypes` is not a known value.
     """
+    names = as_tuple(dtypes)
     values = (config_of(model) or {}) if config is None else config
     with _inner_config_in_errors(model, values):
-        spec = with_layout_io(with_model_dtype(with_model_task(spec, model), model), layout)
-        planned = plan(spec, values, decoders=decoders)
-    if without_inputs := next((part for part in planned.parts if not part.spec.inputs), None):
-        raise InvalidSpec(
-            f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
-        )
-    planned = with_runnable_images(model, planned)
-    parameters, processed = processed_arguments(model)
-    planned = evolve(planned, left_out=left_out(spec, planned, parameters, processed))
+        spec = with_model_task(spec, model)
+        spec = spec if names else with_model_dtype(spec, model)
+        planned = plan_of_variants(spec, names, partial(_plan_for_model, model, values, decoders), layout)
     if not destination.is_file:
         return planned
     if len(planned.parts) != 1:
@@ -63,6 +81,18 @@ def plan_for_destination(
             f"name a folder, not {destination.path.name}"
         )
     return evolve(planned, parts=(evolve(planned.parts[0], name=destination.path.stem),))
+
+
+def _plan_for_model(model: Any, values: Any, decoders: Decoders, spec: ExportSpec) -> Plan:
+    """The plan of a spec with what only the model shows: the sizes of images that it takes, and what is left out."""
+    planned = plan(spec, values, decoders=decoders)
+    if without_inputs := next((part for part in planned.parts if not part.spec.inputs), None):
+        raise InvalidSpec(
+            f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
+        )
+    planned = with_runnable_images(model, planned)
+    parameters, processed = processed_arguments(model)
+    return evolve(planned, left_out=left_out(spec, planned, parameters, processed))
 
 
 def check_single_file(part: Part, model: Any, options: ResolvedWriteOptions) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from attrs import asdict, evolve
 
 from onnxfn.specs.errors import first_line
+from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Difference, Report, Tick, no_tick
 from onnxfn.specs.serialize import to_plain
@@ -80,6 +81,7 @@ def with_report(
         "left_out": [asdict(omitted) for omitted in plan.left_out],
         "options": _options(options, fuse),
         "weights_from": weights_from,
+        **_variants(plan),
         "check": _check_facts(report),
         **file_facts(folder, files, tick),
     }
@@ -107,7 +109,7 @@ def read_report(file: Path) -> Mapping[str, Any] | None:
 
 def plan_digest(plan: Plan) -> str:
     """The SHA-256 of the parts of a plan as canonical JSON: keys in order, no spaces."""
-    text = json.dumps(to_plain(evolve(plan, left_out=())), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(to_plain(evolve(plan, left_out=(), weight_bytes=())), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 
 
@@ -183,6 +185,13 @@ def _package_version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _variants(plan: Plan) -> dict[str, Any]:
+    """The stems of the files of each dtype, if an export has several."""
+    plans = {dtype: variant for dtype, variant in plans_by_dtype(plan).items() if dtype is not None}
+    stems = {dtype: [part.name for part in variant.parts] for dtype, variant in plans.items()}
+    return {"variants": stems} if stems else {}
 
 
 def _options(options: ResolvedWriteOptions, fuse: str) -> dict[str, Any]:

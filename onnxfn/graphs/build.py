@@ -38,6 +38,7 @@ from onnxfn.specs.os_errors import is_possible_path
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import StageTimer
 from onnxfn.specs.short_repr import short_repr
+from onnxfn.weights.layouts import dtype_suffix
 
 PASSES = str(Path(__file__).parent / "passes")
 """The folder of the passes."""
@@ -126,12 +127,25 @@ class BuildOptions:
     fuse: Fuse = field(default=STANDARD, validator=_check_fuse)
 
 
-def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions, weights: Any = None) -> Any:
+UnboundGraph = Callable[[Any, Part, StageTimer, BuildOptions], Any]
+"""From a model, a part, the timer of the stages and options to the graph of the part, whose parameters are slots."""
+
+
+def build_graph(
+    model: Any,
+    part: Part,
+    timed: StageTimer,
+    options: BuildOptions,
+    weights: Any = None,
+    *,
+    unbound_graph: UnboundGraph | None = None,
+) -> Any:
     """The finished graph of a part, its initializers bound to the tensors of `weights`, which are not copied.
 
     `weights` is a model with the parameters and buffers of `model`; None is `model` itself. The parameters of `model`
     have the float dtype of the part, and need no values; those of another dtype in `weights` are converted when they
     are written. The graph is loaded from the template cache if it is there; else it is built, and saved there.
+    `unbound_graph` builds it: see `captured_once`; None traces the model.
     """
     tensors = (weights or model).state_dict(keep_vars=True)
     with tracing_alone(timed, part.name), old_objects_not_collected():
@@ -142,7 +156,7 @@ def build_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions
                 graph = _from_template(tensors, name, options.template_cache)
         from_template = graph is not None
         if graph is None:
-            graph = _unbound_graph(model, part, timed, options)
+            graph = (unbound_graph or _unbound_graph)(model, part, timed, options)
             save_template(options.template_cache, name, graph, options.template_cache_bytes)
             graph = bind_weights(graph, tensors.__getitem__)
         graph.meta[TEMPLATE_NAME], graph.meta[FROM_TEMPLATE] = name, from_template
@@ -164,7 +178,37 @@ def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path) -
 
 def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
     """The name of a part's template: equal for models that differ in weight values alone; None if undecidable."""
-    return fingerprint(model, part, options.pretranspose, options.fuse)
+    return fingerprint(model, captured_part(part), options.pretranspose, options.fuse)
+
+
+def captured_part(part: Part) -> Part:
+    """What of a part its graph depends on before weights are quantized: variants of one float dtype share that."""
+    if part.dtype is None:
+        return part
+    target = evolve(part.spec.target, quantization=())
+    filler = tuple(map(captured_part, part.filler))
+    name, spec = part.name.removesuffix(dtype_suffix(part.dtype)), evolve(part.spec, target=target, links=())
+    return evolve(part, name=name, spec=spec, filler=filler, dtype=None)
+
+
+def captured_once() -> UnboundGraph:
+    """A function that traces a model once for all variants whose `captured_part` is the same; each gets its own copy.
+
+    It is for a single model and for the time of an export: it holds the graphs.
+    """
+    graphs: dict[Any, Any] = {}
+
+    def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
+        if part.dtype is None:
+            return _unbound_graph(model, part, timed, options)
+        key = (captured_part(part), options.find_repeats, options.pretranspose, options.fuse)
+        if key not in graphs:
+            graphs[key] = _unbound_graph(model, part, timed, options)
+        copy = graphs[key].clone()
+        copy.meta.update(graphs[key].meta)
+        return copy
+
+    return unbound_graph
 
 
 def drop_templates(options: BuildOptions, graphs: Iterable[Any]) -> None:

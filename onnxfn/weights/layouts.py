@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from onnxfn.specs.errors import unknown
+from onnxfn.specs.errors import ModelNotFound, listed, unknown
 from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.weights.placement import EXTERNAL_DATA_SUFFIX
 
@@ -62,6 +62,55 @@ def layout_of(name: str) -> Layout:
     if name not in LAYOUTS:
         raise unknown("layout", name, LAYOUTS)
     return LAYOUTS[name]
+
+
+DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "float32": "",
+        "float16": "_fp16",
+        "bfloat16": "_bf16",
+        "float64": "_fp64",
+        "q8": "_quantized",
+        "int8": "_int8",
+        "uint8": "_uint8",
+        "q4": "_q4",
+        "q4f16": "_q4f16",
+        "bnb4": "_bnb4",
+    }
+)
+"""The dtype of a variant -> how the stems of its files end, in every layout. transformers.js looks for these names."""
+
+
+def dtype_suffix(dtype: str | None) -> str:
+    """How the stems of the files of a variant end; empty for None. UnknownName for a dtype that is none.
+
+    >>> dtype_suffix("q8"), dtype_suffix(None)
+    ('_quantized', '')
+    """
+    if dtype is not None and dtype not in DTYPE_SUFFIXES:
+        raise unknown("dtype", dtype, DTYPE_SUFFIXES)
+    return "" if dtype is None else DTYPE_SUFFIXES[dtype]
+
+
+def dtype_of_stem(stem: str) -> str:
+    """The dtype of a variant from the stem of its file; float32 for a stem without a known ending.
+
+    >>> dtype_of_stem("model_q4f16"), dtype_of_stem("decoder_model_merged")
+    ('q4f16', 'float32')
+    """
+    return next((dtype for dtype, suffix in DTYPE_SUFFIXES.items() if suffix and stem.endswith(suffix)), "float32")
+
+
+def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
+    """The ONNX files in a folder, or those of a dtype. ModelNotFound if the folder has files of other dtypes alone."""
+    suffix, graphs = dtype_suffix(dtype), sorted(folder.glob("*.onnx"))
+    if dtype is None:
+        return graphs
+    chosen = [graph for graph in graphs if dtype_of_stem(graph.stem) == dtype]
+    if graphs and not chosen:
+        known = listed(dict.fromkeys(dtype_of_stem(graph.stem) for graph in graphs))
+        raise ModelNotFound(f"no file *{suffix}.onnx in {folder}; dtypes of the files there: {known}")
+    return chosen
 
 
 HALF_DTYPES: tuple[FloatDtype, ...] = ("float16", "bfloat16")

@@ -1,0 +1,78 @@
+"""Variants: the plans of one model in several dtypes, as one plan whose files have a suffix for each dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import get_args
+
+from attrs import evolve
+
+from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedDtype
+from onnxfn.specs.records import as_tuple
+from onnxfn.specs.spec import FloatDtype
+
+FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
+"""The dtypes of the `dtypes` of an export that are not quantized."""
+
+
+def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
+    """The names of dtypes as a tuple. UnknownName for another name, InvalidSpec for one that comes twice.
+
+    >>> checked_dtypes(["float32", "q4"])
+    ('float32', 'q4')
+    """
+    names = as_tuple(dtypes)
+    for name in names:
+        if name not in FLOAT_DTYPES and name not in QUANTIZED_DTYPES:
+            raise unknown("dtype", str(name), (*FLOAT_DTYPES, *QUANTIZED_DTYPES))
+        if names.count(name) > 1:
+            raise InvalidSpec(f"dtypes has {name!r} twice: each dtype has files of its own")
+    return names
+
+
+def variants_plan(
+    plan_in: Callable[[FloatDtype], Plan], dtypes: Iterable[str], suffix_of: Callable[[str], str]
+) -> Plan:
+    """The plan of all dtypes: the parts of the first, then those of the second, and so on.
+
+    Args:
+        plan_in: From a float dtype to the plan in it; called once for each float dtype.
+        dtypes: Names of float dtypes or of quantized ones.
+        suffix_of: From the name of a dtype to how the stems of its files end.
+    """
+    planned = cache(plan_in)
+    variants = [_variant(planned(_meaning(dtype).float_dtype), dtype, suffix_of(dtype)) for dtype in dtypes]
+    return evolve(variants[0], parts=tuple(part for variant in variants for part in variant.parts))
+
+
+def plans_by_dtype(plan: Plan) -> dict[str | None, Plan]:
+    """The plan of each variant, by its dtype; the plan itself under None if it has no variants."""
+    dtypes = dict.fromkeys(part.dtype for part in plan.parts)
+    return {dtype: evolve(plan, parts=tuple(part for part in plan.parts if part.dtype == dtype)) for dtype in dtypes}
+
+
+def _meaning(dtype: str) -> QuantizedDtype:
+    """What the name of a dtype stands for; a float dtype has no rules."""
+    return QUANTIZED_DTYPES.get(dtype) or QuantizedDtype(dtype, ())  # type: ignore[arg-type]
+
+
+def _variant(planned: Plan, dtype: str, suffix: str) -> Plan:
+    """The plan of a dtype from that of its float dtype."""
+    return evolve(planned, parts=tuple(_variant_part(part, dtype, suffix) for part in planned.parts))
+
+
+def _variant_part(part: Part, dtype: str, suffix: str) -> Part:
+    """The part for a dtype. Rules of the spec follow those of a quantized dtype, so that they win."""
+    spec, rules = part.spec, _meaning(dtype).rules
+    target = evolve(spec.target, quantization=(*rules, *spec.target.quantization) if rules else ())
+    links = tuple(evolve(link, part=f"{link.part}{suffix}") for link in spec.links)
+    return evolve(
+        part,
+        name=f"{part.name}{suffix}",
+        spec=evolve(spec, target=target, links=links),
+        filler=tuple(_variant_part(filler, dtype, suffix) for filler in part.filler),
+        dtype=dtype,
+    )
