@@ -8,10 +8,10 @@ from typing import get_args
 
 from attrs import evolve
 
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedDtype
-from onnxfn.specs.records import as_tuple
 from onnxfn.specs.spec import FloatDtype
 
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)

@@ -1,0 +1,155 @@
+"""Several dtypes in one export: names of files, one trace for each float dtype, all files or none."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import tiny
+from refusals import refusal
+
+import onnxfn
+from onnxfn import WriteOptions, load
+from onnxfn.graphs.build import captured_part
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName
+from onnxfn.specs.plan.variants import variants_plan
+from onnxfn.specs.reports import CheckFailed
+from onnxfn.weights.layouts import LAYOUTS, dtype_suffix
+
+MODELS = {
+    "bert": ("AutoModelForSequenceClassification", "text-classification", ["model"]),
+    "llama": ("AutoModelForCausalLM", "text-generation-with-past", ["model"]),
+    "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past", ["encoder_model", "decoder_model_merged"]),
+}
+FLOATS = ("float32", "float16")
+
+
+def spec_and_model(model_type):
+    loader, task, _ = MODELS[model_type]
+    model = tiny.model(model_type, loader)
+    return onnxfn.spec_for(model, task), model
+
+
+def names(folder):
+    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("model_type", MODELS)
+def test_each_dtype_has_files_of_its_own(model_type, layout, tmp_path):
+    events, check = [], layout == "optimum" and model_type != "t5"
+    write = WriteOptions(layout=layout, external_data_threshold=0)
+    options = {"write": write, "check": check, "overwrite": True, "on_event": events.append}
+    spec, model = spec_and_model(model_type)
+    exported = onnxfn.export(spec, model, tmp_path, dtypes=FLOATS, **options)
+    stems = [f"{part}{suffix}" for suffix in ("", "_fp16") for part in MODELS[model_type][2]]
+    files = [name.removeprefix("onnx/") for name in names(tmp_path) if ".onnx" in name]
+    assert sorted(files) == sorted(name for stem in stems for name in (f"{stem}.onnx", f"{stem}.onnx_data"))
+    assert [part.name for part in exported.plan] == stems
+    assert not check or {difference.part for difference in exported.report.differences} == {*stems}
+    assert onnxfn.verify(tmp_path).passed
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["variants"] == {"float32": stems[: len(stems) // 2], "float16": stems[len(stems) // 2 :]}
+    captured = [event.part for event in events if (event.stage, event.status) == ("capture", "start")]
+    assert len(captured) == len({*captured})
+
+
+def test_a_float16_file_of_transformers_js_gives_float32(tmp_path):
+    spec, model = spec_and_model("bert")
+    exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, write=WriteOptions(layout="transformers.js"))
+    assert exported.session("model_fp16").get_outputs()[0].type == "tensor(float)"
+
+
+def test_variants_of_one_float_dtype_have_one_trace():
+    spec, model = spec_and_model("t5")
+    quantized = onnxfn.quantize(spec, bits=8, where="*lm_head*")
+    dtypes = ("float32", "q8", "q4")
+    planned = variants_plan(lambda _: onnxfn.plan(quantized, model.config), dtypes, dtype_suffix)
+    assert len({part.spec.target.quantization for part in planned}) == 3
+    assert len({captured_part(part) for part in planned}) == len(MODELS["t5"][2])
+    assert planned["decoder_model_merged"].spec.target.quantization == ()
+    links = {(link.input, link.part) for link in planned["decoder_model_merged_q4"].spec.links}
+    assert ("encoder_hidden_states", "encoder_model_q4") in links
+
+
+@pytest.mark.sweep
+def test_an_encoder_decoder_is_checked_in_each_dtype(tmp_path):
+    exported = onnxfn.export(*spec_and_model("t5"), tmp_path / "out", dtypes=FLOATS)
+    assert {difference.part for difference in exported.report.differences} == {part.name for part in exported.plan}
+
+
+@pytest.mark.parametrize("model_type", ["llama", "t5"])
+def test_texts_are_generated_by_the_files_of_a_dtype(model_type, tmp_path):
+    spec, model = spec_and_model(model_type)
+    exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, check=False)
+    prompts = np.array([[5, 6, 7]])
+    texts = [onnxfn.generate(tmp_path / "out", prompts, max_new_tokens=5, dtype=dtype) for dtype in (None, *FLOATS)]
+    assert np.array_equal(texts[0], texts[1])
+    assert np.array_equal(texts[0], onnxfn.generate(exported, prompts, max_new_tokens=5))
+    alone = onnxfn.export(onnxfn.with_dtypes(spec, float="float16"), model, tmp_path / "half", check=False)
+    assert np.array_equal(texts[2], onnxfn.generate(alone, prompts, max_new_tokens=5))
+    message = refusal(ModelNotFound, onnxfn.generate, tmp_path / "out", prompts, dtype="q4")
+    assert message == f"no file *_q4.onnx in {tmp_path / 'out'}; dtypes of the files there: float32, float16"
+
+
+def test_a_variant_is_loaded_under_the_names_of_its_parts(tmp_path):
+    spec, model = spec_and_model("t5")
+    onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, check=False)
+    half = load(tmp_path / "out", dtype="float16")
+    assert sorted(half.graphs) == ["decoder_model_merged", "encoder_model"]
+    assert half.session("encoder_model").get_outputs()[0].type == "tensor(float16)"
+    assert len(load(tmp_path / "out").graphs) == 4
+    saved = half.save(tmp_path / "saved")
+    assert names(tmp_path / "saved") == [
+        "config.json",
+        "decoder_model_merged_fp16.onnx",
+        "encoder_model_fp16.onnx",
+        "generation_config.json",
+    ]
+    assert saved.path == str(tmp_path / "saved")
+
+
+def test_fewer_dtypes_delete_the_files_of_the_others(tmp_path):
+    spec, model = spec_and_model("bert")
+    onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, check=False)
+    onnxfn.export(spec, model, tmp_path / "out", dtypes=("float16",), check=False, overwrite=True)
+    assert names(tmp_path / "out") == ["config.json", "model_fp16.onnx", "report.json"]
+    onnxfn.export(spec, model, tmp_path / "out", check=False, overwrite=True)
+    assert names(tmp_path / "out") == ["config.json", "model.onnx", "report.json"]
+
+
+def test_one_variant_that_fails_leaves_no_file_and_is_named(tmp_path, monkeypatch):
+    attempts, spec_model = sys.modules["onnxfn.export.attempts"], spec_and_model("bert")
+    check_files = attempts.check_files
+
+    def broken(model, plan, *others, **options):
+        if plan.parts[0].dtype == "float16":
+            raise CheckFailed("model_fp16: 'logits' differs")
+        return check_files(model, plan, *others, **options)
+
+    monkeypatch.setattr(attempts, "check_files", broken)
+    message = refusal(CheckFailed, onnxfn.export, *spec_model, tmp_path / "out", dtypes=FLOATS)
+    assert message.startswith(
+        "float16: model_fp16: 'logits' differs; no file of any dtype was written; leave 'float16'"
+    )
+    assert names(tmp_path) == []
+
+
+def test_a_single_file_takes_a_single_dtype(tmp_path):
+    spec, model = spec_and_model("bert")
+    exported = onnxfn.export(spec, model, tmp_path / "half.onnx", dtypes=("float16",), check=False)
+    assert [part.name for part in exported.plan] == ["half"]
+    message = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "both.onnx", dtypes=FLOATS)
+    assert message == "the export has 2 files, model.onnx, model_fp16.onnx; name a folder, not both.onnx"
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "error", "words"),
+    [
+        (("float32", "fp16"), UnknownName, "no dtype 'fp16'; known: float32, float16"),
+        (("float16", "float16"), InvalidSpec, "dtypes has 'float16' twice: each dtype has files of its own"),
+        ("float16", InvalidSpec, "a tuple is expected, not the text 'float16'"),
+    ],
+)
+def test_wrong_dtypes_are_refused(dtypes, error, words, tmp_path):
+    assert words in refusal(error, onnxfn.export, *spec_and_model("bert"), tmp_path / "out", dtypes=dtypes)
