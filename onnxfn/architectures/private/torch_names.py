@@ -14,6 +14,9 @@ NAMES: Mapping[str, str] = MappingProxyType(
     {
         # torch.export and the ONNX exporter
         "check": "torch:_check",
+        "control_flow": "torch._higher_order_ops.utils",
+        "conversion_error": "torch.onnx._internal.exporter._errors:ConversionError",
+        "functorch": "torch._functorch",
         "compiling": "torch.export._trace:_compiling_state_context",
         "dynamo_settings": "torch._dynamo.config",
         "exporter": "torch.onnx._internal.exporter._core",
@@ -64,6 +67,8 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         "_parameters": "torch.nn:Module",
         "_buffers": "torch.nn:Module",
         "_non_persistent_buffers_set": "torch.nn:Module",
+        "_filter_traceback_frames": "torch.fx.proxy:TracerBase",
+        "_hop_compile_and_call": "torch._higher_order_ops:utils",
         "_schema": "torch._ops:OpOverload",
         "_dispatch_cache": "torch._ops:OpOverload",
         "_op_dk": "torch._ops:OpOverload",

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.export.lookup.sample_containers import fields_of
+from onnxfn.graphs.capture.branches import eager_branches
 from onnxfn.graphs.capture.dtypes import float_dtypes
 from onnxfn.graphs.capture.forward import raw_forward, tensors_for
 from onnxfn.graphs.capture.model_state import unchanged_eval
@@ -59,7 +60,7 @@ def run_on(model: Any, spec: PlannedSpec, tensors: Sequence[Any]) -> Any:
     """Runs a model on the tensors of the inputs of a planned spec; returns the result of `forward`."""
     import torch
 
-    with quiet(), unchanged_eval(model), applied(spec.call.patches), torch.no_grad():
+    with quiet(), unchanged_eval(model), applied(spec.call.patches), eager_branches(), torch.no_grad():
         return raw_forward(model, spec)(tensors)
 
 

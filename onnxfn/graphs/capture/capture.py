@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import re
 import threading
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,9 +24,16 @@ from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.size_bounds import fast_comparisons
 from onnxfn.graphs.capture.size_formulas import fast_size_formulas
+from onnxfn.graphs.capture.trace_errors import (
+    DATA_DEPENDENT,
+    WRAPPED,
+    NotTranslated,
+    trace_message,
+    untranslated_message,
+)
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
-from onnxfn.specs.errors import CaptureFailed, OnnxfnError, first_line, root_cause
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError, root_cause
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit, Tick, no_tick
@@ -37,28 +41,8 @@ from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit, Tick, no_tick
 UNBOUNDED = 1 << 40
 """Upper ends from here on are no limit: torch writes a very large number where there is none."""
 
-# The part of torch.export's message that says which axis the model fixed, and at which size.
-_SPECIALIZED = re.compile(
-    r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
-)
-
 LIMITS = "onnxfn.limits"
 """Key of a graph's `meta`: the limits that the model's own branches set to the sizes of dynamic axes."""
-
-DATA_DEPENDENT = "data-dependent"
-"""In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
-
-NOT_IN_TABLE = "No ONNX function found"
-"""In torch's message about an operator without a translation."""
-
-BY_OPERATORS = "; compute it from other operators of torch, outside the model, or remove it if its result is a constant"
-"""What to do about an operator without a translation."""
-
-BY_TENSORS = "; a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
-"""What to do about a model that reads values of tensors in Python."""
-
-WRAPPED = "traced"
-"""The attribute of the traced module that is the model: a prefix of parameter names, which is removed again."""
 
 
 def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
@@ -83,7 +67,10 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
         _check_ranges(model, part, limits)
         tick()
         operators = expected_operators(program)
-        graph = _translated(program, tick)
+        try:
+            graph = _translated(program, tick)
+        except NotTranslated as error:
+            raise CaptureFailed(_refusal(model, part, tick, error)) from error.__cause__
     graph.meta[EXPECTED_OPERATORS] = operators
     graph.meta[LIMITS] = _with_smallest(limits, part)
     return graph
@@ -186,8 +173,7 @@ def exported_program(model: Any, part: Part) -> Any:
         raise
     except Exception as error:
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
-        message = _fixed_axes(model, part, shown) or _small_axes(part, sample) or _where_it_failed(model, part, shown)
-        raise CaptureFailed(message) from error
+        raise CaptureFailed(trace_message(model, part, sample, shown)) from error
 
 
 def _dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
@@ -216,13 +202,30 @@ def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
     return equalities + [size == value(symbol, sizes) for size, symbol in sums if sizes.keys() >= set(terms(symbol))]
 
 
+def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated) -> str:
+    """The message for a model that was not translated. It is traced again, so that torch notes the lines of source.
+
+    torch notes only those of functions that are called `forward`.
+    """
+    import torch.fx.config
+
+    torch.fx.config.do_not_emit_stack_traces = False  # `_fast_export` restores it
+    with replaced(torch.fx.proxy.TracerBase, "_filter_traceback_frames", lambda _, frames: frames):
+        try:
+            _translated(exported_program(model, part), tick)
+        except NotTranslated as again:
+            return untranslated_message(model, again)
+    return untranslated_message(model, error)
+
+
 def _translated(program: Any, tick: Tick) -> Any:
-    """The ONNX graph of an exported program. Raises CaptureFailed when an operator has no translation."""
+    """The ONNX graph of an exported program. Raises NotTranslated when an operator has no translation."""
     import onnxscript.function_libs.torch_lib.ops  # noqa: F401 - a third of what `onnx_registry` takes
     import torch
 
     tick()
-    registry = _ticking_registry(onnx_registry(), tick)
+    looked_up: list[Any] = []
+    registry = _watched_registry(onnx_registry(), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
         with torch.no_grad(), signatures_read_once():
@@ -231,25 +234,30 @@ def _translated(program: Any, tick: Tick) -> Any:
                 program = torch_name("for_export")(program, registry=registry)
             graph = torch_name("as_onnx")(insert_type_promotions(program), registry=registry).model
     except Exception as error:
-        message = first_line(root_cause(error))
-        advice = BY_OPERATORS if NOT_IN_TABLE in message else ""
-        raise CaptureFailed(f"no translation to ONNX: {message}{advice}") from error
+        failed = [node for node in program.graph.nodes if looked_up and node.target == looked_up[-1]]
+        raise NotTranslated(failed[0] if failed and _is_of_node(error) else None) from error
     for weight in list(graph.graph.initializers.values()):
         weight.name = weight.name.removeprefix(f"{WRAPPED}.")
     return graph
 
 
-def _ticking_registry(registry: Any, tick: Tick) -> Any:
-    """A copy of torch's table that calls `tick` when the translations of an operator are looked up."""
+def _is_of_node(error: BaseException | None) -> bool:
+    """Whether torch failed while it translated a node, and not before."""
+    return error is not None and (isinstance(error, torch_name("conversion_error")) or _is_of_node(error.__cause__))
+
+
+def _watched_registry(registry: Any, tick: Tick, looked_up: list[Any]) -> Any:
+    """A copy of torch's table that calls `tick` when the translations of an operator are looked up, and notes it."""
     translations_of = registry.get_decomps
 
     def look_up(operator: Any) -> Any:
         tick()
+        looked_up.append(operator)
         return translations_of(operator)
 
-    ticking = copy.copy(registry)
-    ticking.get_decomps = look_up
-    return ticking
+    watched = copy.copy(registry)
+    watched.get_decomps = look_up
+    return watched
 
 
 @cache
@@ -318,59 +326,3 @@ def _ends(allowed: Any) -> tuple[int, int | None]:
     """The ends of a range of torch; the upper one is None when there is no limit."""
     low, high = int(allowed.lower), str(allowed.upper)
     return low, int(high) if high.isdecimal() and int(high) < UNBOUNDED else None
-
-
-def _fixed_axes(model: Any, part: Part, error: BaseException) -> str | None:
-    """The message for dynamic axes that the model fixes, in the names of the plan; None for any other error."""
-    names = list(part.inputs)
-    fixed = [
-        (int(axis), names[int(tensor)], part.inputs[names[int(tensor)]][int(axis)], size)
-        for tensor, axis, size in _SPECIALIZED.findall(str(error))
-    ]
-    if not fixed:
-        return None
-    axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
-    edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
-    return f"{type(model).__name__} fixes {axes}; use with_shapes(spec, {edit or '...'}), or change the model"
-
-
-def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
-    """The message for a dynamic axis that has size 0 or 1 in the sample, which torch takes for fixed; None for none."""
-    small = {
-        symbol: tensor.shape[index]
-        for axes, tensor in zip(part.inputs.values(), sample, strict=True)
-        for index, symbol in axes.items()
-        if terms(symbol) == (symbol,) and tensor.shape[index] < SMALLEST_DYNAMIC_SIZE
-    }
-    if not small:
-        return None
-    symbol, size = next(iter(small.items()))
-    return (
-        f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
-        f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
-        f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
-    )
-
-
-def _where_it_failed(model: Any, part: Part, error: BaseException) -> str:
-    advice = BY_TENSORS if DATA_DEPENDENT in str(error) else ""
-    return (
-        f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, at {_model_line(error)}: "
-        f"{type(error).__name__}: {first_line(root_cause(error))}{advice}"
-    )
-
-
-def _model_line(error: BaseException) -> str:
-    """The last line of the model's source that ran before an error, as `file:line (text)`."""
-    import sympy
-    import torch
-
-    tracing = (
-        *(str(Path(package.__file__ or "").parent) for package in (torch, sympy)),
-        str(Path(__file__).parent),
-        "<",
-    )
-    frames = traceback.extract_tb(error.__traceback__)
-    model_frames = [frame for frame in frames if not frame.filename.startswith(tracing)]
-    frame = (model_frames or list(frames))[-1]
-    return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} ({frame.line})"

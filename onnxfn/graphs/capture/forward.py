@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from onnxfn.graphs.capture.argument_builders import built_arguments
+from onnxfn.graphs.capture.branches import eager_branches
 from onnxfn.graphs.capture.casting import cast_on_use
 from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
@@ -36,7 +37,7 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     computed = dtype or of_part or float_dtype(model)
     attention, casts = with_attention(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
     try:
-        with quiet(), unchanged_eval(model), attention, torch.no_grad(), casts:
+        with quiet(), unchanged_eval(model), attention, eager_branches(), torch.no_grad(), casts:
             outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays, dtype))
     except (OnnxfnError, MemoryError):
         raise

@@ -52,7 +52,7 @@ def lower_in_place(program: Any, registry: Any) -> bool:
     The program computes the same before and after, so one for which this is false can still be traced again by torch.
     """
     graph = program.graph_module.graph
-    if _mutates_inputs(program) or any(node.op == "get_attr" for node in graph.nodes):
+    if _mutates_inputs(program) or any(node.op == "get_attr" or _is_of_functorch(node) for node in graph.nodes):
         return False
     _complete_users(graph)
     for node in list(graph.nodes):
@@ -66,6 +66,11 @@ def lower_in_place(program: Any, registry: Any) -> bool:
     is_lowered = not any(map(is_mutable, untranslated)) and decompose_in_place(graph, untranslated, registry)
     _name_outputs(program)
     return is_lowered
+
+
+def _is_of_functorch(node: Any) -> bool:
+    """Whether a node starts or ends a `torch.vmap`: torch traces what lies between once more, in other operators."""
+    return str(getattr(node.target, "__module__", "")).startswith(torch_name("functorch").__name__)
 
 
 def _name_outputs(program: Any) -> None:

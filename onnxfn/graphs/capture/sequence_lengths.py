@@ -56,6 +56,7 @@ def dynamic_lengths() -> Iterator[None]:
         functions = torch_name("recurrent_functions")
         undo.enter_context(packed_by_lengths())
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
+        undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
         for name, recurrence in RECURRENCES.items():
             function = partial(_recurrent, recurrence, getattr(functions, name))
             undo.enter_context(replaced(functions, name, function))
@@ -153,6 +154,11 @@ def _max_pool1d(
     steps = pair(stride, 1) if stride else pair(kernel_size, 1)
     sizes = pair(kernel_size, 1), steps, pair(padding, 0), pair(dilation, 1)
     return torch.max_pool2d(input.unsqueeze(-2), *sizes, ceil_mode).squeeze(-2)
+
+
+def _cdist(original: Callable[..., Any], x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Any:  # noqa: ARG001
+    """The distances of rows without a matrix product; torch reads the number of rows, and has one for more than 25."""
+    return original(x1, x2, p, "donot_use_mm_for_euclid_dist")
 
 
 def _in_onnx_order(recurrence: Recurrence, weight: Any) -> Any:

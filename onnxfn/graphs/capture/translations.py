@@ -6,12 +6,21 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from onnxfn.graphs.capture.distance_translations import distance_translations
+from onnxfn.graphs.capture.element_translations import element_translations
+from onnxfn.graphs.capture.linear_algebra import linear_algebra_translations
+from onnxfn.graphs.capture.ordered_translations import ordered_translations
+
 
 def translations() -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values."""
     import torch
 
     return {
+        **distance_translations(),
+        **element_translations(),
+        **linear_algebra_translations(),
+        **ordered_translations(),
         operator.floordiv: _floor_quotient,
         torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,

@@ -1,0 +1,200 @@
+"""The messages for a model that torch cannot trace, or that calls an operator without a translation to ONNX."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.specs.axes import terms
+from onnxfn.specs.errors import first_line, root_cause
+from onnxfn.specs.planned import Part
+from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE
+
+CAPTURE = str(Path(__file__).parent)
+"""The folder of this file: its functions call `forward`."""
+
+WRAPPED = "traced"
+"""The attribute of the traced module that is the model: a prefix of parameter names, which is removed again."""
+
+DATA_DEPENDENT = "data-dependent"
+"""In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
+
+NOT_IN_TABLE = "No ONNX function found"
+"""In torch's message about an operator without a translation."""
+
+SHOWN_LINE = 100
+"""Characters of a line of source that a message shows."""
+
+BY_OPERATORS = "compute it from other operators of torch, outside the model, or remove it if its result is a constant"
+"""What to do about an operator without a translation."""
+
+OF_WEIGHTS = (
+    "if it computes a weight, call torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') before the "
+    "export; else compute it outside the model"
+)
+"""What to do about an operator that parametrizations of weights call."""
+
+FEW_ROWS = "use torch.linalg.solve, inverse or cholesky of at most 32 rows, or compute it outside the model"
+"""What to do about a factor of a matrix."""
+
+ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("aten._linalg_eigh", "aten._linalg_svd", "aten.linalg_lstsq", "aten.linalg_lu"), FEW_ROWS),
+        **dict.fromkeys(("aten.linalg_lu_factor_ex", "aten.linalg_pinv", "aten.lu_unpack"), FEW_ROWS),
+        **dict.fromkeys(
+            ("aten.linalg_householder_product", "aten.linalg_matrix_exp", "aten.linalg_qr", "aten.geqrf"), OF_WEIGHTS
+        ),
+        "aten.cholesky_solve": "use torch.linalg.solve with the matrix itself",
+        "aten.histc": "say its `min` and `max`",
+        "aten.view": "x.view(dtype) reads bits, which ONNX cannot; x.to(dtype) converts numbers",
+    }
+)
+"""Operator without a translation -> what to do, where that is more than BY_OPERATORS."""
+
+BY_TENSORS = "a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
+
+TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        DATA_DEPENDENT: BY_TENSORS,
+        ".numpy() is not supported": "a trace has no values: use the function of torch in place of numpy's",
+        "UnsupportedOperatorException": BY_OPERATORS,
+        "Cond": "use torch.where(condition, a, b) with both results, or the branch that is meant",
+        "TensorWrapper": "a graph records no gradients: write the formula of the gradient in place of torch.func",
+    }
+)
+"""Text in an error of a trace -> what to do."""
+
+# The part of torch.export's message that says which axis the model fixed, and at which size.
+_SPECIALIZED = re.compile(
+    r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
+)
+
+# A frame of torch's text of a stack: the file, the line, the source.
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n +([^\n]+)')
+
+
+class NotTranslated(Exception):
+    """The translation of a program to ONNX failed. The cause is torch's error.
+
+    Attributes:
+        node: The node of the program that has no translation; None if torch failed at no node.
+    """
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+def untranslated_message(model: Any, error: NotTranslated) -> str:
+    """The message for a program that was not translated: the operator, the module, the line, and what to do."""
+    cause = first_line(root_cause(error.__cause__ or error))
+    if error.node is None:
+        return f"no translation to ONNX: {cause}{_trace_advice(cause)}"
+    operator = str(getattr(error.node.target, "overloadpacket", error.node.target))
+    reason = "" if NOT_IN_TABLE in cause else f": {cause}"
+    advice = ADVICE.get(operator, BY_OPERATORS)
+    caller = f"{type(model).__name__} calls{_location(error.node)}"
+    return f"no translation to ONNX of {operator}, which {caller}{reason}; {advice}"
+
+
+def _location(node: Any) -> str:
+    """Where the model calls the operator of a node: the path of the module, and the line, as far as they are known."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]).removeprefix(WRAPPED).removeprefix(".") if stack else ""
+    frames = reversed(_FRAME.findall(node.meta.get("stack_trace") or ""))
+    below = takewhile(lambda frame: not frame[0].startswith(CAPTURE), frames)  # what `forward` calls
+    own = next((frame for frame in below if not frame[0].startswith(_tracing_packages())), None)
+    return f"{_in_module(path)}{f' at {_line(*own)}' if own else ''}"
+
+
+def _in_module(path: str | None) -> str:
+    return f" in {path!r}" if path else ""
+
+
+def _line(file: str, number: int | str | None, source: str | None) -> str:
+    """A line of source as `file:line (text)`."""
+    text = (source or "").strip()
+    shown = text if len(text) <= SHOWN_LINE else f"{text[:SHOWN_LINE]}..."
+    return f"{file.rpartition('/')[2]}:{number} ({shown})"
+
+
+def trace_message(model: Any, part: Part, sample: Sequence[Any], error: BaseException) -> str:
+    """The message for a model that torch.export cannot trace."""
+    return _fixed_axes(model, part, error) or _small_axes(part, sample) or _where_it_failed(model, part, error)
+
+
+def _fixed_axes(model: Any, part: Part, error: BaseException) -> str | None:
+    """The message for dynamic axes that the model fixes, in the names of the plan; None for any other error."""
+    names = list(part.inputs)
+    fixed = [
+        (int(axis), names[int(tensor)], part.inputs[names[int(tensor)]][int(axis)], size)
+        for tensor, axis, size in _SPECIALIZED.findall(str(error))
+    ]
+    if not fixed:
+        return None
+    axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
+    edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
+    return f"{type(model).__name__} fixes {axes}; use with_shapes(spec, {edit or '...'}), or change the model"
+
+
+def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
+    """The message for a dynamic axis that has size 0 or 1 in the sample, which torch takes for fixed; None for none."""
+    small = {
+        symbol: tensor.shape[index]
+        for axes, tensor in zip(part.inputs.values(), sample, strict=True)
+        for index, symbol in axes.items()
+        if terms(symbol) == (symbol,) and tensor.shape[index] < SMALLEST_DYNAMIC_SIZE
+    }
+    if not small:
+        return None
+    symbol, size = next(iter(small.items()))
+    return (
+        f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
+        f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
+        f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
+    )
+
+
+def _where_it_failed(model: Any, part: Part, error: BaseException) -> str:
+    text = f"{type(error).__name__}: {first_line(root_cause(error))}"
+    advice = _trace_advice(f"{text} {error}")
+    where = f"{_in_module(_module_path(model, error))} at {_model_line(error)}".strip()
+    return f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, {where}: {text}{advice}"
+
+
+def _trace_advice(text: str) -> str:
+    """What to do about an error of torch, from its text."""
+    return next((f"; {advice}" for word, advice in TRACE_ADVICE.items() if word in text), "")
+
+
+def _module_path(model: Any, error: BaseException) -> str | None:
+    """The path of the innermost module that ran when an error was raised; None if no frame is of a module inside."""
+    names = {id(module): name for name, module in model.named_modules()}
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return _last(name for name in (names.get(id(frame.f_locals.get("self"))) for frame in frames) if name)
+
+
+def _last(names: Iterable[str]) -> str | None:
+    return next(reversed(list(names)), None)
+
+
+def _model_line(error: BaseException) -> str:
+    """The last line of the model's source that ran before an error, as `file:line (text)`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_tracing_packages())]
+    frame = (own or list(frames))[-1]
+    return _line(frame.filename, frame.lineno, frame.line)
+
+
+def _tracing_packages() -> tuple[str, ...]:
+    """The folders of files that are no model's source."""
+    import sympy
+    import torch
+
+    folders = (str(Path(package.__file__ or "").parent) for package in (torch, sympy))
+    return *folders, CAPTURE, "<"
