@@ -43,6 +43,8 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "DbrxExperts.forward": ("experts.dbrx_outputs", "loops over the experts that the tokens choose"),
         "LongcatFlashExperts.forward": ("experts.longcat_outputs", "loops over the experts that the tokens choose"),
+        "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
+        "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "build_alibi_tensor": (
             "falcon.alibi_bias",
             "multiplies in bfloat16, which ONNX Runtime does not support on every device",

@@ -45,17 +45,20 @@ def _delayed_codes(
     return torch.where((positions <= delays) | (positions > delays + last), pad_token_id, delayed)
 
 
-def conv1d_output(layer: Any, hidden_states: Tensor) -> Tensor:
+def conv1d_output(layer: Any, hidden_states: Tensor, padding_cache: Any = None) -> Tensor:
     """For EncodecConv1d.forward (modeling_encodec, transformers 5.23), which keeps its strides in tensors.
 
+    MimiConv1d and PocketTTSAudioTokenizerConv1d are copies without a norm; a `padding_cache` cannot be traced.
     The input must be longer than its padding: the original pads a shorter input differently.
     """
     from torch.nn import functional
 
+    if padding_cache is not None:
+        raise NotImplementedError("a sound that comes in pieces needs a cache of padding, which cannot be traced")
     stride = layer.conv.stride[0]
     total = (layer.conv.kernel_size[0] - 1) * layer.conv.dilation[0] + 1 - stride
     right = 0 if layer.causal else total // 2
     padding = (total - right, right + -hidden_states.shape[-1] % stride)
     features = layer.conv(functional.pad(hidden_states, padding, layer.pad_mode))
-    normalized: Tensor = layer.norm(features) if layer.norm_type == "time_group_norm" else features
+    normalized: Tensor = layer.norm(features) if getattr(layer, "norm_type", "") == "time_group_norm" else features
     return normalized

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from textwrap import dedent
 from typing import Any
 
 from onnxfn.graphs.capture.argument_builders import built_arguments
@@ -190,4 +192,25 @@ def _positional_arguments(submodule: Any, arguments: Mapping[str, Any]) -> dict[
 def _has_parameter(model: Any, name: str) -> bool:
     """Whether `forward` accepts a keyword argument of this name."""
     parameters = inspect.signature(model.forward).parameters
-    return name in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    others = [each.name for each in parameters.values() if each.kind is each.VAR_KEYWORD]
+    return name in parameters or (bool(others) and not _passes_on(model.forward, name, others[0]))
+
+
+def _passes_on(forward: Any, name: str, others: str) -> bool:
+    """Whether `forward` itself passes an argument of this name to a function that also gets its `**others`.
+
+    That function would get the argument twice. `forward` is read as text, because an error would end the trace.
+    """
+    try:
+        tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(forward))))
+    except (OSError, SyntaxError, TypeError):
+        return False
+    calls = (node.keywords for node in ast.walk(tree) if isinstance(node, ast.Call))
+    with_others = (
+        [each.arg for each in keywords] for keywords in calls if any(_is_named(each, others) for each in keywords)
+    )
+    return any(name in names for names in with_others)
+
+
+def _is_named(keyword: ast.keyword, others: str) -> bool:
+    return keyword.arg is None and isinstance(keyword.value, ast.Name) and keyword.value.id == others
