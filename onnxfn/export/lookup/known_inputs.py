@@ -76,6 +76,7 @@ CONFIG_KEYS = reads(
         constant(2),
     ),
     audio_channels=either("audio_channels", constant(1)),
+    latent_size=either("latent_dim", "hidden_size"),
     context_length=either("context_length", "prediction_length"),
     patch_values=product(NUM_CHANNELS, PATCH_FRAMES, PATCH_SIZE, PATCH_SIZE),
     patch_size=PATCH_SIZE,
@@ -116,6 +117,14 @@ WAVEFORM_DUMMIES = compose(
     case("several", sized(batch_size=3, sequence_length=12000)),
 )
 """Waveforms of 9,600 to 16,000 samples."""
+
+LATENT_DUMMIES = compose(
+    generates("sound", "normal"),
+    sized(batch_size=2, sequence_length=16),
+    case("one", sized(batch_size=1, sequence_length=11)),
+    case("several", sized(batch_size=3, sequence_length=21)),
+)
+"""The frames that a codec decodes to a sound: 11 to 21."""
 
 FEATURES_MASK = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
 
@@ -169,6 +178,10 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
             _audio_form("input_features", "batch_size num_mel_bins= sequence_length", SPECTROGRAM_DUMMIES),
             _audio_form("input_features", "batch_size num_mel_bins= num_frames=", SPECTROGRAM_DUMMIES),
             _audio_form("input_features", "batch_size sequence_length 128", SPECTROGRAM_DUMMIES),
+        ),
+        "latents": (
+            _audio_form("latents", "batch_size latent_size= sequence_length", LATENT_DUMMIES),
+            _audio_form("latents", "batch_size sequence_length latent_size=", LATENT_DUMMIES),
         ),
         "past_values": (SERIES,),
         "grid_thw": (*_packed_forms("patch_values="), *_packed_forms("num_channels=", "patch_size=", "patch_size=")),
