@@ -7,8 +7,10 @@ import os
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
@@ -98,12 +100,13 @@ def print_and_save(
     *,
     runs: int,
     packages: Sequence[str] = (),
+    peers: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Prints the results and, if there is a file, saves them as JSON with the number of runs and the environment."""
     print(table(rows))
     print(verdicts(required))
     if file is not None:
-        save(benchmark, rows, required, file, runs=runs, packages=packages)
+        save(benchmark, rows, required, file, runs=runs, packages=packages, peers=peers)
 
 
 def save(
@@ -114,10 +117,17 @@ def save(
     *,
     runs: int,
     packages: Sequence[str] = (),
+    peers: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Saves the results as JSON with the number of runs and the environment, also the versions of more packages."""
+    """Saves the results as JSON with the date, the number of runs and the environment.
+
+    `packages` are more packages of this environment, `peers` the versions of those in other environments.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    result = {"benchmark": benchmark, "runs": runs, **environment(packages), "rows": list(rows)}
+    known = environment(packages)
+    known["versions"] |= peers
+    date = datetime.now(UTC).date().isoformat()
+    result = {"benchmark": benchmark, "date": date, "runs": runs, **known, "rows": list(rows)}
     plain = [requirement.plain for requirement in required]
     file.write_text(json.dumps({**result, "required": plain}, indent=1) + "\n")
 

@@ -1,10 +1,14 @@
-"""Time and memory of the export of 1.1 billion parameters, next to those of its imports and of copying its weights.
+"""Time and memory of the export of 1.1 billion parameters, stored in bfloat16, to float32, float16 and 4 bits.
 
-    python benchmarks/large.py [--runs 3] [--exporters "onnxfn unchecked,onnxfn,..."]
+    python benchmarks/large.py [--runs 3] [--exporters "onnxfn unchecked,onnxfn,..."] [--eight-billion]
 
-In each round a process imports what an export imports and does nothing else, the weights are copied once, and every
-exporter runs once. Anonymous memory is counted above that of the imports. The time of an export is compared with
-imports + graph + 1.5 times the copying. The files of the first round must agree with PyTorch.
+In each round a process imports what an export imports and does nothing else, and every exporter runs once. Anonymous
+memory of an export is counted above that of the imports. Its time is compared with imports + graph + 1.5 times the
+copying: the checkpoint is read, and as many bytes are written as the export has. Files in float32 must agree with
+PyTorch in the first round; those of fewer bits are compared by the export itself, where it has a check.
+
+`--eight-billion` also exports 8 billion parameters (16 GB) to float16 and to 4 bits, once. It needs 40 GB of free disk,
+else the parameters are zeros, which take no disk; below 20 GB it is refused. See eight_billion.py.
 """
 
 from __future__ import annotations
@@ -18,11 +22,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from export_whole import GB, Measured, graph_bytes, problem_of
+from attrs import evolve, frozen
+from eight_billion import eight_billion
+from export_whole import GB, graph_bytes, problem_of
 from figures import Required, median, print_and_save, ratio
 from models import CHECKPOINTS, Checkpoint, checkpoint_folder, parameter_bytes
 from options import parsed_options
-from peers import EXPORTERS, NO_PYTHONPATH, OURS, Exporter, interpreter, run_exporter
+from peers import EXPORTERS, NO_PYTHONPATH, OURS, Exporter, interpreter, peer_versions, run_exporter
 from processes import Process, run_process
 
 STAGE = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
@@ -44,7 +50,29 @@ for name in open(sys.argv[1]).read().split():
     except Exception:
         pass
 """
-MEMORY_LIMIT, COPIES = 1.2 * GB, 1.5
+COPIES = 1.5
+CHECKED_GB, UNCHECKED_GB, EIGHT_BILLION_GB = 1.2, 0.5, 1.5
+"""GB of anonymous memory above the imports that an export may take."""
+
+OWN = "onnxfn,onnxfn unchecked,onnxfn float16,onnxfn float16 unchecked,onnxfn q4,onnxfn q4 unchecked"
+PEERS = "genai builder float16,genai builder int4,mobius float16"
+EIGHT_BILLION = ("onnxfn float16 unchecked", "onnxfn q4 unchecked")
+"""The exporters whose figures are shown."""
+
+BUFFER = 1 << 24
+
+
+@frozen
+class Row:
+    """The runs of an exporter on a checkpoint, each with the imports and the seconds of copying in its round."""
+
+    checkpoint: Checkpoint
+    exporter: Exporter
+    runs: tuple[Process, ...] = ()
+    imports: tuple[Process, ...] = ()
+    copies: tuple[float, ...] = ()
+    disk: int = 0
+    problem: str | None = None
 
 
 def module_list(folder: Path, cache: Path) -> Path:
@@ -57,10 +85,17 @@ def module_list(folder: Path, cache: Path) -> Path:
     return names
 
 
-def copy_seconds(file: Path, folder: Path) -> float:
-    """Copies a file; returns the seconds."""
+def copying_seconds(checkpoint: Path, folder: Path, written: int) -> float:
+    """The seconds that it takes to read the weights of a checkpoint and to write a file of so many bytes."""
+    buffer = bytearray(BUFFER)
     start = time.perf_counter()
-    shutil.copyfile(file, folder / "copy")
+    for file in checkpoint.glob("*.safetensors"):
+        with file.open("rb", buffering=0) as stream:
+            while stream.readinto(buffer):
+                pass
+    with (folder / "copy").open("wb", buffering=0) as stream:
+        for position in range(0, written, BUFFER):
+            stream.write(buffer[: written - position])
     seconds = time.perf_counter() - start
     (folder / "copy").unlink()
     return seconds
@@ -71,85 +106,119 @@ def graph_seconds(run: Process) -> float:
     return sum(float(seconds) for stage, seconds in STAGE.findall(run.output) if stage in GRAPH_STAGES)
 
 
-def measure(
-    checkpoint: Checkpoint, exporters: list[Exporter], rounds: int, cache: Path
-) -> tuple[list[Process], list[float], dict[str, Measured]]:
-    """Runs the imports, the copy and every exporter, round by round."""
-    imports: list[Process] = []
-    copies: list[float] = []
-    results = {exporter.name: Measured() for exporter in exporters}
+def measure(checkpoint: Checkpoint, exporters: Sequence[Exporter], rounds: int, cache: Path) -> list[Row]:
+    """Runs the imports and every exporter, round by round."""
+    rows = [Row(checkpoint, exporter) for exporter in exporters]
     with tempfile.TemporaryDirectory(dir=cache) as temporary:
         folder = Path(temporary)
         names = module_list(folder, cache)
         for _ in range(rounds):
             command = [str(interpreter(OURS, cache)), "-c", IMPORT_MODULES, str(names)]
-            imports.append(run_process(command, NO_PYTHONPATH))
-            copies.append(copy_seconds(checkpoint_folder(checkpoint, cache) / "model.safetensors", folder))
-            for exporter in exporters:
-                if results[exporter.name].problem is None:
-                    results[exporter.name] = _with_run(results[exporter.name], exporter, checkpoint, folder, cache)
-    return imports, copies, results
+            imports = run_process(command, NO_PYTHONPATH)
+            rows = [row if row.problem else _with_run(row, imports, folder, cache) for row in rows]
+    return rows
 
 
-def _with_run(before: Measured, exporter: Exporter, checkpoint: Checkpoint, folder: Path, cache: Path) -> Measured:
-    """The results with one more run. The files of the first run are compared with PyTorch."""
+def _with_run(row: Row, imports: Process, folder: Path, cache: Path) -> Row:
+    """The row with one more run. Files in float32 of the first run are compared with PyTorch."""
     out = folder / "out"
+    run = run_exporter(row.exporter, row.checkpoint, out, cache)
+    is_compared = not row.runs and row.exporter.dtype == "float32"
+    problem = problem_of(run, row.checkpoint, out, cache, compare=is_compared)
+    disk = graph_bytes(out)
     shutil.rmtree(out, ignore_errors=True)
-    run = run_exporter(exporter, checkpoint, out, cache)
-    print(f"{exporter.name}: {run.seconds:.1f} s, {run.anonymous / GB:.2f} GB", file=sys.stderr)
-    problem = problem_of(run, checkpoint, out, cache, compare=not before.runs)
-    return Measured((*before.runs, run), graph_bytes(out), problem)
+    print(f"{row.exporter.name}: {run.seconds:.1f} s, {run.anonymous / GB:.2f} GB {problem or ''}", file=sys.stderr)
+    copying = 0.0 if problem else copying_seconds(checkpoint_folder(row.checkpoint, cache), folder, disk)
+    return evolve(
+        row,
+        runs=(*row.runs, run),
+        imports=(*row.imports, imports),
+        copies=(*row.copies, copying),
+        disk=disk,
+        problem=problem,
+    )
 
 
-def row(name: str, runs: Sequence[Process], imports: list[Process], copies: list[float]) -> dict[str, Any]:
-    """The row of an exporter in the table. Some figures are known for onnxfn alone: only it prints its stages."""
-    figures = {
-        "exporter": name,
-        "seconds": median([run.seconds for run in runs]),
-        "imports s": median([imported.seconds for imported in imports]),
-        "graph s": None,
-        "copying s": median(copies),
-        "work s": median([run.cpu_seconds for run in runs]),
-        "anonymous GB": median([run.anonymous / GB for run in runs]),
-        "resident GB": median([run.resident / GB for run in runs]),
-    }
-    return figures | (_own_figures(runs, imports, copies) if EXPORTERS[name].environment == OURS else {})
-
-
-def _own_figures(runs: Sequence[Process], imports: list[Process], copies: list[float]) -> dict[str, Any]:
-    """The figures that only onnxfn has."""
-    above = [run.anonymous - imported.anonymous for run, imported in zip(runs, imports, strict=True)]
-    ideal = [
-        imported.seconds + graph_seconds(run) + COPIES * copy
-        for run, imported, copy in zip(runs, imports, copies, strict=True)
-    ]
+def figures(row: Row, parameters: int) -> dict[str, Any]:
+    """The figures of a row. Some are known for onnxfn alone: only it prints its stages."""
+    names = {"model": row.checkpoint.name, "exporter": row.exporter.name}
+    if row.problem:
+        return names | {"problem": row.problem}
+    above = [run.anonymous - imported.anonymous for run, imported in zip(row.runs, row.imports, strict=True)]
     return {
-        "graph s": median([graph_seconds(run) for run in runs]),
-        "last stages": ", ".join(f"{stage} {seconds}" for stage, seconds in STAGE.findall(runs[-1].output)),
-        f"seconds / (imports + graph + {COPIES} copying)": ratio([run.seconds for run in runs], ideal),
+        **names,
+        "seconds": median([run.seconds for run in row.runs]),
+        "imports s": median([imported.seconds for imported in row.imports]),
+        "copying s": median(row.copies),
+        "work s": median([run.cpu_seconds for run in row.runs]),
+        "anonymous GB": median([run.anonymous / GB for run in row.runs]),
         "above imports GB": median([bytes_ / GB for bytes_ in above]),
+        "resident GB": median([run.resident / GB for run in row.runs]),
+        "GB on disk": row.disk / GB,
+        "disk / float32": row.disk / parameters,
+        **(_own_figures(row) if row.exporter.environment == OURS else {}),
     }
 
 
-def required(model: str, rows: list[dict[str, Any]]) -> list[Required]:
-    """The requirements on memory and time."""
-    ours = next((figures for figures in rows if figures["exporter"] == "onnxfn unchecked"), {})
-    limits = {"above imports GB": MEMORY_LIMIT / GB, f"seconds / (imports + graph + {COPIES} copying)": 1.0}
-    return [Required(f"{model}, unchecked: {name}", ours.get(name), limit) for name, limit in limits.items()]
+def _own_figures(row: Row) -> dict[str, Any]:
+    """The figures that only onnxfn has. The time of a check is not that of copying, so it has no allowed time."""
+    graphs = [graph_seconds(run) for run in row.runs]
+    last = {"graph s": median(graphs), "last stages": " ".join(map(" ".join, STAGE.findall(row.runs[-1].output)))}
+    if not row.exporter.name.endswith("unchecked"):
+        return last
+    rounds = zip(row.imports, graphs, row.copies, strict=True)
+    allowed = [imported.seconds + graph + COPIES * copy for imported, graph, copy in rounds]
+    return last | {
+        "allowed s": median(allowed),
+        "seconds / allowed": ratio([run.seconds for run in row.runs], allowed),
+    }
+
+
+def required(rows: Sequence[dict[str, Any]]) -> list[Required]:
+    """The requirements on the memory of onnxfn's exports, and on the time of those without a check."""
+    ours = [row for row in rows if EXPORTERS[row["exporter"]].environment == OURS]
+    memory = [Required(f"{_name(row)}: GB above imports", row.get("above imports GB"), _limit(row)) for row in ours]
+    times = [
+        Required(f"{_name(row)}: seconds / allowed", row["seconds / allowed"], 1.0)
+        for row in ours
+        if "seconds / allowed" in row and row["model"] in CHECKPOINTS
+    ]
+    return [*memory, *times]
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['model']}, {row['exporter']}"
+
+
+def _limit(row: dict[str, Any]) -> float:
+    """The GB above the imports that the export of a row may take."""
+    if row["model"] not in CHECKPOINTS:
+        return EIGHT_BILLION_GB
+    return UNCHECKED_GB if row["exporter"].endswith("unchecked") else CHECKED_GB
+
+
+def rows_of_eight_billion(cache: Path) -> list[dict[str, Any]]:
+    """The figures of the export of 8 billion parameters. The checkpoint is deleted afterwards."""
+    checkpoint = eight_billion(cache)
+    folder = checkpoint_folder(checkpoint, cache)
+    try:
+        rows = measure(checkpoint, [EXPORTERS[name] for name in EIGHT_BILLION], 1, cache)
+        return [figures(row, parameter_bytes(folder)) for row in rows]
+    finally:
+        shutil.rmtree(folder)
 
 
 def main() -> None:
-    options = parsed_options(__doc__.splitlines()[0], "large", "llama-1b", "onnxfn unchecked,onnxfn")
+    options = parsed_options(
+        __doc__.splitlines()[0], "large", "llama-1b-bf16", f"{OWN},{PEERS}", flags={"eight-billion": "Also 8 billion."}
+    )
     (checkpoint,) = options.checkpoints
-    imports, copies, results = measure(checkpoint, options.exporters, options.runs, options.cache)
+    rows = measure(checkpoint, options.exporters, options.runs, options.cache)
     parameters = parameter_bytes(checkpoint_folder(checkpoint, options.cache))
-    rows = [
-        {"exporter": name, "problem": result.problem}
-        if result.problem
-        else row(name, result.runs, imports, copies) | {"disk / parameters": result.disk / parameters}
-        for name, result in results.items()
-    ]
-    print_and_save("large", rows, required(checkpoint.name, rows), options.json, runs=options.runs)
+    shown = [figures(row, parameters) for row in rows]
+    shown += rows_of_eight_billion(options.cache) if options.eight_billion else []
+    peers = peer_versions(options.exporters)
+    print_and_save("large", shown, required(shown), options.json, runs=options.runs, peers=peers)
 
 
 if __name__ == "__main__":

@@ -116,22 +116,24 @@ def _smollm2(folder: Path, _: Path) -> None:
 
 
 def _llama(folder: Path, cache: Path) -> None:
-    """Writes a model of TinyLlama 1.1B's sizes, with SmolLM2's tokenizer, which one peer needs."""
+    """Writes a model of TinyLlama 1.1B's sizes in bfloat16, with SmolLM2's tokenizer, which one peer needs."""
     sizes = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32}
-    _random("LlamaForCausalLM", "LlamaConfig", vocab_size=32000, num_key_value_heads=4, **sizes)(folder, cache)
+    make = _random("LlamaForCausalLM", "LlamaConfig", "bfloat16", vocab_size=32000, num_key_value_heads=4, **sizes)
+    make(folder, cache)
     for name in SMOLLM2_TOKENIZER:
         shutil.copy(checkpoint_folder(CHECKPOINTS["smollm2"], cache) / name, folder / name)
 
 
-def _random(model: str, config: str, **sizes: int) -> Callable[[Path, Path], None]:
-    """A function that writes a model with random weights."""
+def _random(model: str, config: str, dtype: str = "float32", **sizes: int) -> Callable[[Path, Path], None]:
+    """A function that writes a model with random weights in a dtype."""
 
     def make(folder: Path, _: Path) -> None:
         import torch
         import transformers
 
         torch.manual_seed(0)
-        getattr(transformers, model)(getattr(transformers, config)(**sizes)).save_pretrained(folder)
+        random = getattr(transformers, model)(getattr(transformers, config)(**sizes))
+        random.to(getattr(torch, dtype)).save_pretrained(folder)
 
     return make
 
@@ -160,6 +162,6 @@ CHECKPOINTS = {
             "decoder",
             _random("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=2, hidden_size=64, vocab_size=99, **TINY),
         ),
-        Checkpoint("llama-1b", "text-generation-with-past", "decoder", _llama),
+        Checkpoint("llama-1b-bf16", "text-generation-with-past", "decoder", _llama),
     )
 }

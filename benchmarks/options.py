@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from figures import RESULTS
@@ -13,12 +14,17 @@ from peers import EXPORTERS, Exporter, selected_exporters
 
 
 def parsed_options(
-    description: str, benchmark: str, models: str, exporters: str | None = None, **more: Callable[[str], Any]
+    description: str,
+    benchmark: str,
+    models: str,
+    exporters: str | None = None,
+    flags: Mapping[str, str] = MappingProxyType({}),
+    **more: Callable[[str], Any],
 ) -> argparse.Namespace:
     """The options of the command line.
 
     `options.checkpoints` and `options.exporters` are the selected rows. `more` are further options of a benchmark and
-    their types.
+    their types, `flags` are options without a value and their help.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--runs", type=int, default=5, help="Rounds. In each round every exporter runs once.")
@@ -30,6 +36,8 @@ def parsed_options(
     parser.add_argument("--json", type=Path, default=RESULTS / f"{benchmark}.json", help="The file for the figures.")
     for option, kind in more.items():
         parser.add_argument(f"--{option}", type=kind)
+    for option, text in flags.items():
+        parser.add_argument(f"--{option}", action="store_true", help=text)
     options = parser.parse_args()
     options.checkpoints = checkpoints(options.models)
     options.exporters = selected_exporters(options.exporters, options.without, peers_only=options.peers_only)

@@ -6,7 +6,8 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from attrs import field, frozen
@@ -56,6 +57,8 @@ class Exporter:
         kinds: The kinds of checkpoints that it can export.
         twice: Whether the first round runs it twice: the first run fills the template cache.
         folder: Makes the folder of a checkpoint that it can read.
+        dtype: The type of the weights that it writes. Only float32 is compared with PyTorch.
+        by_default: Whether it is among the exporters if none are named.
     """
 
     name: str
@@ -64,6 +67,8 @@ class Exporter:
     kinds: frozenset[str] = field(default=KINDS, converter=frozenset)
     twice: bool = False
     folder: Callable[[Checkpoint, Path], Path] = checkpoint_folder
+    dtype: str = "float32"
+    by_default: bool = True
 
 
 def run_exporter(exporter: Exporter, checkpoint: Checkpoint, out: Path, cache: Path = CACHE) -> Process:
@@ -102,9 +107,16 @@ def _source_digest() -> str:
     return "\n" + hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
+def peer_versions(exporters: Iterable[Exporter]) -> dict[str, str]:
+    """The versions of the packages that the peers among some exporters are, by package."""
+    environments = {exporter.environment for exporter in exporters} - {OURS}
+    pins = [pin.split("==") for name in sorted(environments) for pin in ENVIRONMENTS[name] if name in pin]
+    return dict(pins)
+
+
 def selected_exporters(names: str | None, without: list[str], *, peers_only: bool = False) -> list[Exporter]:
-    """The exporters with these names, which are separated by commas; all for None."""
-    selected = set(names.split(",")) if names else set(EXPORTERS)
+    """The exporters with these names, which are separated by commas; those of the default for None."""
+    selected = set(names.split(",")) if names else {name for name, each in EXPORTERS.items() if each.by_default}
     if unknown := (selected | set(without)) - set(EXPORTERS):
         raise SystemExit(f"no exporter {', '.join(unknown)}; known: {', '.join(EXPORTERS)}")
     return [
@@ -133,9 +145,13 @@ def _exporters(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list
     return [str(HERE / "by_exporters.py"), str(folder), str(out), checkpoint.kind]
 
 
-def _genai(_: Checkpoint, folder: Path, out: Path, kept: Path) -> list[str]:
-    builder = ["-m", "onnxruntime_genai.models.builder"]
-    return [*builder, "-i", str(folder), "-o", str(out), "-p", "fp32", "-e", "cpu", "-c", str(kept / "genai")]
+def _genai(precision: str, provider: str) -> Command:
+    def command(_: Checkpoint, folder: Path, out: Path, kept: Path) -> list[str]:
+        builder = ["-m", "onnxruntime_genai.models.builder"]
+        options = ["-p", precision, "-e", provider, "-c", str(kept / "genai")]
+        return [*builder, "-i", str(folder), "-o", str(out), *options]
+
+    return command
 
 
 def _mobius(*options: str) -> Command:
@@ -143,6 +159,18 @@ def _mobius(*options: str) -> Command:
         return ["-m", "mobius", "build", "--model", str(folder), *options, str(out)]
 
     return command
+
+
+def _of_fewer_bits() -> Iterator[Exporter]:
+    """The exporters that write weights of 16 and of 4 bits. The genai builder has no float16 for the CPU."""
+    small = partial(Exporter, kinds=("decoder",), by_default=False)
+    for dtype in ("float16", "q4"):
+        options = ("--no-template-cache", "--dtype", dtype)
+        yield small(f"onnxfn {dtype}", OURS, _onnxfn(*options), dtype=dtype)
+        yield small(f"onnxfn {dtype} unchecked", OURS, _onnxfn(*options, "--no-check"), dtype=dtype)
+    yield small("genai builder float16", "genai", _genai("fp16", "cuda"), dtype="float16")
+    yield small("genai builder int4", "genai", _genai("int4", "cpu"), dtype="q4")
+    yield small("mobius float16", "mobius", _mobius("--dtype", "f16"), dtype="float16")
 
 
 EXPORTERS = {
@@ -160,8 +188,9 @@ EXPORTERS = {
         Exporter("onnxfn opset 23", OURS, _onnxfn("--no-template-cache", "--opset", "23"), kinds=("decoder",)),
         Exporter("optimum", "optimum", _optimum, folder=folder_for_transformers_4),
         Exporter("transformers.exporters", "exporters", _exporters),
-        Exporter("genai builder", "genai", _genai, kinds=("decoder", "speech to text")),
+        Exporter("genai builder", "genai", _genai("fp32", "cpu"), kinds=("decoder", "speech to text")),
         Exporter("mobius", "mobius", _mobius()),
         Exporter("mobius cpu", "mobius", _mobius("--ep", "cpu"), kinds=("decoder",)),
+        *_of_fewer_bits(),
     )
 }

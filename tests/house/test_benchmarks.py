@@ -83,3 +83,37 @@ def test_the_tables_are_those_of_the_last_results():
     results = readme.read_results()
     assert readme.benchmarks_readme(results) == (ROOT / "benchmarks" / "README.md").read_text()
     assert readme.key_figures(results) in (ROOT / "README.md").read_text()
+
+
+def test_a_shard_of_the_large_checkpoint_is_read_by_safetensors(tmp_path):
+    torch, load_file = import_module("torch"), import_module("safetensors.torch").load_file
+    write_shard = import_module("eight_billion").write_shard
+    shapes = {"a": (3, 5), "b": (7,)}
+    write_shard(tmp_path / "zeros.safetensors", shapes, None)
+    write_shard(tmp_path / "ones.safetensors", shapes, torch.ones(4).bfloat16().view(torch.uint8).numpy().tobytes())
+    for number, name in enumerate(("zeros", "ones")):
+        tensors = load_file(tmp_path / f"{name}.safetensors")
+        assert {key: tuple(tensor.shape) for key, tensor in tensors.items()} == shapes
+        assert all(tensor.dtype == torch.bfloat16 and (tensor == number).all() for tensor in tensors.values())
+
+
+def test_the_time_that_an_export_may_take_is_that_of_imports_graph_and_copying():
+    large, process = import_module("large"), import_module("processes").Process
+    run = process(9.0, 9.0, 0, int(1.4e9), 0, "capture model: 2.0 s\npasses model: 1.0 s\nwrite model: 3.0 s\n")
+    imports = process(4.0, 4.0, 0, int(1e9), 0, "")
+    exporter = large.EXPORTERS["onnxfn float16 unchecked"]
+    row = large.Row(large.CHECKPOINTS["llama-1b-bf16"], exporter, (run,), (imports,), (2.0,), 10**9)
+    figures = large.figures(row, 4 * 10**9)
+    assert (figures["allowed s"], figures["seconds / allowed"]) == (10.0, 0.9)
+    assert round(figures["above imports GB"], 6) == 0.4
+    assert [requirement.verdict for requirement in large.required([figures])] == ["holds", "holds"]
+
+
+def test_the_large_checkpoint_is_refused_where_no_export_of_it_fits(tmp_path, monkeypatch):
+    eight_billion = import_module("eight_billion")
+    free = {"bytes": 10**9}
+    monkeypatch.setattr(eight_billion.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free["bytes"]}))
+    with pytest.raises(SystemExit, match="1 GB free"):
+        eight_billion.eight_billion(tmp_path)
+    free["bytes"] = 30 * 10**9
+    assert eight_billion.eight_billion(tmp_path).name == "llama-8b of zeros"
