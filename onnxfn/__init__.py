@@ -48,6 +48,7 @@ from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.diff import diff
 from onnxfn.specs.digest import digest
 from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
 from onnxfn.specs.edits.axis_names import with_axis_names
 from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
@@ -121,6 +122,7 @@ from onnxfn.specs.serialize import from_json, to_json
 from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.tasks import SYNONYMS, TASKS, canonical, for_task, synonyms, tasked
 from onnxfn.specs.version import VERSION
+from onnxfn.weights.adapter_files import write_adapter
 from onnxfn.weights.write import WriteOptions
 
 __all__ = (
@@ -278,6 +280,7 @@ __all__ = (
     "verify",
     "vision",
     "vision_of_any_size",
+    "with_adapter_inputs",
     "with_axis",
     "with_axis_names",
     "with_behavior",
@@ -294,6 +297,7 @@ __all__ = (
     "with_shapes",
     "with_tolerance",
     "without",
+    "write_adapter",
 )
 
 __version__ = VERSION

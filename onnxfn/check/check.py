@@ -94,7 +94,7 @@ def check(
     decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
     comparisons.extend(decoded)
     cases.extend(comparison.case for comparison in decoded)
-    return Report(_differences(part, comparisons), tuple(cases), findings)
+    return Report(differences(part, comparisons), tuple(cases), findings)
 
 
 def _random_findings(
@@ -188,7 +188,7 @@ def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) 
     return exact_output
 
 
-def _differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:
+def differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:
     """One difference for each output, over all cases."""
     outputs = dict.fromkeys(comparison.output for comparison in comparisons)
     return tuple(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxfn.check.references import Reference
+from onnxfn.graphs.passes.adapter_inputs import SUFFIXES
 from onnxfn.specs.axes import Axis, symbols, terms, value
 from onnxfn.specs.dummies import Array, graph_dtype
 from onnxfn.specs.errors import listed
@@ -26,6 +27,8 @@ def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[st
         reference: PyTorch's outputs in some case. Their dtypes and sizes are those that the outputs of the file have.
     """
     inputs, outputs = graph_ports(file)
+    if part.spec.target.adapter_inputs:  # they have defaults, so that nobody must give them
+        inputs = tuple(port for port in inputs if not port.name.endswith(SUFFIXES))
     arrays = [reference.inputs[input_.name] for input_ in part.spec.inputs]
     findings = (
         *_side_findings(part.spec, "inputs", inputs, part.spec.inputs, arrays),

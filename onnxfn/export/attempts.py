@@ -16,6 +16,7 @@ from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.references import largest_sizes, references
 from onnxfn.check.sessions import open_check_session
+from onnxfn.export.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.lookup.quantized import weights_from
 from onnxfn.graphs.build import (
     TRACED_LAYERS,
@@ -55,6 +56,7 @@ class Job:
         real_inputs: The inputs that a preprocessor computed.
         unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
         check: Whether the files are checked.
+        adapter: The adapter that fills inputs of the graphs, if there is one.
     """
 
     model: Any
@@ -65,6 +67,7 @@ class Job:
     real_inputs: RealInputs
     unbound_graph: UnboundGraph = field(factory=captured_once)
     check: bool = field(kw_only=True)
+    adapter: Path | None = None
 
 
 @frozen
@@ -174,9 +177,17 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
 
 def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
+    check_layers(job.model, job.plan, graphs)
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
+    if job.adapter is not None:
+        files[write_input_adapter(job.adapter, job.plan, graphs, job.folder)] = ""
     check = partial(check_files, job.model, job.plan, job.folder, job.timed, job.real_inputs, must_pass=True)
     report = check() if job.check else None
+    if report is not None and job.adapter is not None:
+        reports = check_with_adapter(job.model, job.plan, graphs, job.folder, job.adapter, job.timed)
+        report = _joined((report, *reports))
+        if not report.passed:
+            raise check_error(report)
     return Built(job.plan, graphs, files, report, traced_layers(graphs), weights_from(job.model))
 
 

@@ -86,6 +86,7 @@ def export(
     with_input: flags.Inputs = None,
     inputs_embeds: flags.InputsEmbeds = False,
     adapter: flags.Adapter = None,
+    adapter_input: flags.AdapterInputs = None,
     layout: flags.Layout = "optimum",
     external_data_suffix: flags.ExternalDataSuffix = None,
     weights: flags.Weights = None,
@@ -116,6 +117,7 @@ def export(
             inputs=tuple(with_input or ()),
             inputs_embeds=inputs_embeds,
             split=split,
+            adapter_inputs=tuple(adapter_input or ()),
         )
         cache = None if no_template_cache else template_cache or default_cache_folder()
         build = _build_options(cache, fuse, trace_all=trace_all)

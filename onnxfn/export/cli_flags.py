@@ -76,6 +76,14 @@ Adapter = Annotated[
     Path | None,
     typer.Option(help="The folder of a LoRA adapter that PEFT wrote; it is merged into the weights."),
 ]
+AdapterInputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adapter-input",
+        help="Linear layers for which the graph takes a LoRA adapter as inputs: q_proj, ...; --adapter is then a file "
+        "for ONNX Runtime, and is not merged.",
+    ),
+]
 Layout = Annotated[
     str, typer.Option(help="The program that the folder is for: optimum, or transformers.js (also in a browser).")
 ]
@@ -128,5 +136,6 @@ SPEC_FLAGS = (
     "split",
     "fuse",
     "adapter",
+    "adapter_input",
 )
 """The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from attrs import evolve
 
 from onnxfn.check.prompts import export_path
+from onnxfn.export.adapter_inputs import input_adapter, merged_adapter
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
 from onnxfn.export.attempts import Built, Job, build_variants, check_files, traced_layers
 from onnxfn.export.destination import Destination, check_destination
@@ -94,7 +95,8 @@ def export(
             copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
             A model of transformers on the meta device gets its weights from there.
         adapter: The folder of a LoRA adapter that PEFT wrote. Its weights are merged into those of the model while the
-            files are written, and the check compares with the merged model.
+            files are written, and the check compares with the merged model. If the spec has adapters as inputs, see
+            `with_adapter_inputs`, the adapter is a file `<folder>.onnx_adapter`, and the check runs with and without.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case of the check.
         decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.
@@ -158,7 +160,7 @@ def export(
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
-                copied = with_adapter(model, model_copy(with_plain_tensors(model)), adapter)
+                copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged_adapter(spec, adapter))
                 planned = plan_for_destination(
                     spec, copied, config, destination, options.layout, decoders=decoders, dtypes=dtypes
                 )
@@ -169,6 +171,7 @@ def export(
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
                 job = Job(copied, planned, onnx_staging, options, timed, real_inputs, check=check)
+                job = evolve(job, adapter=input_adapter(spec, adapter))
                 built = build_variants(job, build)
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:

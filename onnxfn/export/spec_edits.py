@@ -11,6 +11,7 @@ from attrs import frozen
 from onnxfn.export.lookup.lookup import checkpoint_task, spec_for
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import known_sizes, sized
+from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
 from onnxfn.specs.edits.behaviors import split
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
@@ -45,6 +46,7 @@ class SpecEdits:
         inputs: Names of optional inputs to add, such as `attention_mask`.
         inputs_embeds: Whether the graph takes embeddings instead of token ids.
         split: Whether each part of the model gets a file of its own.
+        adapter_inputs: Linear layers for which the graph takes a LoRA adapter.
     """
 
     task: str | None = None
@@ -59,6 +61,7 @@ class SpecEdits:
     inputs: tuple[str, ...] = ()
     inputs_embeds: bool = False
     split: bool = False
+    adapter_inputs: tuple[str, ...] = ()
 
 
 def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
@@ -72,6 +75,7 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     spec = reduce(with_input, edits.inputs, spec)
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))
     spec = compose(spec, sized(**dict(edits.sizes)))
+    spec = with_adapter_inputs(spec, *edits.adapter_inputs) if edits.adapter_inputs else spec
     return with_inputs_embeds(spec) if edits.inputs_embeds else spec
 
 

@@ -19,6 +19,7 @@ from onnxfn.graphs.capture.quiet import quiet, tracing_alone
 from onnxfn.graphs.capture.repeated_layers import LayerStack, stacks_worth_a_proof, truncated
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.old_objects import old_objects_not_collected
+from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, Fuse, fuse_operators, fusions
 from onnxfn.graphs.passes.layer_periods import layer_ports
@@ -231,6 +232,7 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
         with _pass_errors(part):
             graph = merge_slots(insert_filler(graph, filler_graph, filled_inputs))
     with _pass_errors(part):
+        graph = add_adapter_inputs(graph, part.spec.target.adapter_inputs or ())
         packs = options.pretranspose and options.fuse == ONNXRUNTIME
         return order_by_structure(pack_matmuls(graph) if packs else graph)
 

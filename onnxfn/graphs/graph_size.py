@@ -9,8 +9,12 @@ from onnxfn.specs.reports import GraphSize
 
 
 def graph_size(part: str, model: Any) -> GraphSize:
-    """The numbers of weights and nodes of a graph, and the types of its outputs. No weight is read."""
-    initializers = model.graph.initializers.values()
+    """The numbers of weights and nodes of a graph, and the types of its outputs. No weight is read.
+
+    The defaults of inputs are no weights.
+    """
+    ports = set(model.graph.inputs)
+    initializers = [value for value in model.graph.initializers.values() if value not in ports]
     parameters = sum(prod(value.shape) for value in initializers if value.dtype and value.dtype.is_floating_point())
     outputs = [(str(value.name), _type_text(value)) for value in model.graph.outputs]
     return GraphSize(part, int(parameters), sum(1 for _ in model.graph.all_nodes()), outputs)

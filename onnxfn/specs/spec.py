@@ -163,6 +163,7 @@ class Target:
         io_dtype: The type of float inputs and outputs that are no cache, if it is another one: the graph casts them.
         input_order: The inputs that come first, in this order; None leaves the order of the spec.
         quantization: The rules for weights that are stored in fewer bits. The last rule that selects a weight wins.
+        adapter_inputs: The linear layers for which the graph takes a LoRA adapter: names, or their ends.
     """
 
     opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
@@ -171,6 +172,7 @@ class Target:
     io_dtype: FloatDtype | None = joined_field("rightmost")
     input_order: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
     quantization: tuple[WeightRule, ...] = field(default=(), converter=unique_rules, metadata={"join": "rules"})
+    adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
 
     __repr__ = short_repr
 

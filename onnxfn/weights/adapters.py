@@ -50,12 +50,14 @@ class AdaptedLayer:
         b: The matrix that the product is multiplied with.
         scale: The factor of the product.
         magnitude: The norm of each row of the weight afterwards (DoRA); None without DoRA.
+        is_table: Whether the layer is an embedding.
     """
 
     a: Any = field(repr=False)
     b: Any = field(repr=False)
     scale: float
     magnitude: Any = field(default=None, repr=False)
+    is_table: bool = False
 
 
 @frozen(eq=False)
@@ -138,7 +140,7 @@ def _layer(folder: Path, name: str, config: Mapping[str, Any], kinds: Mapping[st
         raise LoadFailed(f"the adapter {folder} has no A or no B for {name}; it has: {listed(kinds)}")
     rank, alpha = len(a), _by_pattern(config.get("alpha_pattern") or {}, name, config.get("lora_alpha", 8))
     scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
-    return AdaptedLayer(a, b, scale, kinds.get("lora_magnitude_vector"))
+    return AdaptedLayer(a, b, scale, kinds.get("lora_magnitude_vector"), "lora_embedding_A" in kinds)
 
 
 def _by_pattern(patterns: Mapping[str, Any], name: str, default: Any) -> Any:

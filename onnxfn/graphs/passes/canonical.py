@@ -99,7 +99,7 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
     read = {id(value): value for node in nodes for value in node.inputs if value is not None}
     initializers = [value for value in read.values() if value.is_initializer()]
     inner_inputs = [value for node in nodes for inner in _inner_graphs(node) for value in inner.inputs]
-    named = [(value, "constant") for value in initializers if slot_of(value) is None]
+    named = [(value, "constant") for value in initializers if slot_of(value) is None and id(value) not in ports]
     named += [(value, "item") for value in inner_inputs]
     outputs = [(value, node.op_type) for node in nodes for value in node.outputs]
     named += [(value, kind) for value, kind in outputs if value.name and id(value) not in ports]

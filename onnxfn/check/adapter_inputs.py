@@ -1,0 +1,47 @@
+"""Compares ONNX files whose inputs an adapter fills with PyTorch, which computes with the merged weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.check.check import case_comparisons, differences
+from onnxfn.check.compare import Comparison
+from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.references import Reference, references
+from onnxfn.check.sessions import open_check_session, silent_run_options
+from onnxfn.graphs.capture.dtypes import in_dtype_if_small
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.planned import Part
+from onnxfn.specs.reports import Report, Tick
+
+
+def adapter_report(model: Any, part: Part, file: Path, arrays: Mapping[str, Array], tick: Tick) -> Report:
+    """The report on a file that gets the arrays of an adapter in each case of its part.
+
+    Args:
+        model: The PyTorch model, whose weights are merged with the adapter.
+        part: The part of the plan that the file was exported for.
+        file: The ONNX file.
+        arrays: The inputs that the adapter fills, by name.
+        tick: Is called in each case.
+    """
+    dtype = part.spec.target.float_dtype
+    model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
+    session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
+    comparisons: list[Comparison] = []
+    cases: list[str] = []
+    for reference in _with_adapter(references(model, part, tick=tick)):
+        outputs = tuple(session.run(names, {**reference.inputs, **arrays}, silent_run_options()))
+        comparisons.extend(case_comparisons(model, part, file, reference, outputs, exact, comparisons))
+        cases.append(reference.case)
+        tick()
+    return Report(differences(part, comparisons), tuple(cases), ())
+
+
+def _with_adapter(expected: Iterator[Reference]) -> Iterator[Reference]:
+    """References whose names say that an adapter is active."""
+    return (evolve(reference, case=f"{reference.case}, with the adapter") for reference in expected)

@@ -1,0 +1,110 @@
+"""The pass that adds the inputs of LoRA adapters to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxfn.graphs.passes.nodes import attribute, is_operator, sole_consumer
+from onnxfn.graphs.passes.shapes import shape_of
+from onnxfn.graphs.passes.slots import slot_of
+from onnxfn.specs.errors import CaptureFailed
+
+RANK = "lora_r"
+"""The axis of the rank of an adapter. Each layer has its own: an adapter may leave layers out, or differ in rank."""
+
+SUFFIXES = (".lora_A.weight", ".lora_B.weight")
+"""The ends of the names of the inputs of a layer."""
+
+
+def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
+    """Adds the inputs of a LoRA adapter for some linear layers.
+
+    Before: a finished graph, whose parameters are slots.
+    After: the graph has two more inputs for each layer whose name is, or ends with, one of `layers`. They have empty
+    defaults. The product of the layer's input with both is added to the product with its weight.
+
+    Raises:
+        CaptureFailed: such a weight is read by another operator than a product.
+    """
+    for value in list(model.graph.initializers.values()):
+        slot = slot_of(value)
+        layer = "" if slot is None else slot.parameter.removesuffix(".weight")
+        if slot is not None and layer != slot.parameter and is_selected(layer, layers):
+            products = [_product(layer, value, use.node) for use in value.uses()]
+            pair = _ports(model.graph, layer, value.dtype, _sizes(value, products[0]))
+            for product in products:
+                _add_branch(product, pair)
+    return model
+
+
+def is_selected(layer: str, ends: Sequence[str]) -> bool:
+    """Whether the name of a layer is one of some names, or ends with one of them.
+
+    >>> is_selected("layers.0.q_proj", ("q_proj",)), is_selected("layers.0.q_proj", ("proj",))
+    (True, False)
+    """
+    return any(f".{layer}".endswith(f".{end}") for end in ends)
+
+
+def adapter_ports(model: Any) -> tuple[str, ...]:
+    """The names of the inputs of a graph that an adapter has."""
+    return tuple(value.name for value in model.graph.inputs if value.name.endswith(SUFFIXES))
+
+
+def _product(layer: str, weight: Any, node: Any) -> Any:
+    """The product of a layer, which reads its weight, maybe after a Transpose."""
+    product = sole_consumer(node.outputs[0], "MatMul") if is_operator(node, "Transpose") else node
+    read = weight if product is node else node.outputs[0]
+    if product is None or not is_operator(product, "MatMul", "Gemm") or product.inputs[1] is not read:
+        raise CaptureFailed(
+            f"{layer} cannot have the inputs of an adapter: {node.op_type} reads its weight; name linear layers alone"
+        )
+    return product
+
+
+def _sizes(weight: Any, product: Any) -> tuple[int, int]:
+    """The numbers of a layer's input and output features."""
+    rows, columns = shape_of(weight)
+    is_transposed = product.inputs[1] is not weight or bool(attribute(product, "transB", 0))
+    return (columns, rows) if is_transposed else (rows, columns)
+
+
+def _ports(graph: Any, layer: str, dtype: Any, sizes: tuple[int, int]) -> tuple[Any, Any]:
+    """Two more inputs of a graph, with empty defaults."""
+    (features_in, features_out), rank = sizes, f"{layer}.{RANK}"
+    return (
+        _port(graph, f"{layer}{SUFFIXES[0]}", dtype, (features_in, rank)),
+        _port(graph, f"{layer}{SUFFIXES[1]}", dtype, (rank, features_out)),
+    )
+
+
+def _port(graph: Any, name: str, dtype: Any, shape: tuple[int | str, ...]) -> Any:
+    import onnx_ir
+
+    empty = np.zeros([size if isinstance(size, int) else 0 for size in shape], dtype.numpy())
+    value = onnx_ir.Value(name=name, shape=onnx_ir.Shape(shape), type=onnx_ir.TensorType(dtype))
+    value.const_value = onnx_ir.Tensor(empty, dtype=dtype, name=name)
+    graph.inputs.append(value)
+    graph.initializers.add(value)
+    return value
+
+
+def _add_branch(product: Any, pair: tuple[Any, Any]) -> None:
+    """Adds the product of a layer's input with an adapter to the output of the layer."""
+    import onnx_ir
+
+    output = product.outputs[0]
+    first = onnx_ir.node("MatMul", [product.inputs[0], pair[0]])
+    second = onnx_ir.node("MatMul", [first.outputs[0], pair[1]])
+    total = onnx_ir.node("Add", [output, second.outputs[0]])
+    for node in (first, second, total):
+        node.outputs[0].dtype = output.dtype
+    if product.inputs[0].shape is not None:
+        first.outputs[0].shape = onnx_ir.Shape([*product.inputs[0].shape[:-1], pair[1].shape[0]])
+    second.outputs[0].shape = total.outputs[0].shape = output.shape
+    output.replace_all_uses_with(total.outputs[0], replace_graph_outputs=True)
+    total.replace_input_with(0, output)
+    product.graph.insert_after(product, [first, second, total])

@@ -1,0 +1,84 @@
+"""Adapters in the form that ONNX Runtime gives to the inputs of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.os_errors import write_errors
+from onnxfn.weights.adapters import Adapter, read_adapter
+
+VERSION = 1
+"""The version of the adapter and of its model that the file states; ONNX Runtime does not compare them."""
+
+
+def write_adapter(adapter: str | Path, path: str | Path, *, float: Literal["float32", "float16"] = "float32") -> Path:  # noqa: A002 - the word of with_dtypes
+    """Writes a LoRA adapter as a file for a graph with the inputs of `with_adapter_inputs`.
+
+    `onnxruntime.LoraAdapter().Load(path)` reads the file, and `RunOptions.add_active_adapter` gives it to a run.
+
+    Args:
+        adapter: The folder of a LoRA adapter that PEFT wrote.
+        path: The file, `<name>.onnx_adapter` by convention.
+        float: The dtype of the graph.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ModelNotFound: There is no adapter in the folder.
+        LoadFailed: A file of the adapter is damaged.
+        InvalidSpec: The adapter changes more than linear layers, has a feature that is not known, or `float` is
+            another dtype.
+        WriteFailed: The operating system refuses to write the file.
+
+    >>> import json, pathlib, tempfile, torch
+    >>> from safetensors.torch import save_file
+    >>> shapes = {"base_model.model.q.lora_A.weight": (2, 8), "base_model.model.q.lora_B.weight": (4, 2)}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2}))
+    ...     tensors = {name: torch.ones(shape) for name, shape in shapes.items()}
+    ...     save_file(tensors, f"{folder}/adapter_model.safetensors")
+    ...     write_adapter(folder, f"{folder}/q.onnx_adapter").stat().st_size > 0
+    True
+    """
+    import onnxruntime
+
+    arrays = adapter_arrays(read_adapter(adapter), float)
+    file = onnxruntime.AdapterFormat()
+    file.set_adapter_version(VERSION)
+    file.set_model_version(VERSION)
+    file.set_parameters({name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()})
+    with write_errors(Path(path)):
+        Path(path).touch()  # ONNX Runtime's own error is no OSError
+    file.export_adapter(str(path))
+    return Path(path)
+
+
+def adapter_arrays(adapter: Adapter, dtype: str) -> Mapping[str, Any]:
+    """The arrays of the inputs of a graph, by name. The scale of the adapter is in those of B.
+
+    InvalidSpec if the adapter changes more than linear layers, or for another dtype than float32 and float16.
+    """
+    import torch
+
+    if dtype not in ("float32", "float16"):
+        raise InvalidSpec(f"the inputs of an adapter are float32 or float16, not {dtype}: numpy has no other")
+    if adapter.tensors:
+        raise InvalidSpec(
+            f"the adapter {adapter.folder} has {next(iter(adapter.tensors))}, which is no input of a graph; "
+            "merge it: export(..., adapter=folder) without with_adapter_inputs"
+        )
+    arrays = {}
+    for name, layer in adapter.layers.items():
+        if layer.magnitude is not None or layer.is_table or layer.a.dim() != 2:  # noqa: PLR2004 - rows and columns
+            raise InvalidSpec(
+                f"the adapter {adapter.folder} changes {name} in a way that inputs cannot: DoRA, an embedding or a "
+                "convolution; merge it: export(..., adapter=folder) without with_adapter_inputs"
+            )
+        to = getattr(torch, dtype)
+        arrays[f"{name}.lora_A.weight"] = layer.a.float().T.contiguous().to(to).numpy()
+        arrays[f"{name}.lora_B.weight"] = (layer.scale * layer.b.float()).T.contiguous().to(to).numpy()
+    return arrays
