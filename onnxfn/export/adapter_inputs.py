@@ -47,6 +47,8 @@ def _is_linear(module: Any) -> bool:
 def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder: Path) -> Path:
     """Writes the file of an adapter next to the graphs whose inputs it fills; returns its path.
 
+    The name of a file in float16 ends in `_fp16`.
+
     InvalidSpec if the adapter changes a layer for which the graphs have no inputs.
     """
     known = [name for graph in graphs for name in adapter_ports(graph)]
@@ -57,7 +59,8 @@ def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder
                 f"the adapter {adapter} changes {name.removesuffix(SUFFIXES[0])}, for which the graph has no inputs"
                 f"{closest(name, known)}; name its layer in with_adapter_inputs"
             )
-    return write_adapter(adapter, folder / f"{adapter.resolve().name}.onnx_adapter", float=_dtype(plan))
+    name = f"{adapter.resolve().name}{'_fp16' if _dtype(plan) == 'float16' else ''}.onnx_adapter"
+    return write_adapter(adapter, folder / name, float=_dtype(plan))
 
 
 def check_with_adapter(
