@@ -29,9 +29,10 @@ from onnxfn.graphs.build import (
     traced_fully,
 )
 from onnxfn.graphs.capture.dtypes import float_dtypes, in_dtype_if_small, without_values
+from onnxfn.graphs.capture.patching import UNUSED_PATCHES
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
@@ -159,12 +160,24 @@ def _built(job: Job, build: BuildOptions) -> Built:
 def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
     """The graph of each part. A model is traced without values; its weights are converted when they are written."""
     traced = cache(partial(_traced_model, job))
-    return tuple(
+    graphs = tuple(
         build_graph(
             traced(part.spec.target.float_dtype), part, job.timed, build, job.model, unbound_graph=job.unbound_graph
         )
         for part in job.plan.parts
     )
+    _check_patches(job.model, graphs)
+    return graphs
+
+
+def _check_patches(model: Any, graphs: Sequence[Any]) -> None:
+    """Raises InvalidSpec if a patch of the user was called in the trace of no part."""
+    unused = set.intersection(*({*graph.meta.get(UNUSED_PATCHES, ())} for graph in graphs))
+    if unused:
+        raise InvalidSpec(
+            f"the patch of {listed(sorted(unused))} has no effect: {type(model).__name__} does not call that; patch "
+            "what it calls, such as package.module:Class.forward, or a function in the module that imports it"
+        )
 
 
 def _traced_model(job: Job, dtype: str | None) -> Any:

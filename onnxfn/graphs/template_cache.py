@@ -14,7 +14,7 @@ from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.passes.slots import SLOT, Slot, slot_of
 from onnxfn.specs.reports import Limit
 
-SAVED_META = ("onnxfn.traced_layers", "onnxfn.from_repeats", "onnxfn.expected_operators")
+SAVED_META = ("onnxfn.traced_layers", "onnxfn.from_repeats", "onnxfn.expected_operators", "onnxfn.unused_patches")
 """Keys of a graph's `meta` whose values are JSON, and are saved with the graph."""
 
 NOTE = "onnxfn.template"

@@ -2,8 +2,11 @@
 
 import os
 
+import pytest
+import tiny
 from refusals import refusal
 
+import onnxfn
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Patch
@@ -36,3 +39,24 @@ def test_a_patch_of_a_module_that_does_not_exist_is_an_unknown_name():
     assert message.startswith(
         "target of a patch 'transformers.models.nope.f': module 'transformers.models.nope' cannot"
     )
+
+
+def zeros(_, tensor):
+    return tensor * 0
+
+
+def test_a_patch_of_a_function_that_the_model_does_not_call_is_refused(tmp_path):
+    """The layers hold the function that they were built with, so that a patch of its module does nothing."""
+    model = tiny.model("bert", "AutoModel")
+    unread = onnxfn.patched("torch.nn.functional:gelu", by=f"{__name__}:zeros", why="a test")
+    spec = onnxfn.compose(onnxfn.spec_for("bert", "feature-extraction"), unread)
+    message = (
+        "the patch of torch.nn.functional:gelu has no effect: BertModel does not call that; patch what it calls, such "
+        "as package.module:Class.forward, or a function in the module that imports it"
+    )
+    options = onnxfn.BuildOptions(template_cache=tmp_path / "cache")
+    for _ in range(2):  # the second time its graph comes from the template cache
+        assert refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out", build=options) == message
+    read = onnxfn.patched("transformers.activations:GELUActivation.forward", by=f"{__name__}:zeros", why="a test")
+    with pytest.raises(onnxfn.CheckFailed):
+        onnxfn.export(onnxfn.compose(onnxfn.spec_for("bert", "feature-extraction"), read), model, tmp_path / "out")

@@ -19,7 +19,7 @@ from onnxfn.graphs.capture.forward import flat_forward, tensors_for
 from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.op_signatures import signatures_read_once
-from onnxfn.graphs.capture.patching import applied, replaced
+from onnxfn.graphs.capture.patching import UNUSED_PATCHES, applied, replaced, unused_patches
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.size_bounds import fast_comparisons
@@ -61,7 +61,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
     lengths, fast = dynamic_lengths(), _fast_export(tick)
-    with quiet(), unchanged_eval(model), attention, lengths, patches, fast, _annotations_of_this_thread():
+    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, _annotations_of_this_thread():
         program = exported_program(model, part)
         limits = _limits(program, part)
         _check_ranges(model, part, limits)
@@ -73,6 +73,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
             raise CaptureFailed(_refusal(model, part, tick, error)) from error.__cause__
     graph.meta[EXPECTED_OPERATORS] = operators
     graph.meta[LIMITS] = _with_smallest(limits, part)
+    graph.meta[UNUSED_PATCHES] = unused_patches(part.spec.call.patches, called)
     return graph
 
 

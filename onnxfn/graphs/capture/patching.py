@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -18,19 +18,47 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import Patch
 
+UNUSED_PATCHES = "onnxfn.unused_patches"
+"""Key of a graph's `meta`: the targets of a user's patches that were not called while the model was traced."""
+
 
 @contextmanager
-def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
+def applied(patches: tuple[Patch, ...]) -> Iterator[set[str]]:
     """Replaces the functions that the patches name, and restores them on leaving, the last one first.
 
     Only this thread calls the replacements; in all others each function is what it was. A function that its class
-    inherits, or lacks, is added to the class and removed on leaving.
+    inherits, or lacks, is added to the class and removed on leaving. Yields the targets of a user's patches whose
+    replacement was called; one that is no function counts as called.
     """
+    called: set[str] = set()
     with ExitStack() as undo:
         for patch in patches:
             owner, name = _owner(patch.name)
-            undo.enter_context(replaced(owner, name, resolve(patch.by, FUNCTIONS, kind="patch")))
-        yield
+            replacement = resolve(patch.by, FUNCTIONS, kind="patch")
+            is_of_row = patch.by in FUNCTIONS
+            noted = replacement if is_of_row else _noted(replacement, patch.name, called)
+            undo.enter_context(replaced(owner, name, noted))
+        yield called
+
+
+def _noted(replacement: Any, target: str, called: set[str]) -> Any:
+    """A function that adds the target to `called` and calls the replacement; a replacement that is no function."""
+    if not inspect.isfunction(replacement):
+        called.add(target)
+        return replacement
+    function: Callable[..., Any] = replacement
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        called.add(target)
+        return function(*arguments, **named)
+
+    return call
+
+
+def unused_patches(patches: Iterable[Patch], called: set[str]) -> tuple[str, ...]:
+    """The targets of a user's patches that were not called. A row's patch may be for another task of its model."""
+    return tuple(patch.name for patch in patches if patch.by not in FUNCTIONS and patch.name not in called)
 
 
 @contextmanager
