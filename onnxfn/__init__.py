@@ -98,6 +98,7 @@ from onnxfn.specs.getters import (
     reads,
     total,
 )
+from onnxfn.specs.measurements import Floors, Measurement
 from onnxfn.specs.plan.onnx_feeds import flatten_outputs, ort_inputs
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs, past_key_values
@@ -155,6 +156,7 @@ __all__ = (
     "Exported",
     "File",
     "FixedAxis",
+    "Floors",
     "Generator",
     "Getter",
     "InputSpec",
@@ -162,6 +164,7 @@ __all__ = (
     "LeftOut",
     "LoadFailed",
     "Loaded",
+    "Measurement",
     "MissingValue",
     "ModelNotFound",
     "NameMatches",

@@ -15,7 +15,19 @@ from onnxfn.check.choices import PICKED, with_choices
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
+from onnxfn.check.greedy_tokens import greedy_measurements
 from onnxfn.check.interface import interface_findings, size_findings
+from onnxfn.check.proof import (
+    NO_PROOF,
+    Proof,
+    Values,
+    case_values,
+    failed_measurements,
+    is_quantized,
+    quantized_weights,
+    variant_measurements,
+)
+from onnxfn.check.quantized_weights import WeightError
 from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
 from onnxfn.check.repeated import random_findings
 from onnxfn.check.sessions import open_check_session, runtime_message, silent_run_options
@@ -44,9 +56,12 @@ def check(
     session_for: SessionOpener | None = None,
     expected: Iterable[Reference] | None = None,
     exact: ExactOutputs | None = None,
+    proof: Proof = NO_PROOF,
     tick: Tick = no_tick,
 ) -> Report:
     """Compares an ONNX file with PyTorch in every case of its part.
+
+    The outputs of a quantized file are measured, not compared: see `measures.py`.
 
     Args:
         model: The PyTorch model, in the float dtype of the part.
@@ -57,6 +72,7 @@ def check(
         expected: The `references` of the part, if they are known. The default computes them.
         exact: Computes PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these
             were converted from another dtype, the function should have the model before that.
+        proof: What a quantized or 16-bit file is measured with.
         tick: Is called while ONNX Runtime runs. An exception that it raises stops ONNX Runtime.
 
     Returns:
@@ -68,6 +84,7 @@ def check(
     session_for = session_for or cache(open_check_session)
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
     comparisons: list[Comparison] = []
+    values: list[Values] = []
     cases: list[str] = []
     findings: tuple[str, ...] = ()
     expected = references(model, part, largest=largest_sizes(file)) if expected is None else expected
@@ -79,22 +96,40 @@ def check(
 
     # PyTorch computes a case while ONNX Runtime runs the file in the case before.
     with ThreadPoolExecutor(1) as pool, stopped_on_error(stop):
-        weights = pool.submit(weight_findings, model, part, file, stopped.is_set)
+        weights = pool.submit(_weights, model, part, file, stopped.is_set)
         run = partial(_with_outputs, session_for(file), run_options, file, part)
         with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
             for reference, outputs in pairs:
                 findings += () if cases else interface_findings(part, file, reference)
                 findings += size_findings(part, reference) if not findings else ()
-                of_case = case_comparisons(model, part, file, reference, outputs, exact, comparisons)
-                findings += _random_findings(model, part, reference, of_case) if not findings else ()
                 cases.append(reference.case)
-                comparisons.extend(of_case)
+                if is_quantized(part.spec):
+                    of_case, differing = case_values(part, reference, outputs)
+                    values.append(of_case)
+                    findings += differing
+                else:
+                    compared = case_comparisons(model, part, file, reference, outputs, exact, comparisons)
+                    findings += _random_findings(model, part, reference, compared) if not findings else ()
+                    comparisons.extend(compared)
                 tick()
-        findings = (*result_of(weights, tick), *findings)
-    decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
-    comparisons.extend(decoded)
-    cases.extend(comparison.case for comparison in decoded)
-    return Report(differences(part, comparisons), tuple(cases), findings)
+        of_weights, errors = result_of(weights, tick)
+    if not is_quantized(part.spec):
+        decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
+        comparisons.extend(decoded)
+        cases.extend(comparison.case for comparison in decoded)
+    measurements = (
+        *variant_measurements(part, session_for(file), proof, values, errors),
+        *greedy_measurements(proof.model or model, part, plan or Plan((part,)), file.parent, session_for, proof.text),
+    )
+    return Report(differences(part, comparisons), tuple(cases), (*of_weights, *findings), measurements)
+
+
+def _weights(
+    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool]
+) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
+    """What is wrong with the weights of a file, and the errors of its quantized weights."""
+    errors, findings = quantized_weights(model, part, file, is_stopped)
+    return (*weight_findings(model, part, file, is_stopped), *findings), errors
 
 
 def _random_findings(
@@ -114,7 +149,8 @@ def check_error(report: Report) -> CheckFailed:
         if not difference.passed
     ]
     hint = [HOW_TO_BISECT] if differences else []
-    return CheckFailed("; ".join([*report.findings, *differences, *hint]) or "nothing was checked", report)
+    lines = [*report.findings, *differences, *hint, *failed_measurements(report.measurements)]
+    return CheckFailed("; ".join(lines) or "nothing was checked", report)
 
 
 def _own_error(difference: Difference) -> str:

@@ -87,7 +87,7 @@ def decoded_text_comparisons(
 
     CheckFailed if a text cannot be decoded: a wrong file may return logits or a cache that no next step can take.
     """
-    if not _can_decode(part, plan):
+    if not can_decode(part, plan):
         return []
     try:
         return _comparisons(partial(torch_outputs, model), part, plan, folder, session_for, exact, tick)
@@ -102,19 +102,19 @@ def decoded_text_comparisons(
 def _comparisons(
     run: RunPart, part: Part, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick
 ) -> list[Comparison]:
-    token_part = evolve(part, spec=_token_spec(part, plan))
+    token_part = token_part_of(part, plan)
     batches = _choice_batches(token_part.spec)
     table = _embedding_part(part)
     embeddings = session_for(folder / f"{table}.onnx") if table in _linked_parts(part) else None
     by_files = _linked_inputs(part, plan, len(batches[0]), _run_file(folder, session_for))
-    prompts = _prompts(token_part.spec, len(batches[0]), {*by_files})
+    prompts = prompts_of(token_part.spec, len(batches[0]), {*by_files})
     session = session_for(folder / f"{part.name}.onnx")
     decoder = Decoder(session, session, embeddings, constant_feeds={**by_files, **prompts.constant_inputs})
     comparisons: list[Comparison] = []
     for choices in batches:
         choose = _ticking(_choose_by_group([TOKEN_CHOICES[choice] for choice in choices]), tick)
         texts = greedy(decoder, prompts.input_ids, prompts.attention_mask, steps=NEW_TOKENS, choose=choose)
-        logits_by = partial(_logits_without_cache, token_part, plan, texts, prompts, len(choices))
+        logits_by = partial(logits_without_cache, token_part, plan, texts, prompts, len(choices))
         exact_logits = cache(partial(_exact_logits, logits_by, exact))
         groups = zip(choices, _groups(texts, len(choices)), _groups(logits_by(run), len(choices)), strict=True)
         comparisons.extend(
@@ -153,7 +153,7 @@ def _exact_group(exact_logits: Exact, number: int, count: int) -> tuple[str, Arr
     return wider, _groups(logits, count)[number]
 
 
-def _can_decode(part: Part, plan: Plan) -> bool:
+def can_decode(part: Part, plan: Plan) -> bool:
     """Whether texts can be decoded with a part.
 
     It takes tokens (or their embeddings) and a past that may be empty, and gives logits. The plan has the parts that
@@ -183,11 +183,11 @@ def _texts_are_in_range(spec: PlannedSpec) -> bool:
     )
 
 
-def _token_spec(part: Part, plan: Plan) -> PlannedSpec:
-    """The spec of a part; token ids replace token embeddings, and are generated as those of the embedding table."""
+def token_part_of(part: Part, plan: Plan) -> Part:
+    """The part with token ids in place of token embeddings; they are generated as those of the embedding table."""
     table = next((other.spec for other in plan.parts if other.name == _embedding_part(part)), PlannedSpec())
     token_dummies = group(part.spec.dummies, Dummies(generators=table.dummies.generators))
-    return by_tokens(evolve(part.spec, dummies=token_dummies))
+    return evolve(part, spec=by_tokens(evolve(part.spec, dummies=token_dummies)))
 
 
 def _fixed_batch(spec: PlannedSpec) -> int | None:
@@ -205,7 +205,7 @@ def _choice_batches(spec: PlannedSpec) -> tuple[tuple[str, ...], ...]:
     return tuple((choice,) for choice in TOKEN_CHOICES) if _fixed_batch(spec) else (tuple(TOKEN_CHOICES),)
 
 
-def _prompts(spec: PlannedSpec, groups: int, known: set[str]) -> Prompts:
+def prompts_of(spec: PlannedSpec, groups: int, known: set[str]) -> Prompts:
     """Left-padded prompts. `known` are the inputs that other parts compute."""
     inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
     mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))
@@ -287,7 +287,7 @@ def _groups(batch: Array, count: int) -> list[Array]:
 # Comparison with PyTorch
 
 
-def _logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts, groups: int, run: RunPart) -> Array:
+def logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts, groups: int, run: RunPart) -> Array:
     """PyTorch's logits of whole texts, `[batch, length, vocabulary]`, with an empty past."""
     prompt_mask = prompts.attention_mask
     mask = np.concatenate([prompt_mask, np.ones_like(texts[:, prompt_mask.shape[1] :])], axis=1)

@@ -14,8 +14,10 @@ from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
+from onnxfn.check.proof import Proof, variant_kind
 from onnxfn.check.references import largest_sizes, references
 from onnxfn.check.sessions import open_check_session
+from onnxfn.check.text_references import TextReferences, text_references
 from onnxfn.export.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.lookup.quantized import weights_from
 from onnxfn.graphs.build import (
@@ -33,6 +35,7 @@ from onnxfn.graphs.capture.patching import UNUSED_PATCHES
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, listed
+from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
@@ -58,6 +61,8 @@ class Job:
         unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
         check: Whether the files are checked.
         adapter: The adapter that fills inputs of the graphs, if there is one.
+        texts: The references of the real text that quantized and 16-bit files are measured against; None: the default.
+        floors: What these files must reach.
     """
 
     model: Any
@@ -69,6 +74,8 @@ class Job:
     unbound_graph: UnboundGraph = field(factory=captured_once)
     check: bool = field(kw_only=True)
     adapter: Path | None = None
+    texts: TextReferences | None = field(default=None, kw_only=True)
+    floors: Floors = field(default=DEFAULT_FLOORS, kw_only=True)
 
 
 @frozen
@@ -194,7 +201,9 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
     if job.adapter is not None:
         files[write_input_adapter(job.adapter, job.plan, graphs, job.folder)] = ""
-    check = partial(check_files, job.model, job.plan, job.folder, job.timed, job.real_inputs, must_pass=True)
+    check = partial(
+        check_files, job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors, must_pass=True
+    )
     report = check() if job.check else None
     if report is not None and job.adapter is not None:
         reports = check_with_adapter(job.model, job.plan, graphs, job.folder, job.adapter, job.timed)
@@ -210,11 +219,14 @@ def check_files(
     folder: Path,
     timed: StageTimer,
     real_inputs: RealInputs,
+    texts: TextReferences | None = None,
+    floors: Floors = DEFAULT_FLOORS,
     *,
     must_pass: bool = False,
 ) -> Report:
     """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails."""
     reports: list[Report] = []
+    texts, stored = texts or text_references(model), model
     dtype = plan.parts[0].spec.target.float_dtype
     model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
     sessions: dict[Path, Any] = {}
@@ -226,9 +238,9 @@ def check_files(
         with timed("check", part.name) as tick, ticking_operators(tick):
             expected = references(model, part, real_inputs.get(part.name), largest=largest_sizes(file), tick=tick)
             session_for = partial(_session, sessions, tick)
-            reports.append(
-                check_part(model, part, file, plan, session_for=session_for, expected=expected, exact=exact, tick=tick)
-            )
+            checked = partial(check_part, model, part, file, plan, session_for=session_for, exact=exact, tick=tick)
+            text = None if variant_kind(part.spec) is None else texts(part, plan)
+            reports.append(checked(expected=expected, proof=Proof(text, floors, stored)))
             if must_pass and part is plan.parts[-1] and not _joined(reports).passed:
                 raise check_error(_joined(reports))
     return _joined(reports)
@@ -240,6 +252,7 @@ def _joined(reports: Sequence[Report]) -> Report:
         tuple(difference for report in reports for difference in report.differences),
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),
         tuple(finding for report in reports for finding in report.findings),
+        tuple(measurement for report in reports for measurement in report.measurements),
     )
 
 

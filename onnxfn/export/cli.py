@@ -34,6 +34,7 @@ from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, Fuse
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.measurements import Floors, parsed_floors
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.planned import Plan, PlannedSpec
 from onnxfn.specs.reports import Event, Exported
@@ -63,6 +64,7 @@ class ExportRequest:
     build: BuildOptions
     write: WriteOptions
     check: bool
+    floors: Floors
     overwrite: bool
     trust_remote_code: bool
     dequantize: bool
@@ -97,6 +99,7 @@ def export(
     split: flags.Split = False,
     fuse: flags.Fuse = "standard",
     check: flags.Check = True,
+    floor: flags.FloorValues = None,
     overwrite: flags.Overwrite = False,
     trust_remote_code: flags.TrustRemoteCode = False,
     dequantize: flags.Dequantize = False,
@@ -122,7 +125,8 @@ def export(
         cache = None if no_template_cache else template_cache or default_cache_folder()
         build = _build_options(cache, fuse, trace_all=trace_all)
         write = _write_options(layout, weights, external_data_suffix)
-        choices = (check, overwrite, trust_remote_code, dequantize)
+        floors = parsed_floors("--floor", floor or ())
+        choices = (check, floors, overwrite, trust_remote_code, dequantize)
         request = ExportRequest(model, out, edits, decoders, adapter, build, write, *choices)
         _export_from_library(library, request, context)
 
@@ -359,6 +363,7 @@ def _export(
         adapter=request.adapter,
         decoders=request.decoders,
         check=request.check,
+        floors=request.floors,
         overwrite=request.overwrite,
         build=request.build,
         write=request.write,

@@ -22,6 +22,14 @@ Overwrite = Annotated[
 Check = Annotated[
     bool, typer.Option("--check/--no-check", help="Compare the files with PyTorch before they appear at the path.")
 ]
+FloorValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--floor",
+        help="What a quantized or 16-bit variant must reach, such as agreement=0.9 or kl=0.05: agreement, kl (at "
+        "most), cosine, iou, cases, weights.",
+    ),
+]
 Opset = Annotated[int | None, typer.Option(help="The ONNX opset, 18 to 25. Default: 18.")]
 Atol = Annotated[float | None, typer.Option(help="Absolute tolerance, in place of PyTorch's own error.")]
 Rtol = Annotated[float | None, typer.Option(help="Relative tolerance, in place of PyTorch's own error.")]
@@ -137,5 +145,6 @@ SPEC_FLAGS = (
     "fuse",
     "adapter",
     "adapter_input",
+    "floor",
 )
 """The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO
 from attrs import evolve
 
 from onnxfn.check.prompts import export_path
+from onnxfn.check.proof import check_floors
+from onnxfn.check.text_references import text_references
 from onnxfn.export.adapter_inputs import input_adapter, merged_adapter
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
 from onnxfn.export.attempts import Built, Job, build_variants, check_files, traced_layers
@@ -37,6 +39,7 @@ from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
@@ -66,6 +69,7 @@ def export(
     decoders: Decoders = "merged",
     dtypes: Sequence[str] = (),
     check: bool = True,
+    floors: Floors = DEFAULT_FLOORS,
     overwrite: bool = False,
     build: BuildOptions = BuildOptions(),
     write: WriteOptions = WriteOptions(),
@@ -107,6 +111,8 @@ def export(
             `model_q4.onnx`. The model is traced once for each float dtype. If one dtype fails, no file appears. Empty:
             the files have the dtype of the spec, and no ending.
         check: Whether ONNX Runtime runs the files and its outputs are compared with PyTorch's.
+        floors: What a quantized or 16-bit variant must reach in each measure, where it is not the default: see
+            `Floors`. A text of the package is tokenized by `preprocessor`, or by the tokenizer of `checkpoint`.
         overwrite: Whether `path` may exist. What an earlier export wrote there, ONNX files, their external data and
             unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache, fused operators.
@@ -169,9 +175,16 @@ def export(
                 if owner is not None and path is not None:
                     check_single_file(planned.parts[0], model, options)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
+                check_floors(planned, floors)
+            texts = text_references(copied, preprocessor, checkpoint)
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
-                job = Job(copied, planned, onnx_staging, options, timed, real_inputs, check=check)
+                job = Job(
+                    *(copied, planned, onnx_staging, options, timed, real_inputs),
+                    check=check,
+                    texts=texts,
+                    floors=floors,
+                )
                 job = evolve(job, adapter=input_adapter(spec, adapter))
                 built = build_variants(job, build)
                 files: Iterable[Path] = built.files
@@ -233,6 +246,7 @@ def validate(
     adapter: str | Path | None = None,
     preprocessor: Any = None,
     decoders: Decoders = "merged",
+    floors: Floors = DEFAULT_FLOORS,
     on_event: OnEvent = ignore,
     timeout: float | None = None,
 ) -> Report:
@@ -249,6 +263,7 @@ def validate(
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case.
         decoders: The decoder files in the folder, as for `export`.
+        floors: What quantized and 16-bit files must reach, as for `export`.
         on_event: Called with an `Event`, as by `export`. An exception that it raises stops the check.
         timeout: Seconds after which the check is stopped. None: there is no limit.
 
@@ -281,7 +296,7 @@ def validate(
             copied = with_adapter(model, model_copy(with_plain_tensors(model)), adapter)
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
-        return check_files(copied, planned, folder, timed, real_inputs)
+        return check_files(copied, planned, folder, timed, real_inputs, text_references(copied, preprocessor), floors)
 
 
 def _resolved_options(

@@ -206,11 +206,12 @@ def _options(options: ResolvedWriteOptions, fuse: str) -> dict[str, Any]:
 
 def _check_facts(report: Report | None) -> dict[str, Any]:
     if report is None:
-        return {"status": NOT_CHECKED, "cases": [], "outputs": []}
+        return {"status": NOT_CHECKED, "cases": [], "outputs": [], "measurements": []}
     return {
         "status": PASSED,
         "cases": list(report.cases),
         "outputs": [_figures(difference) for difference in report.differences],
+        "measurements": [asdict(measurement) for measurement in report.measurements],
     }
 
 

@@ -118,9 +118,17 @@ def _verified(folder: Path) -> Verification:
         *_foreign_graphs(folder, files),
     ]
     status = content["check"]["status"]
-    outputs = len(content["check"]["outputs"])
-    check = f"check of {outputs} outputs passed at the export" if status == PASSED else "the export was not checked"
+    check = _check_words(content["check"]) if status == PASSED else "the export was not checked"
     return Verification(str(folder), len(files), sum(facts["bytes"] for facts in files.values()), [check], faults)
+
+
+def _check_words(check: Mapping[str, Any]) -> str:
+    """What a check did at the export: of a quantized file its measurements on texts, of others the compared outputs."""
+    measured = [entry for entry in check.get("measurements") or () if entry["measure"] != "cases"]
+    words = [f"{entry['output']} {entry['measure']} {entry['value']:.4g}" for entry in measured]
+    outputs = len(check["outputs"])
+    compared = [f"check of {outputs} outputs passed at the export"] if outputs or not words else []
+    return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
 
 
 def _malformed(content: Mapping[str, Any]) -> str:

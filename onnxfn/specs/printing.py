@@ -19,6 +19,7 @@ from attrs import evolve
 
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
+from onnxfn.specs.measurements import STATUS, measured_rows, with_heads
 from onnxfn.specs.modalities import MODALITY_OF
 from onnxfn.specs.output_types import is_open, output_kind
 from onnxfn.specs.short_repr import counted
@@ -37,8 +38,6 @@ WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Words of a reference -> how large an error may be. The size of an output is the root mean square of its elements."""
-
-_STATUS: Mapping[bool, str] = MappingProxyType({True: "ok", False: "FAILED"})
 
 SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
 """Packages whose versions are in the heading of a result; `Exported.versions` has more."""
@@ -142,7 +141,7 @@ def report_sections(report: Any) -> Sections:
     difference. Layers that failed are not in a row with layers that passed.
     """
     head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
-    names = [(_output_name(difference), _STATUS[difference.passed]) for difference in report.differences]
+    names = [(_output_name(difference), STATUS[difference.passed]) for difference in report.differences]
     rows = [
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
@@ -151,17 +150,10 @@ def report_sections(report: Any) -> Sections:
     cases = [(case,) for case in report.cases]
     references = _reference_rows(report.differences)
     compared = [("compared with", references)] if references else []
-    return [*findings, ("ONNX Runtime against PyTorch", _with_heads(head, rows)), *compared, ("cases", cases)]
-
-
-def _with_heads(head: Sequence[str], rows: Rows) -> Rows:
-    """Rows below the heads of their columns, without the columns that are empty.
-
-    >>> _with_heads(("output", "PyTorch's own", "status"), [("logits", "", "ok")])
-    [('output', 'status'), ('logits', 'ok')]
-    """
-    columns = [column for column in zip(head, *rows, strict=True) if any(column[1:])]
-    return list(zip(*columns, strict=True)) if columns else [head]
+    rows_measured = measured_rows(report.measurements)
+    measured = [("measured against PyTorch in float32", rows_measured)] if rows_measured else []
+    differences = [("ONNX Runtime against PyTorch", with_heads(head, rows))] if rows or not measured else []
+    return [*findings, *differences, *compared, *measured, ("cases", cases)]
 
 
 def _reference_rows(differences: Sequence[Any]) -> Rows:
@@ -268,10 +260,12 @@ def exported_summary(exported: Any) -> str:
 def report_words(report: Any) -> list[str]:
     """Whether a check passed, and the number of its outputs, cases and findings."""
     findings = [counted(len(report.findings), "findings")] if report.findings else []
+    measured = [counted(len(report.measurements), "measurements")] if report.measurements else []
     return [
         check_status(report),
         counted(len(report.differences), "outputs"),
         counted(len(report.cases), "cases"),
+        *measured,
         *findings,
     ]
 
@@ -337,7 +331,7 @@ def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
         f"{worst.max_rel:.1e}",
         f"{worst.tolerance:.1e}",
         "" if worst.own_error is None else f"{worst.own_error:.1e}",
-        _STATUS[worst.passed],
+        STATUS[worst.passed],
         worst.worst_case if len(differences) == 1 else f"{worst.output}, {worst.worst_case}",
     )
 

@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
+from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.plots import draw_report
 from onnxfn.specs.public_calls import public
@@ -173,13 +174,14 @@ class Difference:
 
 @frozen
 class Report:
-    """The result of a check: one difference for each output.
+    """The result of a check: one difference for each output, or the measurements of a quantized file.
 
     Attributes:
         differences: The figures of each output.
         cases: The cases that were run, each with its sizes.
         findings: What is wrong with a file besides the values of its outputs, one line each: its inputs and outputs are
             not those of the plan, or its weights are not those of the model.
+        measurements: What the outputs of quantized and 16-bit files are worth. A quantized file has no differences.
 
     >>> by = "PyTorch in float32; float64 was not needed"
     >>> shapes, case = ((2, 8),), "one (batch_size=2)"
@@ -198,6 +200,7 @@ class Report:
     differences: tuple[Difference, ...] = field(converter=as_tuple)
     cases: tuple[str, ...] = field(default=(), converter=as_tuple)
     findings: tuple[str, ...] = field(default=(), converter=as_tuple)
+    measurements: tuple[Measurement, ...] = field(default=(), converter=as_tuple)
 
     def plot(self, axes: Any = None) -> Any:
         """Draws the error of each output in each case against what is allowed; returns the axes of matplotlib.
@@ -211,9 +214,9 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every output agrees and nothing was found. A report without outputs has not passed."""
-        agrees = bool(self.differences) and all(difference.passed for difference in self.differences)
-        return agrees and not self.findings
+        """Whether every output agrees or reaches its floors, and nothing was found. Without outputs it has not."""
+        passed = [result.passed for result in self.differences] + [result.passed for result in self.measurements]
+        return bool(passed) and all(passed) and not self.findings
 
     def __str__(self) -> str:
         return printing.text(printing.check_status(self), printing.report_sections(self))

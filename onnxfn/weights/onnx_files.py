@@ -133,6 +133,35 @@ def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
     return tuple(tensor for tensor in tensors if tensor is not None)
 
 
+def graph_nodes(file: Path) -> tuple[Any, ...]:
+    """The nodes of an ONNX file, each an `onnx.NodeProto`, also those in branches; ValueError if it is no file."""
+    from onnx import GraphProto, ModelProto, NodeProto
+
+    path = (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.NODE_FIELD_NUMBER)
+    with _content(file) as data:
+        nodes = [NodeProto.FromString(data[start:end]) for start, end in _spans(data, (0, len(data)), path)]
+    return tuple(inner for node in nodes for inner in _with_inner_nodes(node))
+
+
+def _with_inner_nodes(node: Any) -> Iterator[Any]:
+    """A node, and all nodes in its branches."""
+    yield node
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from _with_inner_nodes(inner)
+
+
+def numbered_tensors(file: Path) -> dict[str, Any]:
+    """The arrays of the initializers that have their numbers one by one, as `float_data`, by name."""
+    from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
+
+    path = (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.INITIALIZER_FIELD_NUMBER)
+    with _content(file) as data:
+        spans = [span for span in _spans(data, (0, len(data)), path) if _stored_tensor(data, span, file) is None]
+        tensors = [TensorProto.FromString(data[start:end]) for start, end in spans]
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in tensors}
+
+
 def mentions(file: Path, text: str) -> bool:
     """Whether a text occurs anywhere in a file."""
     try:

@@ -1,0 +1,144 @@
+"""Compares the quantized weights in an ONNX file with those of the model: each element is within its step.
+
+Outputs show a fault in one weight only if it is large; the step of each block shows it everywhere. The weights are read
+some rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.check.quantized_matrices import QuantizedMatrix, quantized_matrices
+from onnxfn.specs.dummies import Array
+
+ELEMENTS_AT_ONCE = 1 << 20
+"""The elements that are compared at once."""
+
+PACKED = "+"
+"""What joins the names of matrices that are packed into one."""
+
+
+@frozen
+class WeightError:
+    """How far a quantized weight in a file is from the model's.
+
+    Attributes:
+        weight: The name of the weight in the model.
+        cosine: The cosine of both.
+        outside: The elements that are farther than their step allows.
+        elements: All elements.
+        first_row: The first row in the file with such an element; None if there is none.
+    """
+
+    weight: str
+    cosine: float
+    outside: int
+    elements: int
+    first_row: int | None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.outside} of {self.elements} elements of {self.weight} in the file are more than a step away from "
+            f"the model's, first in row {self.first_row}"
+        )
+
+
+@frozen
+class _Piece:
+    """A weight of the model, and where it lies in a matrix of a file: its first row or column."""
+
+    weight: str
+    tensor: Any
+    start: int
+    stop: int
+
+
+def quantized_weight_errors(
+    model: Any, file: Path, is_stopped: Callable[[], bool] = lambda: False
+) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
+    """The error of each quantized weight of a file, and one line for each whose weight in the model is not known."""
+    tensors = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
+    errors: list[WeightError] = []
+    unknown: list[str] = []
+    for matrix in quantized_matrices(file):
+        if is_stopped():
+            break
+        pieces = _pieces(matrix, tensors)
+        if not pieces:
+            unknown.append(f"{matrix.name} is quantized in the file, and no weight of the model has its name and size")
+        errors.extend(_piece_error(matrix, piece) for piece in pieces)
+    return tuple(errors), tuple(unknown)
+
+
+def _pieces(matrix: QuantizedMatrix, tensors: Mapping[str, Any]) -> list[_Piece]:
+    """The weights that are packed in a matrix; none if their names or sizes do not fit."""
+    pieces, start = [], 0
+    along, across = matrix.shape if matrix.by_rows else matrix.shape[::-1]
+    names = [_weight_name(name, tensors) for name in matrix.name.split(PACKED)]
+    for name in names:
+        tensor = None if name is None else _as_matrix(tensors[name], across if len(names) > 1 else None, matrix)
+        if name is None or tensor is None:
+            return []
+        width = tensor.numel() // across
+        pieces.append(_Piece(name, tensor, start, start + width))
+        start += width
+    return pieces if start == along else []
+
+
+def _as_matrix(tensor: Any, across: int | None, matrix: QuantizedMatrix) -> Any:
+    """A weight with two axes; None if its size is not that of the matrix, or `across` is none of its axes."""
+    if across is None:
+        rows, columns = matrix.shape
+        if tensor.numel() != rows * columns:
+            return None
+        return tensor if tuple(tensor.shape) in ((rows, columns), (columns, rows)) else tensor.reshape(rows, columns)
+    return tensor if tensor.dim() == 2 and across in tensor.shape else None  # noqa: PLR2004 - rows and columns
+
+
+def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
+    """The name of the weight that an initializer stands for: the longest that it begins with, but for a prefix."""
+    shortened = name.removeprefix("filler.")
+    return max((known for known in tensors if shortened.startswith(known)), key=len, default=None)
+
+
+def _piece_error(matrix: QuantizedMatrix, piece: _Piece) -> WeightError:
+    """The error of a weight. One that is square may be stored in either order of its axes: the better one counts."""
+    shape = (
+        (piece.stop - piece.start, matrix.shape[1]) if matrix.by_rows else (matrix.shape[0], piece.stop - piece.start)
+    )
+    orders = [tensor for tensor in (piece.tensor, piece.tensor.mT) if tuple(tensor.shape) == shape]
+    errors = [_error(matrix, piece, order) for order in _distinct(orders)]
+    return min(errors, key=lambda error: (error.outside, -error.cosine))
+
+
+def _distinct(orders: list[Any]) -> Iterator[Any]:
+    yield from orders if len(orders) == 1 or orders[0].shape[0] == orders[0].shape[1] else orders[:1]
+
+
+def _error(matrix: QuantizedMatrix, piece: _Piece, weight: Any) -> WeightError:
+    """The error of a weight whose axes are in the order of the matrix."""
+    import torch
+
+    outside, first_row, sums = 0, None, np.zeros(3)
+    first, last = (piece.start, piece.stop) if matrix.by_rows else (0, matrix.shape[0])
+    rows_at_once = max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
+    for start in range(first, last, rows_at_once):
+        stop = min(start + rows_at_once, last)
+        values, allowed = matrix.rows(start, stop)
+        if not matrix.by_rows:
+            values = values[:, piece.start : piece.stop]
+            allowed = np.broadcast_to(allowed, (stop - start, matrix.shape[1]))[:, piece.start : piece.stop]
+        own: Array = weight[start - first : stop - first].to("cpu", torch.float32).numpy()
+        is_outside = ~(np.abs(values - own) <= allowed)
+        if first_row is None and is_outside.any():
+            first_row = start - first + int(np.argmax(is_outside.any(axis=1)))
+        outside += int(is_outside.sum())
+        sums += [np.vdot(values, own), np.vdot(values, values), np.vdot(own, own)]
+    norms = float(np.sqrt(sums[1] * sums[2]))
+    cosine = float(sums[0]) / norms if norms else float(sums[1] == sums[2])
+    return WeightError(piece.weight, cosine, outside, weight.numel(), first_row)

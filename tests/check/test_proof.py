@@ -1,0 +1,216 @@
+"""Quantized and 16-bit files are measured against PyTorch in float32, and refused below their floors."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from refusals import refusal
+from stock_quantizers import initializers, quantized_in_blocks, with_changed
+from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
+
+import onnxfn
+from onnxfn.check.check import check, check_error
+from onnxfn.check.greedy_tokens import other_tokens
+from onnxfn.check.proof import Proof, check_floors
+from onnxfn.check.text_references import real_text, text_references, text_tokens
+from onnxfn.specs.plan.planning import plan
+
+SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
+SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
+QUANTIZED = onnxfn.quantize(SPEC, bits=4)
+DOWN = "model.layers.0.mlp.down_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def llama():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SIZES, num_hidden_layers=2, initializer_range=0.15)).eval()
+
+
+@pytest.fixture(scope="module")
+def file(llama, tmp_path_factory):
+    """A file whose matrices have 4 bits."""
+    folder = tmp_path_factory.mktemp("proof")
+    onnxfn.export(SPEC, llama, folder / "own", check=False)
+    return quantized_in_blocks(folder / "own" / "model.onnx", folder / "quantized" / "model.onnx")
+
+
+def report_of(llama, file, **floors):
+    planned = plan(QUANTIZED, llama.config)
+    text = text_references(llama)(planned.parts[0], planned)
+    return check(llama, planned.parts[0], file, proof=Proof(text, onnxfn.Floors(**floors)))
+
+
+def measured(report):
+    return {(each.output, each.measure): each for each in report.measurements}
+
+
+def test_a_quantized_decoder_is_measured_and_not_compared_by_rounding(llama, file):
+    report = report_of(llama, file)
+    assert report.passed, report
+    assert report.differences == ()
+    values = measured(report)
+    assert values["logits", "agreement"].value > 0.4
+    assert 0 < values["logits", "kl"].value < 0.5
+    assert values["logits", "kl"].cases == "300 random tokens: there is no tokenizer"
+    assert {output for output, measure in values if measure == "cases"} == {
+        *plan(QUANTIZED, llama.config).parts[0].outputs
+    }
+    (worst,) = [each for each in report.measurements if each.measure == "weights"]
+    assert worst.cases == "15 weights"
+    assert 0.99 < worst.value < 1
+    assert "measured against PyTorch in float32" in str(report)
+    assert "agreement" in report._repr_html_()
+
+
+def test_halved_scales_of_one_layer_are_refused_and_the_weight_is_named(llama, file, tmp_path):
+    name = next(name for name in initializers(file) if name.startswith(DOWN) and name.endswith("_scales"))
+    report = report_of(llama, with_changed(file, tmp_path / "model.onnx", {name: lambda data, _: data / 2}))
+    assert not report.passed
+    assert f"elements of {DOWN} in the file are more than a step away" in str(check_error(report))
+
+
+def test_a_floor_that_is_not_reached_names_the_measure_the_value_and_the_worst_weight(llama, file):
+    report = report_of(llama, file, agreement=0.9999, kl=1e-9)
+    message = str(check_error(report))
+    assert not report.passed
+    for words in ("agreement of 'logits' is 0.", "(at least 0.9999)", "kl of 'logits' is ", "(at most 1e-09)"):
+        assert words in message
+    assert "the worst weight is model.layers." in message or "the worst weight is lm_head.weight" in message
+
+
+def with_swapped_outputs(model):
+    """Two outputs of a cache have each other's names."""
+    names = {"present.0.key": "present.1.key", "present.1.key": "present.0.key"}
+    for node in model.graph.node:
+        node.output[:] = [names.get(name, name) for name in node.output]
+        node.input[:] = [names.get(name, name) for name in node.input]
+
+
+def with_a_static_axis(model):
+    """The batch of the logits is 2."""
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 2
+
+
+def with_ignored_past(model):
+    """The tokens of the past have no effect: their keys are multiplied by zero."""
+    zero = onnx.helper.make_tensor("zero", onnx.TensorProto.FLOAT, [], [0.0])
+    model.graph.initializer.append(zero)
+    for node in model.graph.node:
+        node.input[:] = ["no_past" if name == "past_key_values.1.key" else name for name in node.input]
+    model.graph.node.insert(0, onnx.helper.make_node("Mul", ["past_key_values.1.key", "zero"], ["no_past"]))
+
+
+@pytest.mark.parametrize("fault", [with_swapped_outputs, with_a_static_axis, with_ignored_past])
+def test_a_wrong_interface_or_cache_of_a_quantized_file_is_refused(llama, file, fault, tmp_path):
+    model = onnx.load(file)
+    fault(model)
+    onnx.save(model, tmp_path / "model.onnx")
+    assert not report_of(llama, tmp_path / "model.onnx").passed
+
+
+def test_a_file_in_float16_is_compared_and_measured_and_the_report_has_both(llama, tmp_path):
+    spec = onnxfn.with_dtypes(SPEC, float="float16")
+    exported = onnxfn.export(spec, llama, tmp_path / "half")
+    report = exported.report
+    assert report.differences
+    values = measured(report)
+    assert {*values} >= {("logits", "agreement"), ("logits", "kl")}
+    assert values["logits", "kl"].value < 1e-4
+    written = json.loads((tmp_path / "half" / "report.json").read_text())["check"]["measurements"]
+    assert [entry["measure"] for entry in written] == [each.measure for each in report.measurements]
+    assert "logits kl" in str(onnxfn.verify(tmp_path / "half"))
+    assert onnxfn.from_json(onnxfn.to_json(report), record=onnxfn.Report) == report
+
+
+def test_a_variant_below_its_floor_leaves_no_file(llama, tmp_path):
+    spec = onnxfn.with_dtypes(SPEC, float="float16")
+    with pytest.raises(onnxfn.CheckFailed, match="kl of 'logits'"):
+        onnxfn.export(spec, llama, tmp_path / "half", floors=onnxfn.Floors(kl=-1.0))
+    assert not (tmp_path / "half").exists()
+
+
+def test_a_classifier_in_float16_is_measured_by_its_classes(tmp_path):
+    torch.manual_seed(0)
+    config = BertConfig(**SIZES, num_hidden_layers=1, initializer_range=0.15, num_labels=4, max_position_embeddings=64)
+    model = BertForSequenceClassification(config).eval()
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, "text-classification"), float="float16")
+    report = onnxfn.export(spec, model, tmp_path / "bert").report
+    assert {measure for _, measure in measured(report)} == {"agreement", "cosine"}
+    assert measured(report)["logits", "cosine"].value > 0.9999
+
+
+def test_a_file_in_float32_is_not_measured(llama, tmp_path):
+    assert onnxfn.export(SPEC, llama, tmp_path / "own").report.measurements == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "floors", "words"),
+    [
+        (SPEC, onnxfn.Floors(kl=0.1), "only quantized and 16-bit files are measured"),
+        (QUANTIZED, onnxfn.Floors(iou=0.5), "its measures are agreement, cases, cosine, kl, weights"),
+        (onnxfn.with_dtypes(SPEC, float="float16"), onnxfn.Floors(weights=0.5), "'weights', which measures no output"),
+    ],
+)
+def test_a_floor_of_a_measure_that_an_export_does_not_have_is_refused(llama, spec, floors, words):
+    assert words in refusal(onnxfn.InvalidSpec, check_floors, plan(spec, llama.config), floors)
+
+
+class Words:
+    """A tokenizer: each word has a number below `high`."""
+
+    def __init__(self, high):
+        self.high = high
+
+    def convert_ids_to_tokens(self, ids):
+        return ids
+
+    def __call__(self, text, **_):
+        return {"input_ids": [sum(word.encode()) % self.high for word in text.split()]}
+
+
+def test_the_text_of_the_package_has_a_few_hundred_words():
+    assert 300 < len(real_text().split()) < 1000
+    assert real_text().isascii()
+
+
+def test_the_tokens_of_the_text_are_measured_where_the_model_has_them(llama):
+    planned = plan(QUANTIZED, llama.config)
+    part = planned.parts[0]
+    reference = text_references(llama, Words(99))(part, planned)
+    assert reference.case == "300 tokens of text"
+    assert np.array_equal(reference.inputs["input_ids"].ravel(), text_tokens(Words(99))[:300])
+    unknown = text_references(llama, Words(5000))(part, planned)
+    assert unknown.case.startswith("300 random tokens")
+
+
+def test_variants_share_the_outputs_of_pytorch(llama):
+    texts, calls = text_references(llama), []
+    handle = llama.register_forward_hook(lambda *_: calls.append(1))
+    for dtype in ("float16", "float32"):
+        planned = plan(onnxfn.with_dtypes(QUANTIZED, float=dtype), llama.config)
+        texts(planned.parts[0], planned)
+    handle.remove()
+    assert len(calls) == 1
+
+
+def test_the_report_says_where_a_file_in_float16_decodes_another_token(llama, tmp_path):
+    spec = onnxfn.with_dtypes(SPEC, float="float16")
+    report = onnxfn.export(spec, llama, tmp_path / "half").report
+    decoded = measured(report)["greedy tokens", "agreement"]
+    assert decoded.cases == "32 tokens after 4 prompts"
+    assert decoded.floor is None
+    assert (decoded.value == 1) == (decoded.note == "")
+    assert decoded.value > 0.9
+
+
+def test_the_first_other_token_of_each_text_is_noted_with_its_margin():
+    logits = np.array([[[0.0, 2.0, 1.5], [3.0, 0.0, 0.0]], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.75]]])
+    assert (
+        other_tokens(np.array([[1, 0], [0, 2]]), logits)
+        == "text 2: token 2 is 2 where PyTorch has 1, by a margin of 0.25"
+    )
