@@ -179,13 +179,8 @@ def export(
             texts = text_references(copied, preprocessor, checkpoint)
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
-                job = Job(
-                    *(copied, planned, onnx_staging, options, timed, real_inputs),
-                    check=check,
-                    texts=texts,
-                    floors=floors,
-                )
-                job = evolve(job, adapter=input_adapter(spec, adapter))
+                of_files = (copied, planned, onnx_staging, options, timed, real_inputs)
+                job = Job(*of_files, check=check, texts=texts, floors=floors, adapter=input_adapter(spec, adapter))
                 built = build_variants(job, build)
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
