@@ -38,12 +38,13 @@ from onnxfn.graphs.capture.plain_tensors import with_plain_tensors
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
+from onnxfn.graphs.passes.quantize import NOT_QUANTIZED
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
-from onnxfn.specs.reports import Exported, Report, Tick, no_tick
+from onnxfn.specs.reports import Exported, NotQuantized, Report, Tick, no_tick
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import declare_external_data, layout_of, write_configs, write_texts
@@ -356,6 +357,11 @@ def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exp
         bytes=sum(Path(file).stat().st_size for file in loaded.files),
         versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],
         weights_from=built.weights_from,
+        not_quantized=[
+            NotQuantized(part.name, *weight)
+            for part, graph in zip(built.plan.parts, built.graphs, strict=True)
+            for weight in graph.meta.get(NOT_QUANTIZED, ())
+        ],
         loaded=loaded,
     )
 

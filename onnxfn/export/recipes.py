@@ -12,11 +12,11 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.graphs.build import BuildOptions, template_name
+from onnxfn.graphs.build import BuildOptions, finished_graph, template_name
 from onnxfn.graphs.cache_folder import delete_file, read_file, write_file
 from onnxfn.graphs.fingerprints import package_versions
 from onnxfn.graphs.passes.fusing import fusions
-from onnxfn.graphs.passes.slots import bind_weights, slot_of, slot_parameters
+from onnxfn.graphs.passes.slots import slot_of, slot_parameters
 from onnxfn.graphs.template_cache import delete_template, load_template
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
@@ -135,7 +135,7 @@ def recipe_graphs(recipe: Recipe, template_cache: Path, folder: Path) -> tuple[A
         tensors = {parameter: stored[source] for parameter, source in recipe.parameter_sources}
         for graph in graphs:
             fusions(graph)  # raises CaptureFailed when an expected operator is missing
-        return tuple(bind_weights(graph, tensors.__getitem__) for graph in graphs)
+        return tuple(finished_graph(graph, part, tensors) for graph, part in zip(graphs, recipe.plan, strict=True))
     except Exception:  # noqa: BLE001 - whatever the recipe lacks, the model can be loaded
         for name in recipe.templates:
             delete_template(template_cache, name)

@@ -28,6 +28,8 @@ from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, s
 from onnxfn.graphs.passes.opsets import convert_opset
 from onnxfn.graphs.passes.packing import pack_matmuls
 from onnxfn.graphs.passes.pads import separate_pads
+from onnxfn.graphs.passes.quantize import quantize_weights
+from onnxfn.graphs.passes.quantized_slots import bind_quantized_weights
 from onnxfn.graphs.passes.repeat_layers import repeat_layers
 from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
@@ -154,24 +156,47 @@ def build_graph(
         if options.template_cache is not None:
             with timed("template", part.name):
                 name = template_name(model, part, options)
-                graph = _from_template(tensors, name, options.template_cache)
+                graph = _from_template(tensors, name, options.template_cache, part)
         from_template = graph is not None
         if graph is None:
             graph = (unbound_graph or _unbound_graph)(model, part, timed, options)
             save_template(options.template_cache, name, graph, options.template_cache_bytes)
-            graph = bind_weights(graph, tensors.__getitem__)
+            graph = finished_graph(graph, part, tensors)
         graph.meta[TEMPLATE_NAME], graph.meta[FROM_TEMPLATE] = name, from_template
         return graph
 
 
-def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path) -> Any:
+def finished_graph(graph: Any, part: Part, tensors: Mapping[str, Any]) -> Any:
+    """A graph with its weights: those that the rules of the part select are quantized when they are written."""
+    with _pass_errors(part):
+        quantized = quantize_weights(graph, part.spec.target.quantization, _names_by_memory(tensors))
+    return bind_quantized_weights(bind_weights(quantized, tensors.__getitem__), tensors.__getitem__)
+
+
+def _names_by_memory(tensors: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    """From the name of each tensor to the names of all tensors that share its memory, as tied weights do."""
+    names: dict[Any, list[str]] = {}
+    keys = {name: _memory(tensor) for name, tensor in tensors.items()}
+    for name, key in keys.items():
+        names.setdefault(key, []).append(name)
+    return {name: tuple(names[key]) for name, key in keys.items()}
+
+
+def _memory(tensor: Any) -> Any:
+    """A value that is equal for tensors on the same memory."""
+    if hasattr(tensor, "data_ptr"):
+        return tensor.data_ptr() or id(tensor), tuple(tensor.shape)
+    return tensor.__array_interface__["data"][0], tensor.shape
+
+
+def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, part: Part) -> Any:
     """The graph of a template with the weights of a model; None, and the template is deleted, if it does not fit."""
     graph = load_template(folder, name)
     if graph is None:
         return None
     try:
         fusions(graph)  # raises CaptureFailed when an expected operator is missing
-        return bind_weights(graph, tensors.__getitem__)
+        return finished_graph(graph, part, tensors)
     except Exception:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
         delete_template(folder, name)
         return None
@@ -184,10 +209,10 @@ def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
 
 def captured_part(part: Part) -> Part:
     """What of a part its graph depends on before weights are quantized: variants of one float dtype share that."""
-    if part.dtype is None:
-        return part
     target = evolve(part.spec.target, quantization=())
     filler = tuple(map(captured_part, part.filler))
+    if part.dtype is None:
+        return evolve(part, spec=evolve(part.spec, target=target), filler=filler)
     name, spec = part.name.removesuffix(dtype_suffix(part.dtype)), evolve(part.spec, target=target, links=())
     return evolve(part, name=name, spec=spec, filler=filler, dtype=None)
 

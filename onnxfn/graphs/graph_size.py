@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from onnxfn.graphs.passes.quantized_slots import quantized_sizes, quantized_slot_of
 from onnxfn.specs.reports import GraphSize
 
 
@@ -14,8 +15,12 @@ def graph_size(part: str, model: Any) -> GraphSize:
     The defaults of inputs are no weights.
     """
     ports = set(model.graph.inputs)
-    initializers = [value for value in model.graph.initializers.values() if value not in ports]
-    parameters = sum(prod(value.shape) for value in initializers if value.dtype and value.dtype.is_floating_point())
+    plain = [
+        prod(value.shape)
+        for value in model.graph.initializers.values()
+        if value not in ports and quantized_slot_of(value) is None and value.dtype and value.dtype.is_floating_point()
+    ]
+    parameters = sum(plain) + sum(map(prod, quantized_sizes(model).values()))
     outputs = [(str(value.name), _type_text(value)) for value in model.graph.outputs]
     return GraphSize(part, int(parameters), sum(1 for _ in model.graph.all_nodes()), outputs)
 

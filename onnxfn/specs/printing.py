@@ -182,6 +182,8 @@ def exported_sections(exported: Any) -> Sections:
     sections.extend(left_out_sections(exported.plan))
     if exported.weights_from:
         sections.append(("weights", [(exported.weights_from,)]))
+    if exported.not_quantized:
+        sections.append(("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]))
     if exported.limits:
         sections.append(("limits of dynamic axes", [(str(limit),) for limit in exported.limits]))
     if exported.repeats:

@@ -36,8 +36,8 @@ def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
 
     A chunk is a view of the tensor's memory where that is contiguous. The tensor may hold any view of a torch tensor
-    or numpy array, or be the result of `concatenated_columns`, `converted` or `updated_tensor`. Any other tensor comes
-    as one chunk.
+    or numpy array, or be the result of `concatenated_columns`, `converted`, `updated_tensor` or `quantized`. Any other
+    tensor comes as one chunk.
     """
     pieces = [source_of(piece) for piece in _pieces(tensor)]
     parts = _parts(pieces, size)
@@ -104,6 +104,16 @@ def memory_key(tensor: Any) -> Any:
     if array.flags.c_contiguous:
         return start, array.nbytes
     return start, array.shape, array.strides, array.itemsize
+
+
+def element_view(tensor: Any) -> tuple[Any, Any]:
+    """The bits of the elements of an `onnx_ir` tensor as an array of integers, and their dtype in torch."""
+    from onnx_ir.tensor_adapters import to_torch_dtype
+
+    array = _array(tensor)
+    array = tensor.numpy() if array is None else array
+    integers = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
+    return array.view(integers[array.itemsize]), to_torch_dtype(tensor.dtype)
 
 
 def _pieces(tensor: Any) -> tuple[Any, ...]:

@@ -133,13 +133,13 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     for value in model.graph.initializers.values():
         slot = slot_of(value)
         if slot is not None:
-            views = (_view(tensors(name), slot.perm, value.name) for name in slot_parameters(slot))
-            pieces = [_in_float_dtype(view, value.dtype) for view in views]
+            views = (parameter_view(tensors(name), slot.perm, value.name) for name in slot_parameters(slot))
+            pieces = [float_view(view, value.dtype) for view in views]
             value.const_value = _checked(value, slot, concatenated_columns(pieces) if slot.packed_with else pieces[0])
     return model
 
 
-def _view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:
+def parameter_view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:
     """The view of a tensor with its axes in the order of `perm`."""
     import onnx_ir
 
@@ -150,7 +150,7 @@ def _view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:
     return onnx_ir.tensor_adapters.TorchTensor(tensor.permute(perm) if perm else tensor, name=name)
 
 
-def _in_float_dtype(view: Any, dtype: Any) -> Any:
+def float_view(view: Any, dtype: Any) -> Any:
     """The view, converted to a float dtype if it has another one."""
     return converted(view, dtype) if view.dtype.is_floating_point() and dtype.is_floating_point() else view
 

@@ -1,0 +1,39 @@
+"""The quantization kernels of ONNX Runtime, which have private names: no other file knows these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+NF4 = 1
+"""The `quant_type` of NormalFloat4 in MatMulBnb4; 0 is FP4."""
+
+
+def block_codes(rows: Any, bits: int, block_size: int, *, symmetric: bool) -> tuple[Any, Any, Any]:
+    """The codes of the rows of a float32 matrix in blocks, their scales and their zero points.
+
+    Codes have the axes row, block and byte; the last block of a row is padded. Zero points have several in a byte.
+    """
+    from onnxruntime.capi import _pybind_state as kernels
+
+    count, width = rows.shape
+    blocks = -(-width // block_size)
+    codes = np.zeros((count, blocks, block_size * bits // 8), np.uint8)
+    scales = np.zeros((count, blocks), np.float32)
+    zero_points = np.zeros((count, -(-blocks * bits // 8)), np.uint8)
+    quantize = getattr(kernels, f"quantize_matmul_{bits}bits")
+    columns = np.ascontiguousarray(rows.T)
+    quantize(codes, columns, scales.reshape(-1), zero_points.reshape(-1), block_size, count, width, symmetric)
+    return codes, scales, zero_points
+
+
+def nf4_codes(rows: Any, block_size: int) -> tuple[Any, Any]:
+    """The codes of the elements of a float32 matrix, two in a byte, and the largest magnitude of each block."""
+    from onnxruntime.capi import _pybind_state as kernels
+
+    count, width = rows.shape
+    codes = np.zeros(-(-rows.size // 2), np.uint8)
+    largest = np.zeros(-(-rows.size // block_size), np.float32)
+    kernels.quantize_matmul_bnb4(codes, np.ascontiguousarray(rows), largest, block_size, NF4, count, width)
+    return codes, largest

@@ -1,0 +1,217 @@
+"""Weights that are quantized while their bytes are read, some rows at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+from attrs import field, frozen
+
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.quantization import WeightRule
+from onnxfn.weights.chunks import chunks, element_view, memory_key
+from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
+from onnxfn.weights.updates import KEY, PARTS
+
+Role = Literal["codes", "scales", "zero_points"]
+
+MATRIX_RANK = 2
+
+BLOCK_BYTES = 1 << 23
+"""Bytes of the float32 rows that are quantized at once. A kernel starts its threads at each call."""
+
+
+@frozen
+class QuantizedWeight:
+    """A weight and how it is quantized.
+
+    Attributes:
+        name: Its name, for errors.
+        pieces: `onnx_ir` tensors; their matrices, `[rows, columns]`, follow each other. For `"dynamic"` a single
+            tensor with the shape of the codes.
+        rule: How they are quantized.
+        parameters: The scales and zero points of the codes that were read last, until these are read themselves. A
+            file holds them next to the codes, so they are computed once.
+    """
+
+    name: str
+    pieces: tuple[Any, ...]
+    rule: WeightRule
+    parameters: deque[Mapping[str, Any]] = field(factory=lambda: deque(maxlen=1), eq=False, repr=False)
+
+
+def roles(rule: WeightRule) -> tuple[Role, ...]:
+    """The tensors that a weight is stored as, in their order in a file."""
+    has_zero_points = (rule.kind == "blocks" and not rule.symmetric) or rule.kind == "dynamic"
+    return ("codes", "scales", "zero_points") if has_zero_points else ("codes", "scales")
+
+
+def quantized_shape(rule: WeightRule, role: Role, shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of one of the tensors that a weight of a shape is stored as.
+
+    >>> [quantized_shape(WeightRule(bits=4), role, (10, 96)) for role in ("codes", "scales")]
+    [(10, 3, 16), (10, 3)]
+    """
+    if rule.kind == "dynamic":
+        channels = tuple(shape[-1:]) if rule.per_channel else ()
+        return tuple(shape) if role == "codes" else channels
+    if rule.kind == "nf4":
+        return (-(-prod(shape) // (2 if role == "codes" else rule.block_size)),)
+    *outer, width = shape
+    blocks = -(-width // rule.block_size)
+    last = {"codes": (blocks, rule.block_size * rule.bits // 8), "scales": (blocks,)}
+    return (*outer, *last.get(role, (-(-blocks * rule.bits // 8),)))
+
+
+def quantized(weight: QuantizedWeight, role: Role, dtype: Any, shape: Sequence[int]) -> Any:
+    """One of the tensors that a weight is stored as, as an `onnx_ir` tensor, computed when it is read.
+
+    Reading raises InvalidSpec if an element of the weight is not finite, or if a scale does not fit `dtype`.
+    """
+    import onnx_ir
+
+    read = partial(_role_chunks, weight, role, dtype)
+    lazy = onnx_ir.LazyTensor(
+        lambda: onnx_ir.Tensor(
+            np.frombuffer(b"".join(part.tobytes() for part in read()), dtype.numpy()).reshape(tuple(shape)), dtype
+        ),
+        dtype=dtype,
+        shape=onnx_ir.Shape(list(shape)),
+    )
+    keys = tuple(map(memory_key, weight.pieces))
+    lazy.meta[PARTS] = lambda: map(np.ascontiguousarray, read())
+    lazy.meta[KEY] = None if None in keys else (keys, weight.rule, role, dtype)
+    return lazy
+
+
+def _role_chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Any]:
+    """The elements of one of the tensors that a weight is stored as."""
+    if role == "codes":
+        parameters: list[Mapping[str, Any]] = []
+        for parts in _quantized_parts(weight):
+            parameters.append({name: parts[name] for name in roles(weight.rule)[1:]})
+            yield parts["codes"]
+        weight.parameters.append({name: np.concatenate([part[name] for part in parameters]) for name in parameters[0]})
+        return
+    if not weight.parameters:
+        deque(_role_chunks(weight, "codes", dtype), maxlen=0)
+    yield _in_dtype(weight, weight.parameters[0][role], dtype)
+    if role == roles(weight.rule)[-1]:
+        weight.parameters.clear()
+
+
+def _in_dtype(weight: QuantizedWeight, values: Any, dtype: Any) -> Any:
+    with np.errstate(over="ignore"):
+        converted = values.astype(dtype.numpy())
+    if values.dtype == np.float32 and not np.isfinite(converted.astype(np.float32)).all():
+        raise InvalidSpec(
+            f"{weight.name} has blocks whose scale {dtype.name.lower()} cannot hold, the largest "
+            f"{float(np.abs(values).max()):.3g}; leave it as it is: quantize(spec, where={weight.name!r}, kind='as is')"
+        )
+    return converted
+
+
+def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
+    """The codes, scales and zero points of some rows after the other."""
+    rule = weight.rule
+    if rule.kind == "dynamic":
+        yield from _integer_parts(weight)
+        return
+    for rows in _float_rows(weight):
+        if rule.kind == "nf4":
+            codes, scales = nf4_codes(rows, rule.block_size)
+            yield {"codes": codes, "scales": scales}
+        else:
+            codes, scales, zero_points = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
+            yield {"codes": codes, "scales": scales, "zero_points": zero_points}
+
+
+def _float_rows(weight: QuantizedWeight) -> Iterator[Any]:
+    """The rows of all matrices as float32, about `BLOCK_BYTES` at once, a multiple of the block size."""
+    for piece in weight.pieces:
+        for matrix, dtype in _matrices(piece):
+            block = weight.rule.block_size
+            step = max(1, BLOCK_BYTES // (4 * matrix.shape[1]) // block) * block
+            for start in range(0, len(matrix), step):
+                yield _finite(weight, _as_float32(matrix[start : start + step], dtype))
+
+
+def _matrices(piece: Any) -> Iterator[tuple[Any, Any]]:
+    """The matrices that follow each other in a tensor, as arrays of bits and their dtype in torch."""
+    import torch
+
+    if PARTS in getattr(piece, "meta", {}):  # an adapter changes it
+        for part in piece.meta[PARTS]():
+            yield part.reshape(-1, piece.shape[-1]).astype(np.float32).view(np.int32), torch.float32
+        return
+    array, dtype = element_view(piece)
+    if array.flags.c_contiguous:
+        yield array.reshape(-1, array.shape[-1]), dtype
+    else:
+        yield from ((matrix, dtype) for matrix in (array if array.ndim > MATRIX_RANK else (array,)))
+
+
+def _as_float32(array: Any, dtype: Any) -> Any:
+    """An array of the bits of a float dtype of torch as float32."""
+    import torch
+
+    bits = np.array(array, order="C")  # a copy: torch warns of a read-only array
+    return torch.from_numpy(bits).view(dtype).to(torch.float32).numpy()
+
+
+def _finite(weight: QuantizedWeight, rows: Any) -> Any:
+    if not np.isfinite(rows).all():
+        raise InvalidSpec(
+            f"{weight.name} has elements that are NaN or infinite, so it cannot be quantized; leave it as it is: "
+            f"quantize(spec, where={weight.name!r}, kind='as is')"
+        )
+    return rows
+
+
+def _integer_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
+    """The codes of a weight with one scale for each column, or one for all; the scales come with the last codes."""
+    scales, zero_points = _integer_parameters(weight)
+    low, high = _integer_range(weight.rule)
+    integer = np.int8 if weight.rule.signed else np.uint8
+    for values in _columns(weight):
+        codes = np.clip((values / scales).round() + zero_points, low, high).astype(integer)
+        yield {"codes": codes, "scales": scales[:0], "zero_points": zero_points[:0].astype(integer)}
+    empty = np.empty(0, integer)
+    yield {"codes": empty, "scales": scales, "zero_points": zero_points.astype(integer)}
+
+
+def _integer_parameters(weight: QuantizedWeight) -> tuple[Any, Any]:
+    """The scale and the zero point of each column, as ONNX Runtime's quantizer computes them."""
+    least = greatest = np.zeros((), np.float32)
+    for values in _columns(weight):
+        least = np.minimum(least, _finite(weight, values).min(axis=0))
+        greatest = np.maximum(greatest, values.max(axis=0))
+    low, high = _integer_range(weight.rule)
+    if weight.rule.signed:
+        greatest = np.maximum(-least, greatest)
+        least = -greatest
+    scales = (greatest.astype(np.float64) - least) / (high - low)
+    is_zero = scales < np.finfo(np.float32).tiny
+    scales = np.where(is_zero, 1.0, scales)
+    zero_points = np.where(is_zero, 0, np.round((low + high) / 2 if weight.rule.signed else low - least / scales))
+    return scales.astype(np.float32), zero_points.astype(np.float32)
+
+
+def _integer_range(rule: WeightRule) -> tuple[int, int]:
+    return (-127, 127) if rule.signed else (0, 255)
+
+
+def _columns(weight: QuantizedWeight) -> Iterator[Any]:
+    """The elements of a float32 tensor as matrices; a column shares a scale: one for each channel, or one for all."""
+    (tensor,) = weight.pieces
+    width = tensor.shape[-1] if weight.rule.per_channel else 1
+    rest = np.empty(0, np.float32)
+    for chunk in chunks(tensor):
+        values = np.concatenate([rest, chunk.view(np.float32)])
+        end = len(values) // width * width
+        rest = values[end:]
+        yield values[:end].reshape(-1, width)
