@@ -1,15 +1,17 @@
 """Tests of the wheel, installed next to a given Python and torch; the checkout is not imported.
 
-    python tests/tools/installed.py PYTHON [PYTHON ...]
+    python tests/tools/installed.py PYTHON[=TRANSFORMERS] ...
 
 Each PYTHON is the interpreter of a virtual environment. The wheel of the last commit is installed there, with what it
-needs and with the torch that the environment has. The tests run in a copy of the repository without `onnxfn`. Prints
-for each PYTHON a row of the table of tests/tools/README.md.
+needs and with the torch that the environment has. With a version of transformers, that one is used, from a folder of
+its own: the environment keeps its own. The tests run in a copy of the repository without `onnxfn`. Prints for each
+PYTHON a row of the table of tests/tools/README.md.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[2]
 TESTED_WITH = ("pytest", "hypothesis", "sentencepiece")
 SAMPLE = (
+    "tests/architectures/test_private_names.py",
     "tests/graphs/test_capture.py",
     "tests/export/test_own_modules.py",
     "tests/export/test_cli.py",
@@ -41,7 +44,7 @@ SAMPLE = (
     ),
     "tests/architectures/test_seq2seq.py::test_an_encoder_decoder_agrees_with_pytorch",
 )
-"""Capture, own modules, the command line, decoding, and rows of each family: about two minutes."""
+"""Private names, capture, own modules, the command line, decoding, and rows of each family: about two minutes."""
 NEEDS_DEMO = "tests/export/test_cli.py::test_a_model_of_sentence_transformers_has_its_embedding_as_output"
 """It needs weights of the extra `demo`, which asks for the torch of the recorded results."""
 
@@ -52,9 +55,11 @@ print(onnxfn.__file__, onnxfn.__version__)
 """
 
 
-def run(*command, folder):
+def run(*command, folder, environment=None):
     """What a command prints; the error of a command that fails is raised."""
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        command, cwd=folder, check=True, capture_output=True, text=True, env={**os.environ, **(environment or {})}
+    ).stdout
 
 
 def wheel_and_tests(folder):
@@ -73,16 +78,32 @@ def install(python, wheel, folder):
     run(python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(wheel), folder=folder)
 
 
-def row(python, wheel, tests):
+def with_transformers(python, version, folder):
+    """Variables of the environment with which a Python imports a version of transformers; none for its own."""
+    if not version:
+        return {}
+    target = str(folder / f"transformers-{version}")
+    pip = (python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target)
+    run(*pip, f"transformers=={version}", folder=folder)
+    return {"PYTHONPATH": target}
+
+
+def row(python, version, wheel, tests):
     """A row of the table: versions, date, counts. Raises an error if the package is not the installed one."""
     install(python, wheel, tests)
-    versions, package = run(python, "-c", VERSIONS, folder=tests).splitlines()
+    environment = with_transformers(python, version, wheel.parent)
+    versions, package = run(python, "-c", VERSIONS, folder=tests, environment=environment).splitlines()
     print(package, file=sys.stderr)
     if "site-packages" not in package:
         raise SystemExit(f"{package} is not the installed package")
     pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     tried = subprocess.run(
-        [*pytest, "--deselect", NEEDS_DEMO, *SAMPLE], cwd=tests, check=False, capture_output=True, text=True
+        [*pytest, "--deselect", NEEDS_DEMO, *SAMPLE],
+        cwd=tests,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
     )
     print(tried.stdout[-4000:], file=sys.stderr)
     counts = re.sub(r", \d+ deselected|\x1b\[\d+m", "", tried.stdout.strip().splitlines()[-1]).strip("= ")
@@ -92,9 +113,10 @@ def row(python, wheel, tests):
 def main(pythons):
     with TemporaryDirectory() as name:
         wheel, tests = wheel_and_tests(Path(name))
-        for python in pythons:
-            print(row(python, wheel, tests), flush=True)
+        for argument in pythons:
+            python, _, version = argument.partition("=")
+            print(row(str(Path(python).absolute()), version, wheel, tests), flush=True)
 
 
 if __name__ == "__main__":
-    main([str(Path(python).absolute()) for python in sys.argv[1:]])
+    main(sys.argv[1:])
