@@ -66,6 +66,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
                 ("interpolation_indices_and_weights", "interpolation_indices_and_weights"),
             )
         },
+        "xLSTMBackend.forward": ("xlstm.matrix_memory", "loops over chunks of the text, then over its last tokens"),
         "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the sequence"),
     }
 )
@@ -116,6 +117,12 @@ def _has_function(module: Any, name: str) -> bool:
     """Whether a module has a function, or a class with a method: `Class.method`."""
     owner, _, method = name.partition(".")
     return hasattr(module, owner) and hasattr(getattr(module, owner), method or "__call__")
+
+
+def _has(module: Any, name: str) -> bool:
+    """Whether a module has a function, or a class with a method: `function`, `Class.method`."""
+    owner, _, method = name.rpartition(".")
+    return hasattr(getattr(module, owner, None) if owner else module, method)
 
 
 def position_ids_patch(model: str) -> ExportSpec:

@@ -57,6 +57,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "timesfm": "masked_mean_std",
         "vits": "gated_activation relative_embeddings inverse_spline",
         "wav2vec2_bert": "xvector_output",
+        "xlstm": "matrix_memory",
         "zoedepth": "relative_position_bias reassembled_features metric_depth",
     }
 )

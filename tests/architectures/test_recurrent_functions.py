@@ -6,9 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import xLSTMConfig
 from transformers.models.rwkv.modeling_rwkv import rwkv_linear_attention_cpu
+from transformers.models.xlstm.modeling_xlstm import xLSTMBackend
 
-from onnxfn.architectures.patches import fsmt, rwkv
+from onnxfn.architectures.patches import fsmt, rwkv, xlstm
 
 
 @pytest.mark.parametrize("has_state", [False, True])
@@ -22,6 +24,26 @@ def test_rwkv_gives_what_the_loop_over_tokens_gives(has_state, length, seed):
     expected, expected_states = rwkv_linear_attention_cpu(decay, first, key, value, state, return_state=True)
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(torch.stack(states), torch.stack(expected_states))
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+@given(length=st.integers(1, 21), seed=st.integers(0, 99))
+def test_xlstm_gives_what_the_loop_over_chunks_gives(has_state, length, seed):
+    """The chunks have 4 tokens: most lengths are no multiple."""
+    random = torch.Generator().manual_seed(seed)
+    backend = xLSTMBackend(xLSTMConfig(chunk_size=4))
+    query, key = torch.randn(2, 2, 3, length, 5, generator=random)
+    value, (inputs, forget) = (
+        torch.randn(2, 3, length, 7, generator=random),
+        2 * torch.randn(2, 2, 3, length, generator=random),
+    )
+    shapes = {"c_initial": (2, 3, 5, 7), "n_initial": (2, 3, 5), "m_initial": (2, 3, 1)} if has_state else {}
+    state = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
+    output, states = xlstm.matrix_memory(backend, query, key, value, inputs, forget, **state)
+    expected, expected_states = backend(query, key, value, inputs, forget, **state)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
+    for actual, wanted in zip(states, expected_states, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_the_padding_mask_of_fsmt_is_a_tensor_also_without_padding():
