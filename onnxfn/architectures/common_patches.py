@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import unknown
 from onnxfn.specs.facts import patched
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.spec import Call, ExportSpec
 
 # A trace of the loop would contain only the experts that the traced tokens choose.
 batched_experts: ExportSpec = patched(
@@ -73,6 +75,9 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
 """A function of transformers' modules -> the patch that replaces it, and why. Several modules repeat most of them."""
 
 
+CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = [a-z]")
+"""How a module of transformers says that its attention is causal."""
+
 PACKED_VISION = ("get_vision_attention_seqlens", "get_vision_cu_seqlens", "get_vision_window_index")
 """The functions of a module whose vision tower attends within segments of a row of patches."""
 
@@ -117,6 +122,21 @@ def _has_function(module: Any, name: str) -> bool:
     """Whether a module has a function, or a class with a method: `Class.method`."""
     owner, _, method = name.partition(".")
     return hasattr(module, owner) and hasattr(getattr(module, owner), method or "__call__")
+
+
+def masked_by_eager(module: Any) -> ExportSpec:
+    """The attention `eager` for a module whose causal masks are for an attention that is not causal itself.
+
+    With sdpa, transformers leaves a causal mask out when no text has padding, and relies on the attention. So such a
+    model is causal only if a text of the batch has padding, and no graph can be that. With eager it is always causal.
+
+    >>> from transformers.models.aimv2 import modeling_aimv2
+    >>> masked_by_eager(modeling_aimv2).call.attention
+    'eager'
+    """
+    text = inspect.getsource(module)
+    is_masked = "create_causal_mask(" in text and "self.is_causal = False" in text
+    return ExportSpec(call=Call(attention="eager")) if is_masked and not CAUSAL.search(text) else ExportSpec()
 
 
 def _has(module: Any, name: str) -> bool:

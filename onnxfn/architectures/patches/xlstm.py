@@ -32,7 +32,7 @@ def matrix_memory(
     queries, keys = query.float() * key.shape[-1] ** -0.5, key.float()
     zeros = torch.zeros_like(keys[:, :, 0, :, None] * values[:, :, 0, None, :])
     has_state = c_initial is not None and n_initial is not None and m_initial is not None
-    memory = torch.cat((c_initial, n_initial[..., None]), dim=-1) if has_state else zeros  # type: ignore[list-item, index]
+    memory = torch.cat((c_initial, n_initial[..., None]), dim=-1) if has_state else zeros  # type: ignore[index]
     maximum = m_initial if has_state else zeros[:, :, 0, :1]
     # The maximum is one more row of the memory: a Scan of one state.
     state = torch.cat((memory.float(), maximum.float()[..., None].expand_as(zeros[:, :, :1])), dim=2)  # type: ignore[union-attr]

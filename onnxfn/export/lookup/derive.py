@@ -11,6 +11,7 @@ from attrs import evolve
 from onnxfn.architectures.common_patches import (
     batched_experts,
     linear_attention_cache,
+    masked_by_eager,
     module_patches,
 )
 from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
@@ -252,7 +253,8 @@ def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSp
 def _known_patches(model: Any) -> ExportSpec:
     """The patches for the mechanisms in a model's modules, wherever transformers repeats these."""
     names = dict.fromkeys(type(module).__module__ for module in model.modules())
-    return compose(batched_experts, *(module_patches(import_module(name)) for name in names if _is_known(name)))
+    modules = [import_module(name) for name in names if _is_known(name)]
+    return compose(batched_experts, *map(module_patches, modules), *map(masked_by_eager, modules))
 
 
 def _is_known(module: str) -> bool:
@@ -273,6 +275,9 @@ def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) 
         f"without {', '.join(unused)}" if unused else "",
         f"task {spec.task}",
         f"a cache of {states}" if states else "",
+        f"attention {spec.call.attention}: with sdpa it is causal only for texts with padding"
+        if spec.call.attention
+        else "",
         f"no cache: {refusal}" if refusal else "",
     )
     return "; ".join(filter(None, clauses))

@@ -1,0 +1,56 @@
+"""Every row at sizes that neither its trace nor its check has: odd, prime, smaller, larger, padded on each side.
+
+The default run tries `SAMPLE`. `python -m pytest -m sweep --record tests/architectures/test_other_sizes.py` tries all
+rows and writes `tests/sweeps/other_sizes.json`; `--left` goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import every_head
+import other_sizes
+import pytest
+import shrunk
+import swept
+
+PAIRS = other_sizes.pairs()
+
+SAMPLE = (
+    ("depth_anything", "depth-estimation"),
+    ("maskformer", "image-segmentation"),
+    ("tipsv2_dpt", "depth-estimation"),
+    ("llama", "text-generation"),
+)
+"""Models that were wrong at such sizes, and a decoder."""
+
+DERIVED = {"aimv2": "Aimv2Model", "deepseek_v32": "DeepseekV32Model", "xlstm": "xLSTMModel"}
+"""Models without a row that were wrong at such sizes, or under padding on the left."""
+
+
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+def test_a_row_agrees_with_pytorch_at_other_sizes(model_type, task, tmp_path):
+    assert "cases" in other_sizes.tried(every_head.tiny_model(model_type, task), task, tmp_path / "out")
+
+
+@pytest.mark.parametrize("model_type", DERIVED)
+def test_a_derived_spec_agrees_with_pytorch_at_other_sizes(model_type, tmp_path):
+    model = shrunk.model(model_type, DERIVED[model_type])
+    assert "cases" in other_sizes.tried(model, "feature-extraction", tmp_path / "out")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("model_type", "task"), PAIRS)
+def test_every_row_at_other_sizes_is_recorded(model_type, task, only_left, record):
+    only_left(other_sizes.NAME, model_type, task)
+    before = swept.seen(other_sizes.NAME).get(model_type, {}).get(task, swept.NOT)
+    line = other_sizes.line(model_type, task)
+    record(other_sizes.NAME, model_type, task, line, set(PAIRS))
+    assert before.startswith(swept.NOT) or not line.startswith(swept.NOT), line
+
+
+@pytest.mark.parametrize(("number", "prime"), [(0, 3), (3, 5), (7.2, 11), (24, 29), (64 * 0.6, 41)])
+def test_the_prime_above_a_number(number, prime):
+    assert other_sizes.prime_above(number) == prime
+
+
+def test_every_row_is_a_pair_of_the_sweep():
+    assert len(PAIRS) == len(dict(PAIRS)) > 400

@@ -1,0 +1,136 @@
+"""Tiny models at sizes that no case of their check has: odd, prime, smaller and larger than the traced ones.
+
+Where a text has a padding mask, the padding is on the left and on the right. A size that PyTorch cannot take, or that
+the file says it cannot, is no case.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import every_head
+import swept
+from attrs import evolve
+from real_sizes import chosen_task
+from time_limits import limited
+
+import onnxfn
+from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq, series, text, vision
+from onnxfn.check.check import check, check_error
+from onnxfn.check.image_sizes import IMAGE_AXES, image_sizes
+from onnxfn.check.references import references
+from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.specs.axes import names
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import known_sizes, padded, sized
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.check_cases import past_lengths
+from onnxfn.specs.planned import Case, Part
+from onnxfn.specs.tasks import task_names
+
+NAME = "other_sizes"
+"""The name of the file of results."""
+
+SECONDS = 120
+"""The limit of processor time for a model."""
+
+NOT_TRIED = f"{swept.NOT}tried: "
+"""How a line starts when PyTorch or the file takes no other size."""
+
+FAMILIES = (text, vision, detection, multimodal, audio, series, seq2seq, decoders)
+
+SCALES = {"smaller": 0.6, "odd": 1.0, "larger": 1.7}
+"""The sizes of a case are the primes above so many times the traced sizes."""
+
+TEXT_SIDES = ("left", "right")
+
+
+def pairs() -> tuple[tuple[str, str], ...]:
+    """Every row, with the first of its tasks that has a head."""
+    rows = chain.from_iterable(family.ROWS.items() for family in FAMILIES)
+    return tuple({name: (name, chosen_task(task_names(row)).removesuffix("-with-past")) for name, row in rows}.values())
+
+
+def prime_above(number: float) -> int:
+    """The smallest odd prime above a number."""
+    candidate = max(3, int(number) + 1)
+    while candidate % 2 == 0 or any(candidate % divisor == 0 for divisor in range(3, int(candidate**0.5) + 1, 2)):
+        candidate += 1
+    return candidate
+
+
+def other_sizes(part: Part) -> dict[str, dict[str, int]]:
+    """The name of each case, and its sizes. Height and width of an image are different primes."""
+    spec = part.spec
+    free = {name for input_ in spec.inputs for name in names(input_.axes)} - {spec.batch, *fixed_sizes(spec)}
+    known = {name: size for name, size in known_sizes(spec, {}).items() if name in free - past_lengths(spec).keys()}
+    images = image_sizes(spec)
+    cases = {
+        name: {
+            axis: prime_above(scale * size + (3 * IMAGE_AXES.index(axis) if axis in IMAGE_AXES else 0))
+            for axis, size in known.items()
+        }
+        for name, scale in SCALES.items()
+    }
+    if images:
+        low, high = cases["smaller"], cases["larger"]
+        cases["uneven"] = {**low, "width": high["width"]}
+    return cases
+
+
+def cases_of(part: Part, limits: Mapping[str, tuple[int, int | None]]) -> Iterator[Case]:
+    """The cases of a part, within the limits of its file."""
+    for name, sizes in other_sizes(part).items():
+        within = all(
+            low <= sizes.get(axis, low) <= (high or sizes.get(axis, 0)) for axis, (low, high) in limits.items()
+        )
+        sides = TEXT_SIDES if part.spec.check.mask_input else ("right",)
+        for side in sides if within else ():
+            yield Case(f"{name}, padded {side}", dummies=compose(sized(**sizes), padded(side)).dummies)
+
+
+def runs(model: Any, part: Part, case: Case) -> bool:
+    """Whether PyTorch can run a model in a case."""
+    try:
+        list(references(model, with_cases(part, (case,))))
+    except CaptureFailed:
+        return False
+    return True
+
+
+def with_cases(part: Part, cases: tuple[Case, ...]) -> Part:
+    return evolve(part, spec=evolve(part.spec, cases=cases))
+
+
+def tried(model: Any, task: str, folder: Path) -> str:
+    """The line of a model: how far its files are from PyTorch at other sizes, and how many cases there are.
+
+    Raises CheckFailed if a file differs.
+    """
+    result = onnxfn.export(onnxfn.spec_for(model, task), model, folder, check=False)
+    limits = {limit.name: (limit.low, limit.high) for limit in result.limits}
+    copied, worst, count = model_copy(model).eval(), 0.0, 0
+    for part in result.plan.parts:
+        cases = tuple(case for case in cases_of(part, limits) if runs(copied, part, case))
+        if cases:
+            report = check(copied, with_cases(part, cases), folder / f"{part.name}.onnx", result.plan)
+            if not report.passed:
+                raise check_error(report)
+            worst = max(worst, *(difference.max_abs for difference in report.differences))
+        count += len(cases)
+    return f"max abs diff {worst:.0e} in {count} cases" if count else f"{NOT_TRIED}no other size runs"
+
+
+def line(model_type: str, task: str) -> str:
+    """The line of a row in the results, or why it has none."""
+    with tempfile.TemporaryDirectory() as folder, limited(SECONDS):
+        try:
+            return tried(every_head.tiny_model(model_type, task), task, Path(folder) / "out")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the result of the sweep is the error
+            first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
+            return f"{swept.NOT}{type(error).__name__}: {first}"[:300]
