@@ -15,7 +15,7 @@ from onnxfn.specs.errors import InvalidSpec, closest, unknown
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Report, StageTimer
 from onnxfn.specs.spec import ExportSpec
-from onnxfn.weights.adapter_files import adapter_arrays, write_adapter
+from onnxfn.weights.adapter_files import adapter_arrays, write_arrays
 from onnxfn.weights.adapters import read_adapter
 
 
@@ -44,12 +44,11 @@ def _is_linear(module: Any) -> bool:
     return isinstance(module, torch.nn.Linear)
 
 
-def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder: Path) -> Path:
-    """Writes the file of an adapter next to the graphs whose inputs it fills; returns its path.
+def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder: Path) -> list[Path]:
+    """Writes an adapter next to the graphs whose inputs it fills; returns the paths of its files.
 
-    The name of a file in float16 ends in `_fp16`.
-
-    InvalidSpec if the adapter changes a layer for which the graphs have no inputs.
+    There is one file for each graph, whose name has that of the part if there are several, and ends in `_fp16` for
+    float16. InvalidSpec if the adapter changes a layer for which no graph has inputs.
     """
     known = [name for graph in graphs for name in adapter_ports(graph)]
     arrays = adapter_arrays(read_adapter(adapter), _dtype(plan))
@@ -59,8 +58,14 @@ def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder
                 f"the adapter {adapter} changes {name.removesuffix(SUFFIXES[0])}, for which the graph has no inputs"
                 f"{closest(name, known)}; name its layer in with_adapter_inputs"
             )
-    name = f"{adapter.resolve().name}{'_fp16' if _dtype(plan) == 'float16' else ''}.onnx_adapter"
-    return write_adapter(adapter, folder / name, float=_dtype(plan))
+    by_part = {
+        part.name: own for part, graph in zip(plan.parts, graphs, strict=True) if (own := _own_arrays(graph, arrays))
+    }
+    end = f"{'_fp16' if _dtype(plan) == 'float16' else ''}.onnx_adapter"
+    return [
+        write_arrays(own, folder / f"{adapter.resolve().name}{f'_{name}' if len(by_part) > 1 else ''}{end}")
+        for name, own in by_part.items()
+    ]
 
 
 def check_with_adapter(

@@ -200,7 +200,7 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     check_layers(job.model, job.plan, graphs)
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
     if job.adapter is not None:
-        files[write_input_adapter(job.adapter, job.plan, graphs, job.folder)] = ""
+        files |= dict.fromkeys(write_input_adapter(job.adapter, job.plan, graphs, job.folder), "")
     check = partial(
         check_files, job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors, must_pass=True
     )

@@ -9,12 +9,19 @@ from typing import Any, Literal
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.weights.adapters import Adapter, read_adapter
+from onnxfn.weights.onnx_files import graph_ports
 
 VERSION = 1
 """The version of the adapter and of its model that the file states; ONNX Runtime does not compare them."""
 
 
-def write_adapter(adapter: str | Path, path: str | Path, *, float: Literal["float32", "float16"] = "float32") -> Path:  # noqa: A002 - the word of with_dtypes
+def write_adapter(
+    adapter: str | Path,
+    path: str | Path,
+    *,
+    float: Literal["float32", "float16"] = "float32",  # noqa: A002 - the word of with_dtypes
+    graph: str | Path | None = None,
+) -> Path:
     """Writes a LoRA adapter as a file for a graph with the inputs of `with_adapter_inputs`.
 
     `onnxruntime.LoraAdapter().Load(path)` reads the file, and `RunOptions.add_active_adapter` gives it to a run.
@@ -23,6 +30,8 @@ def write_adapter(adapter: str | Path, path: str | Path, *, float: Literal["floa
         adapter: The folder of a LoRA adapter that PEFT wrote.
         path: The file, `<name>.onnx_adapter` by convention.
         float: The dtype of the graph.
+        graph: The ONNX file that the adapter is for, if the layers that the adapter changes are in several files: only
+            what this file takes is written.
 
     Returns:
         The path of the file.
@@ -30,8 +39,8 @@ def write_adapter(adapter: str | Path, path: str | Path, *, float: Literal["floa
     Raises:
         ModelNotFound: There is no adapter in the folder.
         LoadFailed: A file of the adapter is damaged.
-        InvalidSpec: The adapter changes more than linear layers, has a feature that is not known, or `float` is
-            another dtype.
+        InvalidSpec: The adapter changes more than linear layers, has a feature that is not known, or has nothing for
+            `graph`; or `float` is another dtype.
         WriteFailed: The operating system refuses to write the file.
 
     >>> import json, pathlib, tempfile, torch
@@ -44,17 +53,27 @@ def write_adapter(adapter: str | Path, path: str | Path, *, float: Literal["floa
     ...     write_adapter(folder, f"{folder}/q.onnx_adapter").stat().st_size > 0
     True
     """
+    arrays = adapter_arrays(read_adapter(adapter), float)
+    if graph is not None:
+        taken = {port.name for port in graph_ports(Path(graph))[0]}
+        arrays = {name: array for name, array in arrays.items() if name in taken}
+        if not arrays:
+            raise InvalidSpec(f"the adapter {adapter} changes no layer for which {graph} has inputs")
+    return write_arrays(arrays, Path(path))
+
+
+def write_arrays(arrays: Mapping[str, Any], path: Path) -> Path:
+    """Writes the arrays of inputs, by name, as an adapter of ONNX Runtime; returns the path of the file."""
     import onnxruntime
 
-    arrays = adapter_arrays(read_adapter(adapter), float)
     file = onnxruntime.AdapterFormat()
     file.set_adapter_version(VERSION)
     file.set_model_version(VERSION)
     file.set_parameters({name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()})
-    with write_errors(Path(path)):
-        Path(path).touch()  # ONNX Runtime's own error is no OSError
+    with write_errors(path):
+        path.touch()  # ONNX Runtime's own error is no OSError
     file.export_adapter(str(path))
-    return Path(path)
+    return path
 
 
 def adapter_arrays(adapter: Adapter, dtype: str) -> Mapping[str, Any]:

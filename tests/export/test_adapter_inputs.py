@@ -7,16 +7,17 @@ import math
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import peft_adapters
 import pytest
+import tiny
 import torch
-from onnxruntime import InferenceSession, LoraAdapter, RunOptions
+from onnxruntime import AdapterFormat, InferenceSession, LoraAdapter, RunOptions
 from refusals import refusal
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import onnxfn
+from onnxfn.check.sessions import silent_options
 from onnxfn.export import adapter_inputs
 from onnxfn.export.cli import app
 from onnxfn.graphs.capture.adapted import with_adapter
@@ -94,9 +95,7 @@ def active(file):
 
 
 def session_of(folder):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    return InferenceSession(str(folder / "model.onnx"), options)
+    return InferenceSession(str(folder / "model.onnx"), silent_options())
 
 
 def test_one_graph_serves_two_adapters_and_none(base, adapters, exported, tmp_path):
@@ -139,6 +138,22 @@ def test_a_graph_from_the_template_cache_and_one_in_float16_have_the_inputs(base
     spec = onnxfn.with_dtypes(spec_of(base), float="float16")
     for name in ("first", "second"):
         assert onnxfn.export(spec, base, tmp_path / name, adapter=adapters[0], build=build).report.passed
+
+
+def test_each_file_of_an_encoder_and_its_decoder_gets_its_part_of_the_adapter(tmp_path):
+    model = tiny.model("t5", "AutoModelForSeq2SeqLM")
+    adapter = write_random(tmp_path / "adapter", model, (".q", ".wo"), 3, seed=4)
+    spec = onnxfn.with_adapter_inputs(onnxfn.spec_for(model, "text2text-generation-with-past"), "q", "wo")
+    exported = onnxfn.export(spec, model, tmp_path / "out", adapter=adapter)
+    assert exported.report.passed
+    for part in ("encoder_model", "decoder_model_merged"):
+        session = InferenceSession(str(tmp_path / f"out/{part}.onnx"), silent_options())
+        file = tmp_path / f"out/adapter_{part}.onnx_adapter"
+        names = {each.name for each in session.get_overridable_initializers()}
+        assert names
+        assert AdapterFormat.read_adapter(str(file)).get_parameters().keys() == names
+        again = onnxfn.write_adapter(adapter, tmp_path / "again.onnx_adapter", graph=tmp_path / f"out/{part}.onnx")
+        assert again.read_bytes() == file.read_bytes()
 
 
 def test_a_wrong_adapter_file_fails_the_check(base, adapters, tmp_path, monkeypatch):
