@@ -41,6 +41,7 @@ from onnxfn.export.lookup.model_info import (
 from onnxfn.export.pipeline import export, validate
 from onnxfn.export.progress import progress
 from onnxfn.export.verify import Verification, verify
+from onnxfn.export.weight_sizes import weight_bytes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.changes import Change, Changes
@@ -283,6 +284,7 @@ __all__ = (
     "verify",
     "vision",
     "vision_of_any_size",
+    "weight_bytes",
     "with_adapter_inputs",
     "with_axis",
     "with_axis_names",

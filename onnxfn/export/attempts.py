@@ -132,6 +132,7 @@ def _joined_variants(built: Sequence[Built]) -> Built:
         {file: digest for each in built for file, digest in each.files.items()},
         _joined(reports) if reports else None,
         tuple(dict.fromkeys(line for each in built for line in each.traced_layers)),
+        first.weights_from,
     )
 
 

@@ -20,14 +20,17 @@ from onnxfn.export.lookup.loading import (
     load_configuration,
     load_library_model,
     load_model,
+    model_without_weights,
 )
 from onnxfn.export.lookup.lookup import has_row, loader_spec, spec_for, tasks_for
 from onnxfn.export.lookup.quantized import checked_quantization
 from onnxfn.export.pipeline import export as export_model
 from onnxfn.export.pipeline import export_from_recipe
+from onnxfn.export.planned_files import plan_of_variants
 from onnxfn.export.recipes import load_recipe, recipe_key, save_recipe
-from onnxfn.export.spec_edits import SpecEdits, edited_spec, parsed_shapes, parsed_sizes
+from onnxfn.export.spec_edits import SpecEdits, edited_spec, parsed_shapes, parsed_sizes, spec_dtype, suffixed_dtypes
 from onnxfn.export.verify import verify as verify_folder
+from onnxfn.export.weight_sizes import with_weight_bytes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
 from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
@@ -41,7 +44,11 @@ from onnxfn.specs.reports import Event, Exported
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
+from onnxfn.weights.layouts import layout_of
 from onnxfn.weights.write import WriteOptions
+
+BY_MODEL = "its spec is derived from the model; leave --dry-run out"
+"""Why there is no plan of a checkpoint before its weights are read, and what to do."""
 
 app: typer.Typer = typer.Typer(
     name="onnxfn",
@@ -59,6 +66,7 @@ class ExportRequest:
     model: str
     out: Path
     edits: SpecEdits
+    dtypes: tuple[str, ...]
     decoders: Any
     adapter: Path | None
     build: BuildOptions
@@ -68,6 +76,7 @@ class ExportRequest:
     overwrite: bool
     trust_remote_code: bool
     dequantize: bool
+    dry_run: bool
 
 
 @app.command()
@@ -80,7 +89,7 @@ def export(
     opset: flags.Opset = None,
     atol: flags.Atol = None,
     rtol: flags.Rtol = None,
-    dtype: flags.Dtype = "float32",
+    dtype: flags.Dtypes = None,
     io_dtype: flags.IoDtype = None,
     size: flags.Sizes = None,
     shape: flags.Shapes = None,
@@ -100,6 +109,7 @@ def export(
     fuse: flags.Fuse = "standard",
     check: flags.Check = True,
     floor: flags.FloorValues = None,
+    dry_run: flags.DryRun = False,
     overwrite: flags.Overwrite = False,
     trust_remote_code: flags.TrustRemoteCode = False,
     dequantize: flags.Dequantize = False,
@@ -110,7 +120,7 @@ def export(
         edits = SpecEdits(
             task=task,
             opset=ATTENTION_OPSET if opset is None and fuse == ONNXRUNTIME else opset,
-            dtype=dtype,
+            dtype=spec_dtype(dtype or (), layout),
             io_dtype=io_dtype,
             atol=atol,
             rtol=rtol,
@@ -127,13 +137,16 @@ def export(
         write = _write_options(layout, weights, external_data_suffix)
         floors = parsed_floors("--floor", floor or ())
         choices = (check, floors, overwrite, trust_remote_code, dequantize)
-        request = ExportRequest(model, out, edits, decoders, adapter, build, write, *choices)
+        dtypes = suffixed_dtypes(dtype or (), layout)
+        request = ExportRequest(model, out, edits, dtypes, decoders, adapter, build, write, *choices, dry_run)
         _export_from_library(library, request, context)
 
 
 def _export_from_library(library: str, request: ExportRequest, context: typer.Context) -> None:
     """Exports what a library loads: a checkpoint of transformers, a pipeline of diffusers, or another model."""
     check_destination(request.out, overwrite=request.overwrite)
+    if request.dry_run and library != "transformers":
+        raise InvalidSpec(f"--dry-run is for checkpoints of transformers, not of {library}; leave it out")
     if library == "transformers":
         _export_checkpoint(request)
     elif library == "diffusers":
@@ -234,6 +247,8 @@ def _recipe_key(request: ExportRequest, folder: Path) -> str | None:
     local = folder == Path(request.model)
     if request.build.template_cache is None or not local or request.write.weight_storage == "link" or request.adapter:
         return None
+    if request.dtypes or request.dry_run:
+        return None
     options = {
         **asdict(request.edits),
         **asdict(request.write),
@@ -276,9 +291,13 @@ def _export_from_model(request: ExportRequest, folder: Path, key: str | None) ->
         if has_row(config):
             spec = edited_spec(config, request.edits)
             planned = _printed_plan(spec, config, request)
+            if request.dry_run:
+                return
             model = _load(request, config, planned.parts[0].spec, on_event, as_stored=True)
         else:
             # The spec is derived from the model, so the model is loaded first.
+            if request.dry_run:
+                raise InvalidSpec(f"--dry-run reads no weight, and {config.model_type} has no row: {BY_MODEL}")
             model = _load(request, config, loader_spec(config, request.edits.task), on_event)
             spec = edited_spec(model, request.edits)
             _printed_plan(spec, config, request)
@@ -328,7 +347,11 @@ def _check_no_spec_flags(context: typer.Context) -> None:
 
 def _printed_plan(spec: ExportSpec, config: Any, request: ExportRequest) -> Plan:
     """The plan of an export, after it was printed."""
-    planned = plan(spec, config, decoders=request.decoders)
+    layout = layout_of(request.write.layout)
+    planned = plan_of_variants(spec, request.dtypes, lambda each: plan(each, config, decoders=request.decoders), layout)
+    if request.dry_run:
+        trust, first = request.trust_remote_code, planned.parts[0].spec
+        planned = with_weight_bytes(planned, model_without_weights(config, first, trust_remote_code=trust))
     _print_plan(planned, request.edits.task)
     return planned
 
@@ -362,6 +385,7 @@ def _export(
         checkpoint=checkpoint,
         adapter=request.adapter,
         decoders=request.decoders,
+        dtypes=request.dtypes,
         check=request.check,
         floors=request.floors,
         overwrite=request.overwrite,

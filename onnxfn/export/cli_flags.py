@@ -33,7 +33,18 @@ FloorValues = Annotated[
 Opset = Annotated[int | None, typer.Option(help="The ONNX opset, 18 to 25. Default: 18.")]
 Atol = Annotated[float | None, typer.Option(help="Absolute tolerance, in place of PyTorch's own error.")]
 Rtol = Annotated[float | None, typer.Option(help="Relative tolerance, in place of PyTorch's own error.")]
-Dtype = Annotated[str, typer.Option(help="dtype of the weights: float32, float16 or bfloat16.")]
+Dtypes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dtype",
+        help="dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16 or bnb4. Several options: "
+        "files for each, with the suffixes of transformers.js. Default: float32.",
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Print the plan and the bytes of the weights; read no weight, and write nothing."),
+]
 IoDtype = Annotated[
     str | None,
     typer.Option(

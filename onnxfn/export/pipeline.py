@@ -29,6 +29,7 @@ from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.export.report_file import package_versions, with_report
 from onnxfn.export.staging import staging_folder
+from onnxfn.export.weight_sizes import with_weight_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.adapted import with_adapter
 from onnxfn.graphs.capture.as_module import as_module
@@ -172,6 +173,7 @@ def export(
                 planned = plan_for_destination(
                     spec, copied, config, destination, options.layout, decoders=decoders, dtypes=dtypes
                 )
+                planned = with_weight_bytes(planned, copied)
                 check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 if owner is not None and path is not None:
                     check_single_file(planned.parts[0], model, options)

@@ -21,6 +21,7 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.specs.tasks import for_some_task
+from onnxfn.weights.layouts import TRANSFORMERS_JS
 
 Sizes = tuple[tuple[str, int], ...]
 """Names of axes and their sizes."""
@@ -112,3 +113,19 @@ def _parsed_shape(flag: str, name: str, text: str) -> tuple[str, int | tuple[int
         f"{flag} {name}={text} is no size and no range of sizes; write {flag} {axis}=32, or {flag} {axis}=1:128 for "
         "sizes from 1 to 128"
     )
+
+
+def suffixed_dtypes(dtypes: Iterable[str], layout: str) -> tuple[str, ...]:
+    """The dtypes whose files get suffixes: several, or one that transformers.js finds by its suffix; else none.
+
+    >>> suffixed_dtypes(["q8"], "optimum"), suffixed_dtypes(["q8"], "transformers.js")
+    ((), ('q8',))
+    """
+    names = tuple(dtypes)
+    return names if len(names) > 1 or (layout == TRANSFORMERS_JS and names != ("float32",)) else ()
+
+
+def spec_dtype(dtypes: Iterable[str], layout: str) -> str:
+    """The dtype of the spec: the only one whose files get no suffix, else float32."""
+    names = tuple(dtypes)
+    return names[0] if names and not suffixed_dtypes(names, layout) else "float32"

@@ -265,12 +265,12 @@ class Plan:
         return tuple(f"{part.name}.onnx" for part in self.parts)
 
     def __str__(self) -> str:
-        sections = printing.left_out_sections(self)
+        sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
         return "\n".join([*map(str, self.parts), *([printing.text("all parts", sections)] if sections else [])])
 
     def _repr_html_(self) -> str:
         drawn = plan_svg(self) if len(self.parts) > 1 else ""
-        sections = printing.left_out_sections(self)
+        sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
         omitted = printing.html("all parts", sections) if sections else ""
         return "".join([drawn, *(part._repr_html_() for part in self.parts), omitted])
 

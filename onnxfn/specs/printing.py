@@ -212,6 +212,24 @@ def left_out_sections(plan: Any) -> Sections:
     return [*sections, ("left out", [(str(omitted),) for omitted in plan.left_out])] if plan.left_out else sections
 
 
+def weight_sections(plan: Any) -> Sections:
+    """The size of the weights of each file of a plan, with its dtype, if that is known."""
+    dtypes = {part.name: part.dtype or part.spec.target.float_dtype or "" for part in plan.parts}
+    rows = [(f"{size.part}.onnx", dtypes.get(size.part, ""), file_size(size.bytes)) for size in plan.weight_bytes]
+    return [("bytes of weights", rows)] if rows else []
+
+
+def file_size(number: int) -> str:
+    """A number of bytes as a person reads it, and exactly.
+
+    >>> file_size(40), file_size(2_200_119_296)
+    ('40 bytes', '2.20 GB, 2200119296 bytes')
+    """
+    units = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+    short = next((f"{number / unit:.2f} {name}, " for unit, name in units if number >= unit), "")
+    return f"{short}{number} bytes"
+
+
 def title(spec: Any) -> str:
     """The name, the task, the opset and the tolerances of a spec, in one line.
 

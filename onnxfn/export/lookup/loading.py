@@ -167,6 +167,16 @@ def _loaded(
     return model, info
 
 
+def model_without_weights(config: Any, spec: ExportSpec | PlannedSpec, *, trust_remote_code: bool = False) -> Any:
+    """The model of a configuration for the task of a spec, on the meta device: its weights have no values."""
+    import torch
+    import transformers
+
+    loader = getattr(transformers, spec.call.loader or "AutoModel")
+    with torch.device("meta"), quiet():
+        return loader.from_config(config, **({"trust_remote_code": True} if trust_remote_code else {}))
+
+
 def load_library_model(library: str, name: str) -> Any:
     """The model or the pipeline that another library than transformers loads from a folder or from the hub.
 

@@ -1,0 +1,112 @@
+"""How many bytes the weights of each file of an export have, computed from shapes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.export.lookup.loading import load_configuration, model_without_weights
+from onnxfn.export.planned_files import plan_of_variants
+from onnxfn.graphs.capture.dtypes import float_dtype
+from onnxfn.graphs.capture.submodules import submodule_of
+from onnxfn.specs.config_values import config_of
+from onnxfn.specs.plan.planning import Decoders, plan
+from onnxfn.specs.planned import Part, Plan, WeightBytes
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.weights.layouts import OPTIMUM, LayoutName, layout_of
+
+
+def weight_bytes(
+    spec: ExportSpec,
+    model: Any,
+    dtypes: Iterable[str] = (),
+    *,
+    decoders: Decoders = "merged",
+    layout: LayoutName = OPTIMUM,
+) -> dict[str, int]:
+    """How many bytes the weights of each ONNX file would have. No weight is read, and nothing is written.
+
+    The bytes of float dtypes are those of the model's own weights; a graph also holds constants, a few kilobytes. The
+    bytes of quantized dtypes follow from the rules and the modules that own a weight; they are within 2 %. With
+    `weight_storage="share"` files of one dtype may store a weight once that each of them counts.
+
+    Args:
+        spec: The spec of the export.
+        model: A model, also one on the meta device, or the folder of a checkpoint of transformers: its configuration
+            is read, its weights are not.
+        dtypes: Names of dtypes, as for `export`. Empty: that of the spec, or that of the model.
+        decoders: The decoder files, as for `export`.
+        layout: The layout, which gives files their names.
+
+    Returns:
+        From the name of each ONNX file to the bytes of its weights.
+
+    Raises:
+        MissingValue: The configuration lacks a value that the spec reads.
+        UnknownName: One of `dtypes`, `decoders` or `layout` is not a known value.
+
+    >>> import torch
+    >>> from onnxfn import derived
+    >>> model = torch.nn.Linear(4, 2)
+    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
+    >>> weight_bytes(spec, model, ("float32", "float16"))
+    {'model.onnx': 40, 'model_fp16.onnx': 20}
+    """
+    is_model = hasattr(model, "state_dict")
+    config = config_of(model) if is_model else load_configuration(Path(model))
+    planned = plan_of_variants(
+        spec, dtypes, lambda each: plan(each, config or {}, decoders=decoders), layout_of(layout)
+    )
+    known = model if is_model else model_without_weights(config, planned.parts[0].spec)
+    return {f"{size.part}.onnx": size.bytes for size in with_weight_bytes(planned, known).weight_bytes}
+
+
+def with_weight_bytes(planned: Plan, model: Any) -> Plan:
+    """A plan with the size of the weights of each part, in its dtype."""
+    sizes = [WeightBytes(part.name, _part_bytes(planned, part, model)) for part in planned.parts]
+    return evolve(planned, weight_bytes=tuple(sizes))
+
+
+def _part_bytes(planned: Plan, part: Part, model: Any) -> int:
+    elements: int = sum(tensor.numel() for tensor in _weights(planned, part, model))
+    return elements * _itemsize(part, model)
+
+
+def _itemsize(part: Part, model: Any) -> int:
+    """The bytes of a float in the dtype of a part."""
+    import torch
+
+    name = part.spec.target.float_dtype
+    dtype = getattr(torch, name) if name else float_dtype(model)
+    return int(dtype.itemsize)
+
+
+def _weights(planned: Plan, part: Part, model: Any) -> list[Any]:
+    """The float weights that the graph of a part reads: those of its module, without those of linked parts alone.
+
+    A decoder that takes what an encoder computed does not read the weights of the encoder, but a table that both share.
+    """
+    names = {link.part for link in part.spec.links}
+    linked = [_module(model, other) for other in planned.parts if other.name in names]
+    inner = {id(module) for other in linked if other is not model for module in other.modules()}
+    owners = _owners(_module(model, part))
+    return [tensor for tensor, modules in owners if any(id(module) not in inner for module in modules)]
+
+
+def _module(model: Any, part: Part) -> Any:
+    """The module whose weights the graph of a part reads."""
+    if part.spec.call.submodule == "token_embeddings":
+        return model.get_input_embeddings()
+    return submodule_of(model, part.spec.call.submodule)
+
+
+def _owners(root: Any) -> list[tuple[Any, list[Any]]]:
+    """The float parameters and stored buffers of a module, each once, with the modules that own it."""
+    modules, owners = dict(root.named_modules()), dict[int, tuple[Any, list[Any]]]()
+    for name, tensor in root.state_dict(keep_vars=True).items():
+        if hasattr(tensor, "is_floating_point") and tensor.is_floating_point():
+            owners.setdefault(id(tensor), (tensor, []))[1].append(modules[name.rpartition(".")[0]])
+    return list(owners.values())

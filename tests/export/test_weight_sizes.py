@@ -1,0 +1,79 @@
+"""The bytes of the weights of each file, before a weight is read."""
+
+import os
+
+import pytest
+import tiny
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn import weight_bytes
+from onnxfn.export.cli import app
+from onnxfn.weights.onnx_files import stored_tensors
+
+MODELS = {
+    "bert": ("AutoModelForMaskedLM", "fill-mask"),
+    "llama": ("AutoModelForCausalLM", "text-generation-with-past"),
+    "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
+    "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition-with-past"),
+    "resnet": ("AutoModelForImageClassification", "image-classification"),
+}
+FLOATS = ("float32", "float16")
+CONSTANTS = 1600
+"""Bytes that the constants of these tiny graphs have at most: tables that the model computes, numbers of operators."""
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def spec_and_model(model_type):
+    loader, task = MODELS[model_type]
+    model = tiny.model(model_type, loader)
+    return onnxfn.spec_for(model, task), model
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+def test_the_bytes_are_those_of_the_weights_in_the_files(model_type, tmp_path):
+    spec, model = spec_and_model(model_type)
+    write = onnxfn.WriteOptions(weight_storage="copy", external_data_threshold=0)
+    exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, write=write, check=False)
+    planned = {f"{size.part}.onnx": size.bytes for size in exported.plan.weight_bytes}
+    assert planned == weight_bytes(spec, model, FLOATS)
+    for name, size in planned.items():
+        stored = sum(tensor.length for tensor in stored_tensors(tmp_path / "out" / name))
+        assert 0 <= stored - size <= CONSTANTS
+        state = {key for key, _ in model.named_parameters(remove_duplicate=False)}
+        assert sum(t.length for t in stored_tensors(tmp_path / "out" / name) if t.name in state) <= size
+
+
+@pytest.mark.parametrize("model_type", ["bert", "t5"])
+def test_a_checkpoint_whose_weights_are_missing_has_sizes(model_type, tmp_path):
+    spec, model = spec_and_model(model_type)
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    assert weight_bytes(spec, tmp_path, FLOATS) == weight_bytes(spec, model, FLOATS)
+
+
+def test_a_dry_run_prints_the_plan_and_reads_no_weight(tmp_path):
+    spec, model = spec_and_model("llama")
+    model.save_pretrained(tmp_path / "checkpoint")
+    weights = tmp_path / "checkpoint" / "model.safetensors"
+    content = weights.read_bytes()
+    header = int.from_bytes(content[:8], "little") + 8
+    weights.write_bytes(content[:header])
+    os.truncate(weights, len(content))  # a header, and a hole in the place of the weights
+    dtypes = ("--dtype", "float32", "--dtype", "float16")
+    result = run("export", tmp_path / "checkpoint", tmp_path / "out", *dtypes, "--dry-run")
+    assert result.exit_code == 0, result.output
+    sizes = weight_bytes(spec, model, FLOATS)
+    assert "bytes of weights" in result.stdout
+    for name, size in sizes.items():
+        assert any(line.split()[0] == name and f"{size} bytes" in line for line in result.stdout.splitlines()[1:])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_is_for_checkpoints_of_transformers(tmp_path):
+    result = run("export", tmp_path, tmp_path / "out", "--dry-run", "--library", "timm")
+    assert result.exit_code == 1
+    assert "--dry-run is for checkpoints of transformers, not of timm" in result.output
