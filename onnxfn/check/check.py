@@ -108,7 +108,7 @@ def check(
                     values.append(of_case)
                     findings += differing
                 else:
-                    compared = case_comparisons(model, part, file, reference, outputs, exact, comparisons)
+                    compared = case_comparisons(model, part, file, reference, outputs, exact, comparisons, tick)
                     findings += _random_findings(model, part, reference, compared) if not findings else ()
                     comparisons.extend(compared)
                 tick()
@@ -177,18 +177,19 @@ def case_comparisons(
     outputs: OutputArrays,
     exact: ExactOutputs,
     before: Sequence[Comparison] = (),
+    tick: Tick = no_tick,
 ) -> tuple[Comparison, ...]:
     """The comparison of each output in a case; if one differs, with the positions that the file picks, see choices.
 
     `before` are the comparisons of the cases before: PyTorch's own error in them may make float64 needless.
     """
-    comparisons = tuple(output_comparisons(part, reference, outputs, exact, before))
+    comparisons = tuple(output_comparisons(part, reference, outputs, exact, before, tick))
     if all(comparison.passed for comparison in comparisons):
         return comparisons
     choice = with_choices(model, part, file, reference, exact)
     if choice is None:
         return comparisons
-    of_choice = output_comparisons(part, choice[0], outputs, choice[1])
+    of_choice = output_comparisons(part, choice[0], outputs, choice[1], tick=tick)
     return tuple(evolve(comparison, reference=f"{comparison.reference}, {PICKED}") for comparison in of_choice)
 
 
@@ -198,6 +199,7 @@ def output_comparisons(
     outputs: OutputArrays,
     exact: ExactOutputs,
     before: Sequence[Comparison] = (),
+    tick: Tick = no_tick,
 ) -> Iterator[Comparison]:
     """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
     exact_output = _exact_output(part, reference.inputs, exact)
@@ -208,9 +210,8 @@ def output_comparisons(
         select = valid_elements(part.spec, output, reference.inputs)
         of_output, of_rounded = (partial(function, index) if function else None for function in functions)
         usual, elsewhere = usual_error(part, index, reference, exact), largest_own_norms(before, output.name)
-        yield compare(
-            part.spec, output.name, reference.case, actual, expected, select, of_output, of_rounded, usual, elsewhere
-        )
+        measures = of_output, of_rounded, usual, elsewhere
+        yield compare(part.spec, output.name, reference.case, actual, expected, select, *measures, tick)
 
 
 def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], tuple[str, Array]]:

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from onnxfn.check.compare import Scale, allowed_by_scale
+from onnxfn.check.compare import allowed_by_scale
 from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.graph_values import computed_values
+from onnxfn.check.norms import Scale
 from onnxfn.check.precision import Precision, precision_of
 from onnxfn.check.references import OutputArrays, Reference
 from onnxfn.graphs.capture.forward import torch_outputs

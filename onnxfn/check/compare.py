@@ -10,54 +10,22 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.check.exact_outputs import NoReference
+from onnxfn.check.norms import NO_ERROR, Norms, Scale, larger, largest, scale_of
 from onnxfn.check.precision import PEAK, Precision, precision_of
 from onnxfn.check.valid_elements import Select, all_elements
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import PlannedSpec
+from onnxfn.specs.reports import Tick, no_tick
 
 Exact = Callable[[], tuple[str, Array]]
 """Computes the exact array of an output: the name of its dtype, and the array. It may raise NoReference."""
 
-
-@frozen
-class Norms:
-    """The size of a difference between two arrays, relative to the scale of the output."""
-
-    rms: float
-    peak: float
-
-    def __le__(self, bound: Norms) -> bool:
-        return self.rms <= bound.rms and self.peak <= bound.peak
-
-
-NO_ERROR = Norms(0.0, 0.0)
 
 UsualError = Callable[[], Norms]
 """Computes the norms of PyTorch's own error in an output, over several inputs. It may raise NoReference."""
 
 FEW_ELEMENTS = 64
 """In an output of at most so many elements PyTorch's own error may be small by luck."""
-
-
-@frozen
-class Scale:
-    """The scale of an output: the root mean square of PyTorch's elements, and that or its own size for each element."""
-
-    rms: float
-    weights: Array
-
-    @staticmethod
-    def of(expected: Array, precision: Precision) -> Scale:
-        """The scale of PyTorch's elements; it is at least the smallest scale of the dtype."""
-        rms = max(scale_of(expected), precision.smallest)
-        return Scale(rms, np.maximum(np.abs(expected), rms))
-
-    def norms(self, difference: Array) -> Norms:
-        """The norms of a difference; NaN is infinite."""
-        if not difference.size:
-            return Norms(0.0, 0.0)
-        sizes = np.nan_to_num(np.abs(difference), nan=np.inf)
-        return Norms(float(np.sqrt(np.mean(sizes**2))) / self.rms, float((sizes / self.weights).max()))
 
 
 @frozen
@@ -102,6 +70,7 @@ def compare(
     exact_of_rounded: Exact | None = None,
     usual_error: UsualError | None = None,
     own_elsewhere: Norms = NO_ERROR,
+    tick: Tick = no_tick,
 ) -> Comparison:
     """Compares ONNX Runtime's array of an output with PyTorch's.
 
@@ -120,12 +89,16 @@ def compare(
         exact_of_rounded: Computes the exact array for inputs that are rounded. None: no input has a float dtype.
         usual_error: Computes PyTorch's own error for other inputs of these sizes. None: there are none.
         own_elsewhere: The largest norms of PyTorch's own error in this output in the cases before.
+        tick: Is called between the steps, each of which takes a few passes over the arrays.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"
         return Comparison(output, f"{case}: {types}", actual.shape, np.inf, np.inf, 0.0, passed=False)
     spec = _in_half(spec) if expected.dtype == np.float16 else spec
-    pair = _Pair(spec, select(actual).astype(np.float64), select(expected).astype(np.float64))
+    first = select(actual).astype(np.float64)
+    tick()
+    pair = _Pair(spec, first, select(expected).astype(np.float64), tick)
+    tick()
     if expected.dtype.kind != "f":
         judged = _equal(pair)
     elif has_tolerance(spec):
@@ -145,15 +118,6 @@ def has_tolerance(spec: PlannedSpec) -> bool:
     return spec.check.atol is not None or spec.check.rtol is not None
 
 
-def scale_of(values: Array) -> float:
-    """The root mean square of values; 0 if there are none.
-
-    >>> scale_of(np.array([3.0, -3.0])), scale_of(np.array([0.1]))
-    (3.0, 0.1)
-    """
-    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0
-
-
 @frozen
 class _Pair:
     """The elements of an output that are compared, in float64: ONNX Runtime's and PyTorch's."""
@@ -161,6 +125,7 @@ class _Pair:
     spec: PlannedSpec
     actual: Array
     expected: Array
+    tick: Tick = no_tick
 
     @property
     def dtype(self) -> str:
@@ -178,6 +143,7 @@ class _Ordinary:
     actual: Array
     expected: Array
     scale: Scale
+    tick: Tick = no_tick
 
 
 def _equal(pair: _Pair) -> Comparison:
@@ -210,8 +176,9 @@ def _by_arithmetic(
     ordinary = _is_ordinary(pair)
     elements = _ordinary_elements(pair, ordinary)
     agreement = always_allowed(pair.precision)
+    pair.tick()
     difference = elements.actual - elements.expected
-    norms = elements.scale.norms(difference)
+    norms = elements.scale.norms(difference, pair.tick)
     if norms <= agreement:
         reference = f"PyTorch in {pair.dtype}; float64 was not needed"
         judged = _judged(elements, difference, agreement, reference)
@@ -236,12 +203,14 @@ def _by_arithmetic(
 
 def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array, least: Norms = NO_ERROR) -> Comparison:
     """The comparison of the error of a graph with PyTorch's own, which counts as `least` at least."""
+    pair.tick()
     own = elements.expected - exact
-    norms = larger(rounding(pair.precision, elements.scale.norms(own), wider), least)
-    own_error = max(_largest(own), least.peak * elements.scale.rms)
+    pair.tick()
+    norms = larger(rounding(pair.precision, elements.scale.norms(own, pair.tick), wider), least)
+    own_error = max(largest(own, pair.tick), least.peak * elements.scale.rms)
     error, bound = elements.actual - exact, allowed(pair.precision, norms)
     judged = _judged(elements, error, bound, f"PyTorch in {wider}", own_error=own_error)
-    return evolve(judged, norms=elements.scale.norms(error), own_norms=norms)
+    return evolve(judged, norms=elements.scale.norms(error, pair.tick), own_norms=norms)
 
 
 def _other_errors(
@@ -274,17 +243,14 @@ def own_norms(spec: PlannedSpec, expected: Array, exact: Array) -> Norms:
     return elements.scale.norms(elements.expected - elements.actual)
 
 
-def larger(*norms: Norms) -> Norms:
-    """The larger of each of the two norms."""
-    return Norms(max(each.rms for each in norms), max(each.peak for each in norms))
-
-
 def _exact_elements(pair: _Pair, select: Select, ordinary: Array, exact: Exact | None) -> tuple[str, Array]:
     """The name of the wider dtype, and the exact values of the ordinary elements. Raises NoReference."""
     if exact is None:
         raise NoReference("there is no model in a wider dtype")
     wider, array = exact()
-    values = select(array).astype(np.float64)[ordinary]
+    pair.tick()
+    values = _elements(select(array).astype(np.float64), ordinary)
+    pair.tick()
     if not np.isfinite(values).all():
         raise NoReference(f"{wider} has infinities or NaN where {pair.dtype} has numbers")
     return wider, values
@@ -294,9 +260,9 @@ def _judged(
     elements: _Ordinary, error: Array, bound: Norms, reference: str, own_error: float | None = None
 ) -> Comparison:
     """The comparison of an error with its bound."""
-    norms = elements.scale.norms(error)
+    norms = elements.scale.norms(error, elements.tick)
     return _comparison(
-        _largest(error),
+        largest(error, elements.tick),
         norms.peak,
         bound.peak * elements.scale.rms,
         passed=norms <= bound,
@@ -315,8 +281,16 @@ def _is_ordinary(pair: _Pair) -> Array:
 
 
 def _ordinary_elements(pair: _Pair, ordinary: Array) -> _Ordinary:
-    actual, expected = pair.actual[ordinary], pair.expected[ordinary]
-    return _Ordinary(actual, expected, Scale.of(expected, pair.precision))
+    actual = _elements(pair.actual, ordinary)
+    pair.tick()
+    expected = _elements(pair.expected, ordinary)
+    pair.tick()
+    return _Ordinary(actual, expected, Scale.of(expected, pair.precision), pair.tick)
+
+
+def _elements(array: Array, chosen: Array) -> Array:
+    """The chosen elements of an array; they are copied only if some are not chosen."""
+    return array.reshape(-1) if chosen.all() else array[chosen]
 
 
 def always_allowed(precision: Precision) -> Norms:
@@ -360,13 +334,10 @@ def rounding(precision: Precision, own: Norms, wider: str) -> Norms:
 
 def _special_agree(pair: _Pair, ordinary: Array, bound: Norms) -> bool:
     """Whether infinities and NaN are the same, and numbers that stand for infinity differ by rounding alone."""
+    pair.tick()
     actual, expected = pair.actual[~ordinary], pair.expected[~ordinary]
     distances = _distances(actual, expected)
     return bool(np.where(np.isfinite(expected), distances <= bound.peak * np.abs(expected), distances == 0).all())
-
-
-def _largest(difference: Array) -> float:
-    return float(np.nan_to_num(np.abs(difference), nan=np.inf).max(initial=0.0))
 
 
 def _distances(actual: Array, expected: Array) -> Array:

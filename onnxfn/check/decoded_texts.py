@@ -18,7 +18,6 @@ from attrs import evolve, frozen
 from onnxfn.check.compare import (
     Comparison,
     Exact,
-    Scale,
     allowed,
     allowed_by_scale,
     always_allowed,
@@ -27,6 +26,7 @@ from onnxfn.check.compare import (
 )
 from onnxfn.check.exact_outputs import ExactOutputs, NoReference
 from onnxfn.check.generation import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
+from onnxfn.check.norms import Scale
 from onnxfn.check.precision import Precision, precision_of
 from onnxfn.check.references import OutputArrays
 from onnxfn.check.sessions import runtime_message

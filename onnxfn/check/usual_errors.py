@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 
 from attrs import evolve
 
-from onnxfn.check.compare import NO_ERROR, Comparison, Norms, UsualError, allowed, larger, own_norms
+from onnxfn.check.compare import Comparison, UsualError, allowed, own_norms
 from onnxfn.check.exact_outputs import ExactOutputs
+from onnxfn.check.norms import NO_ERROR, Norms, larger
 from onnxfn.check.precision import precision_of
 from onnxfn.check.references import Reference
 from onnxfn.check.valid_elements import valid_elements

@@ -10,8 +10,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import onnxfn
-from onnxfn.check.compare import Norms, allowed, always_allowed, compare, larger
+from onnxfn.check.compare import allowed, always_allowed, compare
 from onnxfn.check.exact_outputs import NoReference
+from onnxfn.check.norms import Norms, larger
 from onnxfn.check.precision import PEAK, PRECISIONS
 from onnxfn.specs.spec import Check, Target
 
@@ -228,3 +229,24 @@ def test_an_own_error_elsewhere_makes_float64_needless():
     small = Norms(own.rms / 10, own.peak / 10)
     exact = ("float64", expected)
     assert not compare(spec("float32"), "y", "case", actual, expected, exact=lambda: exact, own_elsewhere=small).passed
+
+
+@pytest.mark.parametrize("with_exact", [False, True])
+def test_the_comparison_of_many_elements_calls_tick_often_and_stops_when_that_raises(with_exact, monkeypatch):
+    """An output of three blocks: no stretch of the comparison passes over the arrays for long without a call."""
+    monkeypatch.setattr("onnxfn.check.norms.BLOCK", 100)
+    expected = np.linspace(-1, 1, 250, dtype=np.float32)
+    actual = (expected * (1 + 3e-6)).astype(np.float32)
+    exact = expected.astype(np.float64) * (1 + 1e-6)
+    by = {"exact": lambda: ("float64", exact)} if with_exact else {}
+    calls = []
+
+    def compared(tick):
+        return compare(spec("float32"), "y", "case", actual, expected, tick=tick, **by)
+
+    assert compared(lambda: calls.append(0)).passed
+    assert len(calls) > (24 if with_exact else 12)
+    for stop_at in range(1, len(calls), 3):
+        left = iter(range(stop_at))
+        with pytest.raises(StopIteration):
+            compared(lambda left=left: next(left))

@@ -7,8 +7,9 @@ import pytest
 import tiny
 
 import onnxfn
-from onnxfn.check.compare import FEW_ELEMENTS, Comparison, Norms, compare
+from onnxfn.check.compare import FEW_ELEMENTS, Comparison, compare
 from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.norms import Norms
 from onnxfn.check.precision import PRECISIONS
 from onnxfn.check.references import references
 from onnxfn.check.usual_errors import OTHER_INPUTS, agreeing_with_any_case, usual_error
