@@ -257,7 +257,7 @@ def validate(
         model: The model, a `torch.nn.Module`.
         exported: The result of `export`, an ONNX file, or a folder with the files of the plan.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
-        adapter: The folder of the adapter that the files were exported with.
+        adapter: The folder of the adapter that was merged into the files; not used if the files take it as inputs.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case.
         decoders: The decoder files in the folder, as for `export`.
@@ -291,7 +291,7 @@ def validate(
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
         with timed("plan", "") as tick, ticking_operators(tick):
-            copied = with_adapter(model, model_copy(with_plain_tensors(model)), adapter)
+            copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged_adapter(spec, adapter))
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         return check_files(copied, planned, folder, timed, real_inputs, text_references(copied, preprocessor), floors)

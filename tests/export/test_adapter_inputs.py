@@ -103,6 +103,7 @@ def test_one_graph_serves_two_adapters_and_none(base, adapters, exported, tmp_pa
     session = session_of(folder)
     assert exported.report.passed
     assert any("with the adapter" in case for case in exported.report.cases)
+    assert onnxfn.validate(spec_of(base), base, exported, adapter=adapters[0]).passed
     plain = session.run(["logits"], feeds(session, 7))[0]
     assert np.allclose(plain, logits_of_torch(base, 7), atol=1e-5)
     files = [folder / "wide.onnx_adapter", onnxfn.write_adapter(adapters[1], tmp_path / "narrow.onnx_adapter")]
