@@ -33,6 +33,7 @@ from onnxfn.graphs.build import (
 from onnxfn.graphs.capture.dtypes import float_dtypes, in_dtype_if_small, without_values
 from onnxfn.graphs.capture.patching import UNUSED_PATCHES
 from onnxfn.graphs.capture.ticking import ticking_operators
+from onnxfn.graphs.passes.stored_blocks import STORED
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, listed
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
@@ -211,7 +212,7 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
         report = _joined((report, *reports))
         if not report.passed:
             raise check_error(report)
-    return Built(job.plan, graphs, files, report, traced_layers(graphs), weights_from(job.model))
+    return Built(job.plan, graphs, files, report, traced_layers(graphs), weights_text(job.model, graphs))
 
 
 def check_files(
@@ -262,6 +263,12 @@ def _session(sessions: dict[Path, Any], tick: Tick, file: Path) -> Any:
     if file not in sessions:
         sessions[file] = open_check_session(file, tick)
     return sessions[file]
+
+
+def weights_text(model: Any, graphs: Sequence[Any]) -> str:
+    """From what quantized checkpoint the weights of graphs come; an empty text for float weights."""
+    stored = {name for graph in graphs for name in graph.meta[STORED]}
+    return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if stored else weights_from(model)
 
 
 def traced_layers(graphs: Sequence[Any]) -> tuple[str, ...]:

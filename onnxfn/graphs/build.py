@@ -34,6 +34,7 @@ from onnxfn.graphs.passes.repeat_layers import repeat_layers
 from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
+from onnxfn.graphs.passes.stored_blocks import keep_stored_blocks
 from onnxfn.graphs.passes.wider_integers import widen_integers
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause, unknown
@@ -163,7 +164,8 @@ def build_graph(
             save_template(options.template_cache, name, graph, options.template_cache_bytes)
             graph = finished_graph(graph, part, tensors)
         graph.meta[TEMPLATE_NAME], graph.meta[FROM_TEMPLATE] = name, from_template
-        return graph
+        with _pass_errors(part):
+            return keep_stored_blocks(graph, tensors)
 
 
 def finished_graph(graph: Any, part: Part, tensors: Mapping[str, Any]) -> Any:

@@ -49,7 +49,7 @@ def entries_by_name(
     entry are left out.
     """
     candidates = {
-        key: [entry for entry, loaded in entries.items() if any(_names_match(loaded, name) for name in own)]
+        key: [entry for entry, loaded in entries.items() if any(names_match(loaded, name) for name in own)]
         for key, own in names.items()
     }
     matches = {key: own[0] for key, own in candidates.items() if len(own) == 1 and _is_stored_in(tensors[key], own[0])}
@@ -57,10 +57,10 @@ def entries_by_name(
     return {key: entry for key, entry in matches.items() if counts[entry] == 1}
 
 
-def _names_match(first: str, second: str) -> bool:
+def names_match(first: str, second: str) -> bool:
     """Whether two names are equal but for a prefix that one of them has.
 
-    >>> _names_match("layer.0.bias", "bert.layer.0.bias"), _names_match("er.0.bias", "layer.0.bias")
+    >>> names_match("layer.0.bias", "bert.layer.0.bias"), names_match("er.0.bias", "layer.0.bias")
     (True, False)
     """
     return f".{second}".endswith(f".{first}") or first.endswith(f".{second}")
@@ -102,7 +102,7 @@ def _first_match(
     name: str, tensor: Any, candidates: Iterable[TensorEntry], views: Mapping[TensorEntry, Any], tick: Tick
 ) -> TensorEntry | None:
     """The first candidate with the bytes of a tensor; candidates with its name come first."""
-    ordered = sorted(candidates, key=lambda entry: not _names_match(entry.name, name))
+    ordered = sorted(candidates, key=lambda entry: not names_match(entry.name, name))
     return next((entry for entry in ordered if _same_bytes(tensor, views[entry], tick)), None)
 
 

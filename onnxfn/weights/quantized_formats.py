@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from attrs import field, frozen
 
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.dummies import Array
-from onnxfn.weights import dequantize
+from onnxfn.weights import dequantize, packed_integers
+from onnxfn.weights.packed_integers import AWQ, COMPRESSED_TENSORS, GPTQ, Packing, Parts, Rows, Settings, float_rows
 
-Rows = Callable[[dequantize.Parts, dequantize.Settings, int, int], Array]
-"""From stored tensors and settings to the rows between two indices, in float32."""
-
-Shape = Callable[[dequantize.Parts, dequantize.Settings], tuple[int, ...]]
+Shape = Callable[[Parts, Settings], tuple[int, ...]]
 """From stored tensors, of which large ones are not read, and settings to the shape of the weight."""
 
 
@@ -31,6 +29,7 @@ class QuantizedFormat:
         dtypes: The dtypes that the quantized values may have.
         shape: The shape of the float weight.
         rows: The values of the float weight.
+        packing: How integers are packed, if the weight is integers with scales and zero points.
         weight: The end of the name of the float weight.
         settings: Values that `quantization_config` must have, if it has the key.
         exact_in: The smallest float dtype that holds every value of the weight.
@@ -44,36 +43,37 @@ class QuantizedFormat:
     dtypes: tuple[str, ...] = field(converter=as_tuple)
     shape: Shape
     rows: Rows
+    packing: Packing | None = None
     weight: str = ".weight"
     settings: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     exact_in: str = "FLOAT"
 
 
-def _gptq_shape(parts: dequantize.Parts, settings: dequantize.Settings) -> tuple[int, ...]:
+def _gptq_shape(parts: Parts, settings: Settings) -> tuple[int, ...]:
     words, rows = parts[".qweight"].shape
-    return rows, words * dequantize.WORD_BITS // settings["bits"]
+    return rows, words * packed_integers.WORD_BITS // settings["bits"]
 
 
-def _awq_shape(parts: dequantize.Parts, settings: dequantize.Settings) -> tuple[int, ...]:
+def _awq_shape(parts: Parts, settings: Settings) -> tuple[int, ...]:
     columns, words = parts[".qweight"].shape
-    return words * dequantize.WORD_BITS // settings["bits"], columns
+    return words * packed_integers.WORD_BITS // settings["bits"], columns
 
 
-def _packed_shape(parts: dequantize.Parts, _: dequantize.Settings) -> tuple[int, ...]:
+def _packed_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     rows, columns = parts[".weight_shape"].tolist()
     return rows, columns
 
 
-def _bnb4_shape(parts: dequantize.Parts, _: dequantize.Settings) -> tuple[int, ...]:
+def _bnb4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     rows, columns = dequantize.bnb4_state(parts)["shape"]
     return rows, columns
 
 
-def _weight_shape(parts: dequantize.Parts, _: dequantize.Settings) -> tuple[int, ...]:
+def _weight_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     return parts[".weight"].shape
 
 
-def _mxfp4_shape(parts: dequantize.Parts, _: dequantize.Settings) -> tuple[int, ...]:
+def _mxfp4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     experts, rows, groups, codes = parts["_blocks"].shape
     return experts, groups * codes * 2, rows
 
@@ -91,8 +91,9 @@ FORMATS = (
         may_have=(".g_idx",),
         dtypes=("INT32",),
         shape=_gptq_shape,
-        rows=dequantize.gptq_rows,
-        settings=(("bits", (2, 3, 4, 8)), ("checkpoint_format", ("gptq", dequantize.GPTQ_V2))),
+        rows=partial(float_rows, GPTQ),
+        packing=GPTQ,
+        settings=(("bits", (2, 3, 4, 8)), ("checkpoint_format", ("gptq", packed_integers.GPTQ_V2))),
     ),
     QuantizedFormat(
         name="AWQ",
@@ -101,7 +102,8 @@ FORMATS = (
         needs=(".qzeros", ".scales"),
         dtypes=("INT32",),
         shape=_awq_shape,
-        rows=dequantize.awq_rows,
+        rows=partial(float_rows, AWQ),
+        packing=AWQ,
         settings=(("bits", (4,)), ("version", ("gemm", "GEMM"))),
     ),
     QuantizedFormat(
@@ -166,7 +168,8 @@ FORMATS = (
         may_have=(".weight_zero_point", ".weight_g_idx"),
         dtypes=("INT32",),
         shape=_packed_shape,
-        rows=dequantize.packed_rows,
+        rows=partial(float_rows, COMPRESSED_TENSORS),
+        packing=COMPRESSED_TENSORS,
     ),
     QuantizedFormat(
         name="compressed-tensors with 8 bits",

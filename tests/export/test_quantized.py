@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
+import onnx
 import pytest
 import tiny
 import torch
+from attrs import evolve
 from quantized_checkpoints import FORMATS, mxfp4, write_checkpoint, write_tensors
 from refusals import refusal
 from typer.testing import CliRunner
@@ -15,7 +18,7 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.export.cli import app
 from onnxfn.specs.errors import LoadFailed
-from onnxfn.weights import quantized_checkpoint
+from onnxfn.weights import quantized_checkpoint, stored_blocks
 
 TASK = "text-generation-with-past"
 
@@ -40,16 +43,25 @@ def test_each_format_is_dequantized_as_its_description_says(name, tmp_path):
     assert getattr(model.config, "quantization_config", None) is None
 
 
-@pytest.mark.parametrize("name", ["gptq", "fp8", "nf4"])
+REASONS = {
+    "gptq act-order": "its groups are not columns that follow one another (desc_act)",
+    "gptq 3": "its integers have 3 bits, and those of MatMulNBits 4 or 8",
+    "fp8": "its values are not integers with a scale and a zero point for each group of columns",
+    "nf4": "its values are not integers with a scale and a zero point for each group of columns",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
 def test_a_quantized_checkpoint_is_refused_before_its_weights_are_read(name, tmp_path, monkeypatch):
     size, expected = llama(tmp_path, name)
     monkeypatch.setattr(quantized_checkpoint, "row_chunks", None)
     floats = 4 * sum(weight.numel() for weight in expected.values())
     text = refusal(LoadFailed, onnxfn.model_for, str(tmp_path), TASK)
     assert text == (
-        f"{tmp_path} is quantized: {FORMATS[name].name}, {size / 1e9:.3g} GB; dequantize it (--dequantize, "
-        f"dequantize=True) to export a float model of {floats / 1e9:.3g} GB in float32, half of that in float16, or "
-        "export the checkpoint that it was made from"
+        f"{tmp_path} is quantized: {FORMATS[name].name}, {size / 1e9:.3g} GB; a graph cannot keep "
+        f"model.layers.0.mlp.down_proj.weight: {REASONS[name]}; dequantize it (--dequantize, dequantize=True) to "
+        f"export a float model of {floats / 1e9:.3g} GB in float32, half of that in float16, or export the checkpoint "
+        "that it was made from"
     )
     result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out")])
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, f"error: {text}")
@@ -147,3 +159,87 @@ def test_missing_weights_are_named_with_the_folder_of_the_checkpoint(tmp_path):
     write_tensors(tmp_path, tensors, FORMATS["gptq"].settings)
     text = refusal(onnxfn.InvalidSpec, onnxfn.model_for, str(tmp_path), TASK, dequantize=True)
     assert text == f"{tmp_path} lacks weights that LlamaForCausalLM needs: model.norm.weight"
+
+
+KEPT = ("gptq", "gptq 8", "gptq v2", "gptq long", "awq", "packed", "packed asym")
+
+
+def dequantized(file):
+    """The values of each MatMulNBits of a file, by the formula of ONNX Runtime's documentation: rows by columns."""
+    graph = onnx.load(file).graph
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    matrices = {}
+    for node in (node for node in graph.node if node.op_type == "MatMulNBits"):
+        facts = {attribute.name: attribute.i for attribute in node.attribute}
+        bits, block, columns = facts["bits"], facts["block_size"], facts["K"]
+        codes, scales, zeros = (tensors[name] for name in node.input[1:4])
+        values = np.empty((facts["N"], columns), np.float32)
+        for row, column in np.ndindex(values.shape):
+            group, flat = column // block, codes[row].reshape(-1)
+            code, zero = (
+                int(packed[index * bits // 8]) >> index * bits % 8 & 2**bits - 1
+                for packed, index in ((flat, column), (zeros[row], group))
+            )
+            values[row, column] = np.float32(code - zero) * scales[row, group]
+        matrices[node.input[1].removesuffix("_codes")] = values
+    return matrices
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_weights_stay_as_they_are_stored_bit_for_bit(name, tmp_path):
+    """The file is compared with PyTorch on the float weights that the description of the format says."""
+    _, expected = llama(tmp_path, name)
+    model = onnxfn.model_for(str(tmp_path), TASK)
+    result = onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / "out")
+    assert result.report.passed
+    assert re.fullmatch(f"kept from {FORMATS[name].name}, .* GB; 7 matrices as they are stored", result.weights_from)
+    matrices = dequantized(tmp_path / "out" / "model.onnx")
+    assert len(matrices) == 7
+    for key, values in matrices.items():
+        assert np.array_equal(values, expected[key].numpy()), key
+
+
+@pytest.mark.parametrize("fuse", ["standard", "onnxruntime"])
+def test_a_float16_graph_keeps_scales_in_float16(fuse, tmp_path):
+    llama(tmp_path, "gptq")
+    model = onnxfn.model_for(str(tmp_path), TASK)
+    spec = onnxfn.with_opset(onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="float16"), 23)
+    result = onnxfn.export(spec, model, tmp_path / "out", build=onnxfn.BuildOptions(fuse=fuse))
+    assert result.report.passed
+    assert result.weights_from.endswith("; 7 matrices as they are stored")
+    names = [tensor.name for tensor in onnx.load(tmp_path / "out" / "model.onnx").graph.initializer]
+    assert not [name for name in names if name.endswith("proj.weight")]
+
+
+def test_scales_that_the_dtype_of_the_graph_does_not_hold_are_refused(tmp_path):
+    llama(tmp_path, "awq")
+    model = onnxfn.model_for(str(tmp_path), TASK)
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="bfloat16")
+    text = refusal(onnxfn.InvalidSpec, onnxfn.export, spec, model, tmp_path / "out", check=False)
+    assert "has scales in float16, and a graph in bfloat16 cannot keep them; export in float32, or dequantize" in text
+
+
+def test_a_kept_matrix_whose_scales_are_halved_is_found_by_the_check(tmp_path):
+    llama(tmp_path, "gptq")
+    model = onnxfn.model_for(str(tmp_path), TASK)
+    weight = stored_blocks.stored_weight(model.model.layers[0].mlp.down_proj.weight)
+    packing = weight.format.packing
+    halved = evolve(packing, scales=lambda *rows: packing.scales(*rows) / 2)
+    wrong = evolve(weight, format=evolve(weight.format, packing=halved))
+    setattr(model.model.layers[0].mlp.down_proj.weight, stored_blocks.ATTRIBUTE, wrong)
+    with pytest.raises(onnxfn.CheckFailed):
+        onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_template_of_float_weights_serves_kept_ones(tmp_path):
+    """The cache holds the graph of float weights; what a checkpoint stores is put into it later."""
+    build = onnxfn.BuildOptions(template_cache=tmp_path / "cache")
+    results = {}
+    for name in ("gptq", "awq"):
+        (tmp_path / name).mkdir()
+        llama(tmp_path / name, name)
+        model = onnxfn.model_for(str(tmp_path / name), TASK)
+        results[name] = onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / f"{name} out", build=build)
+    assert results["awq"].weights_from.endswith("; 7 matrices as they are stored")
+    assert [stage for stage, _ in results["awq"].seconds if stage == "capture"] == []

@@ -199,6 +199,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "gptq v2": evolve(
             _gptq(4, v2=True), settings={"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}
         ),
+        "gptq long": _gptq(4, group=32),
         "awq": Format(awq, AWQ_SETTINGS, "AWQ with 4 bits"),
         "nf4": Format(bnb4, {"quant_method": BNB, "load_in_4bit": True}, "bitsandbytes with 4 bits"),
         "nf4 plain": Format(bnb4, {"quant_method": BNB, "load_in_4bit": True}, f"{BNB} with 4 bits", {"nested": False}),

@@ -102,7 +102,7 @@ def load_model(
     if quantized is None:
         return load(name, config)
     read_config = partial(load_configuration, trust_remote_code=trust_remote_code)
-    return load_dequantized(quantized, lambda folder: load(str(folder), read_config(folder)))
+    return load_dequantized(quantized, lambda folder: load(str(folder), read_config(folder)), dequantize=dequantize)
 
 
 def _load_floats(
