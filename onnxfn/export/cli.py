@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, cast
 
 import typer
@@ -15,6 +16,7 @@ from onnxfn.export.cli_progress import stage_line
 from onnxfn.export.destination import check_destination
 from onnxfn.export.diffusers import export_pipeline
 from onnxfn.export.events import OnEvent
+from onnxfn.export.lookup.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.lookup.loading import (
     checkpoint_folder,
     load_configuration,
@@ -82,7 +84,7 @@ class ExportRequest:
 @app.command()
 def export(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="The folder of a checkpoint, or a name on the hub.")],
+    model: Annotated[str, typer.Argument(help="The folder of a checkpoint, a GGUF file, or a name on the hub.")],
     out: flags.Out,
     task: flags.Task = None,
     library: flags.Library = "transformers",
@@ -235,11 +237,26 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
 def _export_checkpoint(request: ExportRequest) -> None:
     """Exports a checkpoint of transformers: from a recipe if there is one and no check is asked for."""
+    if is_gguf(request.model):
+        _export_gguf(Path(request.model), request)
+        return
     folder = checkpoint_folder(request.model)
     checked_quantization(request.model, dequantize=request.dequantize)
     key = _recipe_key(request, folder)
     if request.check or not _export_from_recipe(request, folder, key):
         _export_from_model(request, folder, key)
+
+
+def _export_gguf(file: Path, request: ExportRequest) -> None:
+    """Exports the model in a GGUF file, with its tokenizer."""
+    checked_gguf(file, dequantize=request.dequantize)
+    with stage_line() as on_event, TemporaryDirectory() as folder:
+        on_event(Event("load", request.model))
+        model = load_gguf(file, dequantize=request.dequantize)
+        load_gguf_tokenizer(file).save_pretrained(folder)
+        spec = edited_spec(model, request.edits)
+        _printed_plan(spec, model.config, request)
+        _export(spec, model, Path(folder), request, on_event)
 
 
 def _recipe_key(request: ExportRequest, folder: Path) -> str | None:

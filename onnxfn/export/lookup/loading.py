@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.lookup.class_tasks import served_tasks, task_of
+from onnxfn.export.lookup.gguf import load_gguf, load_gguf_tokenizer
 from onnxfn.export.lookup.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
 from onnxfn.export.lookup.quantized import checked_quantization, load_dequantized
 from onnxfn.export.lookup.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
@@ -197,15 +198,7 @@ def load_library_model(library: str, name: str) -> Any:
 
 def load_gguf_model(file: Path) -> tuple[Any, Any]:
     """The model, with weights in float32, and the tokenizer of a GGUF file. LoadFailed if they cannot be read."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-
-    names: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    with load_errors(str(file), f"{file} could not be read"):
-        model = AutoModelForCausalLM.from_pretrained(
-            **names, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
-        )
-        return model, AutoTokenizer.from_pretrained(**names)
+    return load_gguf(file, dequantize=True), load_gguf_tokenizer(file)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.export.lookup.gguf import is_gguf, load_gguf
 from onnxfn.export.lookup.heads import known_tasks
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.export.lookup.lookup import checkpoint_task, has_row, loader_spec, rows_of, spec_for, tasks_for
@@ -113,12 +114,13 @@ def model_for(
     """Loads the model of a checkpoint.
 
     Args:
-        name: A folder, or the name of a repository on the hub.
+        name: A folder, a GGUF file, or the name of a repository on the hub.
         task: The name of a task, or a synonym. By default the task of the checkpoint; see `task_at`.
         framework: `"pt"`, the only framework that onnxfn exports.
         trust_remote_code: Whether code of the checkpoint may run, for a model type that transformers does not know.
-        dequantize: Whether the weights of a quantized checkpoint (GPTQ, AWQ, bitsandbytes, FP8, MXFP4,
-            compressed-tensors) become floats. They lie in a temporary file that is deleted with the model.
+        dequantize: Whether a graph shall have the weights of a quantized checkpoint (GPTQ, AWQ, bitsandbytes, FP8,
+            MXFP4, compressed-tensors, GGUF) as floats. Else it keeps them where MatMulNBits holds them exactly. For
+            PyTorch they are floats either way; they lie in a temporary file that is deleted with the model.
 
     Returns:
         The model of transformers for the task, in float32 and in evaluation mode.
@@ -126,8 +128,8 @@ def model_for(
     Raises:
         ModelNotFound: There is no such checkpoint, or it belongs to timm or diffusers.
         LoadFailed: A file of the checkpoint is damaged, its weights do not fit its configuration, it needs a package
-            that is not installed, it needs code of its own and `trust_remote_code` is False, or it is quantized and
-            `dequantize` is False.
+            that is not installed, it needs code of its own and `trust_remote_code` is False, or it is quantized, no
+            graph can keep its weights, and `dequantize` is False.
         UnknownName: The model does not have the task, or the framework is not PyTorch.
         InvalidSpec: The checkpoint has no trained weights for the task.
 
@@ -141,6 +143,9 @@ def model_for(
         'BertModel'
     """
     framework_of(name, framework=framework)
+    if is_gguf(name):
+        loader = "AutoModelForCausalLM" if task is None else model_class(task).__name__
+        return load_gguf(Path(name), loader, dequantize=dequantize)
     folder = Path(name) if Path(name).is_dir() else checkpoint_folder(name)
     if (library := library_of(folder)) not in TRANSFORMERS_LIBRARIES:
         raise ModelNotFound(
