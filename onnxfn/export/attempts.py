@@ -132,9 +132,8 @@ def _joined_variants(built: Sequence[Built]) -> Built:
         tuple(graph for each in built for graph in each.graphs),
         {file: digest for each in built for file, digest in each.files.items()},
         _joined(reports) if reports else None,
-        tuple(dict.fromkeys(line for each in built for line in each.traced_layers)),«<<<<<<<»
-        first.weights_from,«|||||||»«=======»
-        "; ".join(dict.fromkeys(each.weights_from for each in built if each.weights_from)),«>>>>>>>»
+        tuple(dict.fromkeys(line for each in built for line in each.traced_layers)),
+        "; ".join(dict.fromkeys(each.weights_from for each in built if each.weights_from)),
     )
 
 

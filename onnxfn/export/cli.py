@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from attrs import asdict, evolve, frozen
@@ -35,8 +35,7 @@ from onnxfn.export.verify import verify as verify_folder
 from onnxfn.export.weight_sizes import with_weight_bytes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
-from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
-from onnxfn.graphs.passes.fusing import ONNXRUNTIME, Fuse
+from onnxfn.graphs.passes.fusing import ONNXRUNTIME
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.measurements import Floors, parsed_floors
@@ -135,8 +134,8 @@ def export(
             adapter_inputs=tuple(adapter_input or ()),
         )
         cache = None if no_template_cache else template_cache or default_cache_folder()
-        build = _build_options(cache, fuse, trace_all=trace_all)
-        write = _write_options(layout, weights, external_data_suffix)
+        build = flags.build_options(cache, fuse, trace_all=trace_all)
+        write = flags.write_options(layout, weights, external_data_suffix)
         floors = parsed_floors("--floor", floor or ())
         choices = (check, floors, overwrite, trust_remote_code, dequantize)
         dtypes = suffixed_dtypes(dtype or (), layout)
@@ -152,19 +151,10 @@ def _export_from_library(library: str, request: ExportRequest, context: typer.Co
     if library == "transformers":
         _export_checkpoint(request)
     elif library == "diffusers":
-        _check_no_spec_flags(context)
+        flags.check_no_spec_flags(context)
         _export_pipeline(request)
     else:
         _export_library_model(library, request)
-
-
-def _build_options(cache: Path | None, fuse: str, *, trace_all: bool) -> BuildOptions:
-    find_repeats = trace_all_layers if trace_all else stacks_worth_a_proof
-    return BuildOptions(find_repeats=find_repeats, template_cache=cache, fuse=cast("Fuse", fuse))
-
-
-def _write_options(layout: Any, weights: Any, suffix: str | None) -> WriteOptions:
-    return WriteOptions(layout=layout, weight_storage=weights, external_data_suffix=suffix)
 
 
 @app.command()
@@ -351,15 +341,6 @@ def _export_pipeline(request: ExportRequest) -> None:
         )
         for name, part in exported.items():
             typer.echo(f"{name}: {part}")
-
-
-def _check_no_spec_flags(context: typer.Context) -> None:
-    """Raises InvalidSpec if a flag was given that edits the spec of a single model."""
-    for name in flags.SPEC_FLAGS:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name != "DEFAULT":
-            flag = name.replace("_", "-")
-            raise InvalidSpec(f"--{flag} is not for a whole pipeline; export the part by its own spec")
 
 
 def _printed_plan(spec: ExportSpec, config: Any, request: ExportRequest) -> Plan:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
+
+from onnxfn.graphs.build import BuildOptions, trace_all_layers
+from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
+from onnxfn.graphs.passes.fusing import Fuse as FuseName
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.weights.write import WriteOptions
 
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
 Task = Annotated[str | None, typer.Option(help="The task of the model. Default: the task of the checkpoint.")]
@@ -159,3 +165,23 @@ SPEC_FLAGS = (
     "floor",
 )
 """The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""
+
+
+def build_options(cache: Path | None, fuse: str, *, trace_all: bool) -> BuildOptions:
+    """How graphs are built."""
+    find_repeats = trace_all_layers if trace_all else stacks_worth_a_proof
+    return BuildOptions(find_repeats=find_repeats, template_cache=cache, fuse=cast("FuseName", fuse))
+
+
+def write_options(layout: Any, weights: Any, suffix: str | None) -> WriteOptions:
+    """How files are written."""
+    return WriteOptions(layout=layout, weight_storage=weights, external_data_suffix=suffix)
+
+
+def check_no_spec_flags(context: typer.Context) -> None:
+    """Raises InvalidSpec if a flag was given that edits the spec of a single model."""
+    for name in SPEC_FLAGS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            flag = name.replace("_", "-")
+            raise InvalidSpec(f"--{flag} is not for a whole pipeline; export the part by its own spec")
