@@ -39,7 +39,7 @@ Symmetric codes reach from -8 to 7 and the scale maps the largest element to -8,
 EPSILON = 2.0**-15
 """The part of a weight that the float32 arithmetic of a quantizer may lose: several roundings, as with reciprocals."""
 
-SAME_ELEMENTS = ("Reshape", "Identity", "Gather")
+SAME_ELEMENTS = ("Reshape", "Identity", "Cast", "Gather")
 """The operators whose output has elements of their first input. A table of 8 bits may be dequantized after a Gather."""
 
 Tensors = Callable[[str], Array]
@@ -58,12 +58,14 @@ class QuantizedMatrix:
         shape: Its rows and columns.
         rows: From the first row and the row after the last one to the elements.
         by_rows: Whether matrices that are packed into it follow along its rows; else along its columns.
+        padding: How many of its columns may be padding at most: those of a block that is not full.
     """
 
     name: str
     shape: tuple[int, int]
     rows: Callable[[int, int], Rows]
     by_rows: bool = True
+    padding: int = 0
 
 
 def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
@@ -171,11 +173,13 @@ def _blocks(codes: Array, scales: Array, zeros: Array | None, bits: int, block: 
 
 
 def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
-    """The table of a GatherBlockQuantized, in blocks along its last axis; None for another axis."""
+    """The table of a GatherBlockQuantized, or several tables, in blocks along the last axis; None for another axis."""
     facts, scales = _attributes(node), read(node.input[2])
+    last = scales.ndim - 1
     data, bits, block = read(node.input[0]), int(facts.get("bits", 4)), int(facts.get("block_size", 128))
-    if scales.ndim != 2 or facts.get("quantize_axis", 1) not in (1, -1):  # noqa: PLR2004 - a table
+    if facts.get("quantize_axis", 1) not in (last, -1):
         return None
+    scales = scales.reshape(-1, scales.shape[-1])
     # Bytes have their zero in the middle, as MatMulNBits has it; the types uint4 and int4 have it at 0.
     has_own_type, signed = data.ndim == 1, data.dtype == np.int8
     table = data.view(np.uint8).reshape(len(scales), -1)
@@ -191,18 +195,23 @@ def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
         codes = _unpacked(table[start:stop], bits)[:, :columns] ^ flip
         return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
 
-    return QuantizedMatrix(node.input[0], (len(scales), columns), rows)
+    return QuantizedMatrix(node.input[0], (len(scales), columns), rows, padding=block - 1)
 
 
 def _integers(name: str, data: Array, scales: Array, zeros: Array | None) -> QuantizedMatrix:
-    """A matrix of 8-bit integers with one scale, or one for each column."""
+    """A matrix of 8-bit integers with one scale, or one for each column. A kernel of a convolution has a row for each.
+
+    The scales of a kernel are those of its rows.
+    """
     limits = np.iinfo(data.dtype)
     matrix = data.reshape(data.shape[0], -1) if data.ndim != 1 else data.reshape(1, -1)
     zero = np.zeros(1, np.float32) if zeros is None else zeros.astype(np.float32).reshape(-1)
     scale = scales.astype(np.float32).reshape(-1)
+    is_kernel = data.ndim > 2 and scale.size == len(matrix) > 1  # noqa: PLR2004 - rows and columns
 
     def rows(start: int, stop: int) -> Rows:
-        return _within(np.asarray(matrix[start:stop]), zero, scale, limits.min, limits.max, _roundoff(scales))
+        own = scale[start:stop, None] if is_kernel else scale
+        return _within(np.asarray(matrix[start:stop]), zero, own, limits.min, limits.max, _roundoff(scales))
 
     return QuantizedMatrix(name, (matrix.shape[0], matrix.shape[1]), rows, by_rows=False)
 

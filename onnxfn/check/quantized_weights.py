@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
-from onnxfn.check.quantized_matrices import QuantizedMatrix, quantized_matrices
+from onnxfn.check.quantized_matrices import QuantizedMatrix, Rows, quantized_matrices
 from onnxfn.specs.dummies import Array
 
 ELEMENTS_AT_ONCE = 1 << 20
@@ -65,14 +65,31 @@ def quantized_weight_errors(
     tensors = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
     errors: list[WeightError] = []
     unknown: list[str] = []
-    for matrix in quantized_matrices(file):
+    for stored in quantized_matrices(file):
         if is_stopped():
             break
+        matrix = _without_padding(stored, tensors)
         pieces = _pieces(matrix, tensors)
         if not pieces:
             unknown.append(f"{matrix.name} is quantized in the file, and no weight of the model has its name and size")
         errors.extend(_piece_error(matrix, piece) for piece in pieces)
     return tuple(errors), tuple(unknown)
+
+
+def _without_padding(matrix: QuantizedMatrix, tensors: Mapping[str, Any]) -> QuantizedMatrix:
+    """The matrix without the columns of its last blocks that the weight does not have."""
+    name = _weight_name(matrix.name.split(PACKED)[0], tensors)
+    widths = () if name is None else tuple(tensors[name].shape)[-2:]
+    columns = matrix.shape[1]
+    fitting = [width for width in widths if columns - matrix.padding <= width < columns]
+    if columns in widths or not fitting:
+        return matrix
+
+    def rows(start: int, stop: int) -> Rows:
+        values, allowed = matrix.rows(start, stop)
+        return values[:, : fitting[-1]], allowed[:, : fitting[-1]]
+
+    return evolve(matrix, shape=(matrix.shape[0], fitting[-1]), rows=rows)
 
 
 def _pieces(matrix: QuantizedMatrix, tensors: Mapping[str, Any]) -> list[_Piece]:
@@ -96,6 +113,8 @@ def _as_matrix(tensor: Any, across: int | None, matrix: QuantizedMatrix) -> Any:
         rows, columns = matrix.shape
         if tensor.numel() != rows * columns:
             return None
+        if tensor.dim() == 3 and tensor.shape[-1] != columns:  # noqa: PLR2004 - the matrices of experts
+            tensor = tensor.mT
         return tensor if tuple(tensor.shape) in ((rows, columns), (columns, rows)) else tensor.reshape(rows, columns)
     return tensor if tensor.dim() == 2 and across in tensor.shape else None  # noqa: PLR2004 - rows and columns
 

@@ -17,6 +17,7 @@ import onnxfn
 from onnxfn.export.cli import app
 from onnxfn.export.report_file import PACKAGES, REPORT_FILE, graph_facts, plan_digest, read_report, with_report
 from onnxfn.specs.errors import ModelNotFound, OutputExists
+from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.reports import Difference, Report
 from onnxfn.weights.digests import sha256_of
@@ -65,7 +66,8 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     files[0].write_bytes(small_graph().SerializeToString())
     files[1].write_text("{}\n")
     options = resolved_write_options(WriteOptions(layout="transformers.js"))
-    report = Report([DIFFERENCE], ["one (batch_size=2)"])
+    measurement = Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)
+    report = Report([DIFFERENCE], ["one (batch_size=2)"], measurements=[measurement])
     digests = dict.fromkeys(files, "")
     assert with_report(digests, tmp_path, PLAN, report, options, "standard") == (*files, tmp_path / REPORT_FILE)
     content = json.loads((tmp_path / REPORT_FILE).read_text())
