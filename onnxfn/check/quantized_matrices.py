@@ -50,6 +50,14 @@ Rows = tuple[Array, Array]
 
 
 @frozen
+class Rounding:
+    """The largest errors of rounding a number to a dtype: relative to it, and of a number that is nearly zero."""
+
+    relative: float
+    absolute: float
+
+
+@frozen
 class QuantizedMatrix:
     """A quantized matrix in a file.
 
@@ -128,7 +136,7 @@ def _unpacked(data: Array, bits: int) -> Array:
     return codes.reshape(*data.shape[:-1], -1)
 
 
-def _within(codes: Array, zeros: Array, scales: Array, low: int, high: int, roundoff: float) -> Rows:
+def _within(codes: Array, zeros: Array, scales: Array, low: int, high: int, rounding: Rounding) -> Rows:
     """The elements `(codes - zeros) * scales`, and the error that each may have.
 
     Half a step, a step at the ends of the range, and the rounding of the weight and of the scale to the scale's dtype,
@@ -137,12 +145,17 @@ def _within(codes: Array, zeros: Array, scales: Array, low: int, high: int, roun
     distances = codes.astype(np.float32) - zeros
     steps = np.abs(scales)
     at_end = (codes == low) | (codes == high)
-    return distances * scales, steps * (np.where(at_end, END, HALF) + np.abs(distances) * (2 * roundoff + EPSILON))
+    lost = 2 * rounding.relative + EPSILON
+    allowed = steps * (np.where(at_end, END, HALF) + np.abs(distances) * lost) + np.abs(distances) * rounding.absolute
+    return distances * scales, allowed
 
 
-def _roundoff(scales: Array) -> float:
-    """The largest relative error of rounding a number to the dtype of the scales."""
-    return 2.0**-8 if "bfloat16" in scales.dtype.name else float(np.finfo(scales.dtype).eps) / 2
+def _rounding(scales: Array) -> Rounding:
+    """The errors of rounding a number to the dtype of the scales."""
+    if "bfloat16" in scales.dtype.name:
+        return Rounding(2.0**-8, 0.0)
+    facts = np.finfo(scales.dtype)
+    return Rounding(float(facts.eps) / 2, float(facts.smallest_subnormal))
 
 
 def _matmul_nbits(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
@@ -169,7 +182,7 @@ def _blocks(codes: Array, scales: Array, zeros: Array | None, bits: int, block: 
     points = np.broadcast_to(points, (len(points), blocks))
     of_block = partial(np.repeat, repeats=block, axis=-1)
     zero, scale = (of_block(values.astype(np.float32))[:, :columns] for values in (points, scales))
-    return _within(codes, zero, scale, 0, (1 << bits) - 1, _roundoff(scales))
+    return _within(codes, zero, scale, 0, (1 << bits) - 1, _rounding(scales))
 
 
 def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
@@ -211,7 +224,7 @@ def _integers(name: str, data: Array, scales: Array, zeros: Array | None) -> Qua
 
     def rows(start: int, stop: int) -> Rows:
         own = scale[start:stop, None] if is_kernel else scale
-        return _within(np.asarray(matrix[start:stop]), zero, own, limits.min, limits.max, _roundoff(scales))
+        return _within(np.asarray(matrix[start:stop]), zero, own, limits.min, limits.max, _rounding(scales))
 
     return QuantizedMatrix(name, (matrix.shape[0], matrix.shape[1]), rows, by_rows=False)
 
@@ -277,7 +290,7 @@ def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
         elements = np.arange(first, last)
         codes = (data[elements // 2] >> np.where(elements % 2, 0, 4).astype(np.uint8)) & 15
         scales = largest[elements // block].astype(np.float32)
-        shape, slack = (stop - start, columns), 2 * _roundoff(largest) + EPSILON
+        shape, slack = (stop - start, columns), 2 * _rounding(largest).relative + EPSILON
         values = levels[codes] * scales
         return values.reshape(shape), (reach[codes] * np.abs(scales) + np.abs(values) * slack).reshape(shape)
 
