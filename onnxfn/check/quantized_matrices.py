@@ -146,7 +146,9 @@ def _within(codes: Array, zeros: Array, scales: Array, low: int, high: int, roun
     steps = np.abs(scales)
     at_end = (codes == low) | (codes == high)
     lost = 2 * rounding.relative + EPSILON
-    allowed = steps * (np.where(at_end, END, HALF) + np.abs(distances) * lost) + np.abs(distances) * rounding.absolute
+    # The codes are those of a scale before it was rounded, also where they are next to zero.
+    largest = np.abs(distances) + 1
+    allowed = steps * (np.where(at_end, END, HALF) + largest * lost) + largest * rounding.absolute
     return distances * scales, allowed
 
 
@@ -292,7 +294,7 @@ def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
         scales = largest[elements // block].astype(np.float32)
         shape, slack = (stop - start, columns), 2 * _rounding(largest).relative + EPSILON
         values = levels[codes] * scales
-        return values.reshape(shape), (reach[codes] * np.abs(scales) + np.abs(values) * slack).reshape(shape)
+        return values.reshape(shape), (reach[codes] * np.abs(scales) + np.abs(scales) * slack).reshape(shape)
 
     return QuantizedMatrix(node.input[1], (count, columns), rows)
 
