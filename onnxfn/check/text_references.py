@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 from onnxfn.check.references import Reference
 from onnxfn.graphs.capture.forward import torch_outputs
@@ -39,12 +40,40 @@ def real_text() -> str:
     return (files("onnxfn.check") / TEXT_FILE).read_text(encoding="utf-8")
 
 
-def text_tokens(preprocessor: Any, checkpoint: Path | None = None) -> Array | None:
+@frozen(eq=False)
+class TextTokens:
+    """The token ids of the text, and those that a tokenizer puts before and after each text, such as `[CLS]`."""
+
+    ids: Array
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+    def rows(self, shape: tuple[int, ...]) -> Array:
+        """Rows of the text, `[rows, length]`, each as a text of its own.
+
+        >>> TextTokens(np.arange(1, 6), (0,), (9,)).rows((2, 4)).tolist()
+        [[0, 1, 2, 9], [0, 3, 4, 9]]
+        """
+        count, length = shape
+        inner = max(1, length - len(self.before) - len(self.after))
+        texts = np.resize(self.ids, (count, inner))
+        own = [(*self.before, *row, *self.after)[:length] for row in texts]
+        return np.array(own, np.int64).reshape(shape)
+
+
+def text_tokens(preprocessor: Any, checkpoint: Path | None = None) -> TextTokens | None:
     """The token ids of the text by a tokenizer, by that of a processor or of a checkpoint; None without."""
     tokenizer = getattr(preprocessor, "tokenizer", preprocessor) or _tokenizer(checkpoint)
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         return None
-    return np.asarray(tokenizer(real_text(), add_special_tokens=False, verbose=False)["input_ids"], np.int64)
+    every, plain = (
+        list(tokenizer(real_text(), add_special_tokens=special, verbose=False)["input_ids"])
+        for special in (True, False)
+    )
+    start = next((index for index in range(len(every)) if every[index : index + len(plain)] == plain), None)
+    if start is None:
+        return TextTokens(np.asarray(plain, np.int64))
+    return TextTokens(np.asarray(plain, np.int64), tuple(every[:start]), tuple(every[start + len(plain) :]))
 
 
 def _tokenizer(checkpoint: Path | None) -> Any:
@@ -80,21 +109,23 @@ def text_references(model: Any, preprocessor: Any = None, checkpoint: Path | Non
     return reference
 
 
-def _text_reference(model: Any, part: Part, plan: Plan, every_token: Callable[[], Array | None]) -> Reference | None:
+def _text_reference(
+    model: Any, part: Part, plan: Plan, every_token: Callable[[], TextTokens | None]
+) -> Reference | None:
     import torch
 
     if not _reads_text(part.spec):
         return None
     tokens = every_token()
     high = max((_vocabulary(other.spec) for other in plan.parts), default=0)
-    tokens = tokens if tokens is not None and tokens.max() < high else None
+    tokens = tokens if tokens is not None and max(*tokens.before, *tokens.after, *tokens.ids) < high else None
     inputs = _text_inputs(model, part, plan, tokens)
     count = next(array.shape[0] * array.shape[1] for array in inputs.values() if array.ndim > 1)
     words = f"{count} tokens of text" if tokens is not None else f"{count} random tokens: there is no tokenizer"
     return Reference(words, inputs, torch_outputs(model, part, inputs, torch.float32))
 
 
-def _text_inputs(model: Any, part: Part, plan: Plan, tokens: Array | None) -> dict[str, Array]:
+def _text_inputs(model: Any, part: Part, plan: Plan, tokens: TextTokens | None) -> dict[str, Array]:
     """The inputs of a part for the text, without padding and with an empty past; dummies if it reads no text."""
     import torch
 
@@ -108,11 +139,11 @@ def _text_inputs(model: Any, part: Part, plan: Plan, tokens: Array | None) -> di
     return _filled(spec, linked, tokens) if _reads_text(spec) else {**dummies(spec, {}), **linked}
 
 
-def _filled(spec: PlannedSpec, linked: Mapping[str, Array], tokens: Array | None) -> dict[str, Array]:
+def _filled(spec: PlannedSpec, linked: Mapping[str, Array], tokens: TextTokens | None) -> dict[str, Array]:
     """The dummies of a spec at the sizes of the text, with the text and the inputs of other parts in their places."""
     batch = next((len(array) for array in linked.values()), None)
     arrays = dummies(spec, _sizes(spec, linked, batch))
-    text = {IDS: np.resize(tokens, arrays[IDS].shape)} if tokens is not None and IDS in arrays else {}
+    text = {IDS: tokens.rows(arrays[IDS].shape)} if tokens is not None and IDS in arrays else {}
     return {name: {**arrays, **text, **linked}[name] for name in arrays}
 
 
