@@ -16,6 +16,7 @@ from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
 from onnxfn.check.greedy_tokens import greedy_measurements
+from onnxfn.check.half_casts import compared_in_half, half_finding, half_module
 from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.proof import (
     NO_PROOF,
@@ -109,7 +110,7 @@ def check(
                     findings += differing
                 else:
                     compared = case_comparisons(model, part, file, reference, outputs, exact, comparisons, tick)
-                    findings += _random_findings(model, part, reference, compared) if not findings else ()
+                    findings += _model_findings(model, part, reference, compared) if not findings else ()
                     comparisons.extend(compared)
                 tick()
         of_weights, errors = result_of(weights, tick)
@@ -132,12 +133,12 @@ def _weights(
     return (*weight_findings(model, part, file, is_stopped), *findings), errors
 
 
-def _random_findings(
-    model: Any, part: Part, reference: Reference, comparisons: Iterable[Comparison]
-) -> tuple[str, ...]:
-    """The findings for a case with an output that differs, if PyTorch gives another answer each time; else none."""
-    is_equal = all(comparison.passed for comparison in comparisons)
-    return () if is_equal else random_findings(model, part, reference)
+def _model_findings(model: Any, part: Part, reference: Reference, comparisons: Iterable[Comparison]) -> tuple[str, ...]:
+    """The findings for a case with an output that differs: PyTorch's answer does so too, or is in float16 inside."""
+    if all(comparison.passed for comparison in comparisons):
+        return ()
+    half = half_module(model, part, reference.inputs)
+    return (*random_findings(model, part, reference), *([] if half is None else [half_finding(model, half)]))
 
 
 def check_error(report: Report) -> CheckFailed:
@@ -186,6 +187,9 @@ def case_comparisons(
     comparisons = tuple(output_comparisons(part, reference, outputs, exact, before, tick))
     if all(comparison.passed for comparison in comparisons):
         return comparisons
+    half = half_module(model, part, reference.inputs)
+    if half is not None:
+        return compared_in_half(model, part, reference, outputs, comparisons, half)
     choice = with_choices(model, part, file, reference, exact)
     if choice is None:
         return comparisons
