@@ -23,10 +23,11 @@ from onnxfn.check.references import CheckCase
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.smallest_case import FailingCase, Sizes, case_sizes, failing_case, smallest_failing_case
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.planned import Part
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Divergence:
     """Where ONNX files and PyTorch first differ. It prints as a few lines.
 

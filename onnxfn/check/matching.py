@@ -15,6 +15,7 @@ from onnxfn.check.recorded_tensors import RecordedTensor
 from onnxfn.check.valid_elements import Select, all_elements, valid_elements
 from onnxfn.graphs.capture.capture import parameter_names
 from onnxfn.specs.dummies import Array
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.planned import PlannedSpec
 
 Rows = Mapping[int, tuple[Sequence[str], Array]]
@@ -24,7 +25,7 @@ TOKEN_RANK = 3
 """The number of axes of features of tokens: batch, length, size. Only there is padding left out."""
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class TensorPair:
     """A tensor of PyTorch and the value of the graph that stands for it.
 

@@ -21,13 +21,14 @@ from onnxfn.export.staging import staging_folder
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, unknown
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.reports import CPU
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 from onnxfn.weights.onnx_files import external_data_names
 
 
-@frozen(eq=False)
+@frozen(eq=False, field_transformer=typed_fields)
 class Loaded:
     """The files of an export. It is called like the result of `export`, and has the same methods.
 

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from onnxfn.export.report_file import PASSED, REPORT_FILE, SCHEMA_VERSION, graph_facts, read_report
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import ModelNotFound, first_line, listed, shortened
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn
@@ -19,7 +20,7 @@ SECTIONS = ("files", "graphs", "check", "options")
 """The fields of a report that are needed."""
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Verification:
     """What `verify` found in a folder. It prints as a line that says what was verified, or one line for each fault.
 

@@ -38,6 +38,7 @@ from onnxfn.graphs.passes.stored_blocks import keep_stored_blocks
 from onnxfn.graphs.passes.wider_integers import widen_integers
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause, unknown
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.os_errors import is_possible_path
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import StageTimer
@@ -66,7 +67,7 @@ FROM_TEMPLATE = "onnxfn.from_template"
 def _as_path(path: str | PathLike[str] | None) -> Path | None:
     """A path of a text or a path; InvalidSpec for anything else, and for a text that is no path."""
     if path is not None and not (isinstance(path, str | PathLike) and is_possible_path(path)):
-        raise InvalidSpec(f"template_cache is {path!r}; pass the path of a folder, or None for no cache")
+        raise InvalidSpec(f"{path!r} is no path; pass the path of a folder, or None for no cache")
     return None if path is None else Path(path)
 
 
@@ -96,7 +97,7 @@ def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a 
     return ()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class BuildOptions:
     """How the graph of a part is built from a model.
 

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened
+from onnxfn.specs.field_types import typed_fields
 
 LARGEST_SIZE = (1 << 63) - 1
 """ONNX stores sizes as int64."""
@@ -41,7 +42,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProx
 )
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Axis:
     """One axis of a tensor.
 
@@ -61,7 +62,7 @@ def _no_text(_: Any, __: Any, axes: Any) -> None:
         raise InvalidSpec(f"the axes of an AxisMap are Axis records, not a text; write axis_map({axes!r})")
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class AxisMap:
     """The axes of one tensor, in order. `axis_map` reads one from a pattern.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.short_repr import short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class AxisName:
     """The name of an axis in ONNX, where it is not the symbol of the spec.
 
@@ -22,7 +23,7 @@ class AxisName:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class AxisRange:
     """The sizes that a dynamic axis may have.
 

@@ -6,9 +6,10 @@ from attrs import field, frozen
 
 from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.field_types import typed_fields
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Change:
     """A difference between two records.
 
@@ -23,7 +24,7 @@ class Change:
     after: str | None
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Changes:
     """What differs between two records: see `diff`.
 

@@ -1,6 +1,11 @@
 """How specs join: EMPTY, compose, and the joins that the fields of a spec name.
 
-Laws: `compose()` is EMPTY; `compose(a) == a`; compose is associative; EMPTY changes nothing; the right-most wins.
+Laws: `compose()` is EMPTY; `compose(a) == a`; EMPTY changes nothing; the right-most wins.
+
+compose is associative where it is defined: if `compose(a, b, c)` returns a spec, so does `compose(a, compose(b, c))`,
+and they are equal. It raises InvalidSpec if what lies to the left is for a task already, and a spec for no task adds to
+a task: that would have no effect. `compose(a, compose(b, c))` may be defined where `compose(a, b, c)` is not: then `c`
+is for a task, and chooses it for what `b` adds.
 """
 
 from __future__ import annotations

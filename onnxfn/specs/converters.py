@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from onnxfn.specs.errors import InvalidSpec, shortened
@@ -21,6 +22,18 @@ def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
         return tuple(sorted(dict(arguments).items()))
     except (TypeError, ValueError):
         raise InvalidSpec(f"the arguments of a function are a dict, not {shortened(arguments)}") from None
+
+
+def plain_number(value: Any) -> Any:
+    """A number of another library, such as numpy, as one of Python; any other value as it is.
+
+    >>> import numpy
+    >>> plain_number(numpy.int64(3)), plain_number(numpy.float32(0.5)), plain_number("x")
+    (3, 0.5, 'x')
+    """
+    if isinstance(value, (bool, int, float)) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
@@ -46,11 +59,11 @@ def no_collection(value: Any) -> InvalidSpec:
 
 
 def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
-    """A validator: no two records of one field have the same name."""
+    """A validator: no two records of one field have the same name. Values without a name are of another type."""
     if len(records) < 2:  # noqa: PLR2004 - one record has no other to collide with
         return
-    names = [record.name for record in records]
-    duplicate = next((name for name in names if names.count(name) > 1), None)
+    names = [getattr(record, "name", None) for record in records]
+    duplicate = next((name for name in names if name is not None and names.count(name) > 1), None)
     if duplicate is not None:
         raise InvalidSpec(
             f"{attribute.name} has {duplicate!r} twice; keep one of them, or compose two specs: the right one wins"

@@ -15,6 +15,7 @@ from numpy.random import Generator as Random
 from numpy.typing import NDArray
 
 from onnxfn.specs.axes import names, shape
+from onnxfn.specs.converters import plain_number
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.functions import resolve
@@ -72,7 +73,7 @@ def sized(**sizes: int | Getter) -> ExportSpec:
     >>> [(size.name, size.value) for size in spec.dummies.sizes]
     [('batch_size', 2), ('sequence_length', 16)]
     """
-    return ExportSpec(dummies=Dummies(sizes=tuple(DummySize(name, size) for name, size in sizes.items())))
+    return ExportSpec(dummies=Dummies(sizes=tuple(DummySize(name, plain_number(size)) for name, size in sizes.items())))
 
 
 def padded(side: Side) -> ExportSpec:

@@ -71,6 +71,16 @@ class InvalidSpec(OnnxfnError, ValueError):
     """
 
 
+class WrongType(InvalidSpec):
+    """A value does not have the type of the field of a record.
+
+    >>> from onnxfn.specs.records import DummySize
+    >>> DummySize("batch_size", "two")
+    Traceback (most recent call last):
+    onnxfn.specs.errors.WrongType: value of DummySize is 'two', of the type str; it must be int or Getter
+    """
+
+
 class CaptureFailed(OnnxfnError, RuntimeError):
     """The model could not be traced, or its graph does not have the planned inputs, outputs and axes."""
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.compose import compose
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.converters import plain_number
 from onnxfn.specs.records import (
     ArgumentBuilder,
     Constant,
@@ -104,7 +102,9 @@ def always(**arguments: Plain) -> ExportSpec:
     >>> always(use_cache=False).call.constants
     (Constant(name='use_cache', value=False),)
     """
-    return ExportSpec(call=Call(constants=tuple(Constant(name, value) for name, value in arguments.items())))
+    return ExportSpec(
+        call=Call(constants=tuple(Constant(name, plain_number(value)) for name, value in arguments.items()))
+    )
 
 
 def patched(target: str, *, by: str, why: str) -> ExportSpec:
@@ -173,10 +173,7 @@ def checks(*, atol: float | None = None, rtol: float | None = None, mask_input: 
     >>> checks(atol=1e-4).check
     Check(atol=0.0001)
     """
-    for name, value in (("atol", atol), ("rtol", rtol)):
-        if value is not None and not 0 <= value < inf:
-            raise InvalidSpec(f"{name} is {value}; a tolerance is a number, 0 or more, and not infinite")
-    return ExportSpec(check=Check(atol=atol, rtol=rtol, mask_input=mask_input))
+    return ExportSpec(check=Check(atol=plain_number(atol), rtol=plain_number(rtol), mask_input=mask_input))
 
 
 def fixes(name: str, value: int | Source, *, when: Source | None = None) -> ExportSpec:

@@ -8,11 +8,12 @@ from types import MappingProxyType
 from attrs import asdict, fields_dict, frozen
 
 from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.layer_groups import grouped_row, layer_groups
 from onnxfn.specs.short_repr import short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Floors:
     """What a quantized or 16-bit variant must reach in each measure; None is the default for its dtype.
 
@@ -42,7 +43,7 @@ class Floors:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Measurement:
     """What an output of a quantized or 16-bit file is worth, against PyTorch in float32.
 

@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from onnxfn.specs.converters import as_tuple, is_no_collection, no_collection
 from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.records import Generator, InputSpec, OutputSpec
 
 
@@ -61,7 +62,7 @@ def _text(self: Any) -> str:
     return repr(self.records)
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, field_transformer=typed_fields)
 class Inputs:
     """The inputs of a spec.
 
@@ -93,7 +94,7 @@ class Inputs:
     __repr__ = _text
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, field_transformer=typed_fields)
 class Outputs:
     """The outputs of a spec.
 
@@ -125,7 +126,7 @@ class Outputs:
     __repr__ = _text
 
 
-@frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False, field_transformer=typed_fields)
 class Generators:
     """The generators of a spec.
 

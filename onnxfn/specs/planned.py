@@ -11,6 +11,7 @@ from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.drawing import plan_svg
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.modalities import modalities
 from onnxfn.specs.named_records import Inputs, Outputs, as_inputs, as_outputs, record_at
@@ -23,7 +24,7 @@ BATCH = "batch_size"
 """The symbol of the batch axis in the patterns of specs."""
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Feedback:
     """An input that the next call takes from an output of this call, as a cache is passed on.
 
@@ -41,7 +42,7 @@ class Feedback:
         return self.input
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Case:
     """A case of the check, planned: the dummies and the inputs that differ from the traced sample.
 
@@ -58,7 +59,7 @@ class Case:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class SmallestSize:
     """A size of an axis that the model can take, while it cannot take all smaller ones; on a fixed axis, no others.
 
@@ -73,7 +74,7 @@ class SmallestSize:
     __repr__ = short_repr
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class PlannedSpec:
     """A spec with the values of a configuration: sizes are numbers, conditions are decided, one tensor per layer.
 
@@ -139,7 +140,7 @@ AnySpec = ExportSpec | PlannedSpec
 """A spec before or after planning: both have inputs, outputs, dummies, fixed axes, check and target."""
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Part:
     """One ONNX file of a plan.
 
@@ -174,7 +175,7 @@ class Part:
         return printing.html(f"{self.name}.onnx · {printing.title(self.spec)}", printing.spec_sections(self.spec))
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class WeightBytes:
     """The size of the weights of a part.
 
@@ -187,7 +188,7 @@ class WeightBytes:
     bytes: int
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class LeftOut:
     """An argument of the model that a processor gives and that no graph of a plan takes.
 
@@ -205,7 +206,7 @@ class LeftOut:
         return f"{self.name} is left out: {self.reason}{f'; {self.edit} takes it' if self.edit else ''}"
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Plan:
     """What an export will do, decided before any weight is read.
 

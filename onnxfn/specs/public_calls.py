@@ -11,7 +11,8 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, shortened
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, shortened
+from onnxfn.specs.field_types import type_words
 from onnxfn.specs.spec import ExportSpec
 
 Parameters = ParamSpec("Parameters")
@@ -57,6 +58,8 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         try:
             result = function(*arguments, **named)
+        except WrongType as error:
+            raise wrong_type(function, arguments, named) or with_short_traceback(error) from None
         except OnnxfnError as error:
             raise with_short_traceback(error) from error.__cause__
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -98,7 +101,7 @@ def wrong_type(
         parameter, _, key = name.partition("=")
         annotation = types.get(parameter, Any)
         if not _accepts(annotation, value):
-            expected = " or ".join(_words(annotation))
+            expected = " or ".join(type_words(annotation))
             text = f"{key or parameter} of {function.__name__} is {_shown(value)}; it must be {expected}"
             return InvalidSpec(text)
     return None
@@ -140,17 +143,6 @@ def _accepts(annotation: Any, value: Any) -> bool:
     if expected is not None and expected.__module__ == "numpy":
         return True  # an array: lists and tensors of torch are arrays too
     return isinstance(value, (*ACCEPTED.get(expected, ()), *([expected] if expected else [])))
-
-
-def _words(annotation: Any) -> Iterator[str]:
-    """The words of an annotation, such as `str`, `Getter` and `None`."""
-    if get_origin(annotation) in (Union, UnionType):
-        for argument in get_args(annotation):
-            yield from _words(argument)
-    elif get_origin(annotation) is Literal:
-        yield from map(repr, get_args(annotation))
-    else:
-        yield "None" if annotation in (None, NoneType) else getattr(annotation, "__name__", str(annotation))
 
 
 def _shown(value: Any) -> str:

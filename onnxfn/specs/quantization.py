@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.short_repr import short_repr
 
 ReadingOperator = Literal["MatMul", "Gather", "Conv"]
@@ -32,7 +33,7 @@ ACCURACY_LEVELS = range(5)
 """The values of `accuracy_level` of MatMulNBits."""
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Weight:
     """What conditions read of a weight.
 
@@ -47,7 +48,7 @@ class Weight:
     last_of: tuple[str, ...] = field(default=(), converter=as_tuple)
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class NameMatches:
     """A condition: a name of the parameter matches a pattern.
 
@@ -75,7 +76,7 @@ def _known_operator(_: Any, __: Any, operator: Any) -> None:
         raise unknown("operator that reads weights", str(operator), READING_OPERATORS)
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class ReadBy:
     """A condition: an operator reads the weight.
 
@@ -93,7 +94,7 @@ class ReadBy:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class ReadLastBy:
     """A condition: the last node of an operator in the graph reads the weight.
 
@@ -116,7 +117,7 @@ def _inner(values: Iterable[Any]) -> tuple[Condition, ...]:
     return tuple(map(as_condition, as_tuple(values)))
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class AllOf:
     """A condition: all of several conditions hold.
 
@@ -131,7 +132,7 @@ class AllOf:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class AnyOf:
     """A condition: at least one of several conditions holds.
 
@@ -146,7 +147,7 @@ class AnyOf:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class NoneOf:
     """A condition: none of several conditions holds.
 
@@ -183,7 +184,7 @@ MATRICES = AnyOf((ReadBy("MatMul"), ReadBy("Gather")))
 """The matrices of linear layers and the tables of embeddings."""
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class WeightRule:
     """How the weights that a condition selects are stored. Vectors, such as a bias, always stay as they are.
 

@@ -9,6 +9,7 @@ from typing import Literal
 from attrs import evolve, field, frozen
 
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.quantization import MATRICES, ReadBy, ReadLastBy, WeightRule
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import FloatDtype
@@ -16,7 +17,7 @@ from onnxfn.specs.spec import FloatDtype
 QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "bnb4"]
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class QuantizedDtype:
     """What the name of a quantized dtype stands for.
 

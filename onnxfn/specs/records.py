@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.converters import Arguments, as_tuple, sorted_arguments, unique_names
-from onnxfn.specs.errors import unknown
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.short_repr import rounded, short_repr
 from onnxfn.specs.tensor_paths import Path
 
@@ -40,13 +40,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 Plain = str | int | float | bool | None
 
 
-def known_kind(_: Any, __: Any, kind: str | None) -> None:
-    """Raises UnknownName if a kind is not one of KINDS; None is a kind that the spec leaves open."""
-    if kind is not None and kind not in KINDS:
-        raise unknown("kind of tensor", kind, KINDS)
-
-
-@frozen
+@frozen(field_transformer=typed_fields)
 class Getter:
     """A named way to read a value from a configuration: `Getter("quotient", ("hidden_size", "num_attention_heads"))`.
 
@@ -67,7 +61,7 @@ Source = str | Getter
 """Where a configuration keeps a value: a dotted attribute path, or a getter."""
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Read:
     """One entry of a normalizer.
 
@@ -80,7 +74,7 @@ class Read:
     source: Source
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Normalizer:
     """A mapping from the names that specs use to where a configuration keeps the values.
 
@@ -92,7 +86,7 @@ class Normalizer:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Generator:
     """A named way to make a dummy tensor.
 
@@ -116,7 +110,7 @@ class Generator:
         return f"{call}, {self.reason}" if self.reason else call
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class NestedDummy:
     """An argument of a generator that is itself a dummy tensor.
 
@@ -130,7 +124,7 @@ class NestedDummy:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class InputSpec:
     """One tensor that goes into a graph.
 
@@ -147,7 +141,7 @@ class InputSpec:
     name: str
     axes: AxisMap = field(converter=axis_map)
     generator: str
-    kind: Kind = field(default="int", validator=known_kind)
+    kind: Kind = "int"
     path: Path = field(default=(), converter=as_tuple)
     when: Source | None = None
     layer: int | None = None
@@ -159,7 +153,7 @@ class InputSpec:
         return self.path or (self.name,)
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class OutputSpec:
     """One tensor that comes out of a graph.
 
@@ -181,7 +175,7 @@ class OutputSpec:
     when: Source | None = None
     layer: int | None = None
     layers: Source | None = None
-    kind: Kind | None = field(default=None, validator=known_kind)
+    kind: Kind | None = None
     __repr__ = short_repr
 
     @property
@@ -190,7 +184,7 @@ class OutputSpec:
         return self.path or (self.name,)
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class DummySize:
     """The size of an axis in dummy tensors.
 
@@ -203,7 +197,7 @@ class DummySize:
     value: int | Getter
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class FixedAxis:
     """An axis that is static in the graph.
 
@@ -219,7 +213,7 @@ class FixedAxis:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Constant:
     """An argument that `forward` always gets with this value. It is not an input of the graph.
 
@@ -239,7 +233,7 @@ class Constant:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Patch:
     """A function that is replaced while the model is traced.
 
@@ -255,7 +249,7 @@ class Patch:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class ArgumentBuilder:
     """An argument of `forward` that is an object, built from tensors.
 
@@ -269,7 +263,7 @@ class ArgumentBuilder:
     by: str
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class CacheRow:
     """A kind of tensor in a cache, one per layer: the keys, the values, a convolution state.
 
@@ -304,7 +298,7 @@ class CacheRow:
         return self.input_axes != self.output_axes
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Link:
     """An input that another part of the plan computes, as a decoder takes the encoder's output.
 
@@ -324,7 +318,7 @@ class Link:
         return self.input
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Edit:
     """An edit as data.
 
@@ -338,7 +332,7 @@ class Edit:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class File:
     """An ONNX file that a task is written as.
 

@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.plots import draw_report
@@ -28,7 +29,7 @@ SMALLEST_DYNAMIC_SIZE = 2
 EventStatus = Literal["start", "progress", "end", "failure"]
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Event:
     """What an export does now. `export` calls `on_event` with it, in its own thread.
 
@@ -56,7 +57,7 @@ class Event:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Limit:
     """The sizes for which a graph is valid along one axis, where the model allows no others.
 
@@ -87,7 +88,7 @@ class Limit:
         return " ".join(word for word in (self.name, *ends) if word)
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Fusion:
     """How often a fused operator is in a graph.
 
@@ -111,7 +112,7 @@ class Fusion:
         return f"{self.operator}: {self.actual}" + (f", at least {self.expected} expected" if self.expected else "")
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class GraphSize:
     """How large a graph is, and the types of its outputs.
 
@@ -136,7 +137,7 @@ class GraphSize:
         return f"{printing.magnitude(self.parameters)} parameters, {self.nodes} nodes"
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Difference:
     """How far one output of ONNX Runtime is from PyTorch's, over all cases of the check.
 
@@ -172,7 +173,7 @@ class Difference:
     __repr__ = short_repr
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Report:
     """The result of a check: one difference for each output, or the measurements of a quantized file.
 
@@ -243,7 +244,7 @@ class CheckFailed(OnnxfnError, RuntimeError):
         self.report = Report((), (), (message,)) if report is None else report
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class NotQuantized:
     """A weight that a rule selects, and that stays as it is.
 
@@ -266,7 +267,7 @@ class NotQuantized:
         return f"{self.part}: {self.weight} is not quantized: {self.reason}"
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Exported:
     """The result of an export. It prints as a table.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -12,6 +13,7 @@ from onnxfn.specs import printing
 from onnxfn.specs.axis_records import AxisName, AxisRange
 from onnxfn.specs.converters import as_tuple, is_no_collection, no_collection, unique_names
 from onnxfn.specs.errors import InvalidSpec, closest
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.named_records import Generators, Inputs, Outputs, as_generators, as_inputs, as_outputs
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.records import (
@@ -64,6 +66,13 @@ def known_opset(_: Any, __: Any, opset: Any) -> None:
         raise InvalidSpec(f"no opset {opset!r}; possible: {OPSETS[0]} to {OPSETS[-1]}")
 
 
+def known_tolerance(record: Any, attribute: Any, value: Any) -> None:
+    """Raises InvalidSpec if a tolerance is negative, infinite or NaN; None is one that the spec leaves open."""
+    if isinstance(value, (int, float)) and not 0 <= value < inf:
+        name = f"{attribute.name} of {type(record).__name__}"
+        raise InvalidSpec(f"{name} is {value}; a tolerance is a number, 0 or more, and not infinite")
+
+
 def _refusal(line: str) -> Callable[[Any, Any], NoReturn]:
     """The method of an operator that specs do not have; its error names the line to write."""
 
@@ -80,7 +89,7 @@ def _order(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return tuple(names) if names else None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class Dummies:
     """How dummy tensors are made.
 
@@ -97,7 +106,7 @@ class Dummies:
     __repr__ = short_repr
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class Call:
     """How the model is loaded and called.
 
@@ -120,7 +129,7 @@ class Call:
     __repr__ = short_repr
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class Cache:
     """The cache of a model, and on which sides of the graph it is.
 
@@ -135,7 +144,7 @@ class Cache:
     __repr__ = short_repr
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class Check:
     """How outputs are compared with PyTorch's.
 
@@ -145,14 +154,14 @@ class Check:
         mask_input: The input that masks padding; outputs at padding are not compared.
     """
 
-    atol: float | None = joined_field("rightmost")
-    rtol: float | None = joined_field("rightmost")
+    atol: float | None = field(default=None, validator=known_tolerance, metadata={"join": "rightmost"})
+    rtol: float | None = field(default=None, validator=known_tolerance, metadata={"join": "rightmost"})
     mask_input: str | None = joined_field("rightmost")
 
     __repr__ = short_repr
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class Target:
     """What the graph is written for.
 
@@ -177,7 +186,7 @@ class Target:
     __repr__ = short_repr
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class Parts:
     """Which ONNX files a spec is written as.
 
@@ -194,7 +203,7 @@ class Parts:
     __repr__ = short_repr
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class ExportSpec:
     """What goes in, what comes out, and which axes are dynamic. `compose` joins specs, edits are functions on specs.
 
@@ -268,7 +277,7 @@ class ExportSpec:
         return printing.html(printing.title(self), printing.spec_sections(self))
 
 
-@frozen
+@frozen(field_transformer=typed_fields)
 class Overlay:
     """What a task, a behavior or a case of the check adds to a spec.
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from attrs import Attribute, evolve, field, frozen
 
 from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import StageTimer
 from onnxfn.specs.short_repr import short_repr
@@ -50,7 +51,7 @@ def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None
 
     A graph or a checkpoint's weights of that name would be replaced, and deleted by the next export.
     """
-    if suffix is None:
+    if not isinstance(suffix, str):
         return
     if not suffix or ".." in suffix or any(character in suffix for character in "/\\\0\n"):
         raise InvalidSpec(f"external_data_suffix {suffix!r} is not the end of a file name, such as '.onnx_data'")
@@ -61,7 +62,7 @@ def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None
         )
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class WriteOptions:
     """How `export` lays out files and stores weights.
 
@@ -99,7 +100,7 @@ class WriteOptions:
     external_data_suffix: str | None = field(default=None, validator=_check_suffix)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class ResolvedWriteOptions:
     """`WriteOptions` in which the layout has replaced each None.
 

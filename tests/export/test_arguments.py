@@ -71,11 +71,15 @@ def test_validate_refuses_what_is_no_export(bert):
     [
         (UnknownName, {"fuse": None}, "no way to fuse None; known: standard, onnxruntime"),
         (InvalidSpec, {"find_repeats": None}, "find_repeats is None; pass a function, such as trace_all_layers"),
-        (InvalidSpec, {"template_cache": 5}, "template_cache is 5; pass the path of a folder, or None for no cache"),
+        (
+            InvalidSpec,
+            {"template_cache": 5},
+            "template_cache of BuildOptions: 5 is no path; pass the path of a folder, or None for no cache",
+        ),
         (
             InvalidSpec,
             {"template_cache": "a\0b"},
-            r"template_cache is 'a\x00b'; pass the path of a folder, or None for no cache",
+            r"template_cache of BuildOptions: 'a\x00b' is no path; pass the path of a folder, or None for no cache",
         ),
     ],
 )
@@ -93,7 +97,7 @@ def test_no_layout_is_refused():
 
 
 def test_an_unknown_kind_of_tensor_is_refused():
-    message = f"no kind of tensor 'int7'; known: {', '.join(KINDS)}; did you mean 'int'?"
+    message = f"no kind 'int7' for InputSpec; known: {', '.join(KINDS)}; did you mean 'int'?"
     assert refusal(UnknownName, InputSpec, "ids", "batch_size", "ids", "int7") == message
 
 

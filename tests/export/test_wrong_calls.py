@@ -66,7 +66,10 @@ def meta(bert):
 
 CALLS = {
     "write": (lambda bert, out: export(SPEC, bert, out, write="x"), "write is of the type str; pass WriteOptions(...)"),
-    "template cache": (lambda *_: onnxfn.BuildOptions(template_cache=3), "template_cache is 3; pass the path of a "),
+    "template cache": (
+        lambda *_: onnxfn.BuildOptions(template_cache=3),
+        "template_cache of BuildOptions: 3 is no path; pass ",
+    ),
     "on_event": (lambda bert, out: export(SPEC, bert, out, on_event=3), "on_event is of the type int; pass a function"),
     "path": (lambda bert, _: export(SPEC, bert, 3), "path is of the type int; pass "),
     "meta": (lambda bert, out: export(SPEC, meta(bert), out), "BertForSequenceClassification has weights without "),
@@ -80,7 +83,10 @@ CALLS = {
         lambda *_: onnxfn.patched("math:sqrt", by=print, why="x"),
         "by of patched is of the type builtin_function_or_method; it must be str",
     ),
-    "kind": (lambda *_: takes("x", "batch_size", "ids", kind="complex64"), "no kind of tensor 'complex64'; known: "),
+    "kind": (
+        lambda *_: takes("x", "batch_size", "ids", kind="complex64"),
+        "no kind 'complex64' for InputSpec; known: ",
+    ),
     "ids above the table": (
         lambda bert, out: export(
             compose(SPEC, takes("position_ids", "batch_size sequence_length", "token_ids")), bert, out
@@ -117,7 +123,7 @@ CALLS = {
     ),
     "size of a dummy": (lambda *_: dummy_inputs(EMPTY, {}, "np", batch="2"), "no size 'batch' for this spec; known: "),
     "opset": (lambda *_: onnxfn.with_opset(SPEC, 99), "no opset 99; possible: 18 to 25"),
-    "constant of numpy": (lambda *_: onnxfn.to_json(always(x=np.float32(1))), "ExportSpec is no record of "),
+    "constant of numpy": (lambda *_: onnxfn.to_json(always(x=np.complex64(1))), "x of always is "),
     "constant that is a tensor": (lambda *_: always(x=torch.zeros(2)), "x of always is "),
     "model as JSON": (lambda bert, _: onnxfn.to_json(bert), "BertForSequenceClassification is no record of onnxfn, or"),
     "task": (lambda *_: onnxfn.for_task(SPEC, None), "task of for_task is None, of the type NoneType; it must be str"),
@@ -130,11 +136,11 @@ CALLS = {
         lambda *_: onnxfn.with_outputs(SPEC, 3),
         "names of with_outputs is 3, of the type int; it mu",
     ),
-    "axes": (lambda *_: takes("x", 3, "ids"), "axes are a pattern, a text such as 'batch_size 4', not 3"),
+    "axes": (lambda *_: takes("x", 3, "ids"), "axes of InputSpec: axes are a pattern, a text such"),
     "name": (lambda *_: takes(3, "batch_size", "ids"), "name of takes is 3, of the type int; it must be str"),
     "path of an output": (
         lambda *_: onnxfn.gives("y", "batch_size", path=0),
-        "a tuple is expected, not the value 0: write (0,)",
+        "path of OutputSpec: a tuple is expected, not the value 0: write (0,)",
     ),
     "loader": (lambda *_: onnxfn.loads(3), "loader of loads is 3, of the type int; it must be str"),
     "submodule": (

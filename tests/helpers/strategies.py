@@ -130,7 +130,13 @@ inputs = st.builds(
     st.none() | sources,
 )
 outputs = st.builds(
-    OutputSpec, st.sampled_from(TENSORS), axis_maps, paths, st.none() | sources, layers=st.none() | sources
+    OutputSpec,
+    st.sampled_from(TENSORS),
+    axis_maps,
+    paths,
+    st.none() | sources,
+    layers=st.none() | sources,
+    kind=st.sampled_from((None, "int", "float", "bool", "uint8")),
 )
 sizes = st.builds(DummySize, st.sampled_from(AXES), st.integers(0, 8) | getters)
 fixed_axes = st.builds(FixedAxis, st.sampled_from(AXES), st.integers(1, 8) | sources, st.none() | sources)

@@ -12,6 +12,7 @@ BASES = {
     "UnknownName": LookupError,
     "MissingValue": LookupError,
     "InvalidSpec": ValueError,
+    "WrongType": ValueError,
     "CaptureFailed": RuntimeError,
     "LayersDiffer": RuntimeError,
     "CheckFailed": RuntimeError,

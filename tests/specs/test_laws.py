@@ -127,6 +127,35 @@ def test_composing_is_associative(a, b, c):
     assert compose(a, compose(b, c)) == together
 
 
+chosen_tasks = st.builds(evolve, some.thick_specs, task=st.none() | st.sampled_from(some.TASK_NAMES))
+"""Specs that add to tasks, or are for a task, or both."""
+
+
+def composed_or_none(*specs):
+    """The specs composed; None where that is not defined."""
+    if None in specs:
+        return None
+    try:
+        return joins.compose(*specs)
+    except InvalidSpec:
+        return None
+
+
+@given(chosen_tasks, chosen_tasks, chosen_tasks)
+def test_composing_is_associative_where_it_is_defined(a, b, c):
+    together = composed_or_none(a, b, c)
+    assert composed_or_none(composed_or_none(a, b), c) == together
+    right_first = composed_or_none(a, composed_or_none(b, c))
+    assert right_first == together if together is not None else right_first is None or c.task is not None
+
+
+@given(chosen_tasks, chosen_tasks)
+def test_composing_is_defined_unless_a_spec_for_a_task_is_left_of_an_addition_to_a_task(a, b):
+    adds = any(overlay not in tuple(a.tasks) for overlay in b.tasks)
+    is_refused = a.task is not None and b.task is None and adds
+    assert (composed_or_none(a, b) is None) == is_refused
+
+
 @given(some.specs)
 def test_empty_is_neutral_on_both_sides(spec):
     assert compose(EMPTY, spec) == spec

@@ -82,7 +82,7 @@ REFUSED = (
         "ONNX Runtime has no kernel for 'dynamic' weights of 4 bits; possible: 8",
     ),
     ({"block_size": 48}, InvalidSpec, "block_size is 48; possible: powers of two from 16"),
-    ({"kind": "block"}, UnknownName, "no kind of quantization 'block'; known: blocks, dynamic, nf4, as is"),
+    ({"kind": "block"}, UnknownName, "no kind 'block' for WeightRule; known: blocks, dynamic, nf4, as is"),
     ({"where": ""}, InvalidSpec, "'' is no pattern of names; write one such as '*lm_head*'"),
     ({"accuracy_level": 5}, InvalidSpec, "accuracy_level is 5; possible: 0 to 4"),
 )
@@ -90,8 +90,8 @@ REFUSED = (
 
 @pytest.mark.parametrize(("arguments", "error", "message"), REFUSED)
 def test_a_rule_that_no_kernel_has_is_refused(arguments, error, message):
-    assert refusal(error, partial(WeightRule, **arguments)).startswith(message)
-    assert refusal(error, partial(quantize, EMPTY, **arguments)).startswith(message)
+    assert message in refusal(error, partial(WeightRule, **arguments))
+    assert message in refusal(error, partial(quantize, EMPTY, **arguments))
 
 
 def test_what_is_no_condition_and_no_rule_is_refused():

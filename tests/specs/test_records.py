@@ -15,7 +15,7 @@ from onnxfn.specs.edits.tensors import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import gives, takes
 from onnxfn.specs.getters import equals, from_config, quotient
-from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.records import DummySize, Generator, InputSpec, Normalizer, OutputSpec, Read
 from onnxfn.specs.reports import Difference, Exported, Limit, Report
 from onnxfn.specs.spec import Check, Dummies, ExportSpec, Overlay, Target
@@ -29,7 +29,10 @@ BERT = compose(
     gives("logits", "batch_size _", when=equals("head", "linear")),
     generates("token_ids", "integers", high=from_config("vocab_size")),
 )
-PLAN = Plan([Part("encoder", BERT), Part("decoder", IDS)])
+PLANNED = PlannedSpec(
+    name="bert", inputs=BERT.inputs, outputs=BERT.outputs, dummies=BERT.dummies, check=BERT.check, target=BERT.target
+)
+PLAN = Plan([Part("encoder", PLANNED), Part("decoder", PlannedSpec(inputs=IDS.inputs))])
 GOOD = Difference("encoder", "logits", ((2, 3),), 1e-7, 2e-6, 1e-5, "left-padded", passed=True)
 BAD = Difference("encoder", "logits", ((2, 3),), 1e-2, 2e-1, 1e-5, "left-padded", passed=False)
 
@@ -90,7 +93,7 @@ def test_a_plan_has_the_files_of_its_parts_in_order():
 
 
 def test_a_plan_has_the_task_of_its_parts():
-    assert Plan([Part("model", ExportSpec(task="fill-mask"))]).task == "fill-mask"
+    assert Plan([Part("model", PlannedSpec(task="fill-mask"))]).task == "fill-mask"
     assert Plan(()).task is None
 
 

@@ -19,7 +19,7 @@ PACKAGE = str(Path(onnxfn.__file__).parent)
 CALLS = {
     "InputSpec('x', 'a/b', 'g')": "axis 'a/b' has an operator other than",
     "InputSpec('x', 3, 'g')": "axes are a pattern, a text such as 'batch_size 4', not 3",
-    "InputSpec('x', 'a', 'g', kind='nope')": "no kind of tensor 'nope'",
+    "InputSpec('x', 'a', 'g', kind='nope')": "no kind 'nope' for InputSpec",
     "InputSpec('x', 'a', 'g', path='text')": "a tuple is expected, not the text 'text': write ('text',)",
     "OutputSpec('x', '(a')": "axis '(a' is not a name",
     "NestedDummy('g', 'a/b')": "axis 'a/b' has an operator",

@@ -157,9 +157,9 @@ def test_a_tolerance_that_is_left_out_stays():
 @pytest.mark.parametrize(
     ("tolerance", "text"),
     [
-        ({"atol": -1e-5}, "atol is -1e-05; a tolerance is a number, 0 or more, and not infinite"),
-        ({"rtol": float("nan")}, "rtol is nan; a tolerance is a number, 0 or more, and not infinite"),
-        ({"atol": float("inf")}, "atol is inf; a tolerance is a number, 0 or more, and not infinite"),
+        ({"atol": -1e-5}, "atol of Check is -1e-05; a tolerance is a number, 0 or more, and not infinite"),
+        ({"rtol": float("nan")}, "rtol of Check is nan; a tolerance is a number, 0 or more, and not infinite"),
+        ({"atol": float("inf")}, "atol of Check is inf; a tolerance is a number, 0 or more, and not infinite"),
     ],
 )
 def test_a_tolerance_that_is_negative_infinite_or_nan_is_refused(tolerance, text):

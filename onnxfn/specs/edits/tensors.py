@@ -17,7 +17,7 @@ from onnxfn.specs.axis_symbols import symbols_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
-from onnxfn.specs.errors import InvalidSpec, UnknownName, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
 from onnxfn.specs.facts import checks, gives
 from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
 from onnxfn.specs.records import KINDS, FixedAxis, InputSpec, Kind, Link
@@ -26,6 +26,7 @@ from onnxfn.specs.tensor_paths import Path
 
 INT_DTYPES: tuple[str, ...] = get_args(IntDtype)
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
+FLOAT_NAMES = (*FLOAT_DTYPES, *QUANTIZED_DTYPES)
 
 
 @overload
@@ -227,8 +228,8 @@ def with_dtypes(
         raise unknown("integer type", int, INT_DTYPES)
     if io is not None and io not in FLOAT_DTYPES:
         raise unknown("float type", io, FLOAT_DTYPES)
-    if float is not None and float not in (*FLOAT_DTYPES, *QUANTIZED_DTYPES):
-        raise unknown("float type", float, (*FLOAT_DTYPES, *QUANTIZED_DTYPES))
+    if float is not None and float not in FLOAT_NAMES:
+        raise unknown("float type", float, FLOAT_DTYPES if closest(float, FLOAT_DTYPES) else FLOAT_NAMES)
     quantized = QUANTIZED_DTYPES.get(float or "")
     float_dtype, rules = (
         (quantized.float_dtype, quantized.rules) if quantized else (cast("FloatDtype | None", float), ())
@@ -372,8 +373,6 @@ def _with_kind(tensor: InputSpec, kind: Kind) -> InputSpec:
 def _without_kinds_of(spec: ExportSpec, name: str) -> ExportSpec:
     """The spec without the kinds of outputs that have the kind of an input: an output may follow the input's dtype."""
     kinds = {tensor.kind for tensor in spec.inputs if tensor.name == name} - {"float"}
-    if not any(output.kind in kinds for output in spec.outputs):
-        return spec
     outputs = (evolve(output, kind=None) if output.kind in kinds else output for output in spec.outputs)
     return evolve(spec, outputs=tuple(outputs))
 
