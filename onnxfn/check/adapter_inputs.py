@@ -11,15 +11,24 @@ from attrs import evolve
 from onnxfn.check.check import case_comparisons, differences
 from onnxfn.check.compare import Comparison
 from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.proof import Proof, case_values, is_quantized, variant_measurements
 from onnxfn.check.references import Reference, references
 from onnxfn.check.sessions import open_check_session, silent_run_options
 from onnxfn.graphs.capture.dtypes import in_dtype_if_small
 from onnxfn.specs.dummies import Array
+from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.planned import Part
-from onnxfn.specs.reports import Report, Tick
+from onnxfn.specs.reports import Report, Tick, no_tick
 
 
-def adapter_report(model: Any, part: Part, file: Path, arrays: Mapping[str, Array], tick: Tick) -> Report:
+def adapter_report(
+    model: Any,
+    part: Part,
+    file: Path,
+    arrays: Mapping[str, Array],
+    tick: Tick = no_tick,
+    floors: Floors = DEFAULT_FLOORS,
+) -> Report:
     """The report on a file that gets the arrays of an adapter in each case of its part.
 
     Args:
@@ -28,18 +37,27 @@ def adapter_report(model: Any, part: Part, file: Path, arrays: Mapping[str, Arra
         file: The ONNX file.
         arrays: The inputs that the adapter fills, by name.
         tick: Is called in each case.
+        floors: The least that a quantized file must be worth in all cases: its outputs are measured, not compared.
     """
     dtype = part.spec.target.float_dtype
     model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
     session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
     comparisons: list[Comparison] = []
     cases: list[str] = []
+    values: list[Any] = []
+    findings: tuple[str, ...] = ()
     for reference in _with_adapter(references(model, part, tick=tick)):
         outputs = tuple(session.run(names, {**reference.inputs, **arrays}, silent_run_options()))
-        comparisons.extend(case_comparisons(model, part, file, reference, outputs, exact, comparisons))
         cases.append(reference.case)
+        if is_quantized(part.spec):
+            of_case, differing = case_values(part, reference, outputs)
+            values.append(of_case)
+            findings += differing
+        else:
+            comparisons.extend(case_comparisons(model, part, file, reference, outputs, exact, comparisons))
         tick()
-    return Report(differences(part, comparisons), tuple(cases), ())
+    measurements = variant_measurements(part, session, Proof(None, floors), values)
+    return Report(differences(part, comparisons), tuple(cases), findings, measurements)
 
 
 def _with_adapter(expected: Iterator[Reference]) -> Iterator[Reference]:

@@ -12,6 +12,7 @@ from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES, adapter_ports, is_selected
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, closest, unknown
+from onnxfn.specs.measurements import Floors
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Report, StageTimer
 from onnxfn.specs.spec import ExportSpec
@@ -69,7 +70,7 @@ def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder
 
 
 def check_with_adapter(
-    model: Any, plan: Plan, graphs: Sequence[Any], folder: Path, adapter: Path, timed: StageTimer
+    model: Any, plan: Plan, graphs: Sequence[Any], folder: Path, adapter: Path, timed: StageTimer, floors: Floors
 ) -> tuple[Report, ...]:
     """The report on each part whose inputs an adapter fills, against the model with the adapter merged."""
     merged = with_adapter(model, model_copy(model), adapter)
@@ -79,7 +80,7 @@ def check_with_adapter(
         own = _own_arrays(graph, arrays)
         if own:
             with timed("check", part.name) as tick:
-                reports.append(adapter_report(merged, part, folder / f"{part.name}.onnx", own, tick))
+                reports.append(adapter_report(merged, part, folder / f"{part.name}.onnx", own, tick, floors))
     return tuple(reports)
 
 

@@ -208,7 +208,7 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     )
     report = check() if job.check else None
     if report is not None and job.adapter is not None:
-        reports = check_with_adapter(job.model, job.plan, graphs, job.folder, job.adapter, job.timed)
+        reports = check_with_adapter(job.model, job.plan, graphs, job.folder, job.adapter, job.timed, job.floors)
         report = _joined((report, *reports))
         if not report.passed:
             raise check_error(report)

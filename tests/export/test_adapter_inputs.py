@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import onnxfn
+from onnxfn.check.adapter_inputs import adapter_report
 from onnxfn.check.sessions import silent_options
 from onnxfn.export import adapter_inputs
 from onnxfn.export.cli import app
@@ -155,6 +156,21 @@ def test_each_file_of_an_encoder_and_its_decoder_gets_its_part_of_the_adapter(tm
         assert AdapterFormat.read_adapter(str(file)).get_parameters().keys() == names
         again = onnxfn.write_adapter(adapter, tmp_path / "again.onnx_adapter", graph=tmp_path / f"out/{part}.onnx")
         assert again.read_bytes() == file.read_bytes()
+
+
+def test_a_graph_of_4_bits_takes_an_adapter_and_is_measured_with_it(tmp_path):
+    model = tiny.model("llama", "AutoModelForCausalLM")
+    adapter = write_random(tmp_path / "adapter", model, ("q_proj", "down_proj"), 3, seed=5)
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="q4")
+    spec = onnxfn.with_adapter_inputs(spec, "q_proj", "down_proj")
+    exported = onnxfn.export(spec, model, tmp_path / "out", adapter=adapter, check=False)
+    merged, arrays = with_adapter(model, model_copy(model), adapter), adapter_arrays(read_adapter(adapter), "float32")
+    file, (part,) = tmp_path / "out/model.onnx", exported.plan.parts
+    wrong = {name: np.zeros_like(array) for name, array in arrays.items()}
+    right, without = (adapter_report(merged, part, file, each).measurements for each in (arrays, wrong))
+    assert [each.measure for each in right] == [each.measure for each in without] != []
+    cosines = [{each.output: each.value for each in report if each.measure == "cases"} for report in (right, without)]
+    assert cosines[0]["logits"] > cosines[1]["logits"] + 0.01
 
 
 def test_a_wrong_adapter_file_fails_the_check(base, adapters, tmp_path, monkeypatch):
