@@ -29,6 +29,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "funnel": "position_embeds",
         "gemma3n": "gaussian_topk",
         "granite": "block_attention",
+        "hieradet": "windowed_block",
         "image_padding": "padded_as_tensorflow padded_to_even padded_to_layer_windows padded_to_patches "
         "padded_to_windows unpadded_states",
         "image_sizes": "symbolic_int depth_anything_depth relative_positions unit_steps tensor_of_sizes",

@@ -46,6 +46,11 @@ timm: ExportSpec = compose(
     case("one", sized(batch_size=1, height=192, width=256)),
     case("several", sized(batch_size=3, height=288, width=160)),
     serves("image-classification", gives("logits", "batch_size _")),
+    patched(
+        "timm.models.hieradet_sam2:MultiScaleBlock.forward",
+        by="hieradet.windowed_block",
+        why="divides the number of windows by sizes, and the formulas of sizes grow with each block",
+    ),
 )
 
 # sentence-transformers: `forward` takes and returns a dict of features.

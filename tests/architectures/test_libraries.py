@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime
+import other_sizes
 import others
 import pytest
 import swept
@@ -23,11 +24,14 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.architectures.libraries import ROWS
+from onnxfn.check.check import check
 from onnxfn.export.demo import SENTENCES, minilm
 from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS, row_name
 from onnxfn.specs.config_values import snapshot
+from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.planned import Case
 from onnxfn.specs.tasks import task_names
 
 TEXT_ENCODERS = ("diffusers.clip-text", "diffusers.gemma2-text-encoder", "diffusers.t5-encoder")
@@ -106,6 +110,19 @@ def test_library_and_class_decide_the_row_of_a_model():
     assert {row for rows in COMPONENT_ROWS.values() for _, row in rows} == {
         name for name in ROWS if "diffusers" in name
     }
+
+
+def test_a_model_in_windows_agrees_at_odd_sizes(tmp_path):
+    """The model takes sides whose number of patches, rounded up, is a multiple of 8: few odd ones are."""
+    model, folder = others.MODELS["timm.default-timm-config"]["windows"](), tmp_path / "out"
+    spec = onnxfn.spec_for("timm.default-timm-config")
+    result = onnxfn.export(spec, model, folder, config=snapshot(model))
+    (part,) = result.plan.parts
+    cases = tuple(
+        Case(f"{height} x {width}", dummies=sized(height=height, width=width).dummies)
+        for height, width in ((61, 157), (191, 223), (127, 253))
+    )
+    assert check(model, other_sizes.with_cases(part, cases), folder / "model.onnx", result.plan).passed
 
 
 def test_the_image_size_is_fixed_where_the_configuration_of_timm_fixes_it():

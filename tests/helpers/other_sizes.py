@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import known_sizes, padded, sized
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.plan.check_cases import past_lengths
+from onnxfn.specs.plan.check_cases import in_case, past_lengths
 from onnxfn.specs.planned import Case, Part
 from onnxfn.specs.tasks import task_names
 
@@ -65,7 +66,10 @@ def prime_above(number: float) -> int:
 
 
 def other_sizes(part: Part) -> dict[str, dict[str, int]]:
-    """The name of each case, and its sizes. Height and width of an image are different primes."""
+    """The name of each case, and its sizes.
+
+    Height and width of an image are different primes. In one case they are odd multiples: some models take no other.
+    """
     spec = part.spec
     free = {name for input_ in spec.inputs for name in names(input_.axes)} - {spec.batch, *fixed_sizes(spec)}
     known = {name: size for name, size in known_sizes(spec, {}).items() if name in free - past_lengths(spec).keys()}
@@ -80,6 +84,10 @@ def other_sizes(part: Part) -> dict[str, dict[str, int]]:
     if images:
         low, high = cases["smaller"], cases["larger"]
         cases["uneven"] = {**low, "width": high["width"]}
+        unit = gcd(
+            *images.values(), *(size for case in spec.cases for size in image_sizes(in_case(spec, case)).values())
+        )
+        cases["multiples"] = {**low, **{axis: unit * prime_above(images[axis] / unit + 1) for axis in images}}
     return cases
 
 
@@ -107,12 +115,12 @@ def with_cases(part: Part, cases: tuple[Case, ...]) -> Part:
     return evolve(part, spec=evolve(part.spec, cases=cases))
 
 
-def tried(model: Any, task: str, folder: Path) -> str:
+def tried(spec: onnxfn.ExportSpec, model: Any, folder: Path, **options: Any) -> str:
     """The line of a model: how far its files are from PyTorch at other sizes, and how many cases there are.
 
     Raises CheckFailed if a file differs.
     """
-    result = onnxfn.export(onnxfn.spec_for(model, task), model, folder, check=False)
+    result = onnxfn.export(spec, model, folder, check=False, **options)
     limits = {limit.name: (limit.low, limit.high) for limit in result.limits}
     copied, worst, count = model_copy(model).eval(), 0.0, 0
     for part in result.plan.parts:
@@ -130,7 +138,8 @@ def line(model_type: str, task: str) -> str:
     """The line of a row in the results, or why it has none."""
     with tempfile.TemporaryDirectory() as folder, limited(SECONDS):
         try:
-            return tried(every_head.tiny_model(model_type, task), task, Path(folder) / "out")
+            model = every_head.tiny_model(model_type, task)
+            return tried(onnxfn.spec_for(model, task), model, Path(folder) / "out")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the result of the sweep is the error
             first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
             return f"{swept.NOT}{type(error).__name__}: {first}"[:300]

@@ -164,6 +164,9 @@ MODELS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     "timm.default-timm-config": {
         "default": timm_model("resnet18"),
         "fixed": timm_model("vit_tiny_patch16_224", depth=2, num_classes=7),
+        "windows": timm_model(
+            "hieradet_small", embed_dim=16, stages=(1, 2, 2, 1), global_att_blocks=(4,), num_classes=7
+        ),
     },
 }
 """{row: {preset: a function that builds a model}}."""
