@@ -41,7 +41,7 @@ def patches_in_tables():
     """The names in the tables `{function of transformers: (short name, reason)}`."""
     tables = [value for value in values_for_derivation() if isinstance(value, Mapping)]
     rows = [row for table in tables for row in table.values()]
-    return {row[0] for row in rows if isinstance(row, tuple) and len(row) == 2}
+    return {row[0] for row in rows if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], str)}
 
 
 def patches_of(specs):

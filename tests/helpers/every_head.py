@@ -75,7 +75,7 @@ def tiny_model(model_type: str, task: str) -> Any:
     import transformers
 
     row = ARCHITECTURES.get(model_type)
-    name = listed_classes(model_type, task)[0]
+    name = next(iter(listed_classes(model_type, task)), None)
     if row is not None and task in task_names(row):
         name = for_task(row, task).call.loader or name
     kind = getattr(transformers, name)

@@ -24,7 +24,7 @@ def windowed_block(self: Any, x: Tensor) -> Tensor:
     height, width = shortcut.shape[1:3]
     cut = states[:, :height, :width].clone(memory_format=torch.contiguous_format)
     states = shortcut + self.drop_path1(self.ls1(cut))
-    return states + self.drop_path2(self.ls2(self.mlp(self.norm2(states))))  # type: ignore[no-any-return]
+    return states + self.drop_path2(self.ls2(self.mlp(self.norm2(states))))
 
 
 def _attention_in_windows(self: Any, states: Tensor) -> Tensor:
