@@ -11,12 +11,14 @@ import torch
 from refusals import refusal
 from stock_quantizers import initializers, quantized_in_blocks, with_changed
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
+from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.check import check, check_error
 from onnxfn.check.greedy_tokens import other_tokens
 from onnxfn.check.proof import Proof, check_floors
 from onnxfn.check.text_references import real_text, text_references, text_tokens
+from onnxfn.export.cli import app
 from onnxfn.specs.plan.planning import plan
 
 SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
@@ -214,3 +216,16 @@ def test_the_first_other_token_of_each_text_is_noted_with_its_margin():
         other_tokens(np.array([[1, 0], [0, 2]]), logits)
         == "text 2: token 2 is 2 where PyTorch has 1, by a margin of 0.25"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("kl=low", "--floor kl=low has no number"),
+        ("similarity=0.9", "no measure 'similarity' for --floor; known: agreement"),
+    ],
+)
+def test_the_command_line_refuses_a_floor_that_it_does_not_know(value, words, tmp_path):
+    result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out"), "--floor", value])
+    assert result.exit_code != 0
+    assert words in result.output
