@@ -222,7 +222,7 @@ def test_the_first_other_token_of_each_text_is_noted_with_its_margin():
     ("value", "words"),
     [
         ("kl=low", "--floor kl=low has no number"),
-        ("similarity=0.9", "no measure 'similarity' for --floor; known: agreement"),
+        ("other=0.9", "no measure 'other' for --floor; known: agreement"),
     ],
 )
 def test_the_command_line_refuses_a_floor_that_it_does_not_know(value, words, tmp_path):
