@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from attrs import field, frozen
 
 from onnxfn.graphs.build import BuildOptions, finished_graph, template_name
 from onnxfn.graphs.cache_folder import delete_file, read_file, write_file
+from onnxfn.graphs.capture.dtypes import without_values
 from onnxfn.graphs.fingerprints import package_versions
 from onnxfn.graphs.passes.fusing import fusions
 from onnxfn.graphs.passes.slots import slot_of, slot_parameters
@@ -83,8 +85,8 @@ def save_recipe(key: str, model: Any, plan: Plan, folder: Path, out: Path, build
     It is proven if the template of each part is in the cache, and if each parameter of the model equals, byte for
     byte, the tensor of the checkpoint that its name leads to. `folder` is the checkpoint, `out` the target.
     """
-    cache = build.template_cache
-    names = [template_name(model, part, build) for part in plan.parts]
+    cache, traced = build.template_cache, lru_cache(partial(without_values, model))
+    names = [template_name(traced(part.spec.target.float_dtype), part, build) for part in plan.parts]
     graphs = [load_template(cache, name) for name in names]
     if cache is None or None in graphs or not _is_restorable(plan):
         return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from onnxfn.export.lookup.loading import load_configuration, model_without_weigh
 from onnxfn.export.planned_files import plan_of_variants
 from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.submodules import submodule_of
+from onnxfn.graphs.passes.quantized_operators import REPLACEMENTS
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.planned import Part, Plan, WeightBytes
+from onnxfn.specs.quantization import ReadingOperator, Weight, WeightRule, rule_for
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import OPTIMUM, LayoutName, layout_of
+from onnxfn.weights.quantized import MATRIX_RANK, quantized_shape, roles
 
 
 def weight_bytes(
@@ -71,8 +75,53 @@ def with_weight_bytes(planned: Plan, model: Any) -> Plan:
 
 
 def _part_bytes(planned: Plan, part: Part, model: Any) -> int:
-    elements: int = sum(tensor.numel() for tensor in _weights(planned, part, model))
-    return elements * _itemsize(part, model)
+    itemsize, rules = _itemsize(part, model), part.spec.target.quantization
+    weights = _weights(planned, part, model)
+    return sum(_weight_bytes(model, tensor, modules, rules, itemsize) for tensor, modules in weights)
+
+
+def _weight_bytes(model: Any, tensor: Any, modules: list[Any], rules: Sequence[WeightRule], itemsize: int) -> int:
+    """The bytes of a weight, by the rule that selects it; as floats if there is none, or if that is smaller."""
+    floats = int(tensor.numel()) * itemsize
+    operators = tuple(dict.fromkeys(filter(None, map(_operator, modules))))
+    if not rules or tensor.ndim < MATRIX_RANK:
+        return floats
+    names = [name for name, other in model.state_dict(keep_vars=True).items() if other is tensor]
+    last_of = ("MatMul",) if _last_product(model) in modules else ()
+    rule = rule_for(rules, Weight(names, operators, last_of))
+    if rule is None or not operators or any((rule.kind, operator) not in REPLACEMENTS for operator in operators):
+        return floats
+    shape = tuple(tensor.shape)
+    if "Conv" in operators:
+        rule = evolve(rule, per_channel=False)
+    elif _has_inputs_first(modules) != (rule.kind == "dynamic"):
+        shape = shape[::-1]
+    sizes = {"codes": 1, "scales": 2 if rule.kind == "blocks" else itemsize, "zero_points": 1}
+    return min(floats, sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule)))
+
+
+def _operator(module: Any) -> ReadingOperator | None:
+    """The operator that reads the weight of a module."""
+    import torch
+
+    if isinstance(module, torch.nn.Embedding):
+        return "Gather"
+    if isinstance(module, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d):
+        return "Conv"
+    return "MatMul" if isinstance(module, torch.nn.Linear) or _has_inputs_first([module]) else None
+
+
+def _has_inputs_first(modules: list[Any]) -> bool:
+    """Whether the weight of a linear layer has the axes `[inputs, outputs]`, as in GPT-2."""
+    return any(type(module).__name__ == "Conv1D" for module in modules)
+
+
+def _last_product(model: Any) -> Any:
+    """The last linear layer of a model: its output layer if it has one."""
+    import torch
+
+    output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    return output or ([None, *(each for each in model.modules() if isinstance(each, torch.nn.Linear))])[-1]
 
 
 def _itemsize(part: Part, model: Any) -> int:
@@ -84,7 +133,7 @@ def _itemsize(part: Part, model: Any) -> int:
     return int(dtype.itemsize)
 
 
-def _weights(planned: Plan, part: Part, model: Any) -> list[Any]:
+def _weights(planned: Plan, part: Part, model: Any) -> list[tuple[Any, list[Any]]]:
     """The float weights that the graph of a part reads: those of its module, without those of linked parts alone.
 
     A decoder that takes what an encoder computed does not read the weights of the encoder, but a table that both share.
@@ -93,7 +142,7 @@ def _weights(planned: Plan, part: Part, model: Any) -> list[Any]:
     linked = [_module(model, other) for other in planned.parts if other.name in names]
     inner = {id(module) for other in linked if other is not model for module in other.modules()}
     owners = _owners(_module(model, part))
-    return [tensor for tensor, modules in owners if any(id(module) not in inner for module in modules)]
+    return [owned for owned in owners if any(id(module) not in inner for module in owned[1])]
 
 
 def _module(model: Any, part: Part) -> Any:

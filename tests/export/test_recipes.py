@@ -98,6 +98,17 @@ def test_a_fine_tuned_checkpoint_gets_its_own_weights(first, tmp_path):
     assert content(tmp_path / "again")["model.onnx"] != content(first[2])["model.onnx"]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_checkpoint_in_bfloat16_has_a_recipe(dtype, tmp_path):
+    checkpoint = saved(tmp_path / "llama", tiny.model("llama", "AutoModelForCausalLM").bfloat16())
+    flags = (tmp_path / "templates", "--dtype", dtype)
+    assert not exported_from_recipe(checkpoint, tmp_path / "by model", *flags)
+    assert exported_from_recipe(checkpoint, tmp_path / "by recipe", *flags)
+    assert content(tmp_path / "by recipe") == content(tmp_path / "by model")
+    assert not exported_from_recipe(checkpoint, tmp_path / "again", tmp_path / "none", "--dtype", dtype)
+    assert content(tmp_path / "again") == content(tmp_path / "by recipe")
+
+
 def test_configuration_files_that_the_checkpoint_lacks_are_written(first, tmp_path):
     checkpoint = llama(tmp_path / "llama")
     (checkpoint / "generation_config.json").unlink()

@@ -4,6 +4,7 @@ import os
 
 import pytest
 import tiny
+import transformers
 from typer.testing import CliRunner
 
 import onnxfn
@@ -18,6 +19,14 @@ MODELS = {
     "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition-with-past"),
     "resnet": ("AutoModelForImageClassification", "image-classification"),
 }
+SIZES = {"vocab_size": 600, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+CONFIGS = {
+    "bert": transformers.BertConfig(**SIZES, intermediate_size=256, max_position_embeddings=64),
+    "llama": transformers.LlamaConfig(**SIZES, intermediate_size=256, num_key_value_heads=2, tie_word_embeddings=True),
+    "gpt2": transformers.GPT2Config(vocab_size=600, n_embd=128, n_layer=2, n_head=4, n_positions=64),
+}
+HEADS = {"bert": "AutoModelForMaskedLM", "llama": "AutoModelForCausalLM", "gpt2": "AutoModelForCausalLM"}
+TASKS = {"bert": "fill-mask", "llama": "text-generation-with-past", "gpt2": "text-generation-with-past"}
 FLOATS = ("float32", "float16")
 CONSTANTS = 1600
 """Bytes that the constants of these tiny graphs have at most: tables that the model computes, numbers of operators."""
@@ -45,6 +54,22 @@ def test_the_bytes_are_those_of_the_weights_in_the_files(model_type, tmp_path):
         assert 0 <= stored - size <= CONSTANTS
         state = {key for key, _ in model.named_parameters(remove_duplicate=False)}
         assert sum(t.length for t in stored_tensors(tmp_path / "out" / name) if t.name in state) <= size
+
+
+@pytest.mark.parametrize("model_type", ["bert", "llama", "gpt2"])
+def test_the_bytes_of_quantized_weights_are_within_2_percent(model_type, tmp_path):
+    """The constants of the graph are not weights: those of the float32 file are taken off."""
+    model = getattr(transformers, HEADS[model_type]).from_config(CONFIGS[model_type])
+    spec, dtypes = onnxfn.spec_for(model, TASKS[model_type]), ("float32", "q8", "uint8", "q4", "q4f16", "bnb4")
+    write = onnxfn.WriteOptions(weight_storage="copy", external_data_threshold=0)
+    exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=dtypes, write=write, check=False)
+    stored = {
+        size.part: sum(tensor.length for tensor in stored_tensors(tmp_path / "out" / f"{size.part}.onnx"))
+        for size in exported.plan.weight_bytes
+    }
+    constants = stored["model"] - exported.plan.weight_bytes[0].bytes
+    for size in exported.plan.weight_bytes:
+        assert abs(stored[size.part] - constants - size.bytes) <= 0.02 * size.bytes, size
 
 
 @pytest.mark.parametrize("model_type", ["bert", "t5"])
