@@ -1,0 +1,166 @@
+"""Weights that are quantized while they are read."""
+
+import numpy as np
+import onnx_ir
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from onnxruntime.quantization.quant_utils import QuantType, quantize_data
+from refusals import refusal
+
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.quantization import WeightRule
+from onnxfn.weights import onnxruntime_kernels
+from onnxfn.weights.chunks import chunks, memory_key
+from onnxfn.weights.quantized import BLOCK_BYTES, QuantizedWeight, quantized, quantized_shape, roles
+
+DTYPES = {"scales": onnx_ir.DataType.FLOAT, "codes": onnx_ir.DataType.UINT8, "zero_points": onnx_ir.DataType.UINT8}
+
+block_rules = st.builds(
+    WeightRule,
+    bits=st.sampled_from((2, 4, 8)),
+    block_size=st.sampled_from((16, 32, 64)),
+    symmetric=st.booleans(),
+)
+shapes = st.tuples(st.integers(1, 9), st.integers(1, 100))
+float_dtypes = st.sampled_from((torch.float32, torch.float16, torch.bfloat16))
+
+
+def stored(tensors, rule, dtypes=DTYPES):
+    """The arrays that matrices are stored as, by their roles, as a file gets them."""
+    pieces = tuple(onnx_ir.tensor_adapters.TorchTensor(tensor) for tensor in tensors)
+    axis = -1 if rule.kind == "dynamic" else 0
+    shape = torch.cat(tensors, axis).shape
+    weight = QuantizedWeight("w", pieces, rule)
+    lazy = {role: quantized(weight, role, dtypes[role], quantized_shape(rule, role, shape)) for role in roles(rule)}
+    return {
+        role: np.concatenate([*chunks(tensor)]).view(dtypes[role].numpy()).reshape(tuple(tensor.shape))
+        for role, tensor in lazy.items()
+    }
+
+
+def codes_of(packed, bits):
+    """Codes that are packed along the last axis, as integers."""
+    parts = [packed >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
+    return np.stack(parts, -1).reshape(*packed.shape[:-1], -1).astype(np.float64)
+
+
+def dequantized(arrays, rule, columns):
+    """The matrix that blocks of codes, scales and zero points stand for, and the step of each element."""
+    codes = codes_of(arrays["codes"], rule.bits)
+    zero = 1 << rule.bits - 1
+    zeros = zero if rule.symmetric else codes_of(arrays["zero_points"], rule.bits)[:, : codes.shape[1], None]
+    steps = np.broadcast_to(arrays["scales"][..., None], codes.shape)
+    return [part.reshape(len(codes), -1)[:, :columns] for part in ((codes - zeros) * steps, np.abs(steps))]
+
+
+@given(shapes, block_rules, float_dtypes, st.integers(0, 9))
+def test_an_element_is_within_half_a_step_of_its_code(shape, rule, dtype, seed):
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    restored, steps = dequantized(stored([matrix], rule), rule, shape[1])
+    errors = np.abs(restored - matrix.double().numpy()) / np.maximum(steps, 1e-30)
+    # The codes of a symmetric rule reach one step less far on one side: the largest element there is cut.
+    assert errors.max() <= (1 if rule.symmetric else 0.5) + 0.01
+    assert np.mean(errors > 0.51) <= (0.1 if rule.bits > 2 else 0.4)
+
+
+@given(shapes, block_rules, st.integers(1, 3))
+def test_matrices_that_follow_each_other_are_quantized_as_a_single_matrix(shape, rule, count):
+    matrices = [torch.randn(shape) for _ in range(count)]
+    together, alone = stored(matrices, rule), stored([torch.cat(matrices)], rule)
+    for role, array in alone.items():
+        np.testing.assert_array_equal(together[role], array)
+
+
+@given(shapes, block_rules, float_dtypes)
+def test_a_transposed_view_is_quantized_as_its_copy(shape, rule, dtype):
+    matrix = torch.randn(shape[::-1]).to(dtype)
+    for role, array in stored([matrix.T], rule).items():
+        np.testing.assert_array_equal(array, stored([matrix.T.contiguous()], rule)[role])
+
+
+@given(st.integers(1, 40), st.integers(1, 20), st.booleans(), st.booleans())
+def test_integers_are_those_of_the_quantizer_of_onnx_runtime(rows, columns, signed, per_channel):
+    matrix = torch.randn(rows, columns)
+    rule = WeightRule(bits=8, kind="dynamic", signed=signed, per_channel=per_channel)
+    integer = onnx_ir.DataType.INT8 if signed else onnx_ir.DataType.UINT8
+    arrays = stored([matrix], rule, {**DTYPES, "codes": integer, "zero_points": integer})
+    kind = (QuantType.QInt8 if signed else QuantType.QUInt8).tensor_type
+    expected = [
+        quantize_data(part, kind, symmetric=signed)
+        for part in (matrix.numpy().T if per_channel else [matrix.numpy().reshape(-1)])
+    ]
+    zero_points, scales, codes = (np.stack([np.asarray(one[index]) for one in expected]) for index in range(3))
+    np.testing.assert_array_equal(arrays["scales"].reshape(-1), scales.reshape(-1))
+    np.testing.assert_array_equal(arrays["zero_points"].reshape(-1), zero_points.reshape(-1))
+    np.testing.assert_array_equal(arrays["codes"], codes.T if per_channel else codes.reshape(rows, columns))
+
+
+def test_rows_are_quantized_some_at_a_time(monkeypatch):
+    sizes = []
+    kernel = onnxruntime_kernels.block_codes
+
+    def recorded(rows, *arguments, **keywords):
+        sizes.append(rows.nbytes)
+        return kernel(rows, *arguments, **keywords)
+
+    monkeypatch.setattr("onnxfn.weights.quantized.block_codes", recorded)
+    stored([torch.randn(9000, 512, dtype=torch.bfloat16)], WeightRule())
+    assert sum(sizes) == 9000 * 512 * 4
+    assert max(sizes) <= BLOCK_BYTES
+
+
+def test_scales_are_computed_with_the_codes_and_let_go_when_they_were_read(monkeypatch):
+    calls = []
+    kernel = onnxruntime_kernels.block_codes
+    monkeypatch.setattr(
+        "onnxfn.weights.quantized.block_codes", lambda *args, **kw: calls.append(args) or kernel(*args, **kw)
+    )
+    weight = QuantizedWeight("w", (onnx_ir.Tensor(np.ones((4, 32), np.float32)),), WeightRule(symmetric=False))
+    tensors = [
+        quantized(weight, role, DTYPES[role], quantized_shape(weight.rule, role, (4, 32)))
+        for role in roles(weight.rule)
+    ]
+    content = [b"".join(part.tobytes() for part in chunks(tensor)) for tensor in tensors]
+    assert (len(calls), len(weight.parameters)) == (1, 0)
+    assert [tensor.numpy().tobytes() for tensor in reversed(tensors)] == content[::-1]
+
+
+def test_equal_weights_have_equal_keys():
+    source = onnx_ir.tensor_adapters.TorchTensor(torch.randn(4, 64))
+    keys = [
+        memory_key(quantized(QuantizedWeight("w", (source,), rule), role, DTYPES[role], (1,)))
+        for rule in (WeightRule(), WeightRule(), WeightRule(bits=8))
+        for role in roles(rule)
+    ]
+    assert keys[:2] == keys[2:4]
+    assert len({*keys}) == 4
+
+
+@pytest.mark.parametrize("kind", ["blocks", "dynamic", "nf4"])
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_weight_that_is_not_finite_is_refused(kind, number):
+    rule = WeightRule(bits=8 if kind == "dynamic" else 4, kind=kind)
+    dtypes = {**DTYPES, "codes": onnx_ir.DataType.INT8, "zero_points": onnx_ir.DataType.INT8}
+    matrix = torch.ones(4, 64)
+    matrix[3, 5] = number
+    message = "w has elements that are NaN or infinite, so it cannot be quantized; leave it as it is: "
+    assert refusal(InvalidSpec, stored, [matrix], rule, dtypes).startswith(message)
+
+
+def test_a_scale_that_its_dtype_cannot_hold_is_refused():
+    dtypes = {**DTYPES, "scales": onnx_ir.DataType.FLOAT16}
+    message = refusal(InvalidSpec, stored, [torch.full((1, 16), 1e7)], WeightRule(), dtypes)
+    assert message.startswith("w has blocks whose scale float16 cannot hold, the largest 1.25e+06; leave it as it is")
+
+
+def test_onnx_runtime_has_the_kernels_that_are_needed():
+    """Their names are private: another version may have others."""
+    rows = np.linspace(-1, 1, 64, dtype=np.float32).reshape(2, 32)
+    for bits in (2, 4, 8):
+        codes, scales, zero_points = onnxruntime_kernels.block_codes(rows, bits, 16, symmetric=False)
+        assert (codes.shape, scales.shape) == ((2, 2, 2 * bits), (2, 2))
+        assert zero_points.any()
+    codes, largest = onnxruntime_kernels.nf4_codes(rows, 32)
+    assert (codes.shape, largest.tolist()) == ((32,), [1.0, 1.0])
