@@ -1,0 +1,210 @@
+"""The pass that quantizes weights: the graph computes what it computes with the dequantized weights."""
+
+import numpy as np
+import onnx
+import onnx_ir
+import onnxruntime
+import pytest
+from attrs import evolve
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+from small_graphs import graph_from_text, noise, operators, run_unoptimized
+
+from onnxfn.graphs.passes.quantize import NOT_QUANTIZED, quantize_weights
+from onnxfn.graphs.passes.quantized_slots import bind_quantized_weights, quantized_sizes
+from onnxfn.graphs.passes.slots import SLOT, Slot, bind_weights
+from onnxfn.specs.quantization import NameMatches, ReadBy, ReadLastBy, WeightRule
+
+FOUR, EIGHT = WeightRule(), WeightRule(bits=8)
+INTEGERS = WeightRule("*", bits=8, kind="dynamic")
+
+GRAPHS = {
+    "product": ("float[n,40] x, float[40,48] w", "y = MatMul(x, w)", {"w": (40, 48)}),
+    "transposed": ("float[n,40] x, float[48,40] w", "t = Transpose(w) y = MatMul(x, t)", {"w": (48, 40)}),
+    "Gemm": (
+        "float[n,40] x, float[48,40] w, float[48] b",
+        "y = Gemm<transB=1>(x, w, b)",
+        {"w": (48, 40), "b": (48,)},
+    ),
+    "Gemm of a Conv1D": (
+        "float[n,40] x, float[40,48] w, float[48] b",
+        "y = Gemm(x, w, b)",
+        {"w": (40, 48), "b": (48,)},
+    ),
+    "lookup": ("int64[n] ids, float[48,40] w", "y = Gather(w, ids)", {"w": (48, 40)}),
+    "tied": (
+        "int64[n] ids, float[48,40] w",
+        "e = Gather(w, ids) t = Transpose(w) y = MatMul(e, t)",
+        {"w": (48, 40)},
+    ),
+    "experts": ("int64[n,1] ids, float[8,12,40] w", "y = GatherND(w, ids)", {"w": (8, 12, 40)}),
+    "branches": (
+        "float[n,40] x, bool[1] c, float[40,48] w",
+        (
+            "y = If(c) <then_branch = t () => (float[n,48] a) { a = MatMul(x, w) }, "
+            "else_branch = e () => (float[n,48] b) { m = MatMul(x, w) b = Neg(m) }>"
+        ),
+        {"w": (40, 48)},
+    ),
+}
+"""Inputs and weights, nodes, and the shapes of the weights. 40 is no multiple of a block."""
+
+FEEDS = {"x": noise(5, 40, seed=1), "ids": np.array([0, 3, 3, 7]), "c": np.array([False])}
+
+
+def slotted(name, opset=23, packed=()):
+    """A graph whose weights are slots without values, and the feeds of its inputs."""
+    inputs, nodes, weights = GRAPHS[name]
+    shape = {"lookup": "float[n,40]", "tied": "float[n,48]", "experts": "float[n,12,40]"}.get(name, "float[n,48]")
+    model = graph_from_text(f"g ({inputs}) => ({shape} y) {{ {nodes} }}", opset)
+    for value in [value for value in model.graph.inputs if value.name in weights]:
+        model.graph.inputs.remove(value)
+        value.meta[SLOT] = Slot(value.name, packed_with=packed if value.name == "w" else ())
+        model.graph.initializers.add(value)
+    feeds = {value.name: FEEDS[value.name] for value in model.graph.inputs}
+    if name == "experts":
+        feeds["ids"] = feeds["ids"][:, None]
+    return model, feeds
+
+
+def tensors_of(name):
+    return {weight: 0.1 * noise(*shape, seed=2) for weight, shape in GRAPHS[name][2].items()}
+
+
+def bound(model, tensors):
+    return bind_quantized_weights(bind_weights(model, tensors.__getitem__), tensors.__getitem__)
+
+
+def error(name, rules, **keywords):
+    """The root mean square error of the quantized graph, relative to its output; the graph itself."""
+    tensors = tensors_of(name)
+    model, feeds = slotted(name, **keywords)
+    (expected,) = run_unoptimized(bound(slotted(name, **keywords)[0], tensors), **feeds)
+    quantized = bound(quantize_weights(model, rules), tensors)
+    onnx.checker.check_model(onnx_ir.to_proto(quantized))
+    (actual,) = run_unoptimized(quantized, **feeds)
+    assert actual.shape == expected.shape
+    return np.sqrt(np.mean((actual - expected) ** 2) / np.mean(expected**2)), quantized
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(
+    ("rule", "low", "high"), [(FOUR, 0.02, 0.15), (evolve(FOUR, symmetric=False), 0.02, 0.12), (EIGHT, 1e-4, 0.01)]
+)
+def test_blocks_are_read_wherever_the_weight_was(name, rule, low, high):
+    actual, model = error(name, [rule])
+    assert low < actual < high
+    assert model.meta[NOT_QUANTIZED] == ()
+    assert quantized_sizes(model).keys() == {"w"}
+    assert not {"MatMul", "Gemm", "Gather", "GatherND", "Transpose"} & {*operators(model)}
+
+
+def test_a_tied_table_is_stored_once():
+    _, model = error("tied", [FOUR])
+    assert [*model.graph.initializers][:2] == ["w.codes", "w.scales"]
+    assert operators(model).count("GatherBlockQuantized") == operators(model).count("MatMulNBits") == 1
+
+
+@pytest.mark.parametrize("name", ["product", "transposed", "Gemm", "Gemm of a Conv1D", "branches"])
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_integers_multiply_quantized_activations(name, signed, per_channel):
+    actual, model = error(name, [evolve(INTEGERS, signed=signed, per_channel=per_channel)])
+    assert 1e-4 < actual < 0.05
+    assert quantized_sizes(model).keys() == {"w"}
+
+
+@pytest.mark.parametrize("name", ["product", "transposed", "Gemm", "Gemm of a Conv1D", "branches"])
+def test_nf4_is_read_by_its_product(name):
+    actual, _ = error(name, [WeightRule("*", kind="nf4", block_size=64)])
+    assert 0.02 < actual < 0.15
+
+
+def test_codes_and_scales_are_those_of_the_quantizer_of_onnx_runtime():
+    tensors = tensors_of("product")
+    stock = MatMulNBitsQuantizer(onnx_ir.to_proto(bound(slotted("product")[0], tensors)), bits=4, block_size=32)
+    stock.process()
+    expected = {len(one.dims): onnx.numpy_helper.to_array(one) for one in stock.model.model.graph.initializer}
+    model = bound(quantize_weights(slotted("product")[0], [FOUR]), tensors)
+    codes, scales = (model.graph.initializers[name].const_value.numpy() for name in ("w.codes", "w.scales"))
+    np.testing.assert_array_equal(codes, expected[3])
+    np.testing.assert_array_equal(
+        scales.reshape(-1), min(expected.values(), key=lambda one: one.nbytes).astype(np.float16).reshape(-1)
+    )
+
+
+def test_parameters_of_a_packed_slot_follow_each_other():
+    names = {name: 0.1 * noise(40, 16, seed=seed) for seed, name in enumerate(("w", "k", "v"))}
+    model, _ = slotted("product", packed=("k", "v"))
+    plain, _ = slotted("product")
+    together = bound(quantize_weights(model, [FOUR]), names)
+    alone = bound(quantize_weights(plain, [FOUR]), {"w": np.concatenate([*names.values()], axis=1)})
+    for role in ("codes", "scales"):
+        tensors = [graph.graph.initializers[f"w.{role}"].const_value.numpy() for graph in (together, alone)]
+        np.testing.assert_array_equal(*tensors)
+
+
+LEFT = (
+    ("lookup", [evolve(INTEGERS)], "Gather reads it, and 'dynamic' has no operator for that"),
+    ("tied", [INTEGERS], "Gather reads it, and 'dynamic' has no operator for that"),
+    ("product", [WeightRule("w", block_size=1024)], "its codes and scales would not be smaller"),
+)
+
+
+@pytest.mark.parametrize(("name", "rules", "reason"), LEFT)
+def test_a_weight_that_stays_is_named_with_the_reason(name, rules, reason):
+    actual, model = error(name, rules)
+    assert actual == 0
+    assert model.meta[NOT_QUANTIZED] == (("w", reason),)
+
+
+def test_a_weight_that_another_node_reads_stays():
+    model, _ = slotted("lookup")
+    weight = model.graph.initializers["w"]
+    model.graph.append(onnx_ir.node("Mul", [weight, weight]))
+    assert quantize_weights(model, [FOUR]).meta[NOT_QUANTIZED] == (("w", "Mul reads it"),)
+
+
+def test_rules_read_the_names_and_the_readers_of_weights():
+    def bits(name, *rules, names=None):
+        (codes,) = [
+            v for v in quantize_weights(slotted(name)[0], rules, names or {}).graph.initializers if "codes" in v
+        ] or [None]
+        return codes
+
+    assert bits("tied", WeightRule("*lm_head*"), names={"w": ("w", "lm_head.weight")}) == "w.codes"
+    assert bits("tied", WeightRule("*lm_head*")) is None
+    assert bits("tied", FOUR, WeightRule(ReadLastBy("MatMul"), kind="as is")) is None
+    assert bits("lookup", FOUR, WeightRule(ReadLastBy("MatMul"), kind="as is")) == "w.codes"
+    assert (
+        bits("lookup", FOUR, WeightRule(ReadBy("Gather"), kind="as is"), WeightRule(NameMatches("w"), 8)) == "w.codes"
+    )
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_convolution_of_integers(bias, signed):
+    inputs = "float[1,3,8,8] x, float[4,3,3,3] w" + (", float[4] b" if bias else "")
+    nodes = f"y = Conv<pads=[1,1,1,1], strides=[2,2]>(x, w{', b' if bias else ''})"
+    text = f"g ({inputs}) => (float[1,4,4,4] y) {{ {nodes} }}"
+    tensors = {"x": noise(1, 3, 8, 8), "w": noise(4, 3, 3, 3, seed=1), "b": noise(4, seed=2)}
+    feeds = {name: array for name, array in tensors.items() if name != "b" or bias}
+    (expected,) = run_unoptimized(graph_from_text(text), **feeds)
+    model = graph_from_text(text)
+    weight = model.graph.inputs[1]
+    model.graph.inputs.remove(weight)
+    weight.meta[SLOT] = Slot("w")
+    model.graph.initializers.add(weight)
+    rule = evolve(INTEGERS, signed=signed)
+    quantized = bound(quantize_weights(model, [rule]), tensors)
+    (actual,) = run_unoptimized(quantized, **{name: feeds[name] for name in feeds if name != "w"})
+    assert "ConvInteger" in operators(quantized)
+    assert np.abs(actual - expected).max() < 0.1
+
+
+def test_the_kernel_computes_the_same_with_and_without_optimization():
+    """The scales are cast from float16: ONNX Runtime does that when it loads the graph."""
+    model, feeds = slotted("product")
+    proto = onnx_ir.to_proto(bound(quantize_weights(model, [FOUR]), tensors_of("product")))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (plain,) = run_unoptimized(model, **feeds)
+    np.testing.assert_allclose(session.run(None, feeds)[0], plain, rtol=1e-4, atol=1e-5)
