@@ -45,12 +45,12 @@ LAST_LAYER_8_BITS = WeightRule(ReadLastBy("MatMul"), bits=8)
 
 _INTEGERS = WeightRule(ReadBy("MatMul"), bits=8, kind="dynamic")
 _CONVOLUTIONS = WeightRule(ReadBy("Conv"), bits=8, kind="dynamic", signed=False, per_channel=False)
-"""ONNX Runtime has no ConvInteger for int8 weights."""
+"""ONNX Runtime in browsers has no ConvInteger for int8 weights, and nowhere with a scale for each channel."""
 
 QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
     {
         "q8": QuantizedDtype("float32", (_INTEGERS, _CONVOLUTIONS, EIGHT_BIT_TABLES)),
-        "int8": QuantizedDtype("float32", (_INTEGERS, EIGHT_BIT_TABLES)),
+        "int8": QuantizedDtype("float32", (_INTEGERS, _CONVOLUTIONS, EIGHT_BIT_TABLES)),
         "uint8": QuantizedDtype("float32", (evolve(_INTEGERS, signed=False), _CONVOLUTIONS, EIGHT_BIT_TABLES)),
         "q4": QuantizedDtype("float32", (FOUR_BITS,)),
         "q4f16": QuantizedDtype("float16", (FOUR_BITS,)),

@@ -117,6 +117,6 @@ def import_domain(model: Any) -> Any:
     Before: any graph.
     After: a graph with operators of this domain imports the domain.
     """
-    if any(node.domain == DOMAIN for node in model.graph):
+    if any(node.domain == DOMAIN for node in model.graph.all_nodes()):
         model.opset_imports[DOMAIN] = 1
     return model
