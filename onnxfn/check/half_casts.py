@@ -7,7 +7,7 @@ against that is its own error, and the rule is that of float16. An output that l
 
 from __future__ import annotations
 
-import sys
+import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,10 +157,10 @@ def _is_half(tensor: Any) -> bool:
 
 def _innermost(names: Mapping[int, str]) -> str:
     """The path of the innermost module whose `forward` runs; empty if that is the model itself."""
-    frame = sys._getframe()
-    while frame.f_back is not None:
-        frame = frame.f_back
+    frame = inspect.currentframe()
+    while frame is not None:
         name = names.get(id(frame.f_locals.get("self")))
         if name is not None:
             return name
+        frame = frame.f_back
     return ""

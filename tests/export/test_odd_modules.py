@@ -255,6 +255,45 @@ def test_buffers_that_forward_changes_are_refused_and_left_as_they_were():
     assert not model.mean.any()
 
 
+def test_a_spec_by_hand_of_a_module_that_changes_its_buffers_is_refused_too():
+    model = Counter()
+    spec = onnxfn.compose(
+        onnxfn.takes("x", "batch_size 4", "numbers", kind="float"),
+        onnxfn.generates("numbers", "uniform"),
+        onnxfn.sized(batch_size=3),
+        onnxfn.gives("y", "batch_size 4", path=(0,)),
+    )
+    message = (
+        "^Counter changes its buffers count, mean in forward, and a graph has no state; take them as arguments, and"
+    )
+    with pytest.raises(InvalidSpec, match=message):
+        onnxfn.export(spec, model)
+    assert not model.count
+    assert not model.mean.any()
+
+
+class Noting(nn.Module):
+    """Notes its last answer in a buffer that it does not read."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x):
+        self.last.copy_(x.mean(0))
+        return x * 2
+
+
+def test_a_buffer_that_no_output_reads_may_change():
+    spec = onnxfn.compose(
+        onnxfn.takes("x", "batch_size 4", "numbers", kind="float"),
+        onnxfn.generates("numbers", "uniform"),
+        onnxfn.sized(batch_size=3),
+        onnxfn.gives("y", "batch_size 4", path=(0,)),
+    )
+    assert onnxfn.export(spec, Noting()).report.passed
+
+
 @torch.jit.script
 def scripted(x):
     return x * 2

@@ -69,6 +69,7 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         "_non_persistent_buffers_set": "torch.nn:Module",
         "_filter_traceback_frames": "torch.fx.proxy:TracerBase",
         "_hop_compile_and_call": "torch._higher_order_ops:utils",
+        "_version": "torch:Tensor",
         "_schema": "torch._ops:OpOverload",
         "_dispatch_cache": "torch._ops:OpOverload",
         "_op_dk": "torch._ops:OpOverload",

@@ -8,6 +8,7 @@ from typing import Any
 
 from onnxfn.export.lookup.probe import Run, onnx_name
 from onnxfn.graphs.capture.as_module import SCRIPTED
+from onnxfn.graphs.capture.trace_errors import changed_buffers
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.tensor_paths import Path
 
@@ -102,10 +103,7 @@ def unchanged_buffers(model: Any) -> Iterator[None]:
     finally:
         hook.remove()
     if changed:
-        raise InvalidSpec(
-            f"{type(model).__name__} changes its buffers {listed(changed)} in forward, and a graph has no state; take "
-            "them as arguments, and return the new ones"
-        )
+        raise InvalidSpec(changed_buffers(type(model).__name__, [*changed]))
 
 
 def _equal(tensor: Any, other: Any) -> bool:

@@ -28,12 +28,13 @@ from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
     WRAPPED,
     NotTranslated,
+    changed_buffers,
     trace_message,
     untranslated_message,
 )
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
-from onnxfn.specs.errors import CaptureFailed, OnnxfnError, root_cause
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_cause
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit, Tick, no_tick
@@ -157,24 +158,58 @@ def exported_program(model: Any, part: Part) -> Any:
     def checked_forward(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         for equality in _size_equalities(part, tensors):
             torch_name("check")(equality)
+        before = _buffer_versions(model)
         try:
-            return forward(tensors)
+            result = forward(tensors)
         except RuntimeError as error:
             if DATA_DEPENDENT in str(error):
                 raise BranchOnValues from error
             raise
+        after = _buffer_versions(model)
+        common = before.keys() & after.keys()
+        changed.update(name for name in common if _differ(before[name], after[name]))
+        return result
 
+    changed: set[str] = set()
     module = torch.nn.Module()
     setattr(module, WRAPPED, model)
     module.forward = checked_forward
     try:
         with torch.no_grad():
-            return torch.export.export(module, (sample,), dynamic_shapes=(dynamic_shapes,), strict=False)
+            program = torch.export.export(module, (sample,), dynamic_shapes=(dynamic_shapes,), strict=False)
+            _check_state(model, program, changed)
+            return program
     except OnnxfnError:
         raise
     except Exception as error:
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
         raise CaptureFailed(trace_message(model, part, sample, shown)) from error
+
+
+def _check_state(model: Any, program: Any, changed: set[str]) -> None:
+    """Raises InvalidSpec if an output reads one of the changed buffers as it was before: the next call differs."""
+    signature = program.graph_signature
+    buffers = {spec.arg.name: str(spec.target).removeprefix(f"{WRAPPED}.") for spec in signature.input_specs}
+    outputs = set(signature.user_outputs)
+    read, left = set(), [node for node in program.graph.nodes if node.name in outputs] if changed else []
+    while left:
+        node = left.pop()
+        if node not in read:
+            read.add(node)
+            left.extend(node.all_input_nodes)
+    state = sorted(changed & {buffers.get(node.name, "") for node in read})
+    if state:
+        raise InvalidSpec(changed_buffers(type(model).__name__, state))
+
+
+def _differ(before: tuple[Any, int], after: tuple[Any, int]) -> bool:
+    """Whether a buffer is another tensor, or was written into."""
+    return before[0] is not after[0] or before[1] != after[1]
+
+
+def _buffer_versions(model: Any) -> dict[str, tuple[Any, int]]:
+    """Each buffer of a model, by its name, and how often it was written into."""
+    return {name: (buffer, 0 if buffer.is_inference() else buffer._version) for name, buffer in model.named_buffers()}
 
 
 def _dynamic_size(spec: PlannedSpec, symbol: str) -> Any:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.axes import terms
-from onnxfn.specs.errors import first_line, root_cause
+from onnxfn.specs.errors import first_line, listed, root_cause
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE
 
@@ -121,6 +121,14 @@ def _line(file: str, number: int | str | None, source: str | None) -> str:
     text = (source or "").strip()
     shown = text if len(text) <= SHOWN_LINE else f"{text[:SHOWN_LINE]}..."
     return f"{file.rpartition('/')[2]}:{number} ({shown})"
+
+
+def changed_buffers(name: str, buffers: Sequence[str]) -> str:
+    """The message for a model of this name whose `forward` changes buffers."""
+    return (
+        f"{name} changes its buffers {listed(buffers)} in forward, and a graph has no state; take them as arguments, "
+        "and return the new ones"
+    )
 
 
 def trace_message(model: Any, part: Part, sample: Sequence[Any], error: BaseException) -> str:
