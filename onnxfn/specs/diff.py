@@ -10,7 +10,7 @@ from attrs import fields, has
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.changes import Change, Changes
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.named_records import NAMED
+from onnxfn.specs.named_records import Named
 from onnxfn.specs.records import Getter
 
 
@@ -72,19 +72,19 @@ def _changes_by_name(path: str, before: Collection[Any], after: Collection[Any])
 
 def _is_compared_by_field(value: Any) -> bool:
     """Whether a value is a record whose fields are compared one by one. Axes and getters are values of their own."""
-    return has(type(value)) and not isinstance(value, (AxisMap, Getter, *NAMED))
+    return has(type(value)) and not isinstance(value, (AxisMap, Getter, Named))
 
 
 def _is_named(value: Any) -> bool:
     """Whether a value is a collection of records that have names."""
-    return isinstance(value, (tuple, *NAMED)) and all(hasattr(record, "name") for record in value)
+    return isinstance(value, (tuple, Named)) and all(hasattr(record, "name") for record in value)
 
 
 def _written(value: Any) -> str | None:
     """A value as a text: a record by the fields that it specifies, without its name. None for an empty value."""
     if value is None or value == ():
         return None
-    if isinstance(value, (tuple, *NAMED)):
+    if isinstance(value, (tuple, Named)):
         return ", ".join(str(_written(item)) for item in value)
     if not _is_compared_by_field(value):
         return str(value)

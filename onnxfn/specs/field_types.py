@@ -15,6 +15,7 @@ from attrs import Attribute, Converter
 from attrs.validators import and_
 
 from onnxfn.specs.errors import OnnxfnError, WrongType, shortened, unknown
+from onnxfn.specs.named_records import Named
 
 Fits = Callable[[Any], bool]
 """Whether a value has a type."""
@@ -51,9 +52,12 @@ def _with_field_in_errors(converter: Any) -> Any:
 
     def converted(value: Any, record: Any, field: Attribute[Any]) -> Any:
         try:
-            return converter(value)
+            result = converter(value)
+            if isinstance(result, Named) and isinstance(field.default, Named) and result is not value:
+                return Named(result.records, field.default.word)
         except OnnxfnError as problem:
             raise type(problem)(f"{field.name} of {type(record).__name__}: {problem}") from None
+        return result
 
     return Converter(converted, takes_self=True, takes_field=True)
 
@@ -85,7 +89,7 @@ def _refusal(record: type, name: str, value: Any) -> OnnxfnError:
     if isinstance(value, str) and (words := [*_literals(annotation)]):
         return unknown(name, value, words, of=record.__name__)
     verb, strange = "is", value
-    if get_args(annotation)[1:] == (Ellipsis,) and isinstance(value, tuple):
+    if isinstance(value, Named) or (get_args(annotation)[1:] == (Ellipsis,) and isinstance(value, tuple)):
         annotation = get_args(annotation)[0]
         verb, strange = "has the item", next(item for item in value if not fits(annotation)(item))
     return WrongType(
@@ -120,6 +124,9 @@ def fits(annotation: Any, *, finite: bool = True) -> Fits:
         return lambda value: any(choice(value) for choice in choices)
     if origin is Literal:
         return lambda value: any(type(value) is type(word) and value == word for word in arguments)
+    if origin is Named:
+        item = fits(arguments[0], finite=finite)
+        return lambda value: isinstance(value, Named) and all(map(item, value))
     if origin is tuple:
         return _tuple_fits([fits(each, finite=finite) for each in arguments if each is not Ellipsis], arguments)
     is_number = annotation in NUMBERS

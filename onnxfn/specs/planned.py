@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from attrs import field, frozen
 
@@ -14,7 +14,7 @@ from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.modalities import modalities
-from onnxfn.specs.named_records import Inputs, Outputs, as_inputs, as_outputs, record_at
+from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
@@ -54,7 +54,7 @@ class Case:
 
     name: str
     dummies: Dummies = field(factory=Dummies)
-    inputs: Inputs = field(default=Inputs(), converter=as_inputs)
+    inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
 
     __repr__ = short_repr
 
@@ -101,20 +101,20 @@ class PlannedSpec:
     name: str | None = None
     task: str | None = None
     derived: str | None = None
-    inputs: Inputs = field(default=Inputs(), converter=as_inputs)
-    outputs: Outputs = field(default=Outputs(), converter=as_outputs)
+    inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
+    outputs: Named[OutputSpec] = field(default=Named((), "output"), converter=by_name)
     dummies: Dummies = Dummies()
-    fixed_axes: tuple[FixedAxis, ...] = field(default=(), converter=as_tuple)
-    axis_ranges: tuple[AxisRange, ...] = field(default=(), converter=as_tuple)
+    fixed_axes: Named[FixedAxis] = field(default=Named((), "fixed axis"), converter=by_name)
+    axis_ranges: Named[AxisRange] = field(default=Named((), "axis range"), converter=by_name)
     batch_name: str | None = None
-    cases: tuple[Case, ...] = field(default=(), converter=as_tuple)
+    cases: Named[Case] = field(default=Named((), "case"), converter=by_name)
     call: Call = Call()
     check: Check = Check()
     target: Target = Target()
-    feedback: tuple[Feedback, ...] = field(default=(), converter=as_tuple)
-    links: tuple[Link, ...] = field(default=(), converter=as_tuple)
+    feedback: Named[Feedback] = field(default=Named((), "feedback"), converter=by_name)
+    links: Named[Link] = field(default=Named((), "link"), converter=by_name)
     io_names: tuple[str, ...] = field(default=(), converter=as_tuple)
-    smallest: tuple[SmallestSize, ...] = field(default=(), converter=as_tuple)
+    smallest: Named[SmallestSize] = field(default=Named((), "smallest size"), converter=by_name)
 
     __repr__ = short_repr
 
@@ -206,6 +206,11 @@ class LeftOut:
         return f"{self.name} is left out: {self.reason}{f'; {self.edit} takes it' if self.edit else ''}"
 
 
+def _as_parts(parts: Iterable[Part]) -> Named[Part]:
+    """The parts of a plan, by name."""
+    return by_name(parts, "part")
+
+
 @frozen(field_transformer=typed_fields)
 class Plan:
     """What an export will do, decided before any weight is read.
@@ -218,14 +223,14 @@ class Plan:
         weight_bytes: The size of the weights of each part. Known when the plan was made for a model.
     """
 
-    parts: tuple[Part, ...] = field(converter=as_tuple)
-    left_out: tuple[LeftOut, ...] = field(default=(), converter=as_tuple)
+    parts: Named[Part] = field(converter=_as_parts)
+    left_out: Named[LeftOut] = field(default=Named((), "left out input"), converter=by_name)
     weight_bytes: tuple[WeightBytes, ...] = field(default=(), converter=as_tuple)
 
     __repr__ = short_repr
 
     def __getitem__(self, key: int | str) -> Part:
-        return record_at(self.parts, key, "part")  # type: ignore[no-any-return]
+        return self.parts[key]
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self.parts)

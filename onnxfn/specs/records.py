@@ -13,6 +13,7 @@ from attrs import field, frozen
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.converters import Arguments, as_tuple, sorted_arguments, unique_names
 from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.short_repr import rounded, short_repr
 from onnxfn.specs.tensor_paths import Path
 
@@ -82,7 +83,7 @@ class Normalizer:
         reads: The entries, each name once.
     """
 
-    reads: tuple[Read, ...] = field(default=(), converter=as_tuple, validator=unique_names)
+    reads: Named[Read] = field(default=Named((), "read value"), converter=by_name, validator=unique_names)
     __repr__ = short_repr
 
 

@@ -13,7 +13,7 @@ from attrs import NOTHING, fields, has
 from onnxfn.specs import axes, axis_records, changes, planned, quantization, records, reports, spec
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
-from onnxfn.specs.named_records import NAMED
+from onnxfn.specs.named_records import Named
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.trust import check_trust
 from onnxfn.specs.version import VERSION
@@ -25,7 +25,7 @@ RECORDS: Mapping[str, type] = MappingProxyType(
         record.__name__: record
         for module in (axes, axis_records, records, quantization, spec, planned, reports, changes)
         for record in vars(module).values()
-        if isinstance(record, type) and has(record) and record not in NAMED
+        if isinstance(record, type) and has(record) and record.__name__ != "Named"
     }
 )
 """All records, by the names that saved specs hold."""
@@ -55,7 +55,7 @@ def to_plain(record: Any) -> Any:
     """
     if isinstance(record, axes.AxisMap):
         return {"record": "AxisMap", "pattern": axes.pattern(record)}
-    if isinstance(record, (tuple, list, *NAMED)):
+    if isinstance(record, (tuple, list, Named)):
         return [to_plain(item) for item in record]
     if has(type(record)):
         names = [field.name for field in fields(type(record)) if _is_specified(record, field)]

@@ -14,7 +14,7 @@ from onnxfn.specs.axis_records import AxisName, AxisRange
 from onnxfn.specs.converters import as_tuple, is_no_collection, no_collection, unique_names
 from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.named_records import Generators, Inputs, Outputs, as_generators, as_inputs, as_outputs
+from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.records import (
     ArgumentBuilder,
@@ -24,6 +24,7 @@ from onnxfn.specs.records import (
     Edit,
     File,
     FixedAxis,
+    Generator,
     InputSpec,
     Link,
     Normalizer,
@@ -50,13 +51,12 @@ onnxscript 0.7 does not convert to it.
 NAMED_JOIN: Mapping[str, str] = MappingProxyType({"join": "named"})
 """The metadata of a field whose records join by name."""
 
+OVERLAYS_JOIN: Mapping[str, str] = MappingProxyType({"join": "overlays"})
+"""The metadata of a field whose overlays join by name, those of the same name field by field."""
+
 
 def joined_field(join: str, default: Any = None) -> Any:
     """A field with its neutral default; `join` names the function in compose.JOINS that merges it."""
-    if join == "named":
-        return field(default=(), converter=as_tuple, validator=unique_names, metadata={"join": join})
-    if join == "overlays":
-        return field(default=(), converter=as_tuple, validator=unique_names, metadata={"join": join})
     return field(default=default, metadata={"join": join})
 
 
@@ -98,10 +98,12 @@ class Dummies:
         sizes: The sizes of axes in the traced sample.
     """
 
-    generators: Generators = field(
-        default=Generators(), converter=as_generators, validator=unique_names, metadata=NAMED_JOIN
+    generators: Named[Generator] = field(
+        default=Named((), "generator"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
     )
-    sizes: tuple[DummySize, ...] = joined_field("named")
+    sizes: Named[DummySize] = field(
+        default=Named((), "size"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
 
     __repr__ = short_repr
 
@@ -121,9 +123,15 @@ class Call:
 
     loader: str | None = joined_field("rightmost")
     submodule: str | None = joined_field("rightmost")
-    constants: tuple[Constant, ...] = joined_field("named")
-    builders: tuple[ArgumentBuilder, ...] = joined_field("named")
-    patches: tuple[Patch, ...] = joined_field("named")
+    constants: Named[Constant] = field(
+        default=Named((), "constant"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
+    builders: Named[ArgumentBuilder] = field(
+        default=Named((), "builder"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
+    patches: Named[Patch] = field(
+        default=Named((), "patch"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
     attention: str | None = joined_field("rightmost")
 
     __repr__ = short_repr
@@ -138,7 +146,9 @@ class Cache:
         past: `inputs`, `outputs` or `both`; None when the graph has no cache.
     """
 
-    rows: tuple[CacheRow, ...] = joined_field("named")
+    rows: Named[CacheRow] = field(
+        default=Named((), "cache row"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
     past: Past | None = joined_field("rightmost")
 
     __repr__ = short_repr
@@ -196,9 +206,15 @@ class Parts:
         links: Inputs that another part computes.
     """
 
-    behaviors: tuple[Overlay, ...] = joined_field("overlays")
-    files: tuple[File, ...] = joined_field("named")
-    links: tuple[Link, ...] = joined_field("named")
+    behaviors: Named[Overlay] = field(
+        default=Named((), "behavior"), converter=by_name, validator=unique_names, metadata=OVERLAYS_JOIN
+    )
+    files: Named[File] = field(
+        default=Named((), "file"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
+    links: Named[Link] = field(
+        default=Named((), "link"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
 
     __repr__ = short_repr
 
@@ -227,7 +243,8 @@ class ExportSpec:
         target: Opset and data types of the graph.
 
     `spec["input_ids"]` is the input or output of that name; `"input_ids" in spec` is whether there is one.
-    `spec.inputs["input_ids"]` and `spec.inputs[0]` are inputs, `spec.dummies.generators["token_ids"]` is a generator.
+    `spec.inputs["input_ids"]` and `spec.inputs[0]` are inputs, `spec.tasks["fill-mask"]` is what a task adds: all
+    records with names are found by position and by name.
 
     >>> spec = ExportSpec(name="bert", target=Target(opset=18))
     >>> spec.target.opset, spec.inputs, "input_ids" in spec
@@ -237,15 +254,29 @@ class ExportSpec:
     name: str | None = joined_field("rightmost")
     task: str | None = joined_field("rightmost")
     derived: str | None = joined_field("rightmost")
-    inputs: Inputs = field(default=Inputs(), converter=as_inputs, validator=unique_names, metadata=NAMED_JOIN)
-    outputs: Outputs = field(default=Outputs(), converter=as_outputs, validator=unique_names, metadata=NAMED_JOIN)
+    inputs: Named[InputSpec] = field(
+        default=Named((), "input"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
+    outputs: Named[OutputSpec] = field(
+        default=Named((), "output"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
     normalizer: Normalizer = joined_field("normalizer", Normalizer())
     dummies: Dummies = joined_field("group", Dummies())
-    fixed_axes: tuple[FixedAxis, ...] = joined_field("named")
-    axis_ranges: tuple[AxisRange, ...] = joined_field("named")
-    axis_names: tuple[AxisName, ...] = joined_field("named")
-    tasks: tuple[Overlay, ...] = joined_field("overlays")
-    cases: tuple[Overlay, ...] = joined_field("overlays")
+    fixed_axes: Named[FixedAxis] = field(
+        default=Named((), "fixed axis"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
+    axis_ranges: Named[AxisRange] = field(
+        default=Named((), "axis range"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
+    axis_names: Named[AxisName] = field(
+        default=Named((), "axis name"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
+    )
+    tasks: Named[Overlay] = field(
+        default=Named((), "task"), converter=by_name, validator=unique_names, metadata=OVERLAYS_JOIN
+    )
+    cases: Named[Overlay] = field(
+        default=Named((), "case"), converter=by_name, validator=unique_names, metadata=OVERLAYS_JOIN
+    )
     parts: Parts = joined_field("group", Parts())
     call: Call = joined_field("group", Call())
     cache: Cache = joined_field("group", Cache())

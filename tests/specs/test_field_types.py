@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 import onnxfn
 from onnxfn import OnnxfnError
 from onnxfn.specs.axes import AxisMap, axis_map
-from onnxfn.specs.named_records import NAMED
+from onnxfn.specs.named_records import Named
 from onnxfn.specs.serialize import RECORDS
 
 PUBLIC = {name: getattr(onnxfn, name) for name in onnxfn.__all__}
 CLASSES = {**RECORDS, **{name: value for name, value in PUBLIC.items() if isinstance(value, type) and has(value)}}
-CLASSES |= {record.__name__: record for record in NAMED}
 
 EXAMPLES = {str: "x", int: 2, float: 1.0, bool: True, Any: "x", AxisMap: axis_map("n")}
 """A type -> a value of it."""
@@ -36,8 +35,8 @@ def example(annotation):
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType, Literal):
         return example(arguments[0]) if origin is not Literal else arguments[0]
-    if origin is tuple:
-        return () if arguments[-1] is Ellipsis else tuple(map(example, arguments))
+    if origin in (tuple, Named):
+        return () if origin is Named or arguments[-1] is Ellipsis else tuple(map(example, arguments))
     if annotation in EXAMPLES:
         return EXAMPLES[annotation]
     if origin is Mapping or annotation is dict:
@@ -64,7 +63,7 @@ def wrong_values(annotation):
     objects = st.sampled_from((object(), 3j))
     if any(get_origin(argument) is Literal for argument in arguments):
         return objects | st.sampled_from(("nope", 3.5))
-    if any(get_origin(argument) is tuple for argument in arguments):
+    if any(get_origin(argument) in (tuple, Named) for argument in arguments):
         return objects | st.sampled_from((3, "x", (object(),), [3j]))
     return objects if own is None else objects | own
 

@@ -87,6 +87,14 @@ WORKING = (
     ("with_generator(tc, 'input_ids', 'constant')['input_ids'].generator", "values of input_ids"),
     ("len(diff(tc, tc).changed), str(diff(tc, tc))", (0, "no changes")),
     ("renamed(with_outputs(tc, 'hidden_states.2'), **{'hidden_states.2': 'last'}).outputs[-1].name", "last"),
+    ("tc.tasks['fill-mask'].name, tc.cases['one'].name, 'fill-mask' in bert.tasks", ("fill-mask", "one", True)),
+    ("plan(tc).parts['model'] == plan(tc)[0], plan(tc)[0].spec.cases['one'].name", (True, "one")),
+    ("with_shapes(tc, batch_size=1).fixed_axes['batch_size'].value", 1),
+    ("with_shapes(tc, batch_size=(1, 4)).axis_ranges['batch_size'].high", 4),
+    ("with_axis_names(tc, batch_size='N').axis_names['batch_size'].new", "N"),
+    ("spec_for('t5', 'text2text-generation').parts.behaviors['decoder'].name", "decoder"),
+    ("spec_for('t5', 'text2text-generation').parts.files['encoder_model'].name", "encoder_model"),
+    ("tc.dummies.sizes['batch_size'].value, tc.normalizer.reads['vocab_size'].source", (2, "vocab_size")),
 )  # fmt: skip
 """A line, and its value."""
 
@@ -120,6 +128,12 @@ REFUSED = (
     ("tc.inputs[None]", InvalidSpec, "the key of an input is its name or its position"),
     ("tc.outputs['logit']", UnknownName, "no output 'logit'; known: logits; did you mean 'logits'?"),
     ("tc.dummies.generators['token_id']", UnknownName, "did you mean 'token_ids'?"),
+    ("tc.tasks['fill-masks']", UnknownName, "did you mean 'fill-mask'?"),
+    ("tc.cases['two']", UnknownName, "no case 'two'; known: one, right-padded, left-padded"),
+    ("tc.fixed_axes['batch_size']", UnknownName, "no fixed axis 'batch_size'; known: none"),
+    ("tc.parts.behaviors['decoder']", UnknownName, "no behavior 'decoder'; known: none"),
+    ("tc.parts.links['x']", UnknownName, "no link 'x'; known: none"),
+    ("plan(tc).parts['encoder']", UnknownName, "no part 'encoder'; known: model"),
     ("with_tolerance(tc, 1e-4)", InvalidSpec, "write with_tolerance(spec, atol=..., rtol=...)"),
     ("renamed(tc, {'logits': 'scores'})", InvalidSpec, "write renamed(spec, name=..., ...)"),
     ("renamed(tc, batch_size='N')", UnknownName, "'batch_size' is an axis: with_axis_names(spec, batch_size=...)"),
@@ -147,7 +161,7 @@ REFUSED = (
     ("only_tasks(tc, 'fill-mask')", InvalidSpec, "bert is for text-classification already"),
     ("with_output(split(spec_for('clip', 'feature-extraction')), 'x', 'batch_size _')", InvalidSpec,
      "with_output(with_behavior(spec, 'vision_model'), 'x', axes)"),
-    ("diff(tc, tc.inputs)", InvalidSpec, "two records of the same type, not ExportSpec and Inputs"),
+    ("diff(tc, tc.inputs)", InvalidSpec, "two records of the same type, not ExportSpec and Named"),
 )  # fmt: skip
 """A line, the type of its error, and a part of the message that says what to write."""
 

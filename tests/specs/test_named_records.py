@@ -1,30 +1,32 @@
 """Records by position and by name: a collection of them is, in all else, the tuple that it holds."""
 
 import pickle
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 import strategies as some
+from attrs import fields, has
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
 from onnxfn.specs.digest import digest
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.named_records import NAMED, Generators, Inputs, Outputs, as_inputs
+from onnxfn.specs.named_records import Named, by_name
+from onnxfn.specs.planned import Plan
 from onnxfn.specs.serialize import RECORDS, from_json, to_json
 from onnxfn.specs.spec import ExportSpec
 
-collections = st.one_of(
-    st.tuples(st.just(Inputs), some.by_name(some.inputs)),
-    st.tuples(st.just(Outputs), some.by_name(some.outputs)),
-    st.tuples(st.just(Generators), some.by_name(some.generators)),
-)
-"""A class and the records that it holds."""
+collections = st.one_of(some.by_name(some.inputs), some.by_name(some.outputs), some.by_name(some.generators))
+"""Records with different names."""
+
+NO_NAMES = {"Changes", "Report", "Exported"}
+"""Records of results, whose fields are read in order."""
 
 
 @given(collections)
-def test_a_record_is_at_its_position_and_at_its_name(pair):
-    named, records = pair[0](pair[1]), pair[1]
+def test_a_record_is_at_its_position_and_at_its_name(records):
+    named = Named(records, "tensor")
     for position, record in enumerate(records):
         assert named[position] is named[position - len(records)] is named[record.name] is record
         assert record in named
@@ -35,38 +37,70 @@ def test_a_record_is_at_its_position_and_at_its_name(pair):
 
 
 @given(collections, st.slices(4))
-def test_a_slice_is_a_tuple(pair, part):
-    assert pair[0](pair[1])[part] == pair[1][part]
+def test_a_slice_is_a_tuple(records, part):
+    assert Named(records)[part] == records[part]
 
 
 @given(collections, collections)
 def test_it_equals_hashes_prints_and_pickles_as_its_tuple(left, right):
-    named, other = left[0](left[1]), right[0](right[1])
-    assert named == left[1]
-    assert left[1] == named
-    assert (named == other) == (left[1] == right[1])
-    assert hash(named) == hash(left[1])
-    assert repr(named) == repr(left[1])
+    named, other = Named(left, "left"), Named(right, "right")
+    assert named == left
+    assert left == named
+    assert (named == other) == (left == right)
+    assert hash(named) == hash(left)
+    assert repr(named) == repr(left)
     assert pickle.loads(pickle.dumps(named)) == named
-    assert to_json(named) == to_json(left[1])
+    assert to_json(named) == to_json(left)
 
 
 @given(some.specs)
 def test_a_spec_takes_lists_tuples_and_its_own_collections(spec):
-    fields = {"inputs": spec.inputs, "outputs": spec.outputs}
-    specs = [ExportSpec(**{name: kind(value) for name, value in fields.items()}) for kind in (list, tuple, iter)]
-    specs.append(ExportSpec(**fields))
+    fields_of = {"inputs": spec.inputs, "outputs": spec.outputs, "tasks": spec.tasks, "cases": spec.cases}
+    specs = [ExportSpec(**{name: kind(value) for name, value in fields_of.items()}) for kind in (list, tuple, iter)]
+    specs.append(ExportSpec(**fields_of))
     assert all(built == specs[0] and digest(built) == digest(specs[0]) for built in specs)
     assert from_json(to_json(specs[0])) == specs[0]
-    assert as_inputs(spec.inputs) is spec.inputs
+    assert by_name(spec.inputs) is spec.inputs
 
 
-@pytest.mark.parametrize("named", NAMED)
-def test_it_is_no_record_of_stored_specs(named):
-    assert named not in RECORDS.values()
+def test_it_is_no_record_of_stored_specs():
+    assert Named not in RECORDS.values()
+
+
+def tuples_of_named_records():
+    """The fields of specs and plans that are tuples of records which have names."""
+    for record in RECORDS.values():
+        for name, annotation in get_type_hints(record).items():
+            item = get_args(annotation)[0] if get_origin(annotation) is tuple else None
+            if isinstance(item, type) and has(item) and "name" in {field.name for field in fields(item)}:
+                yield record.__name__, name
+
+
+def test_every_tuple_of_named_records_takes_names():
+    """A filler is at most one part; results are read in order."""
+    left = [pair for pair in tuples_of_named_records() if pair[0] not in NO_NAMES]
+    assert left == [("Part", "filler")]
+
+
+def named_fields():
+    for record in RECORDS.values():
+        types = get_type_hints(record)
+        yield from ((record, field) for field in fields(record) if get_origin(types[field.name]) is Named)
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [pair for pair in named_fields() if pair[0] is not Plan],
+    ids=lambda value: getattr(value, "__name__", None) or value.name,
+)
+def test_a_name_that_no_record_has_is_an_error_with_the_word_of_the_field(record, field):
+    word = field.default.word
+    assert refusal(UnknownName, lambda: field.default["x"]) == f"no {word} 'x'; known: none"
+    assert word != "record"
 
 
 def test_the_errors_name_what_there_is():
     assert refusal(UnknownName, lambda: ExportSpec().inputs["ids"]) == "no input 'ids'; known: none"
+    assert refusal(UnknownName, lambda: Plan(()).parts["model"]) == "no part 'model'; known: none"
     assert "write ('ids',)" in refusal(InvalidSpec, ExportSpec, inputs="ids")
-    assert "its name or its position" in refusal(InvalidSpec, lambda: Inputs()[1.5])
+    assert "its name or its position" in refusal(InvalidSpec, lambda: Named()[1.5])

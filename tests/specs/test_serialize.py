@@ -22,7 +22,8 @@ PLAN = Plan([Part("model", PlannedSpec(inputs=takes("input_ids", "batch_size 4",
 
 
 def test_every_record_is_known():
-    assert {name for name, value in vars(records).items() if isinstance(value, type) and has(value)} <= set(RECORDS)
+    classes = {name for name, value in vars(records).items() if isinstance(value, type) and has(value)}
+    assert classes - {"Named"} <= set(RECORDS)
 
 
 def test_axes_are_written_as_their_pattern():

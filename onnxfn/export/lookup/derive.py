@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -214,7 +214,7 @@ def _lacks_outputs(runs: Sequence[Run], spec: ExportSpec, task: str) -> bool:
     return returned.isdisjoint(output.name for output in for_task(spec, canonical(task)).outputs)
 
 
-def _decoder_spec(model: Any, base: ExportSpec, states: tuple[CacheRow, ...]) -> ExportSpec:
+def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> ExportSpec:
     position_ids = positions if "position_ids" in forward_parameters(model) else ExportSpec()
     has_other_states = any(not row.input_name.startswith("past_key") for row in states)
     patches = linear_attention_cache if has_other_states else ExportSpec()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -95,10 +95,10 @@ def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
     return Target(float_dtype=cast("FloatDtype", dtypes.pop())) if has_one else Target()
 
 
-def _inner_patches(model: Any) -> tuple[Patch, ...]:
+def _inner_patches(model: Any) -> Collection[Patch]:
     """The patches of the rows of the transformers models inside a module."""
     types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
-    patches: tuple[Patch, ...] = sliding_window_cache.call.patches if any(windows(model)) else ()
+    patches: Collection[Patch] = sliding_window_cache.call.patches if any(windows(model)) else ()
     for name in sorted(types & ARCHITECTURES.keys()):
         patches = named(patches, ARCHITECTURES[name].call.patches)
     return patches

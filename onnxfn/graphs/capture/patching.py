@@ -23,7 +23,7 @@ UNUSED_PATCHES = "onnxfn.unused_patches"
 
 
 @contextmanager
-def applied(patches: tuple[Patch, ...]) -> Iterator[set[str]]:
+def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
     """Replaces the functions that the patches name, and restores them on leaving, the last one first.
 
     Only this thread calls the replacements; in all others each function is what it was. A function that its class

@@ -106,8 +106,8 @@ def _with_output_in_behaviors(spec: ExportSpec, name: str) -> ExportSpec:
             changed[overlay.name] = _with_available(overlay.spec, available, name.removeprefix(prefix))
     if not changed:
         raise _unknown_output(name, names, spec)
-    behaviors = tuple(evolve(overlay, spec=changed.get(overlay.name, overlay.spec)) for overlay in behaviors)
-    return evolve(spec, parts=evolve(spec.parts, behaviors=behaviors))
+    edited = tuple(evolve(overlay, spec=changed.get(overlay.name, overlay.spec)) for overlay in behaviors)
+    return evolve(spec, parts=evolve(spec.parts, behaviors=edited))
 
 
 def _unknown_output(name: str, known: Iterable[str], spec: ExportSpec) -> UnknownName:

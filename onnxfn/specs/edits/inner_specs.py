@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from attrs import evolve
 
@@ -21,7 +21,7 @@ def inner_specs(spec: ExportSpec) -> Iterator[ExportSpec]:
 def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> ExportSpec:
     """The spec with a change applied to it and to every spec inside it."""
 
-    def inside(overlays: tuple[Overlay, ...]) -> tuple[Overlay, ...]:
+    def inside(overlays: Iterable[Overlay]) -> tuple[Overlay, ...]:
         return tuple(evolve(overlay, spec=each_spec(overlay.spec, change)) for overlay in overlays)
 
     changed = change(spec)
