@@ -329,6 +329,10 @@ COMPOSED: Mapping[str, Own] = MappingProxyType(
         "spectrum and back": Own(
             lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1]), {"x": real(3, 9)}
         ),
+        "axes of complex numbers": Own(
+            lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x).unsqueeze(1).unsqueeze(-2), n=x.shape[1]),
+            {"x": real(3, 9)},
+        ),
         "packed": Own(Packed, (real(3, 6, 4), torch.tensor([6, 2, 4])), {"x": SEQUENCE}),
         "float64": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).double(), {"input": real(3, 4).double()}),
         "float16": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).half(), {"input": real(3, 4).half()}),

@@ -160,7 +160,9 @@ def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> Exp
     wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs}
     # A tower that takes the patches of all images merges them: the merged patches are what a language model reads.
     wanted |= {"pooler_output"} if any(input_.name == "grid_thw" for input_ in base.inputs) else set()
-    outputs = outputs_spec(runs).outputs
+    # Grounding DINO returns its own `input_ids`, too: a graph has one tensor of a name.
+    taken = {input_.name for input_ in base.inputs}
+    outputs = tuple(output for output in outputs_spec(runs).outputs if output.name not in taken)
     chosen = tuple(output for output in outputs if output.name in wanted)
     return evolve(compose(base, TASKS.get(task, ExportSpec())), task=task, outputs=chosen or outputs)
 

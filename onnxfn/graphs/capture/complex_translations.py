@@ -14,6 +14,7 @@ def complex_translations() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten._fft_c2r.default: _real_signal,
         torch.ops.aten.mul.Tensor: _product,
         torch.ops.aten.sym_size.int: _size,
+        torch.ops.aten.unsqueeze.default: _with_axis,
     }
 
 
@@ -56,6 +57,13 @@ def _size(tensor: Any, dim: int = 0) -> Any:
 
     axis = dim if dim >= 0 else dim - 1
     return op.Squeeze(op.Shape(tensor, start=axis, end=axis + 1 or None))
+
+
+def _with_axis(tensor: Any, dim: int) -> Any:
+    """A complex tensor with one more axis of size 1; torch's table has it for real tensors."""
+    from onnxscript import opset18 as op
+
+    return op.Unsqueeze(tensor, _vector(dim if dim >= 0 else dim - 1))
 
 
 def _half(size: Any) -> Any:

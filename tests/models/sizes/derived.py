@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import tiny
+from sizes.detection import HGNET, RT_DETR
 
 SHARED_CACHE: Mapping[str, Any] = tiny.SPECIAL["gemma4_text"]
 ASSISTANT: Mapping[str, Any] = MappingProxyType(
@@ -30,6 +31,7 @@ CODEC: Mapping[str, Any] = MappingProxyType(
         "sliding_window": 250,
     }
 )
+PP_LCNET_STAGES = ["stage2", "stage3", "stage4", "stage5"]
 VIBEVOICE: Mapping[str, Any] = MappingProxyType(
     {"num_filters": 4, "downsampling_ratios": [2, 4], "depths": [1, 1, 1], "hidden_size": 16}
 )
@@ -37,16 +39,7 @@ MUSE_AUDIO: Mapping[str, Any] = MappingProxyType({"num_hidden_layers": 4, "depth
 IMAGE_TOKEN: Mapping[str, Any] = MappingProxyType({"vocabulary_map": {"<image>": 100, "<|extra_200|>": 101}})
 SERIES: Mapping[str, Any] = MappingProxyType({"prediction_length": 7, "context_length": 14, "lags_sequence": [1, 2]})
 
-HIERA: Mapping[str, Any] = MappingProxyType(
-    {
-        "hidden_size": 16,
-        "num_attention_heads": 1,
-        "embed_dim_per_stage": [16, 32, 64, 128],
-        "num_attention_heads_per_stage": [1, 2, 4, 8],
-        "blocks_per_stage": [1, 1, 1, 1],
-        "global_attention_blocks": [2],
-    }
-)
+SAM2: Mapping[str, Any] = tiny.SPECIAL["sam2"]["vision_config"]
 
 # By the type of the configuration, also of one inside another.
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -122,14 +115,28 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "original_max_position_embeddings": 64,
             }
         },
-        "sam2_hiera_det_model": HIERA,
-        "sam2_vision_model": {"backbone_channel_list": [128, 64, 32, 16], "fpn_hidden_size": 32},
+        "pp_doclayout_v4": {
+            **RT_DETR,
+            "backbone_config": {**HGNET["backbone_config"], "out_indices": [2, 3, 4]},
+            "hidden_size": 32,
+            "global_pointer_head_size": 8,
+        },
+        "sam2_hiera_det_model": {name: size for name, size in SAM2["backbone_config"].items() if name != "model_type"},
+        "sam2_vision_model": SAM2,
+        "slanet": {
+            "backbone_config": {"model_type": "pp_lcnet", "out_features": PP_LCNET_STAGES, "out_indices": [2, 3, 4, 5]}
+        },
         "shieldgemma2": {"yes_token_index": 5, "no_token_index": 6},
         "step3p7_text": {"sliding_window": 5},
         "timm_backbone": {"backbone": "resnet18"},
         "timm_wrapper": {"architecture": "resnet18"},
         "tvp": {"max_img_size": 64},
-        "reformer": {"axial_pos_embds_dim": [8, 24], "axial_pos_shape": [8, 12], "attention_head_size": 8},
+        "reformer": {
+            "axial_pos_embds_dim": [8, 24],
+            "axial_pos_shape": [16, 32],
+            "max_position_embeddings": 512,
+            "attention_head_size": 8,
+        },
         "t5gemma2_text": {"dropout_rate": 0.0},
         "vibevoice_acoustic_tokenizer": VIBEVOICE,
         "vibevoice_acoustic_tokenizer_encoder": VIBEVOICE,
