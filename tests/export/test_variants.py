@@ -37,7 +37,8 @@ def names(folder):
 
 
 @pytest.mark.parametrize(
-    ("model_type", "layout"), [("bert", "optimum"), ("llama", "transformers.js"), ("t5", "optimum")]
+    ("model_type", "layout"),
+    [("bert", "optimum"), ("llama", "transformers.js"), pytest.param("t5", "optimum", marks=pytest.mark.sweep)],
 )
 def test_each_dtype_has_files_of_its_own_and_each_float_dtype_one_trace(model_type, layout, tmp_path):
     events, (*_, parts) = [], MODELS[model_type]
