@@ -56,7 +56,7 @@ def with_changing_hook():
 
 
 def with_adapter():
-    peft = pytest.importorskip("peft", reason="adapters need the package peft, which no extra of onnxfn asks for")
+    peft = pytest.importorskip("peft", reason="adapters need the package peft, which is in the extra test")
     model = tiny.model("llama", "LlamaModel", num_hidden_layers=1)
     settings = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
     return peft.get_peft_model(model, settings)

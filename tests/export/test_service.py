@@ -146,6 +146,6 @@ def test_dummies_come_from_a_function_of_the_service(model, monkeypatch):
 
 
 def test_a_model_with_adapters_is_for_the_tasks_of_the_model_inside():
-    peft = pytest.importorskip("peft", reason="peft is in no extra")
+    peft = pytest.importorskip("peft", reason="peft is in the extra test")
     adapted = peft.get_peft_model(llama(), peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False))
     assert onnxfn.export(spec_for(adapted, "text-generation-with-past"), adapted).report.passed
