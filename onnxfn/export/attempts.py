@@ -40,6 +40,7 @@ from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
+from onnxfn.weights.stored_blocks import stored_weight
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
@@ -268,7 +269,8 @@ def _session(sessions: dict[Path, Any], tick: Tick, file: Path) -> Any:
 def weights_text(model: Any, graphs: Sequence[Any]) -> str:
     """From what quantized checkpoint the weights of graphs come; an empty text for float weights."""
     stored = {name for graph in graphs for name in graph.meta[STORED]}
-    return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if stored else weights_from(model)
+    may_keep = any(stored_weight(parameter) is not None for parameter in model.parameters())
+    return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if may_keep else weights_from(model)
 
 
 def traced_layers(graphs: Sequence[Any]) -> tuple[str, ...]:

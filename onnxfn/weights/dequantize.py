@@ -44,8 +44,8 @@ def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array
 
 def int8_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:
     """The rows of an 8-bit weight of bitsandbytes, `functional.int8_vectorwise_dequant`: `value * SCB / 127`."""
-    scales = parts[".SCB"].reshape(-1, 1)[start:stop] * np.float32(1 / INT8_LIMIT)
-    return parts[".weight"][start:stop].astype(np.float32) * scales
+    products: Array = parts[".weight"][start:stop].astype(np.float32) * parts[".SCB"].reshape(-1, 1)[start:stop]
+    return products * np.float32(1 / INT8_LIMIT)
 
 
 def bnb4_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:

@@ -118,7 +118,7 @@ def int8(random, out, width) -> Packed:
     """LLM.int8(): a scale for each row, which stands for 127."""
     values = random.integers(-127, 128, (out, width)).astype(np.int8)
     scale = (random.random(out) * 0.5).astype(np.float32)
-    weight = np.array([[np.float32(x) * (scale[row] * np.float32(1 / 127)) for x in values[row]] for row in range(out)])
+    weight = np.array([[np.float32(x) * scale[row] * np.float32(1 / 127) for x in values[row]] for row in range(out)])
     tensors = {".weight": torch.from_numpy(values), ".SCB": torch.from_numpy(scale)}
     return {**tensors, ".weight_format": torch.zeros((), dtype=torch.uint8)}, weight
 
