@@ -44,6 +44,29 @@ STAGES: Mapping[str, Any] = MappingProxyType(
     {"model_type": "resnet", "out_features": ["stage2", "stage3", "stage4"]},
 )
 
+# A row of text is 48 pixels high. The default backbone makes 2 of them, and the model averages over 3.
+ROWS_OF_TEXT: Mapping[str, Any] = MappingProxyType(
+    {
+        "model_type": "pp_lcnet_v3",
+        "scale": 0.75,
+        "divisor": 16,
+        "out_features": ["stage2", "stage3", "stage4", "stage5"],
+        "block_configs": [
+            [[3, 16, 32, 1, False]],
+            [[3, 32, 64, 1, False], [3, 64, 64, 1, False]],
+            [[3, 64, 128, [2, 1], False], [3, 128, 128, 1, False]],
+            [[3, 128, 256, [1, 2], False], *[[5, 256, 256, 1, False]] * 4],
+            [
+                [5, 256, 512, [2, 1], True],
+                [5, 512, 512, 1, True],
+                [5, 512, 512, [2, 1], False],
+                [5, 512, 512, 1, False],
+            ],
+        ],
+    }
+)
+"""The backbone of PP-OCRv5 for rows of text: its strides keep the width."""
+
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "conditional_detr": {"use_timm_backbone": False, "backbone_config": RESNET},
@@ -54,6 +77,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
         "lw_detr": {"projector_scale_factors": [1.0]},
         "levit": {"architectures": ["LevitForImageClassification"]},
+        "pp_ocrv5_mobile_rec": {"backbone_config": ROWS_OF_TEXT},
         "perceiver": {"architectures": ["PerceiverForMaskedLM"]},
         "time_series_transformer": {"prediction_length": 24},
         "vitmatte": {"fusion_hidden_sizes": [256, 128, 64, 32]},
