@@ -71,7 +71,7 @@ def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any
         except OnnxfnError as error:
             error.args = (str(error).replace(name, str(checkpoint.folder)),)
             raise
-    model.name_or_path = model.config._name_or_path = str(checkpoint.folder)
+    model.name_or_path = model.config.name_or_path = str(checkpoint.folder)
     if not dequantize:
         _add_stored_weights(model, checkpoint)
     setattr(model, WEIGHTS_FROM, f"{'dequantized' if dequantize else 'kept'} from {described(checkpoint)}")
