@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -58,7 +59,7 @@ class Decoder:
 
 
 def generate(
-    exported: Exported | str | Path,
+    exported: Exported | str | PathLike[str],
     input_ids: Array | Sequence[Sequence[int]],
     attention_mask: Array | Sequence[Sequence[int]] | None = None,
     *,
@@ -70,8 +71,8 @@ def generate(
     """Decodes texts greedily with ONNX Runtime.
 
     Args:
-        exported: A decoder with past or an encoder-decoder: the result of `export`, the folder of an export, or the
-            ONNX file of a decoder.
+        exported: A decoder with past or an encoder-decoder: the result of `export` or of `load`, the folder of an
+            export, or the ONNX file of a decoder.
         input_ids: Token ids, `[batch, length]`, as an array or as lists of one length: the prompts of a decoder, or
             the texts that an encoder reads. For an encoder of sound or images, its features.
         attention_mask: `[batch, length]`, 0 for padding and 1 for tokens. Prompts of different lengths are padded on
@@ -80,7 +81,8 @@ def generate(
         stop: Token ids that end a text. An ended text is filled with its last token until all texts have ended.
         start: The first token that the decoder of an encoder-decoder gets. The default is `decoder_start_token_id` of
             the configuration in the folder. A decoder without an encoder has none.
-        dtype: Which of the `dtypes` of the export runs. None: the first of them, or the files without an ending.
+        dtype: Which of the `dtypes` of the export runs. None: that of the result of `load`, the first of the export, or
+            the files without an ending.
 
     Returns:
         Token ids, int64: `[batch, length + new]` for a decoder, its prompts included; `[batch, 1 + new]` for an
@@ -123,9 +125,9 @@ def generate(
         return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
 
 
-def _first_dtype(exported: Exported | str | Path) -> str | None:
-    """The first of the `dtypes` of an export; None if it has none, or for a path."""
-    return exported.plan.parts[0].dtype if isinstance(exported, Exported) else None
+def _first_dtype(exported: Exported | str | PathLike[str]) -> str | None:
+    """The first of the `dtypes` of an export, or the one that `load` was asked for; None if there is none."""
+    return exported.plan.parts[0].dtype if isinstance(exported, Exported) else getattr(exported, "dtype", None)
 
 
 def _decoder_of_encoded(folder: Path, suffix: str, inputs: Array, mask: Array) -> Decoder:
@@ -277,7 +279,7 @@ def _start_token(folder: Path) -> int:
     raise InvalidSpec(f"no configuration in {folder} has decoder_start_token_id; pass the first token: start=...")
 
 
-def _decoder_file(exported: Exported | str | Path, folder: Path, suffix: str) -> Path:
+def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix: str) -> Path:
     """The ONNX file of a decoder: the path if it is one, else the first of a variant that is no table of embeddings."""
     path = export_path(exported)
     if path.suffix == ".onnx":

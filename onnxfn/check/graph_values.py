@@ -67,7 +67,7 @@ def computed_values(file: Path, names: Iterable[str], inputs: Mapping[str, Array
     model = onnx.load(file, load_external_data=False)
     outputs = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
-    options = check_options(file.parent)
+    options = check_options(file)
     options.add_session_config_entry(EXTERNAL_DATA_FOLDER, str(file.parent.resolve()))
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -63,8 +63,8 @@ def number_of_tokens(number: Any) -> int:
     return int(number)
 
 
-def export_path(exported: Exported | str | Path) -> Path:
-    """The path of an export. InvalidSpec if it is neither the result of `export` nor a path."""
+def export_path(exported: Exported | str | PathLike[str]) -> Path:
+    """The path of an export. InvalidSpec if it is neither the result of `export` or `load` nor a path."""
     path = exported.path if isinstance(exported, Exported) else exported
     if not isinstance(path, str | PathLike):
         raise InvalidSpec(f"{exported!r} is not an export: pass the result of export(...), a folder, or an ONNX file")

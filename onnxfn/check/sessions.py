@@ -11,10 +11,15 @@ from onnxfn.specs.errors import ModelNotFound, first_line, listed
 from onnxfn.specs.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
+from onnxfn.weights.onnx_files import stored_tensors
 from onnxfn.weights.waiting import watched
 
 FATAL = 4
 """The highest severity of ONNX Runtime's log: nothing else is logged."""
+
+
+LARGE_HALF_BYTES = 1 << 29
+"""Bytes of 16-bit weights from which on they are not converted all at once."""
 
 
 def open_session(file: str | Path, options: Any = None, providers: Sequence[Any] = CPU) -> Any:
@@ -61,19 +66,34 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
 
     `tick` is called while ONNX Runtime loads the file; if it raises, loading is cancelled: it ends a little later.
     """
-    options = check_options(file.parent)
+    options = check_options(file)
     return watched(partial(open_session, file, options), tick, partial(options.set_load_cancellation_flag, True))
 
 
-def check_options(folder: Path) -> Any:
-    """The `onnxruntime.SessionOptions` of a check of the ONNX files in a folder."""
+def check_options(file: Path) -> Any:
+    """The `onnxruntime.SessionOptions` of a check of an ONNX file."""
     options = silent_options()
     # PyTorch and ONNX Runtime compute in turns. Threads that wait without spinning leave the cores to the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if _has_external_data(folder):
+    if _has_external_data(file.parent):
         # External data is mapped from the file. Prepacking would copy it into memory.
         options.add_session_config_entry("session.disable_prepacking", "1")
+        if _external_half_bytes(file) > LARGE_HALF_BYTES:
+            _convert_on_use(options)
     return options
+
+
+def _convert_on_use(options: Any) -> None:
+    """Makes ONNX Runtime convert each 16-bit weight when a node reads it, and not all of them when it loads the file.
+
+    Its CPU multiplies float32, so it puts a Cast after each weight. Its optimizations replace these by weights of twice
+    the size. Its default order runs all of them first: the order by priority runs each right before its reader.
+    """
+    import onnxruntime
+
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    options.enable_cpu_mem_arena = False
 
 
 def runtime_message(error: Exception) -> str:
@@ -84,6 +104,14 @@ def runtime_message(error: Exception) -> str:
         "or with check=False for another device"
     )
     return line + (advice if "Could not find an implementation" in line else "")
+
+
+def _external_half_bytes(file: Path) -> int:
+    """The bytes of the float16 and bfloat16 weights of an ONNX file that lie in external data."""
+    from onnx import TensorProto
+
+    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    return sum(each.length for each in stored_tensors(file) if each.dtype in half and each.file != file)
 
 
 def _has_external_data(folder: Path) -> bool:

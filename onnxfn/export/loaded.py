@@ -50,6 +50,10 @@ class Loaded:
         """What `pickle` stores: the paths. Sessions are opened again, and a folder stays with its first owner."""
         return Loaded, (self.path, self.files, None, self.dtype)
 
+    def __fspath__(self) -> str:
+        """The path, so that `generate` and `validate` take these files."""
+        return self.path
+
     @property
     def graphs(self) -> dict[str, Path]:
         """From the name of each part to its ONNX file; the names of the parts of a variant have no ending."""

@@ -238,7 +238,7 @@ def export_from_recipe(
 def validate(
     spec: ExportSpec,
     model: Any,
-    exported: Exported | str | Path,
+    exported: Exported | str | PathLike[str],
     *,
     config: Any = None,
     adapter: str | Path | None = None,
@@ -255,7 +255,7 @@ def validate(
     Args:
         spec: The spec that the files were exported with.
         model: The model, a `torch.nn.Module`.
-        exported: The result of `export`, an ONNX file, or a folder with the files of the plan.
+        exported: The result of `export` or `load`, an ONNX file, or a folder with the files of the plan.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         adapter: The folder of the adapter that was merged into the files; not used if the files take it as inputs.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a

@@ -245,7 +245,9 @@ def unique_rules(rules: Iterable[WeightRule]) -> tuple[WeightRule, ...]:
     known = as_tuple(rules)
     strange = [rule for rule in known if not isinstance(rule, WeightRule)]
     if strange:
-        raise InvalidSpec(f"quantization is a tuple of WeightRule, not of {shortened(strange[0])}")
+        raise InvalidSpec(
+            f"an item of quantization is {shortened(strange[0])}; it must be a WeightRule: quantize(spec, bits=4)"
+        )
     return tuple(dict.fromkeys(reversed(known)))[::-1]
 
 

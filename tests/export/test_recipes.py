@@ -278,13 +278,6 @@ def store_tied_head(folder):
     weights(lambda tensors: tensors.update({"lm_head.weight": tensors["model.embed_tokens.weight"].clone()}))(folder)
 
 
-def test_converted_weights_save_no_recipe(tmp_path):
-    checkpoint = saved(tmp_path / "half", tiny.model("llama", "AutoModelForCausalLM").half())
-    assert not exported_from_recipe(checkpoint, tmp_path / "out", tmp_path / "templates")
-    assert list((tmp_path / "templates").glob("*.template"))
-    assert list((tmp_path / "templates").glob("*.recipe")) == []
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_stored_head_that_is_tied_to_the_embedding_saves_no_recipe(checkpoint, tmp_path, tied):
     config(tie_word_embeddings=tied)(checkpoint)

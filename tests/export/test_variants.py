@@ -101,6 +101,8 @@ def test_texts_are_generated_by_the_files_of_a_dtype(model_type, tmp_path):
     assert np.array_equal(texts[0], onnxfn.generate(exported, prompts, max_new_tokens=5))
     alone = onnxfn.export(onnxfn.with_dtypes(spec, float="float16"), model, tmp_path / "half", check=False)
     assert np.array_equal(texts[2], onnxfn.generate(alone, prompts, max_new_tokens=5))
+    loaded = onnxfn.load(tmp_path / "out", dtype=FLOATS[1])
+    assert np.array_equal(texts[2], onnxfn.generate(loaded, prompts, max_new_tokens=5))
     message = refusal(ModelNotFound, onnxfn.generate, tmp_path / "out", prompts, dtype="q4")
     assert message == f"no file *_q4.onnx in {tmp_path / 'out'}; dtypes of the files there: float32, float16"
 

@@ -6,6 +6,7 @@ import json
 import pickle
 import struct
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +16,9 @@ from attrs import frozen
 CONFIG, WEIGHTS, BIN = "config.json", "model.safetensors", "pytorch_model.bin"
 INDEX, SHARD = "model.safetensors.index.json", "model-00001-of-00002.safetensors"
 LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 438007537\n"
+
+WITHOUT_PEFT, WITH_PEFT = "which needs peft: pip install peft", "could not be loaded"
+"""Parts of the error for an adapter that says nothing: peft itself reads it where it is installed."""
 
 Break = Callable[[Path], Any]
 """Breaks a copy of a checkpoint in a folder."""
@@ -288,7 +292,7 @@ LIBRARIES: Mapping[str, Broken] = MappingProxyType(
         ),
         "flash attention": Broken(config(attn_implementation="flash_attention_2"), "FlashAttention2"),
         "attention: unknown": Broken(config(attn_implementation="fast"), "fast"),
-        "adapter": Broken(text("adapter_config.json", "{}"), "which needs peft: pip install peft"),
+        "adapter": Broken(text("adapter_config.json", "{}"), WITH_PEFT if find_spec("peft") else WITHOUT_PEFT),
     }
 )
 

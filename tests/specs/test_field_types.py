@@ -64,7 +64,8 @@ def wrong_values(annotation):
     if any(get_origin(argument) is Literal for argument in arguments):
         return objects | st.sampled_from(("nope", 3.5))
     if any(get_origin(argument) in (tuple, Named) for argument in arguments):
-        return objects | st.sampled_from((3, "x", (object(),), [3j]))
+        items = () if Any in [item for argument in arguments for item in get_args(argument)] else ((object(),), [3j])
+        return objects | st.sampled_from((3, "x", *items))
     return objects if own is None else objects | own
 
 

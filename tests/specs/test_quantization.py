@@ -96,7 +96,9 @@ def test_a_rule_that_no_kernel_has_is_refused(arguments, error, message):
 
 def test_what_is_no_condition_and_no_rule_is_refused():
     assert "7 selects no weights; write a pattern of names" in refusal(InvalidSpec, WeightRule, 7)
-    assert "a tuple of WeightRule, not of 'q4'" in refusal(InvalidSpec, Target, quantization=["q4"])
+    assert "an item of quantization is 'q4'; it must be a WeightRule" in refusal(
+        InvalidSpec, Target, quantization=["q4"]
+    )
     assert "no operator that reads weights 'Matmul'" in refusal(UnknownName, ReadBy, "Matmul")
 
 

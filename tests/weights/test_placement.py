@@ -460,6 +460,18 @@ def test_the_check_disables_prepacking_if_files_have_external_data(weights, disa
         assert not disables_prepacking
 
 
+@pytest.mark.parametrize(("dtype", "on_use"), [("float16", True), ("float32", False)])
+def test_the_weights_of_a_large_16_bit_file_are_converted_when_they_are_read(dtype, on_use, tmp_path, monkeypatch):
+    monkeypatch.setattr("onnxfn.check.sessions.LARGE_HALF_BYTES", 0)
+    spec, model = seq2seq()
+    write = onnxfn.WriteOptions(external_data_threshold=0)
+    exported = onnxfn.export(onnxfn.with_dtypes(spec, float=dtype), model, tmp_path / "out", write=write)
+    options = open_check_session(tmp_path / "out" / exported.plan.files[0]).get_session_options()
+    by_priority = options.execution_order == onnxruntime.ExecutionOrder.PRIORITY_BASED
+    assert exported.report.passed
+    assert (by_priority, options.enable_cpu_mem_arena) == (on_use, not on_use)
+
+
 def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
     spec, model = seq2seq()
     result = onnxfn.export(
