@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 
-from onnxfn.specs.errors import TimedOut
+from onnxfn.specs.errors import InvalidSpec, TimedOut
 from onnxfn.specs.reports import Event, EventStatus, StageTimer, Tick, no_tick
 
 OnEvent = Callable[[Event], None]
@@ -38,10 +38,12 @@ def ignore(_: Event) -> None:
 def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") -> OnEvent:
     """A function that calls `on_event`, and raises TimedOut at the first event after `timeout` seconds from now.
 
-    `on_event` itself if there is no limit. `what` is the subject of the message.
+    `on_event` itself if there is no limit. `what` is the subject of the message. InvalidSpec if `timeout` is below 0.
     """
     if timeout is None:
         return on_event
+    if not timeout >= 0:
+        raise InvalidSpec(f"timeout is {timeout:g} s; pass 0 or more seconds, or None for no limit")
     start = perf_counter()
 
     def listen(event: Event) -> None:

@@ -25,7 +25,7 @@ from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.reports import CPU
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
-from onnxfn.weights.onnx_files import external_data_names
+from onnxfn.weights.onnx_files import external_data_names, graph_ports
 
 
 @frozen(eq=False, field_transformer=typed_fields)
@@ -59,6 +59,16 @@ class Loaded:
         """From the name of each part to its ONNX file; the names of the parts of a variant have no ending."""
         graphs = [path for path in map(Path, self.files) if path.suffix == ".onnx"]
         return {path.stem.removesuffix(dtype_suffix(self.dtype)): path for path in graphs}
+
+    @property
+    def inputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of the inputs of the first file."""
+        return _dynamic_axes(graph_ports(next(iter(self.graphs.values())))[0])
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of the outputs of the first file."""
+        return _dynamic_axes(graph_ports(next(iter(self.graphs.values())))[1])
 
     def model_proto(self, part: str | None = None) -> Any:
         """The graph of a part with its weights, as an `onnx.ModelProto`."""
@@ -108,7 +118,8 @@ def load(folder: str | Path, dtype: str | None = None) -> Loaded:
         dtype: Which of the `dtypes` of the export; its parts are named without their ending. None: all of them.
 
     Returns:
-        What has the methods of the result of `export`: `loaded(**inputs)`, `session`, `model_proto` and `save`.
+        What has the methods of the result of `export`, `loaded(**inputs)`, `session`, `model_proto` and `save`, and its
+        `inputs` and `outputs`. `generate` and `validate` take it, too.
 
     Raises:
         ModelNotFound: There is no such file, no ONNX file in the folder, or none of this dtype.
@@ -133,6 +144,12 @@ def load(folder: str | Path, dtype: str | None = None) -> Loaded:
         raise ModelNotFound(f"no ONNX file at {path}; folders in it with a model.onnx: {parts}")
     others = _recorded_files(root, dtype) if root == path else []
     return Loaded(str(path), map(str, dict.fromkeys([*graphs, *_data_files(graphs), *others])), dtype=dtype)
+
+
+def _dynamic_axes(ports: Sequence[Any]) -> dict[str, dict[int, str]]:
+    """From the name of each port, an `onnx.ValueInfoProto`, to the symbols of its dynamic axes."""
+    axes = {port.name: enumerate(port.type.tensor_type.shape.dim) for port in ports}
+    return {name: {axis: each.dim_param for axis, each in sizes if each.dim_param} for name, sizes in axes.items()}
 
 
 def _recorded_files(folder: Path, dtype: str | None) -> list[Path]:

@@ -135,6 +135,8 @@ def test_a_result_with_a_path_has_the_same_methods(exported, tmp_path):
     assert not (tmp_path / "copy" / "model.onnx").samefile(exported.files[0])
     refusal(OutputExists, exported.save, tmp_path / "copy")
     exported.save(tmp_path / "copy", overwrite=True)
+    loaded = onnxfn.load(tmp_path / "copy")
+    assert (loaded.inputs, loaded.outputs) == (exported.inputs, exported.outputs)
 
 
 def test_results_are_pickled_and_written_as_json(exported):

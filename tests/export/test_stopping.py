@@ -24,7 +24,7 @@ from onnxfn.export.progress import stages_table
 from onnxfn.graphs.capture.dtypes import in_dtype
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.ticking import ticking_operators
-from onnxfn.specs.errors import OutputExists, TimedOut
+from onnxfn.specs.errors import InvalidSpec, OutputExists, TimedOut
 from onnxfn.specs.reports import CheckFailed, Event
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
@@ -108,6 +108,12 @@ def test_a_timeout_is_an_error_in_a_line(tmp_path):
     assert message == "the export was stopped after 0 s, at plan; pass a longer timeout"
     assert [*tmp_path.iterdir()] == []
     onnxfn.export(BERT, model, tmp_path / "out", timeout=600.0)
+
+
+def test_a_timeout_below_zero_is_refused(tmp_path):
+    model = tiny.model("bert", "AutoModel")
+    message = refusal(InvalidSpec, onnxfn.export, onnxfn.spec_for("bert"), model, tmp_path / "out", timeout=-1)
+    assert message == "timeout is -1 s; pass 0 or more seconds, or None for no limit"
 
 
 def test_a_check_has_a_timeout_and_events_of_all_its_stages(tmp_path):
