@@ -2,10 +2,10 @@
 
 Laws: `compose()` is EMPTY; `compose(a) == a`; EMPTY changes nothing; the right-most wins.
 
-compose is associative where it is defined: if `compose(a, b, c)` returns a spec, so does `compose(a, compose(b, c))`,
-and they are equal. It raises InvalidSpec if what lies to the left is for a task already, and a spec for no task adds to
-a task: that would have no effect. `compose(a, compose(b, c))` may be defined where `compose(a, b, c)` is not: then `c`
-is for a task, and chooses it for what `b` adds.
+compose is associative where it is defined: if `compose(a, b, c)` and `compose(a, compose(b, c))` return specs, they are
+equal. It raises InvalidSpec if what lies to the left is for a task already, and a spec for no task adds to a task: that
+would have no effect. So each of the two may be defined where the other is not: `c` may be for a task, and choose it for
+what `b` adds; or one of them may have already what `c` adds, which is then no addition.
 """
 
 from __future__ import annotations
