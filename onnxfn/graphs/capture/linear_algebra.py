@@ -19,8 +19,9 @@ def linear_algebra_translations() -> dict[Any, Callable[..., Any]]:
     import torch
 
     aten = torch.ops.aten
+    removed = {aten.cholesky.default: _cholesky} if hasattr(aten, "cholesky") else {}  # torch 2.15 has it no more
     return {
-        aten.cholesky.default: _cholesky,
+        **removed,
         aten.inverse.default: _inverse,
         aten.linalg_cholesky.default: _cholesky,
         aten.linalg_cholesky_ex.default: lambda matrix, **options: (_cholesky(matrix, **options), _no_error()),
