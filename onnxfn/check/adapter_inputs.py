@@ -8,10 +8,10 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.check import case_comparisons, differences
+from onnxfn.check.check import JudgedCase, differences, judged_case
 from onnxfn.check.compare import Comparison
 from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.check.proof import Proof, case_values, is_quantized, variant_measurements
+from onnxfn.check.proof import Proof, variant_measurements
 from onnxfn.check.references import Reference, references
 from onnxfn.check.sessions import open_check_session, silent_run_options
 from onnxfn.graphs.capture.dtypes import in_dtype_if_small
@@ -43,19 +43,16 @@ def adapter_report(
     model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
     session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
     comparisons: list[Comparison] = []
+    judged: list[JudgedCase] = []
     cases: list[str] = []
-    values: list[Any] = []
-    findings: tuple[str, ...] = ()
     for reference in _with_adapter(references(model, part, tick=tick)):
         outputs = tuple(session.run(names, {**reference.inputs, **arrays}, silent_run_options()))
+        judged.append(judged_case(model, part, file, reference, outputs, exact, comparisons, tick))
+        comparisons.extend(judged[-1].comparisons)
         cases.append(reference.case)
-        if is_quantized(part.spec):
-            of_case, differing = case_values(part, reference, outputs)
-            values.append(of_case)
-            findings += differing
-        else:
-            comparisons.extend(case_comparisons(model, part, file, reference, outputs, exact, comparisons))
         tick()
+    values = [values for case in judged for values in case.values]
+    findings = tuple(finding for case in judged for finding in case.findings)
     measurements = variant_measurements(part, session, Proof(None, floors), values)
     return Report(differences(part, comparisons), tuple(cases), findings, measurements)
 

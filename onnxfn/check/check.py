@@ -9,7 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from onnxfn.check.choices import PICKED, with_choices
 from onnxfn.check.compare import Comparison, compare
@@ -104,14 +104,11 @@ def check(
                 findings += () if cases else interface_findings(part, file, reference)
                 findings += size_findings(part, reference) if not findings else ()
                 cases.append(reference.case)
-                if is_quantized(part.spec):
-                    of_case, differing = case_values(part, reference, outputs)
-                    values.append(of_case)
-                    findings += differing
-                else:
-                    compared = case_comparisons(model, part, file, reference, outputs, exact, comparisons, tick)
-                    findings += _model_findings(model, part, reference, compared) if not findings else ()
-                    comparisons.extend(compared)
+                judged = judged_case(model, part, file, reference, outputs, exact, comparisons, tick)
+                findings += judged.findings
+                findings += _model_findings(model, part, reference, judged.comparisons) if not findings else ()
+                comparisons.extend(judged.comparisons)
+                values.extend(judged.values)
                 tick()
         of_weights, errors = result_of(weights, tick)
     if not is_quantized(part.spec):
@@ -168,6 +165,38 @@ def _with_outputs(
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error
+
+
+@frozen
+class JudgedCase:
+    """What a file is worth in a case.
+
+    Attributes:
+        comparisons: The comparison of each output; none for a quantized file.
+        values: The values of the measures of a quantized file.
+        findings: Outputs of a quantized file with another shape or kind than PyTorch's.
+    """
+
+    comparisons: tuple[Comparison, ...] = ()
+    values: tuple[Values, ...] = ()
+    findings: tuple[str, ...] = ()
+
+
+def judged_case(
+    model: Any,
+    part: Part,
+    file: Path,
+    reference: Reference,
+    outputs: OutputArrays,
+    exact: ExactOutputs,
+    before: Sequence[Comparison] = (),
+    tick: Tick = no_tick,
+) -> JudgedCase:
+    """What a file is worth in a case: its outputs are compared with PyTorch's, those of a quantized file measured."""
+    if not is_quantized(part.spec):
+        return JudgedCase(case_comparisons(model, part, file, reference, outputs, exact, before, tick))
+    values, findings = case_values(part, reference, outputs)
+    return JudgedCase(values=(values,), findings=findings)
 
 
 def case_comparisons(
