@@ -12,6 +12,7 @@ from attrs import asdict, evolve, frozen
 from onnxfn.export import cli_flags as flags
 from onnxfn.export.cli_demo import demo_completion, demo_similarities
 from onnxfn.export.cli_errors import one_line_errors
+from onnxfn.export.cli_files import bench_command, inspect_command, verify_command
 from onnxfn.export.cli_progress import stage_line
 from onnxfn.export.destination import check_destination
 from onnxfn.export.diffusers import export_pipeline
@@ -24,14 +25,13 @@ from onnxfn.export.lookup.loading import (
     load_model,
     model_without_weights,
 )
-from onnxfn.export.lookup.lookup import has_row, loader_spec, spec_for, tasks_for
+from onnxfn.export.lookup.lookup import has_row, loader_spec, tasks_for
 from onnxfn.export.lookup.quantized import checked_quantization
 from onnxfn.export.pipeline import export as export_model
 from onnxfn.export.pipeline import export_from_recipe
 from onnxfn.export.planned_files import plan_of_variants
 from onnxfn.export.recipes import load_recipe, recipe_key, save_recipe
 from onnxfn.export.spec_edits import SpecEdits, edited_spec, parsed_shapes, parsed_sizes, spec_dtype, suffixed_dtypes
-from onnxfn.export.verify import verify as verify_folder
 from onnxfn.export.weight_sizes import with_weight_bytes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
@@ -42,7 +42,6 @@ from onnxfn.specs.measurements import Floors, parsed_floors
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.planned import Plan, PlannedSpec
 from onnxfn.specs.reports import Event, Exported
-from onnxfn.specs.serialize import to_json
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import layout_of
@@ -55,7 +54,6 @@ app: typer.Typer = typer.Typer(
     name="onnxfn",
     help="Export PyTorch and Hugging Face models to ONNX and check the files against PyTorch.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -157,29 +155,9 @@ def _export_from_library(library: str, request: ExportRequest, context: typer.Co
         _export_library_model(library, request)
 
 
-@app.command()
-def verify(
-    folder: Annotated[Path, typer.Argument(help="The folder of an export.")], debug: flags.Debug = False
-) -> None:
-    """Compare the files of an export with its report.json, without the model. Exit code 1 if one differs."""
-    with one_line_errors(debug=debug):
-        verification = verify_folder(folder)
-    typer.echo(verification)
-    if not verification.passed:
-        raise typer.Exit(1)
-
-
-@app.command()
-def inspect(
-    model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")],
-    task: Annotated[str | None, typer.Option(help="Show the spec for this task.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    debug: flags.Debug = False,
-) -> None:
-    """Show the spec of a model type: its inputs, its outputs, and their dynamic axes."""
-    with one_line_errors(debug=debug):
-        spec = spec_for(model_type, task)
-        typer.echo(to_json(spec) if json else spec)
+app.command("verify")(verify_command)
+app.command("inspect")(inspect_command)
+app.command("bench")(bench_command)
 
 
 @app.command()

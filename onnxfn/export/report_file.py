@@ -154,20 +154,21 @@ def _port(value: Any) -> dict[str, Any]:
     """Name, type and axes of an input or output: a size, a symbol, or null for an axis without a name."""
     tensor = value.type.tensor_type
     shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
-    return {"name": value.name, "dtype": _dtype_name(tensor.elem_type), "shape": shape}
+    return {"name": value.name, "dtype": dtype_name(tensor.elem_type), "shape": shape}
 
 
 def _weights_dtype(file: Path) -> str | None:
     """The floating point type that most elements of the weights have; None without such weights."""
     elements: dict[str, int] = {}
     for tensor in stored_tensors(file):
-        name = _dtype_name(tensor.dtype)
+        name = dtype_name(tensor.dtype)
         elements[name] = elements.get(name, 0) + prod(tensor.shape)
     floats = {name: count for name, count in elements.items() if "float" in name}
     return max(sorted(floats), key=floats.__getitem__, default=None)
 
 
-def _dtype_name(number: int) -> str:
+def dtype_name(number: int) -> str:
+    """The name of a type that ONNX numbers, as numpy and torch spell it."""
     from onnx import TensorProto
 
     name = str(TensorProto.DataType.Name(number)).lower()

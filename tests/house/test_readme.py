@@ -53,7 +53,9 @@ def test_every_edit_in_the_table_is_public():
         assert callable(getattr(onnxfn, name))
 
 
-@pytest.mark.parametrize("command", [command.callback.__name__ for command in cli.app.registered_commands])
+@pytest.mark.parametrize(
+    "command", [command.name or command.callback.__name__ for command in cli.app.registered_commands]
+)
 def test_every_command_is_named(command):
     assert f"onnxfn {command}" in README
 

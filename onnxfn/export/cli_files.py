@@ -1,0 +1,91 @@
+"""The commands about ONNX files and folders that exist: `verify`, `inspect` and `bench`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onnxfn.export import cli_flags as flags
+from onnxfn.export.bench import bench, bench_text, plain_timings
+from onnxfn.export.cli_errors import one_line_errors
+from onnxfn.export.graph_summary import graph_files, graph_summary, summary_text
+from onnxfn.export.lookup.lookup import spec_for
+from onnxfn.export.spec_edits import parsed_sizes
+from onnxfn.export.verify import verify
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.reports import CPU
+from onnxfn.specs.serialize import to_json
+from onnxfn.weights.layouts import graphs_of_dtype
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def verify_command(
+    folder: Annotated[Path, typer.Argument(help="The folder of an export.")], *, debug: flags.Debug = False
+) -> None:
+    """Compare the files of an export with its report.json, without the model. Exit code 1 if one differs."""
+    with one_line_errors(debug=debug):
+        verification = verify(folder)
+    typer.echo(verification)
+    if not verification.passed:
+        raise typer.Exit(1)
+
+
+def inspect_command(
+    subject: Annotated[
+        str, typer.Argument(help="A model type, such as bert; an ONNX file; or the folder of an export.")
+    ],
+    task: Annotated[str | None, typer.Option(help="Show the spec of a model type for this task.")] = None,
+    *,
+    json_: Json = False,
+    debug: flags.Debug = False,
+) -> None:
+    """Show the spec of a model type, or what an ONNX file has: inputs, outputs, operators, bytes of the weights."""
+    with one_line_errors(debug=debug):
+        if _is_path(subject):
+            typer.echo(_inspected_files(Path(subject), task, as_json=json_))
+        else:
+            spec = spec_for(subject, task)
+            typer.echo(to_json(spec) if json_ else spec)
+
+
+def bench_command(
+    path: Annotated[Path, typer.Argument(help="The folder of an export, or an ONNX file.")],
+    dtype: Annotated[str | None, typer.Option(help="Only the files of this dtype, such as q4.")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option("--size", help="Size of a dynamic axis, such as sequence_length=512.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="How often each step runs.")] = 5,
+    provider: Annotated[
+        list[str] | None, typer.Option("--provider", help="Execution provider of ONNX Runtime. Default: the CPU.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of an operator. Default: ONNX Runtime's choice.")] = None,
+    *,
+    json_: Json = False,
+    debug: flags.Debug = False,
+) -> None:
+    """Measure the time to load ONNX files and to run them: a prompt and the next token of decoders."""
+    with one_line_errors(debug=debug):
+        files = graph_files(path)
+        chosen = files if dtype is None else graphs_of_dtype(files[0].parent, dtype)
+        providers = tuple(provider or CPU)
+        sizes = dict(parsed_sizes("--size", size or ()))
+        timings = bench(chosen, sizes, runs=runs, providers=providers, threads=threads)
+        summary = f"{', '.join(providers)} · {runs} runs · threads: {threads or 'as ONNX Runtime chooses'}"
+        typer.echo(json.dumps(plain_timings(timings)) if json_ else bench_text(str(path), timings, summary))
+
+
+def _is_path(subject: str) -> bool:
+    """Whether a subject is a path rather than a model type: it ends in .onnx, has a slash, or is a folder."""
+    return subject.endswith(".onnx") or "/" in subject or Path(subject).is_dir()
+
+
+def _inspected_files(path: Path, task: str | None, *, as_json: bool) -> str:
+    """What the ONNX files at a path have, as text or as JSON. InvalidSpec for a task: a file has none."""
+    if task is not None:
+        raise InvalidSpec(f"--task is for a model type, and {path} is a path; leave it out")
+    summaries: dict[str, Any] = {file.name: graph_summary(file) for file in graph_files(path)}
+    return json.dumps(summaries, indent=2) if as_json else "\n".join(map(summary_text, summaries, summaries.values()))
