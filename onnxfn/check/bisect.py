@@ -25,6 +25,7 @@ from onnxfn.check.smallest_case import FailingCase, Sizes, case_sizes, failing_c
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.planned import Part
+from onnxfn.specs.short_repr import short_repr
 
 
 @frozen(field_transformer=typed_fields)
@@ -53,6 +54,8 @@ class Divergence:
     sizes: tuple[tuple[str, int, int], ...] = field(default=(), converter=as_tuple)
     tolerance: float = 0.0
     snippet: str = ""
+
+    __repr__ = short_repr
 
     @property
     def module(self) -> str | None:

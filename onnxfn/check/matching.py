@@ -17,6 +17,7 @@ from onnxfn.graphs.capture.capture import parameter_names
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.planned import PlannedSpec
+from onnxfn.specs.short_repr import short_repr
 
 Rows = Mapping[int, tuple[Sequence[str], Array]]
 """From a number of elements to the names of the values that have as many, and a matrix with a row for each."""
@@ -41,6 +42,8 @@ class TensorPair:
     module: str
     value: str | None
     max_abs: float
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         value = "no value of the graph" if self.value is None else f"value {self.value!r} of the graph"

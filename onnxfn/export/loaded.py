@@ -24,6 +24,7 @@ from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, unknown
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.reports import CPU
+from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_ports
 
@@ -45,6 +46,8 @@ class Loaded:
     owner: PrivateFolder | None = field(default=None, repr=False)
     dtype: str | None = None
     session_for: Any = field(factory=lambda: cache(open_session), repr=False)
+
+    __repr__ = short_repr
 
     def __reduce__(self) -> Any:
         """What `pickle` stores: the paths. Sessions are opened again, and a folder stays with its first owner."""

@@ -12,6 +12,7 @@ from onnxfn.export.report_file import PASSED, REPORT_FILE, SCHEMA_VERSION, graph
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import ModelNotFound, first_line, listed, shortened
 from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn
@@ -40,6 +41,8 @@ class Verification:
     bytes: int
     checks: tuple[str, ...] = field(default=(), converter=as_tuple)
     faults: tuple[str, ...] = field(default=(), converter=as_tuple)
+
+    __repr__ = short_repr
 
     @property
     def passed(self) -> bool:

@@ -33,9 +33,10 @@ def weight_bytes(
 ) -> dict[str, int]:
     """How many bytes the weights of each ONNX file would have. No weight is read, and nothing is written.
 
-    The bytes of float dtypes are those of the model's own weights; a graph also holds constants, a few kilobytes. The
-    bytes of quantized dtypes follow from the rules and the modules that own a weight; they are within 2 %. With
-    `weight_storage="share"` files of one dtype may store a weight once that each of them counts.
+    Weights alone are counted: a file is larger by its nodes, names and constants, such as 0.3 MB for a Llama of 30
+    layers. The bytes of float dtypes are those of the model's own weights. The bytes of quantized dtypes follow from
+    the rules and the modules that own a weight; they are within 2 %. With `weight_storage="share"` files of one dtype
+    may store a weight once that each of them counts.
 
     Args:
         spec: The spec of the export.

@@ -22,6 +22,7 @@ from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened
 from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.short_repr import short_repr, shortened_call
 
 LARGEST_SIZE = (1 << 63) - 1
 """ONNX stores sizes as int64."""
@@ -55,6 +56,8 @@ class Axis:
     symbol: str
     kind: AxisKind
 
+    __repr__ = short_repr
+
 
 def _no_text(_: Any, __: Any, axes: Any) -> None:
     """Raises InvalidSpec if the axes of an AxisMap are a text, which is a pattern."""
@@ -79,7 +82,7 @@ class AxisMap:
         return f"[{', '.join(axis.symbol for axis in self.axes)}]"
 
     def __repr__(self) -> str:
-        return f"axis_map({pattern(self)!r})"
+        return shortened_call("axis_map", [repr(pattern(self))])
 
 
 def axis(word: str) -> Axis:

@@ -7,6 +7,7 @@ from attrs import field, frozen
 from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.short_repr import short_repr
 
 
 @frozen(field_transformer=typed_fields)
@@ -14,7 +15,8 @@ class Change:
     """A difference between two records.
 
     Attributes:
-        path: Where it is: `inputs.input_ids.axes`.
+        path: Where it is: `inputs.input_ids.axes`; `inputs (name)` for a tensor that has another name alone, `inputs
+            (order)` for another order.
         before: The first record's value, as a text; None if it has none there.
         after: The second record's value, as a text; None if it has none there.
     """
@@ -22,6 +24,8 @@ class Change:
     path: str
     before: str | None
     after: str | None
+
+    __repr__ = short_repr
 
 
 @frozen(field_transformer=typed_fields)
@@ -37,6 +41,8 @@ class Changes:
     added: tuple[Change, ...] = field(default=(), converter=as_tuple)
     removed: tuple[Change, ...] = field(default=(), converter=as_tuple)
     changed: tuple[Change, ...] = field(default=(), converter=as_tuple)
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         return printing.text(_title(self), _sections(self))

@@ -11,7 +11,7 @@ what `b` adds; or one of them may have already what `c` adds, which is then no a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from inspect import isroutine
+from inspect import isroutine, signature
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +22,8 @@ from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.records import Normalizer
 from onnxfn.specs.spec import ExportSpec, Overlay
+
+PACKAGE = __name__.partition(".")[0]
 
 EMPTY = ExportSpec()
 """The spec that specifies nothing: `compose(EMPTY, spec) == spec`."""
@@ -69,6 +71,8 @@ def _not_a_spec(value: Any) -> str:
     """The message for an argument of `compose` that is not a spec."""
     if isroutine(value):
         name = value.__name__
+        if value.__module__ == PACKAGE and next(iter(signature(value).parameters), "") != "spec":
+            return f"compose joins specs, and {name} is a function that returns one: write compose(spec, {name}(...))"
         return f"compose joins specs, and {name} is an edit, a function of a spec: write toolz.pipe(spec, {name})"
     if isinstance(value, (list, tuple)):
         return f"compose joins specs, not a {type(value).__name__} of them: write compose(*specs)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from attrs import fields, has
+from attrs import evolve, fields, has
 
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.changes import Change, Changes
@@ -22,7 +22,8 @@ def diff(before: Any, after: Any) -> Changes:
         after: A record of the same type.
 
     Returns:
-        The changes, which print as a table. Tensors and other records with a name are compared by name.
+        The changes, which print as a table. Tensors and other records with a name are compared by name. A tensor that
+        has another name alone is one change; a change that several tasks share is one change, with all their names.
 
     Raises:
         InvalidSpec: the two are not records of the same type.
@@ -39,7 +40,7 @@ def diff(before: Any, after: Any) -> Changes:
         raise InvalidSpec(
             f"diff compares two records of the same type, not {type(before).__name__} and {type(after).__name__}"
         )
-    every = tuple(_changes("", before, after))
+    every = _once_for_tasks(tuple(_changes("", before, after)))
     return Changes(
         added=tuple(change for change in every if change.before is None),
         removed=tuple(change for change in every if change.after is None),
@@ -63,11 +64,55 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
 def _changes_by_name(path: str, before: Collection[Any], after: Collection[Any]) -> Iterator[Change]:
     """The changes between two collections of records with names, and the new order of those that both have."""
     old, new = ({record.name: record for record in records} for records in (before, after))
-    for name in {**old, **new}:
+    new_names = _new_names(old, new)
+    for pair in new_names.items():
+        yield Change(f"{path} (name)", *pair)
+    for name in [name for name in {**old, **new} if name not in {*new_names, *new_names.values()}]:
         yield from _changes(f"{path}.{name}", old.get(name), new.get(name))
     orders = [[name for name in names if name in others] for names, others in ((old, new), (new, old))]
     if orders[0] != orders[1]:
         yield Change(f"{path} (order)", *(", ".join(names) for names in orders))
+
+
+def _new_names(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
+    """From a name to another: the tensors that only their names distinguish, of those that one side alone has."""
+    removed, added = (
+        {record.forward_path: record for name, record in records.items() if name not in others and _is_tensor(record)}
+        for records, others in ((old, new), (new, old))
+    )
+    return {
+        tensor.name: added[path].name
+        for path, tensor in removed.items()
+        if path in added and evolve(added[path], name=tensor.name, path=tensor.path) == tensor
+    }
+
+
+def _is_tensor(record: Any) -> bool:
+    """Whether a record is an input or an output."""
+    return hasattr(record, "forward_path")
+
+
+def _once_for_tasks(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """The changes; one that several tasks share is one change, where the first of them is."""
+    tasks = dict[Change, list[str]]()
+    for change in changes:
+        name, inner = _task_and_path(change.path)
+        tasks.setdefault(evolve(change, path=inner), []).append(name)
+    return tuple(evolve(change, path=f"{_written_tasks(names)}{change.path}") for change, names in tasks.items())
+
+
+def _task_and_path(path: str) -> tuple[str, str]:
+    """The task of a path and the path inside of it: `tasks.ner.spec.outputs` -> `ner`, `.spec.outputs`."""
+    first, _, inner = path.partition(".")
+    name, dot, rest = inner.partition(".")
+    return (name, f".{rest}") if first == "tasks" and dot else ("", path)
+
+
+def _written_tasks(names: list[str]) -> str:
+    """The start of the path of a change that these tasks share; nothing for a change outside of tasks."""
+    if names == [""]:
+        return ""
+    return f"tasks.{names[0]}" if len(names) == 1 else f"tasks.{{{', '.join(names)}}}"
 
 
 def _is_compared_by_field(value: Any) -> bool:

@@ -13,6 +13,8 @@ from attrs import field, frozen
 
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.layer_groups import grouped_rows
+from onnxfn.specs.short_repr import LONGEST_REPR, shortened_call
 
 
 def record_at(records: tuple[Any, ...], key: Any, word: str) -> Any:
@@ -41,7 +43,9 @@ def record_at(records: tuple[Any, ...], key: Any, word: str) -> Any:
 
 @frozen(eq=False, repr=False)
 class Named:
-    """A tuple of records, which are also found by name. It compares, hashes and prints as the tuple.
+    """A tuple of records, which are also found by name. It compares and hashes as the tuple.
+
+    It also prints as the tuple, if that is short; else as the names.
 
     Attributes:
         records: The records, in order.
@@ -78,7 +82,12 @@ class Named:
         return hash(self.records)
 
     def __repr__(self) -> str:
-        return repr(self.records)
+        full = repr(self.records)
+        return full if len(full) <= LONGEST_REPR else shortened_call(type(self).__name__, self._names())
+
+    def _names(self) -> list[str]:
+        """The names of the records, with a row for those that differ in the layer alone, as in a table."""
+        return [name for (name,) in grouped_rows([(record.name,) for record in self.records])]
 
 
 def by_name(records: Iterable[Any], word: str = "record") -> Named:

@@ -36,6 +36,8 @@ class Feedback:
     input: str
     output: str
 
+    __repr__ = short_repr
+
     @property
     def name(self) -> str:
         """The name of the input, which is unique."""
@@ -187,6 +189,8 @@ class WeightBytes:
     part: str
     bytes: int
 
+    __repr__ = short_repr
+
 
 @frozen(field_transformer=typed_fields)
 class LeftOut:
@@ -201,6 +205,8 @@ class LeftOut:
     name: str
     reason: str
     edit: str = ""
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         return f"{self.name} is left out: {self.reason}{f'; {self.edit} takes it' if self.edit else ''}"

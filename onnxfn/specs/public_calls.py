@@ -38,6 +38,16 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
 )
 """Arguments that other exporters take -> the edit of a spec that is written instead."""
 
+RECORDS_OF_OPTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        **{name: ("write", f"WriteOptions({name}=...)") for name in ("layout", "weight_storage")},
+        **{name: ("build", f"BuildOptions({name}=...)") for name in ("fuse", "template_cache")},
+        "force": ("overwrite", "True"),
+        "quantize": ("dtypes", '("q8",)'),
+    }
+)
+"""Arguments that are written in another one -> that argument, and its value."""
+
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -108,11 +118,16 @@ def wrong_type(
 
 
 def _option_of_spec(function: Callable[..., Any], strange: Sequence[str]) -> InvalidSpec | None:
-    """The error for an argument that is an option of the spec here; None if none of the names is one."""
+    """The error for an argument that is written in another way here; None if none of the names is one."""
+    parameters = inspect.signature(function).parameters
+    for name in strange:
+        argument, value = RECORDS_OF_OPTIONS.get(name, ("", ""))
+        if argument in parameters:
+            return InvalidSpec(f"{function.__name__} has no argument {name!r}; write {argument}={value}")
     name = next((name for name in strange if name in OPTIONS), None)
     if name is None:
         return None
-    if name == "dtype" and "kind" in inspect.signature(function).parameters:
+    if name == "dtype" and "kind" in parameters:
         return InvalidSpec(f"{function.__name__} has no argument 'dtype'; write kind='float32'")
     return InvalidSpec(f"{function.__name__} has no argument {name!r}: it is a part of the spec; write {OPTIONS[name]}")
 

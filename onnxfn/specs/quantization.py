@@ -47,6 +47,8 @@ class Weight:
     operators: tuple[str, ...] = field(default=(), converter=as_tuple)
     last_of: tuple[str, ...] = field(default=(), converter=as_tuple)
 
+    __repr__ = short_repr
+
 
 @frozen(field_transformer=typed_fields)
 class NameMatches:

@@ -74,6 +74,8 @@ class Read:
     name: str
     source: Source
 
+    __repr__ = short_repr
+
 
 @frozen(field_transformer=typed_fields)
 class Normalizer:
@@ -197,6 +199,8 @@ class DummySize:
     name: str
     value: int | Getter
 
+    __repr__ = short_repr
+
 
 @frozen(field_transformer=typed_fields)
 class FixedAxis:
@@ -263,6 +267,8 @@ class ArgumentBuilder:
     name: str
     by: str
 
+    __repr__ = short_repr
+
 
 @frozen(field_transformer=typed_fields)
 class CacheRow:
@@ -312,6 +318,8 @@ class Link:
     input: str
     part: str
     output: str
+
+    __repr__ = short_repr
 
     @property
     def name(self) -> str:

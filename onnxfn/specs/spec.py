@@ -47,6 +47,8 @@ torch's exporter translates to the first, and onnxscript converts to the others.
 onnxscript 0.7 does not convert to it.
 """
 
+DICT_METHODS = ("get", "items", "keys", "values")
+"""Methods of a dict, which a spec is not."""
 
 NAMED_JOIN: Mapping[str, str] = MappingProxyType({"join": "named"})
 """The metadata of a field whose records join by name."""
@@ -80,6 +82,18 @@ def _refusal(line: str) -> Callable[[Any, Any], NoReturn]:
         raise InvalidSpec(f"specs have no such operator; write {line}")
 
     return refuse
+
+
+def _advice(spec: ExportSpec, name: str) -> str:
+    """What to write in place of an attribute that a spec does not have."""
+    names = fields_dict(ExportSpec)
+    if name in names:
+        return ""  # the field of a spec that is not built yet
+    if has_tensor(spec, name):
+        return f"; write spec[{name!r}]"
+    if name in DICT_METHODS:
+        return "; it is no dict: write spec.inputs['input_ids'], or inputs(spec)"
+    return closest(name, names, similarity=0.7) or f"; write it as a function: {name}(spec)"
 
 
 def _order(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -296,10 +310,11 @@ class ExportSpec:
         __sub__ = _refusal("diff(a, b)")
 
         def __getattr__(self, name: str) -> NoReturn:
-            suggestion = (
-                closest(name, fields_dict(ExportSpec), similarity=0.7) or f"; write it as a function: {name}(spec)"
-            )
-            raise AttributeError(f"a spec has no attribute {name!r}{suggestion}", name=name, obj=None)
+            raise AttributeError(f"a spec has no attribute {name!r}{_advice(self, name)}", name=name, obj=None)
+
+        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+            """A spec is not called; the error names the line to write."""
+            raise InvalidSpec("this is a spec, not an edit, which toolz.pipe takes; write compose(spec, this)")
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))

@@ -336,11 +336,25 @@ def pair_of(x):
     return x * 2, x + 1
 
 
+def dict_of(x):
+    return {"doubled": x * 2}
+
+
+def pair_of_pairs(x):
+    return x, (x * 2, x + 1)
+
+
 BY_HAND = compose(takes("x", "batch_size 3", "normal", kind="float"), gives("y", "batch_size 3"))
 
 
 def test_a_generator_may_be_a_function_and_a_lone_output_needs_no_path(tmp_path):
     exported(compose(BY_HAND, sized(batch_size=2)), single, tmp_path)
+
+
+def test_a_path_leads_to_an_output_in_tuples(tmp_path):
+    spec = compose(BY_HAND, gives("y", "batch_size 3", path=(1, 0)), sized(batch_size=2))
+    fed = np.ones((4, 3), np.float32)
+    assert exported(spec, pair_of_pairs, tmp_path)(x=fed)["y"].tolist() == [[2.0] * 3] * 4
 
 
 @pytest.mark.parametrize(
@@ -355,6 +369,16 @@ def test_a_generator_may_be_a_function_and_a_lone_output_needs_no_path(tmp_path)
             compose(BY_HAND, sized(batch_size=2)),
             pair_of,
             "forward returns a tuple of 2: write gives('y', 'batch_size 3', ",
+        ),
+        (
+            compose(BY_HAND, sized(batch_size=2)),
+            dict_of,
+            "there is: doubled; write gives('y', 'batch_size 3', path=('doubled',))",
+        ),
+        (
+            compose(BY_HAND, sized(batch_size=2)),
+            nn.Linear(3, 3),
+            "no argument 'x' for the forward of Linear; known: input; write takes('x', ..., path=('input',))",
         ),
         (compose(takes("x", "3", "noise"), gives("y", "3")), single, "or add one: generates('noise', 'integers', low="),
         (

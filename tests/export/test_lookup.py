@@ -195,5 +195,28 @@ def test_a_model_for_another_task_raises_an_error():
 def test_a_model_for_another_task_than_the_users_raises_an_error():
     assert refusal(InvalidSpec, with_model_task, ExportSpec(task="ner"), model("BertModel")) == (
         "BertModel is a model for feature-extraction, not for ner; "
-        "load it with a class for ner, or export it for feature-extraction"
+        "load it with AutoModelForTokenClassification, or write spec_for(model), which is for feature-extraction"
     )
+
+
+LLAMA = ("llama", "LlamaForCausalLM")
+MISMATCHES = (
+    (for_task(BERT, "fill-mask"), LLAMA, "the spec is for bert, and the model is llama: write spec_for(model)"),
+    (
+        for_task(compose(text_encoder, bert_inputs), "text-classification"),
+        LLAMA,
+        "load it with AutoModelForSequenceClassification, or write spec_for(model), which is for text-generation",
+    ),
+    (
+        for_task(compose(text_encoder, bert_inputs), "fill-mask"),
+        LLAMA,
+        "not for fill-mask; write spec_for(model), which is for text-generation",
+    ),
+)
+"""A spec, a model type and a class of another architecture, and what to write."""
+
+
+@pytest.mark.parametrize(("spec", "other", "advice"), MISMATCHES)
+def test_the_advice_for_a_model_of_another_architecture_is_one_that_helps(spec, other, advice):
+    """transformers has no class of Llama for fill-mask, and its class for texts does not fit a spec of BERT."""
+    assert refusal(InvalidSpec, with_model_task, spec, model(other[1], other[0])).endswith(advice)

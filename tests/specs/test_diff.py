@@ -32,20 +32,37 @@ def test_the_changes_back_are_those_there_with_the_two_sides_swapped(before, aft
 
 
 SHOWN = """\
-5 changes
+4 changes
   added
-    inputs.mask   axes=[batch_size, sequence_length], generator=padding_mask, path=attention_mask
     target.opset  20
   removed
-    inputs.attention_mask  axes=[batch_size, sequence_length], generator=padding_mask
     inputs.token_type_ids  axes=[batch_size, sequence_length], generator=segment_ids
   changed
+    inputs (name)                              attention_mask -> mask
     dummies.generators.padding_mask.arguments  padding, right -> padding, left"""
 
 
 def test_a_tensor_and_an_option_are_shown_by_name():
     edited = onnxfn.renamed(onnxfn.with_opset(onnxfn.without(BERT, "token_type_ids"), 20), attention_mask="mask")
     assert str(diff(BERT, onnxfn.compose(edited, onnxfn.padded("left")))) == SHOWN
+
+
+def test_a_tensor_with_another_name_alone_is_one_change():
+    (change,) = every(diff(BERT, onnxfn.renamed(BERT, input_ids="ids")))
+    assert change == onnxfn.Change("inputs (name)", "input_ids", "ids")
+
+
+def test_another_name_in_several_tasks_is_one_change():
+    llama = onnxfn.ARCHITECTURES["llama"]
+    (change,) = every(diff(llama, onnxfn.renamed(llama, logits="scores")))
+    tasks = [task.name for task in llama.tasks if "logits" in task.spec.outputs]
+    assert len(tasks) > 2
+    assert change == onnxfn.Change(f"tasks.{{{', '.join(tasks)}}}.spec.outputs (name)", "logits", "scores")
+
+
+def test_two_outputs_of_one_value_are_two_changes_when_one_replaces_them():
+    two, single = (onnxfn.compose(*(onnxfn.gives(name, "n", path=("y",)) for name in names)) for names in ("ab", "c"))
+    assert {change.path for change in every(diff(two, single))} == {"outputs.a", "outputs (name)"}
 
 
 def test_another_order_is_a_change():

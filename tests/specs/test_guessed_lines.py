@@ -4,8 +4,10 @@ Those that need a model are in tests/export/test_guessed_exports.py.
 """
 
 import pickle
+from copy import deepcopy
 from functools import partial
 
+import numpy as np
 import pytest
 import toolz
 
@@ -21,7 +23,15 @@ TEXTS = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), TOKENS)
 FEATURES = onnxfn.for_task(BERT, "feature-extraction")
 DECODER = onnxfn.for_task(onnxfn.ARCHITECTURES["llama"], "text-generation-with-past")
 SIZES = {"vocab_size": 9, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
-NAMES |= {"fe": FEATURES, "decoder": DECODER, "sizes": SIZES, "partial": partial, "pickle": pickle}
+NAMES |= {
+    "fe": FEATURES,
+    "decoder": DECODER,
+    "sizes": SIZES,
+    "partial": partial,
+    "pickle": pickle,
+    "deepcopy": deepcopy,
+}
+NAMES |= {"float32": np.float32}
 STEP = "plan(with_shapes(decoder, batch_size=1, past_sequence_length=16, sequence_length=1), sizes)"
 
 WORKING = (
@@ -33,6 +43,12 @@ WORKING = (
      ["attention_mask", "input_ids"]),
     ("list(inputs(without(tc, 'token_type_ids')))", ["input_ids", "attention_mask"]),
     ("'hidden_states.1' in with_outputs(tc, 'attentions', 'hidden_states.1')", True),
+    ("'attentions.{layer}' in with_outputs(tc, 'hidden_states', 'attentions', 'hidden_states.1')", True),
+    ("hasattr(tc, 'axes'), tc == deepcopy(tc)", (False, True)),
+    ("tasks_for(tc)[:2], [task.name for task in tc.tasks[:2]]", (("feature-extraction", "fill-mask"),
+                                                                ["feature-extraction", "fill-mask"])),
+    ("to_json(always(x=float32(1))) == to_json(always(x=1.0))", True),
+    ("digest(compose(sized(a=1), sized(b=2))) == digest(compose(sized(b=2), sized(a=1)))", True),
     ("list(plan(with_outputs(tc, 'hidden_states'), {**sizes, 'type_vocab_size': 2}).parts[0].outputs)",
      ["logits", "hidden_states.0", "hidden_states.1"]),
     ("list(outputs(with_outputs(fe, 'pooler_output')))", ["last_hidden_state", "pooler_output"]),
@@ -134,6 +150,17 @@ REFUSED = (
     ("tc.parts.behaviors['decoder']", UnknownName, "no behavior 'decoder'; known: none"),
     ("tc.parts.links['x']", UnknownName, "no link 'x'; known: none"),
     ("plan(tc).parts['encoder']", UnknownName, "no part 'encoder'; known: model"),
+    ("pipe(tc, sized(batch_size=3))", InvalidSpec, "this is a spec, not an edit, which toolz.pipe takes; write com"),
+    ("compose(tc, sized)", InvalidSpec, "sized is a function that returns one: write compose(spec, sized(...))"),
+    ("compose(tc, without('token_type_ids'))", InvalidSpec, "write toolz.pipe(spec, without('token_type_ids'))"),
+    ("tc.get('input_ids')", AttributeError, "it is no dict: write spec.inputs['input_ids'], or inputs(spec)"),
+    ("tc.input_ids", AttributeError, "write spec['input_ids']"),
+    ("spec_for(tc)", InvalidSpec, "a configuration is a dict, a transformers configuration or a model, not ExportSpec"),
+    ("with_shapes(tc, sequence_length='1:128')", InvalidSpec, "(smallest, largest): sequence_length=(1, 128)"),
+    ("export(tc, None, 'out', layout='optimum')", InvalidSpec, "write write=WriteOptions(layout=...)"),
+    ("export(tc, None, 'out', fuse='onnxruntime')", InvalidSpec, "write build=BuildOptions(fuse=...)"),
+    ("export(tc, None, 'out', force=True)", InvalidSpec, "write overwrite=True"),
+    ("export(tc, None, 'out', quantize='q8')", InvalidSpec, 'write dtypes=("q8",)'),
     ("with_tolerance(tc, 1e-4)", InvalidSpec, "write with_tolerance(spec, atol=..., rtol=...)"),
     ("renamed(tc, {'logits': 'scores'})", InvalidSpec, "write renamed(spec, name=..., ...)"),
     ("renamed(tc, batch_size='N')", UnknownName, "'batch_size' is an axis: with_axis_names(spec, batch_size=...)"),

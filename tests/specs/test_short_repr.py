@@ -1,5 +1,6 @@
 """`repr` of records: short, clear, and without what is not specified."""
 
+import attrs
 import pytest
 import strategies as some
 from hypothesis import given
@@ -9,6 +10,7 @@ from onnxfn import ARCHITECTURES, for_task
 from onnxfn.specs.axes import axis_map
 from onnxfn.specs.records import Constant, InputSpec
 from onnxfn.specs.reports import Difference, Exported, Report
+from onnxfn.specs.serialize import RECORDS
 from onnxfn.specs.short_repr import LONGEST_REPR
 from onnxfn.specs.spec import ExportSpec
 
@@ -28,6 +30,39 @@ def test_the_repr_of_a_row_says_its_name_and_numbers(model_type):
     spec = ARCHITECTURES[model_type]
     assert len(repr(spec)) <= LONGEST_REPR
     assert repr(spec).startswith(f"ExportSpec({model_type}, ")
+
+
+def test_every_record_of_a_user_has_a_short_repr():
+    """attrs would write one with all fields."""
+    public = [getattr(onnxfn, name) for name in onnxfn.__all__]
+    records = {*RECORDS.values(), *(each for each in public if isinstance(each, type) and attrs.has(each))}
+    long = [each.__name__ for each in records if each.__repr__.__code__.co_filename.startswith("<attrs generated")]
+    assert sorted(long) == []
+    assert len(records) > 50
+
+
+LONG = {
+    "named": lambda: onnxfn.plan(LLAMA, CONFIG).parts[0].spec.inputs,
+    "changes": lambda: onnxfn.diff(LLAMA, onnxfn.EMPTY),
+    "loaded": lambda: onnxfn.Loaded("out", [f"out/text_model_{number}.onnx" for number in range(30)]),
+    "verification": lambda: onnxfn.Verification(
+        "out", 2, 9, faults=30 * ("model.onnx is damaged: 3 bytes are expected",)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_record_has_a_short_repr(name):
+    text = repr(LONG[name]())
+    assert len(text) <= LONGEST_REPR
+    assert len(text.splitlines()) == 1
+
+
+def test_records_with_names_print_as_their_names_if_they_are_many():
+    assert repr(LLAMA.inputs) == "Named(input_ids, attention_mask, position_ids)"
+    names = "Named(input_ids, attention_mask, past_key_values.{0..29}.key, past_key_values.{0..29}.value, position_ids)"
+    assert repr(LONG["named"]()) == names
+    assert repr(LLAMA.inputs[:1]) == repr((LLAMA.inputs[0],))
 
 
 def test_a_spec_is_its_name_its_task_and_the_number_of_its_tensors():

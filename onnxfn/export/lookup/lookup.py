@@ -228,10 +228,18 @@ def _check_task(spec: ExportSpec, model: Any) -> None:
     if name in served_tasks(class_task):
         return
     if class_name(model) not in listed_classes(_model_type(model), name):
-        raise InvalidSpec(
-            f"{class_name(model)} is a model for {class_task}, not for {spec.task}; "
-            f"load it with {spec.call.loader or 'a class for ' + spec.task}, or export it for {class_task}"
-        )
+        problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
+        raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
+
+
+def _advice(spec: ExportSpec, model_type: str, name: str, class_task: str) -> str:
+    """What to write for a model of another task than the spec: how to load it, or what spec it has."""
+    if spec.name in ARCHITECTURES and spec.name != model_type:
+        return f"the spec is for {spec.name}, and the model is {model_type}: write spec_for(model)"
+    loader = listed_loader(model_type, name)
+    known = class_task in known_tasks(spec)
+    other = f"export it for {class_task}" if known else f"write spec_for(model), which is for {class_task}"
+    return f"load it with {loader}, or {other}" if loader else other
 
 
 def _known_task(model_or_config: Any, known: tuple[str, ...]) -> str | None:
@@ -260,7 +268,8 @@ def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> 
 
 
 def _model_type(model_or_config: Any) -> str:
-    if callable(model_or_config) and config_of(model_or_config) is None:
+    is_spec = isinstance(model_or_config, ExportSpec)
+    if callable(model_or_config) and not is_spec and config_of(model_or_config) is None:
         raise InvalidSpec(
             f"{type(model_or_config).__name__} is no model of transformers; derive the spec from sample arguments: "
             "derived(model, sample={name: tensor})"

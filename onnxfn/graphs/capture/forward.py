@@ -18,7 +18,7 @@ from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.dummies import Array, graph_dtype
-from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed, unknown
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.records import KINDS, Constant
 from onnxfn.specs.tensor_paths import at, nested
@@ -108,10 +108,12 @@ def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: 
 
 
 def _advice(spec: PlannedSpec, result: Any) -> str:
-    """How to write the paths of outputs, if `forward` returned a tuple, whose items have no names."""
+    """How to write the path of an output: into a tuple, whose items have no names, or to the only name of a dict."""
+    output = spec.outputs[0]
+    if isinstance(result, Mapping) and len(result) == len(spec.outputs) == 1:
+        return f"; write gives({output.name!r}, {pattern(output.axes)!r}, path={tuple(result)!r})"
     if not isinstance(result, (tuple, list)):
         return ""
-    output = spec.outputs[0]
     count = "one tensor" if len(result) == 1 else f"a tuple of {len(result)}"
     return f"; forward returns {count}: write gives({output.name!r}, {pattern(output.axes)!r}, path=(0,))"
 
@@ -137,6 +139,7 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
         arguments = nested([*leaves, *values])
         named = {**constants, **built_arguments(model, spec.call.builders, arguments)}
+        _check_arguments(submodule, named)
         by_place = _positional_arguments(submodule, named)
         by_name = {name: value for name, value in named.items() if name not in by_place}
         result = submodule(*chain.from_iterable(by_place.values()), **by_name)
@@ -175,6 +178,15 @@ def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtyp
         return values.to(dtype or own.get(name) or float_dtype(model)) if values.is_floating_point() else values
 
     return tuple(tensor(name, array) for name, array in arrays.items())
+
+
+def _check_arguments(submodule: Any, arguments: Mapping[str, Any]) -> None:
+    """Raises CaptureFailed for an argument that `forward` does not have; `**kwargs` takes any name."""
+    parameters = inspect.signature(submodule.forward).parameters
+    strange = next((name for name in arguments if name not in parameters), None)
+    if strange is not None and all(each.kind is not each.VAR_KEYWORD for each in parameters.values()):
+        error = unknown("argument", strange, parameters, of=f"the forward of {type(submodule).__name__}")
+        raise CaptureFailed(f"{error}; write takes({strange!r}, ..., path=({next(iter(parameters), 'name')!r},))")
 
 
 def _positional_arguments(submodule: Any, arguments: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:

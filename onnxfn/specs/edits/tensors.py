@@ -388,7 +388,8 @@ def _is_range(size: Any) -> bool:
 
 def _fixed_size(name: str, size: Any) -> int:
     if not isinstance(size, Integral) or size < 1:
-        raise InvalidSpec(f"axis {name!r} cannot be fixed at {shortened(size)}; a size is a whole number, 1 or more")
+        size_or_range = f"a size is a whole number, 1 or more; a range is (smallest, largest): {name}=(1, 128)"
+        raise InvalidSpec(f"axis {name!r} cannot be fixed at {shortened(size)}; {size_or_range}")
     return int(size)
 
 
