@@ -195,7 +195,7 @@ def test_a_model_for_another_task_raises_an_error():
 def test_a_model_for_another_task_than_the_users_raises_an_error():
     assert refusal(InvalidSpec, with_model_task, ExportSpec(task="ner"), model("BertModel")) == (
         "BertModel is a model for feature-extraction, not for ner; "
-        "load it with AutoModelForTokenClassification, or write spec_for(model), which is for feature-extraction"
+        "write spec_for(model), which is for feature-extraction"
     )
 
 
