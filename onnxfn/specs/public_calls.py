@@ -120,10 +120,10 @@ def wrong_type(
 def _option_of_spec(function: Callable[..., Any], strange: Sequence[str]) -> InvalidSpec | None:
     """The error for an argument that is written in another way here; None if none of the names is one."""
     parameters = inspect.signature(function).parameters
-    for name in strange:
-        argument, value = RECORDS_OF_OPTIONS.get(name, ("", ""))
+    for other in strange:
+        argument, value = RECORDS_OF_OPTIONS.get(other, ("", ""))
         if argument in parameters:
-            return InvalidSpec(f"{function.__name__} has no argument {name!r}; write {argument}={value}")
+            return InvalidSpec(f"{function.__name__} has no argument {other!r}; write {argument}={value}")
     name = next((name for name in strange if name in OPTIONS), None)
     if name is None:
         return None

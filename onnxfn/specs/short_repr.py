@@ -23,8 +23,8 @@ def short_repr(record: Any) -> str:
     >>> InputSpec("input_ids", "batch_size sequence_length", "token_ids")
     InputSpec(name='input_ids', axes=axis_map('batch_size sequence_length'), generator='token_ids')
     >>> from onnxfn.specs.spec import Dummies
-    >>> Dummies(sizes=[DummySize(f"axis_{number}", number) for number in range(20)])
-    Dummies(20 sizes)
+    >>> Dummies(sizes=[DummySize(f"axis_{number}", number) for number in range(60)])
+    Dummies(60 sizes)
     """
     values = dict(_specified(record))
     name = type(record).__name__

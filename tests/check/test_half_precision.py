@@ -41,6 +41,13 @@ def test_a_checkpoint_in_bfloat16_is_exported_in_float32(model_type, tmp_path):
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 
+def test_a_checkpoint_in_bfloat16_is_exported_in_float16(tmp_path):
+    model = model_of("llama").to(torch.bfloat16)
+    exported = onnxfn.export(onnxfn.with_dtypes(spec_of("llama"), float="float16"), model, tmp_path / "out")
+    assert exported.report.passed
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
 def test_a_model_with_a_layer_in_half_precision_is_refused_until_the_spec_has_a_dtype(tmp_path):
     model = model_of("bert")
     model.bert.encoder.layer[0].half()
