@@ -48,9 +48,13 @@ def plan_svg(plan: Any) -> str:
 
 
 def _arrows(plan: Any) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The parts that hand tensors to each other: from, to, and the names of the tensors, layers folded."""
+    """The parts that hand tensors to each other: from, to, and the names of the tensors, layers folded.
+
+    A link may name a part that this plan does not have; it has no arrow.
+    """
+    names = {part.name for part in plan.parts}
     for part in plan.parts:
-        sources = dict.fromkeys(link.part for link in part.spec.links)
+        sources = dict.fromkeys(link.part for link in part.spec.links if link.part in names)
         for source in sources:
             rows = [(link.output,) for link in part.spec.links if link.part == source]
             yield source, part.name, tuple(name for (name,) in grouped_rows(rows))

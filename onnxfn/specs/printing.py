@@ -252,10 +252,10 @@ def has_io_dtype(target: Any) -> bool:
 
 
 def _content(spec: Any) -> str:
-    """What a spec has, in words: `spec of 3 inputs, 1 output`."""
+    """What a spec has, in words: `spec of 3 inputs, 1 output`; its `repr` if it has no tensor, task or case."""
     numbers = {name: len(getattr(spec, name, ())) for name in ("inputs", "outputs", "tasks", "cases")}
     words = [counted(number, name) for name, number in numbers.items() if number]
-    return f"spec of {', '.join(words)}" if words else "spec"
+    return f"spec of {', '.join(words)}" if words else repr(spec)
 
 
 def check_status(report: Any) -> str:

@@ -51,6 +51,14 @@ def test_an_encoder_hands_its_states_to_each_decoder():
     )
 
 
+def test_a_link_to_a_part_that_the_plan_does_not_have_has_no_arrow():
+    """The plan of MusicGen could not be shown in a notebook."""
+    planned, _ = drawn("t5")
+    without_encoder = onnxfn.Plan([onnxfn.Part("other", onnxfn.PlannedSpec()), planned.parts["decoder_model_merged"]])
+    assert tags(ET.fromstring(plan_svg(without_encoder))).count("rect") == 2
+    assert "last_hidden_state" not in without_encoder._repr_html_().partition("</svg>")[0]
+
+
 def test_a_cache_of_30_layers_is_two_names_at_an_arrow_to_the_next_call():
     _, tree = drawn("llama")
     assert tags(tree).count("path") == 1

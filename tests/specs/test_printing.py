@@ -161,7 +161,8 @@ def test_the_outputs_of_every_task_have_a_known_dtype():
 def test_a_spec_without_a_name_is_captioned_by_what_it_has():
     assert str(onnxfn.text_encoder).splitlines()[0] == "spec of 6 tasks, 3 cases"
     assert str(takes("x", "n", "normal")).splitlines()[0] == "spec of 1 input"
-    assert str(onnxfn.EMPTY) == "spec"
+    assert str(onnxfn.EMPTY) == "ExportSpec()"
+    assert str(onnxfn.loads("AutoModel")) == "ExportSpec(call=Call(loader='AutoModel'))"
     assert "spec of 1 output" in gives("y", "n")._repr_html_()
 
 
