@@ -134,7 +134,7 @@ def test_a_spec_without_a_task_prints_its_tasks():
 
 
 def test_empty_prints_as_a_spec():
-    assert str(ExportSpec()) == "spec"
+    assert str(ExportSpec()) == "ExportSpec()"
 
 
 def test_a_renamed_input_prints_where_forward_takes_it():
