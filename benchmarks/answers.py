@@ -43,6 +43,9 @@ DECODERS = {
 }
 """From the file that decodes the first token to the file that decodes the others."""
 
+DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float16)": np.float16}
+"""The dtypes of inputs that are not float32."""
+
 ENCODERS = ("encoder_model.onnx", "encoder.onnx", "encoder/model.onnx")
 
 
@@ -147,14 +150,14 @@ def token_arrays(new_tokens: Any, length: int) -> Arrays:
 def _feed(input_: Any, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
     input_role = role(input_.name)
     if input_role in arrays:
-        dtype = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}.get(input_.type, np.float32)
-        return arrays[input_role].astype(dtype)
+        return arrays[input_role].astype(DTYPES.get(input_.type, np.float32))
     if input_role == "use_cache_branch":
         return np.array([any(name.startswith("cache") for name in arrays)])
     if not input_role.startswith("cache."):
         raise ValueError(f"no array for the input {input_.name}")
     _, heads, _, width = input_.shape
-    return np.zeros((sizes["batch"], heads, 0, width if isinstance(width, int) else sizes["head_dim"]), np.float32)
+    shape = (sizes["batch"], heads, 0, width if isinstance(width, int) else sizes["head_dim"])
+    return np.zeros(shape, DTYPES.get(input_.type, np.float32))
 
 
 def _onnx_arrays(checkpoint: Checkpoint, folder: Path, expected: Mapping[str, Any]) -> Arrays:

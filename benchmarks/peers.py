@@ -170,6 +170,7 @@ def _of_fewer_bits() -> Iterator[Exporter]:
         yield small(f"onnxfn {dtype} unchecked", OURS, _onnxfn(*options, "--no-check"), dtype=dtype)
     yield small("genai builder float16", "genai", _genai("fp16", "cuda"), dtype="float16")
     yield small("genai builder int4", "genai", _genai("int4", "cpu"), dtype="q4")
+    yield small("genai builder int8", "genai", _genai("int8", "cpu"), dtype="q8")
     yield small("mobius float16", "mobius", _mobius("--dtype", "f16"), dtype="float16")
 
 

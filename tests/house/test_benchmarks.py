@@ -19,7 +19,7 @@ def _benchmarks_on_the_path(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
 
 
-@pytest.mark.parametrize("module", ["figures", "models", "answers"])
+@pytest.mark.parametrize("module", ["figures", "models", "answers", "stored_bits"])
 def test_the_examples_are_right(module):
     result = doctest.testmod(import_module(module))
     assert result.attempted
