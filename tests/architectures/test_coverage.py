@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import coverage_tables
+import every_head
+import head_table
 import pytest
 import swept
 from corrections import WITHOUT_MODEL
@@ -73,7 +75,12 @@ def test_results_were_seen_with_the_versions_that_pyproject_calls_tested(name):
     assert re.fullmatch(r"[0-9a-f]{7,}( with changes)?", file["commit"])
 
 
+def test_every_pair_that_agrees_names_its_inputs():
+    assert head_table.missing(every_head.pairs()) == set()
+
+
 def test_the_tables_are_current():
     """When it fails: python tests/tools/coverage.py."""
     assert (swept.SWEEPS / "README.md").read_text() == coverage_tables.sweeps_readme()
+    assert head_table.PAGE.read_text() == head_table.page()
     assert coverage_tables.root_summary() in (swept.ROOT / "README.md").read_text()

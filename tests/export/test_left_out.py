@@ -143,7 +143,7 @@ def test_the_images_of_a_model_whose_graph_takes_texts_alone_are_named(model_typ
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("model_type", sorted({**TABLES[1], **TABLES[0]}))
+@pytest.mark.parametrize("model_type", model_types())
 def test_the_plan_of_every_model_of_several_modalities_names_them(model_type):
     try:
         assert_every_modality_is_named(model_type, class_names(model_type)[0])

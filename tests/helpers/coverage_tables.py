@@ -1,4 +1,4 @@
-"""The tables of what the sweeps validated: tests/sweeps/README.md, and the summary in README.md."""
+"""The tables of what the sweeps validated: tests/sweeps/README.md and HEADS.md, and the summary in README.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from textwrap import fill
 from typing import Any
 
 import every_head
+import head_table
+import peer_table
 import real_sizes
+import without_rows
 from swept import FAMILIES, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, validated
 
 MARKS = ("<!-- coverage: written by tests/tools/coverage.py -->", "<!-- end of coverage -->")
@@ -108,12 +111,20 @@ be its text alone. `derived.json` holds the inputs that each took. `mutants.json
 
 `heads.json` holds the pairs of a model type and a task that the tables of transformers' auto classes list, and the
 inputs that each graph took. `refused` are errors before the export, `failed` the errors of the export and of its check.
-Of {head_pairs} pairs, {heads}.
+Of {head_pairs} pairs, {heads}. [HEADS.md](HEADS.md) has a line for each pair.
 
 ```sh
 python -m pytest -m sweep --record tests/architectures/test_every_head.py           # writes heads.json
 python -m pytest -m sweep --record --left tests/architectures/test_every_head.py    # goes on after an interruption
 ```
+
+### Without a row
+
+{without_rows}
+
+### The same with transformers.exporters
+
+{peers}
 
 ## Real sizes
 
@@ -145,6 +156,8 @@ def sweeps_readme() -> str:
         every=every_task(),
         head_pairs=len(every_head.pairs()),
         heads=heads_summary(),
+        without_rows=without_rows.summary(),
+        peers=peer_table.section(),
         most=real_sizes.MOST_PARAMETERS,
         real=real_table(),
         real_summary=real_summary(),
@@ -208,8 +221,9 @@ def _validated_types(family: str) -> int:
 
 
 def write_tables() -> None:
-    """Write tests/sweeps/README.md, and the summary into README.md."""
+    """Write tests/sweeps/README.md and HEADS.md, and the summary into README.md."""
     (SWEEPS / "README.md").write_text(sweeps_readme())
+    head_table.PAGE.write_text(head_table.page())
     readme = ROOT / "README.md"
     text = f"{MARKS[0]}\n\n{root_summary()}\n\n{MARKS[1]}"
     readme.write_text(re.sub(f"(?s){MARKS[0]}.*{MARKS[1]}", lambda _: text, readme.read_text()))

@@ -1,8 +1,9 @@
-"""Results of sweeps: `tests/sweeps/NAME.json` holds {"versions", "date", "commit", "results", "seconds"}.
+"""Results of sweeps: `tests/sweeps/NAME.json` holds {"versions", "date", "commit", "results", "seconds", "dates"}.
 
 The results of a family are {model type: {task: line}}; those of `decoding` are {model type: line}. The seconds of a
 family are {model type: {task: seconds of the processor}}; other sweeps have none. `date` and `commit` are those of the
-last line that was recorded; all lines were seen with the same minor versions.
+last line that was recorded; all lines were seen with the same minor versions. The dates are {model type: {task: the
+day of the line}}; a line from before 2026-11-22 has none.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ LONGEST = 10.0
 NOT = "not: "
 """The start of a line for a task that was attempted and is not validated; the reason follows."""
 
-TABLES = ("results", "seconds")
+TABLES = ("results", "seconds", "dates")
 """What a file holds besides its header."""
 
 Results = dict[str, Any]
@@ -94,7 +95,7 @@ def update(name: str, change: Callable[[Results], Results], key: str = "results"
         is_current = same_minor(before.get("versions", {}), installed())
         tables = {"results": {}, **({name: before[name] for name in TABLES if name in before} if is_current else {})}
         tables[key] = dict(sorted(change(tables.get(key, {})).items()))
-        header = {"versions": installed(), "date": dt.datetime.now(tz=dt.UTC).date().isoformat()}
+        header = {"versions": installed(), "date": today()}
         content = {**header, "commit": commit(), **tables}
         (SWEEPS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
@@ -102,7 +103,7 @@ def update(name: str, change: Callable[[Results], Results], key: str = "results"
 def record(
     family: str, model_type: str, task: str, line: str, table: set[tuple[str, str]], seconds: float | None = None
 ) -> None:
-    """Add a line to the results of a family, and its seconds; those of pairs that are not in the table are dropped."""
+    """Add a line to the results of a family, its day and seconds; those of pairs outside the table are dropped."""
 
     def with_value(value: Any, results: Results) -> Results:
         added = {**results, model_type: {**results.get(model_type, {}), task: value}}
@@ -113,8 +114,14 @@ def record(
         return {name: tasks for name, tasks in chosen.items() if tasks}
 
     update(family, partial(with_value, line))
+    update(family, partial(with_value, today()), "dates")
     if seconds is not None:
         update(family, partial(with_value, round(seconds, 1)), "seconds")
+
+
+def today() -> str:
+    """The day in UTC: `2026-11-22`."""
+    return dt.datetime.now(tz=dt.UTC).date().isoformat()
 
 
 def timed(call: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, float]:

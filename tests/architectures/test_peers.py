@@ -1,0 +1,55 @@
+"""onnxfn and transformers.exporters on a random sample of the pairs of test_every_head.py, in the same run.
+
+`python -m pytest -m sweep --record tests/architectures/test_peers.py` writes `tests/sweeps/peers.json`, a process for
+each pair, and `--left` goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import every_head
+import peers
+import pytest
+import swept
+from own_process import ProcessDied, in_own_process
+
+PAIRS = peers.drawn()
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("model_type", "task"), PAIRS)
+def test_a_pair_is_recorded_for_both_exporters(model_type, task, request):
+    if request.config.getoption("--left") and task in peers.seen().get(model_type, {}):
+        pytest.skip("the repository has a result of this pair, and --left chooses the others")
+    try:
+        result = in_own_process(peers.LONGEST, peers.compared, model_type, task)
+    except ProcessDied as error:
+        result = dict.fromkeys(("onnxfn", "traced", "others"), f"{swept.NOT}{error}") | {"way": ""}
+    if request.config.getoption("--record"):
+        peers.record(model_type, task, result)
+    assert not result["onnxfn"].startswith(swept.NOT), result["onnxfn"]
+
+
+def test_the_results_are_of_pairs_that_transformers_lists():
+    recorded = {(name, task) for name, tasks in peers.seen().items() for task in tasks}
+    assert recorded <= set(every_head.pairs())
+    assert all(
+        result.keys() == {"onnxfn", "traced", "others", "way"}
+        for tasks in peers.seen().values()
+        for result in tasks.values()
+    )
+
+
+def test_the_draw_has_100_pairs_and_does_not_change():
+    assert len(set(PAIRS)) == peers.COUNT == 100
+    assert peers.drawn() == PAIRS
+
+
+def test_a_process_that_crashes_or_takes_too_long_is_ended_alone():
+    assert in_own_process(60, len, "abc") == 3
+    with pytest.raises(ProcessDied, match="ended with -6"):
+        in_own_process(60, os.abort)
+    with pytest.raises(ProcessDied, match="no result after 0 s"):
+        in_own_process(0.2, time.sleep, 60)

@@ -1,0 +1,89 @@
+"""The section of tests/sweeps/README.md about onnxfn and transformers.exporters on the same pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import fill
+
+import peers
+import swept
+
+TEXT = """\
+{drawn} pairs of this sweep are drawn at random (`peers.drawn`). {count} were exported by onnxfn
+and by transformers.exporters in the same run, on {date}, with {versions}.
+A result counts only if it agrees with PyTorch by the rule of onnxfn's check.
+
+| exporter | at the traced sizes | at the traced sizes and others |
+| --- | --- | --- |
+| onnxfn |  | {ours} |
+| transformers.exporters | {traced} | {both} |
+
+How the peer was counted: it exports the modules that onnxfn exports, with the same arguments, also the modules of
+`onnxfn/architectures/wrappers`. Arguments that it computes before the trace are computed for each size. Its graphs run
+through its own `ExportedModel`. The other sizes are those of onnxfn's check. It is tried in each of these ways, and
+the best result counts: {ways}.
+The table has the pairs that an exporter has not right, `peers.json` has all.
+
+```sh
+python -m pytest -m sweep --record tests/architectures/test_peers.py           # writes peers.json
+python -m pytest -m sweep --record --left tests/architectures/test_peers.py    # goes on after an interruption
+```
+
+{table}
+"""
+
+
+def lines() -> dict[tuple[str, str], Mapping[str, str]]:
+    """The recorded result of each pair."""
+    return {(name, task): result for name, tasks in peers.seen().items() for task, result in tasks.items()}
+
+
+def ours() -> int:
+    """How many pairs onnxfn exported right."""
+    return sum(not result["onnxfn"].startswith(swept.NOT) for result in lines().values())
+
+
+def traced() -> int:
+    """How many pairs the peer exported right for the sizes of its trace."""
+    return sum(result["traced"] == peers.AGREES for result in lines().values())
+
+
+def both() -> int:
+    """How many pairs the peer exported right, for the sizes of its trace and for others."""
+    return sum(result["traced"] == result["others"] == peers.AGREES for result in lines().values())
+
+
+def section() -> str:
+    """The text of the section."""
+    file = swept.recorded(peers.NAME)
+    text = TEXT.format(
+        drawn=peers.COUNT,
+        count=len(lines()),
+        date=file["date"],
+        versions=", ".join(f"{package} {number}" for package, number in file["versions"].items()),
+        ours=ours(),
+        traced=traced(),
+        both=both(),
+        ways=", ".join(f"`{way}`" for way in peers.WAYS),
+        table=_table(),
+    )
+    return "\n".join(text.splitlines())
+
+
+def _table() -> str:
+    """A row for each pair that an exporter has not right."""
+    wrong = {pair: result for pair, result in sorted(lines().items()) if _is_wrong(result)}
+    head = ("model type", "task", "onnxfn", "transformers.exporters, traced sizes", "other sizes")
+    rows = ((*pair, *(_short(result[key]) for key in ("onnxfn", "traced", "others"))) for pair, result in wrong.items())
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ("---",) * len(head), *rows))
+
+
+def _is_wrong(result: Mapping[str, str]) -> bool:
+    return any(result[key].startswith(swept.NOT) for key in ("onnxfn", "traced", "others"))
+
+
+def _short(line: str) -> str:
+    """The start of a reason; `agrees` for a result that agrees."""
+    if not line.startswith(swept.NOT):
+        return peers.AGREES
+    return fill(peers.COLORS.sub("", line).removeprefix(swept.NOT).replace("|", "/"), 100).splitlines()[0]
