@@ -1,0 +1,119 @@
+"""The cases of transformers.js: a pipeline, a checkpoint, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+
+@frozen
+class Case:
+    """A pipeline that is run on a folder.
+
+    Attributes:
+        kind: The kind of use: the first column of the table, and the key of `RESULTS`.
+        checkpoint: The key of `CHECKPOINTS`, or a real checkpoint.
+        task: The task of the export.
+        arguments: What the pipeline is given.
+        flags: More flags of the export.
+        pipeline: The name of the pipeline, if it is not the kind.
+        dtype: The files that the client loads, in its own words.
+        job: More of the job.
+        tolerance: The largest difference that is allowed; 0 for text.
+    """
+
+    kind: str
+    checkpoint: str
+    task: str
+    arguments: list[Any]
+    flags: tuple[str, ...] = ()
+    pipeline: str = ""
+    dtype: str = "fp32"
+    job: Mapping[str, Any] = field(factory=dict)
+    tolerance: float = 1e-5
+
+    @property
+    def label(self) -> str:
+        """The name of the case among those of its kind."""
+        return " ".join([self.checkpoint, *([self.dtype] if self.dtype != "fp32" else [])])
+
+    @property
+    def name(self) -> str:
+        """The name of the case in a test's name."""
+        return f"{self.kind} {self.label}"
+
+
+def image(width: int, height: int) -> dict[str, Any]:
+    """An image of uneven points, in red, green and blue."""
+    points = np.random.default_rng(0).integers(0, 256, width * height * 3)
+    return {"image": {"data": points.tolist(), "width": width, "height": height}}
+
+
+def sound(samples: int) -> dict[str, Any]:
+    """A sound of two tones and noise."""
+    time = np.arange(samples) / 16000
+    noise = np.random.default_rng(0).normal(0, 0.05, samples)
+    wave = 0.5 * np.sin(2 * np.pi * 440 * time) + 0.2 * np.sin(2 * np.pi * 1230 * time) + noise
+    return {"numbers": wave.astype(np.float32).tolist()}
+
+
+TEXTS = ["the cat sat on the mat", "what is my name?", "a dog"]
+CHAT = [
+    {"role": "user", "content": "the cat"},
+    {"role": "assistant", "content": "sat"},
+    {"role": "user", "content": "on"},
+]
+FEW = {"max_new_tokens": 10}
+POOLED = {"pooling": "mean", "normalize": True}
+ALL = {"top_k": None}
+SPEECH = "automatic-speech-recognition"
+TEXT2TEXT = "text2text-generation-with-past"
+PROCESSED = {"processed": True}
+POINTS = {"input_points": [[[10, 12], [30, 25]]], "input_labels": [[1, 0]]}
+
+PIPELINES = (
+    Case("feature-extraction", "bert", "feature-extraction", [TEXTS, POOLED]),
+    Case("fill-mask", "bert masked", "fill-mask", ["the cat [MASK] on the mat"]),
+    Case("fill-mask", "roberta masked", "fill-mask", ["the cat <mask> on the mat"]),
+    Case("text-classification", "bert classes", "text-classification", [TEXTS[0], ALL]),
+    Case("token-classification", "bert tokens", "token-classification", [TEXTS[0], {"ignore_labels": []}]),
+    Case("question-answering", "bert answers", "question-answering", [TEXTS[1], TEXTS[0]]),
+    Case("text-generation", "llama", "text-generation-with-past", [TEXTS[0], FEW]),
+    Case("text-generation", "gpt2", "text-generation-with-past", [TEXTS[0], FEW]),
+    Case("chat", "llama", "text-generation-with-past", [CHAT, FEW], pipeline="text-generation"),
+    Case("text2text-generation", "t5", TEXT2TEXT, [TEXTS[0], FEW]),
+    Case("summarization", "bart", TEXT2TEXT, [TEXTS[0], FEW]),
+    Case("translation", "marian", TEXT2TEXT, [TEXTS[0], FEW]),
+    Case("image-to-text", "vision-encoder-decoder", "image-to-text-with-past", [image(24, 24), FEW], job=PROCESSED),
+    Case("whisper", "whisper", f"{SPEECH}-with-past", [sound(3000), FEW], pipeline=SPEECH, job=PROCESSED),
+    Case(SPEECH, "wav2vec2 letters", SPEECH, [sound(8000)], job=PROCESSED),
+    Case("audio-classification", "wav2vec2 classes", "audio-classification", [sound(8000), ALL], job=PROCESSED),
+    Case("image-classification", "vit", "image-classification", [image(24, 24), {"top_k": 5}], job=PROCESSED),
+    Case(
+        "zero-shot-image-classification",
+        "clip",
+        "zero-shot-image-classification",
+        [image(24, 24), ["cat", "dog", "mat"]],
+        job=PROCESSED,
+    ),
+    Case(
+        "object-detection",
+        "detr",
+        "object-detection",
+        [image(64, 64), {"threshold": 0, "percentage": True}],
+        job=PROCESSED,
+    ),
+    Case(
+        "image-segmentation",
+        "segformer",
+        "semantic-segmentation",
+        [image(64, 64), {"target_sizes": [[16, 16]]}],
+        job=PROCESSED,
+    ),
+    Case("depth-estimation", "depth_anything", "depth-estimation", [image(56, 56)], job=PROCESSED, tolerance=1e-4),
+    Case("mask-generation", "sam", "mask-generation", [image(40, 40)], job={"prompts": POINTS}, tolerance=1e-4),
+    Case("text-to-speech", "vits", "text-to-audio", [TEXTS[2], {}], tolerance=1e-4),
+)

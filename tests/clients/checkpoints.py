@@ -1,0 +1,129 @@
+"""The checkpoints that are exported for clients: tiny random models with a tokenizer and a processor, two real ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import tiny
+from attrs import field, frozen
+from client_environments import NotInstalledError
+from sizes import multimodal
+from tiny_tokenizers import TOKENIZERS
+
+from onnxfn.architectures import decoders
+
+BENCHMARKS = Path.home() / ".cache" / "onnxfn" / "benchmarks" / "models"
+
+
+@frozen
+class Checkpoint:
+    """A checkpoint.
+
+    Attributes:
+        model_type: The model type of a tiny model.
+        loader: The class of transformers that makes it.
+        tokenizer: The key of `TOKENIZERS`, or "" for none.
+        processor: The content of preprocessor_config.json, or {} for none.
+        sizes: Arguments of its configuration.
+        generation: Changes of its generation configuration.
+    """
+
+    model_type: str
+    loader: str
+    tokenizer: str = ""
+    processor: Mapping[str, Any] = field(factory=dict, converter=dict)
+    sizes: Mapping[str, Any] = field(factory=dict, converter=dict)
+    generation: Mapping[str, Any] = field(factory=dict, converter=dict)
+
+
+def write_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
+    """Writes a checkpoint as transformers writes it."""
+    model = tiny.model(checkpoint.model_type, checkpoint.loader, **checkpoint.sizes)
+    if getattr(model, "generation_config", None) is not None:
+        for name, value in checkpoint.generation.items():
+            setattr(model.generation_config, name, value)
+    model.save_pretrained(folder)
+    if checkpoint.tokenizer:
+        TOKENIZERS[checkpoint.tokenizer](folder)
+    if checkpoint.processor:
+        (folder / "preprocessor_config.json").write_text(json.dumps(checkpoint.processor))
+
+
+def real_checkpoint(name: str) -> Path:
+    """The folder of a checkpoint with trained weights. Raises an error if it is not on this machine."""
+    if name == "minilm":
+        from onnxfn.export.demo import minilm
+
+        return Path(minilm())
+    if not (BENCHMARKS / name).is_dir():
+        raise NotInstalledError(f"no {BENCHMARKS / name}: the benchmarks write it")
+    return BENCHMARKS / name
+
+
+CLIP_TEXT = {"text_config": {**multimodal.TEXT, "eos_token_id": 5}}
+NO_NOISE = {"noise_scale": 0.0, "noise_scale_duration": 0.0}
+HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "rescale_factor": 1 / 255}
+IMAGE = {"do_resize": False, "do_rescale": True, "do_normalize": True, **HALF}
+SOUND = {"feature_extractor_type": "Wav2Vec2FeatureExtractor", "sampling_rate": 16000, "do_normalize": True}
+SOUND = {**SOUND, "feature_size": 1, "padding_value": 0.0, "return_attention_mask": False}
+WHISPER_SOUND = {
+    "feature_extractor_type": "WhisperFeatureExtractor",
+    "processor_class": "WhisperProcessor",
+    "sampling_rate": 16000,
+    "feature_size": 10,
+    "n_fft": 400,
+    "hop_length": 160,
+    "chunk_length": 0.3,
+    "n_samples": 4800,
+    "nb_max_frames": 30,
+}
+WHISPER_TOKENS = {"eos_token_id": 5, "decoder_start_token_id": 6, "no_timestamps_token_id": 9, "is_multilingual": False}
+
+
+def _image(kind: str, **options: Any) -> dict[str, Any]:
+    return {"image_processor_type": kind, **IMAGE, **options}
+
+
+CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
+    {
+        "bert": Checkpoint("bert", "AutoModel", "wordpiece"),
+        "bert masked": Checkpoint("bert", "AutoModelForMaskedLM", "wordpiece"),
+        "bert classes": Checkpoint("bert", "AutoModelForSequenceClassification", "wordpiece", sizes={"num_labels": 3}),
+        "bert score": Checkpoint("bert", "AutoModelForSequenceClassification", "wordpiece", sizes={"num_labels": 1}),
+        "bert tokens": Checkpoint("bert", "AutoModelForTokenClassification", "wordpiece", sizes={"num_labels": 4}),
+        "bert answers": Checkpoint("bert", "AutoModelForQuestionAnswering", "wordpiece"),
+        "roberta masked": Checkpoint("roberta", "AutoModelForMaskedLM", "with end"),
+        "llama": Checkpoint("llama", "AutoModelForCausalLM", "chat"),
+        "gpt2": Checkpoint("gpt2", "AutoModelForCausalLM", "chat"),
+        "t5": Checkpoint("t5", "AutoModelForSeq2SeqLM", "with end"),
+        "bart": Checkpoint("bart", "AutoModelForSeq2SeqLM", "with end"),
+        "marian": Checkpoint("marian", "AutoModelForSeq2SeqLM", "with end"),
+        "whisper": Checkpoint("whisper", "AutoModelForSpeechSeq2Seq", "whisper", WHISPER_SOUND, {}, WHISPER_TOKENS),
+        "wav2vec2 letters": Checkpoint("wav2vec2", "AutoModelForCTC", "letters", SOUND, {"vocab_size": 31}),
+        "wav2vec2 classes": Checkpoint("wav2vec2", "AutoModelForAudioClassification", "", SOUND, {"num_labels": 3}),
+        "vit": Checkpoint("vit", "AutoModelForImageClassification", "", _image("ViTImageProcessor"), {"num_labels": 5}),
+        "vision-encoder-decoder": Checkpoint(
+            "vision-encoder-decoder", "AutoModelForImageTextToText", "chat", _image("ViTImageProcessor")
+        ),
+        "clip": Checkpoint("clip", "AutoModel", "clip", _image("CLIPImageProcessor", do_center_crop=False), CLIP_TEXT),
+        "detr": Checkpoint("detr", "AutoModelForObjectDetection", "", _image("DetrImageProcessor")),
+        "segformer": Checkpoint("segformer", "AutoModelForSemanticSegmentation", "", _image("SegformerImageProcessor")),
+        "depth_anything": Checkpoint("depth_anything", "AutoModelForDepthEstimation", "", _image("DPTImageProcessor")),
+        "sam": Checkpoint(
+            "sam", "AutoModelForMaskGeneration", "", _image("SamImageProcessor", processor_class="SamProcessor")
+        ),
+        "vits": Checkpoint("vits", "AutoModelForTextToWaveform", "chat", {}, NO_NOISE),
+        "speecht5": Checkpoint("speecht5", "AutoModelForTextToSpectrogram", "with end"),
+    }
+)
+"""The tiny checkpoints."""
+
+
+def checkpoint(name: str) -> Checkpoint | None:
+    """The tiny checkpoint with a name; for a decoder type its plain decoder; None for a real checkpoint."""
+    plain = Checkpoint(name, "AutoModelForCausalLM") if name in decoders.ROWS else None
+    return CHECKPOINTS.get(name, plain)

@@ -1,0 +1,39 @@
+"""onnxruntime-genai: the tokens or the text that a decoder adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnxruntime_genai as genai
+from lines import answer_jobs
+
+
+def result(job: dict[str, Any]) -> Any:
+    """The new tokens for `ids`, the new text for `text` and for `messages`."""
+    model = genai.Model(job["folder"])
+    if "ids" in job:
+        return new_tokens(model, job["ids"], job["count"])
+    tokenizer = genai.Tokenizer(model)
+    return tokenizer.decode(new_tokens(model, tokenizer.encode(prompt(tokenizer, job)), job["count"]))
+
+
+def prompt(tokenizer: Any, job: dict[str, Any]) -> str:
+    """The text of a job; that of its messages by the chat template of the folder."""
+    if "messages" not in job:
+        return job["text"]
+    return tokenizer.apply_chat_template(messages=job["messages"], add_generation_prompt=True)
+
+
+def new_tokens(model: Any, ids: Any, count: int) -> list[int]:
+    """The tokens that the model adds, the most likely each time, to the end of the text or up to a count."""
+    parameters = genai.GeneratorParams(model)
+    parameters.set_search_options(do_sample=False, max_length=len(ids) + count)
+    generator = genai.Generator(model, parameters)
+    generator.append_tokens(ids)
+    while not generator.is_done():
+        generator.generate_next_token()
+    return [int(token) for token in generator.get_sequence(0)[len(ids) :]]
+
+
+if __name__ == "__main__":
+    answer_jobs(result)

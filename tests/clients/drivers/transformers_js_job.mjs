@@ -1,0 +1,50 @@
+// What a job does in transformers.js, in Node.js and in a browser alike.
+
+export async function result(library, job) {
+  const options = { dtype: job.dtype ?? "fp32", ...job.load };
+  if (job.ids) return { result: await generated(library, job, options) };
+  if (job.prompts) return masks(library, job, options);
+  const words = job.arguments.map((each) => argument(library, each));
+  const pipe = await library.pipeline(job.pipeline, job.model, options);
+  if (job.vocoder) pipe.vocoder = await library.AutoModel.from_pretrained(job.vocoder, options);
+  const inputs = job.processed ? await pipe.processor(words[0]) : {};
+  return { result: plain(await pipe(...words)), inputs: plain(inputs) };
+}
+
+// The tokens that a decoder adds to some tokens.
+async function generated(library, job, options) {
+  const model = await library.AutoModelForCausalLM.from_pretrained(job.model, options);
+  const ids = new library.Tensor("int64", BigInt64Array.from(job.ids.map(BigInt)), [1, job.ids.length]);
+  const attention_mask = library.ones_like(ids);
+  const text = await model.generate({ inputs: ids, attention_mask, ...job.options });
+  return text.tolist()[0].slice(job.ids.length).map(Number);
+}
+
+// The masks that a model of Segment Anything makes of an image and points.
+async function masks(library, job, options) {
+  const model = await library.AutoModelForMaskGeneration.from_pretrained(job.model, options);
+  const processor = await library.AutoProcessor.from_pretrained(job.model);
+  const inputs = await processor(argument(library, job.arguments[0]), job.prompts);
+  return { result: plain(await model(inputs)), inputs: plain(inputs) };
+}
+
+function argument(library, value) {
+  if (value?.image) {
+    const { data, width, height } = value.image;
+    return new library.RawImage(Uint8ClampedArray.from(data), width, height, 3);
+  }
+  if (value?.numbers) return Float32Array.from(value.numbers);
+  if (value?.speaker) return { speaker_embeddings: Float32Array.from(value.speaker) };
+  return value;
+}
+
+// A value of the library in terms of JSON: tensors, images and sounds as their numbers.
+function plain(value) {
+  if (value === null || typeof value !== "object") return typeof value === "bigint" ? Number(value) : value;
+  if (ArrayBuffer.isView(value)) return Array.from(value, Number);
+  if (value.dims && value.data) return { dims: [...value.dims], data: Array.from(value.data, Number) };
+  if (value.sampling_rate && value.audio) return { audio: plain(value.audio), sampling_rate: value.sampling_rate };
+  if (value.width && value.data) return { dims: [value.height, value.width], data: Array.from(value.data) };
+  if (Array.isArray(value)) return value.map(plain);
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, plain(each)]));
+}

@@ -1,0 +1,32 @@
+"""onnxruntime-genai writes PyTorch's text from folders as written."""
+
+from __future__ import annotations
+
+import pytest
+from cases import CHAT, TEXTS
+from exporting import exported, reference
+from running import run_client
+
+pytestmark = pytest.mark.clients
+
+COUNT = 12
+TASK = "text-generation-with-past"
+DECODERS = ("llama", "gpt2", "smollm2")
+
+
+@pytest.mark.parametrize("checkpoint", DECODERS)
+@pytest.mark.parametrize("prompt", [{"text": TEXTS[0]}, {"messages": CHAT}], ids=["text", "chat"])
+def test_a_decoder_writes_the_text_of_pytorch(checkpoint, prompt, exports, note):
+    note({"client": "genai", "kind": "text" if "text" in prompt else "chat", "case": checkpoint})
+    folder = exported(exports, checkpoint, TASK)
+    given = run_client("genai", {"folder": str(folder), "count": COUNT, **prompt})["result"]
+    assert given == written_text(reference(exports, checkpoint, folder, "AutoModelForCausalLM"), prompt)
+
+
+def written_text(reference, prompt):
+    """The text that PyTorch adds to a text, or answers to messages."""
+    tokenizer = reference.tokenizer
+    text = prompt.get("text") or tokenizer.apply_chat_template(CHAT, add_generation_prompt=True, tokenize=False)
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    written = reference.model.generate(ids, do_sample=False, max_new_tokens=COUNT)[0, ids.shape[1] :]
+    return tokenizer.decode(written, skip_special_tokens=True)

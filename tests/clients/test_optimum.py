@@ -1,0 +1,56 @@
+"""ORTModel of optimum-onnx, on transformers 4.57, loads folders as written and gives what PyTorch gives."""
+
+from __future__ import annotations
+
+import pytest
+from cases import TEXTS
+from exporting import exported, reference
+from pytorch_results import outputs
+from running import run_client
+
+pytestmark = pytest.mark.clients
+
+COUNT = 12
+ENCODERS = (
+    ("bert", "feature-extraction", "ORTModelForFeatureExtraction"),
+    ("bert masked", "fill-mask", "ORTModelForMaskedLM"),
+    ("bert classes", "text-classification", "ORTModelForSequenceClassification"),
+    ("bert tokens", "token-classification", "ORTModelForTokenClassification"),
+    ("bert answers", "question-answering", "ORTModelForQuestionAnswering"),
+    ("minilm", "feature-extraction", "ORTModelForFeatureExtraction"),
+)
+WRITERS = (
+    ("llama", "text-generation-with-past", "ORTModelForCausalLM"),
+    ("gpt2", "text-generation-with-past", "ORTModelForCausalLM"),
+    ("smollm2", "text-generation-with-past", "ORTModelForCausalLM"),
+    ("t5", "text2text-generation-with-past", "ORTModelForSeq2SeqLM"),
+    ("bart", "text2text-generation-with-past", "ORTModelForSeq2SeqLM"),
+)
+
+
+@pytest.mark.parametrize(("checkpoint", "task", "name"), ENCODERS, ids=lambda value: value.replace(" ", "-"))
+def test_an_encoder_gives_what_pytorch_gives(checkpoint, task, name, exports, note, assert_close):
+    note({"client": "optimum", "kind": name, "case": checkpoint})
+    folder = exported(exports, checkpoint, task)
+    job = {"folder": str(folder), "function": "outputs", "class": name, "texts": TEXTS}
+    expected = outputs(reference(exports, checkpoint, folder), TEXTS, {})
+    expected.pop("pooler_output", None)
+    assert_close(run_client("optimum", job)["result"], expected)
+
+
+@pytest.mark.parametrize(("checkpoint", "task", "name"), WRITERS, ids=lambda value: value)
+def test_a_decoder_writes_the_text_of_pytorch(checkpoint, task, name, exports, note):
+    note({"client": "optimum", "kind": name, "case": checkpoint})
+    folder = exported(exports, checkpoint, task)
+    options = {"max_new_tokens": COUNT}
+    job = {"folder": str(folder), "function": "text", "class": name, "text": TEXTS[0], "options": options}
+    model = reference(exports, checkpoint, folder, "AutoModelForCausalLM")
+    assert run_client("optimum", job)["result"] == written_text(model, options)
+
+
+def written_text(reference, options):
+    """The text that PyTorch adds to a text; that of an encoder-decoder without its first token."""
+    ids = reference.tokenizer(TEXTS[0], return_tensors="pt")["input_ids"]
+    written = reference.model.generate(ids, do_sample=False, num_beams=1, **options)[0]
+    start = 0 if reference.model.config.is_encoder_decoder else ids.shape[1]
+    return reference.tokenizer.decode(written[start:], skip_special_tokens=True)

@@ -1,0 +1,136 @@
+"""Small real tokenizers: as many tokens as the tiny models know, and all that clients read of a tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from string import ascii_lowercase, digits
+from types import MappingProxyType
+from typing import Any
+
+SIZE = 128
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
+NAMED = {f"{name}_token": token for name, token in zip(("pad", "bos", "eos", "unk", "mask"), SPECIAL, strict=True)}
+WHISPER = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
+WORDS = (
+    "the",
+    "cat",
+    "dog",
+    "sat",
+    "on",
+    "mat",
+    "what",
+    "is",
+    "name",
+    "my",
+    "a",
+    "photo",
+    "of",
+    "this",
+    "in",
+    "london",
+)
+TEXT = ("the cat sat on the mat. what is my name? a photo of the dog in london, this is a text: user, assistant!",)
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<s>{{ message['role'] }}: {{ message['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant:{% endif %}"
+)
+
+WriteTokenizer = Callable[[Path], None]
+
+
+def write_wordpiece(folder: Path) -> None:
+    """Writes the tokenizer of a BERT: letters and some words."""
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    vocabulary = [*special, *ascii_lowercase, *(f"##{letter}" for letter in ascii_lowercase), *digits, *".,?!:", *WORDS]
+    unique = [*dict.fromkeys(vocabulary)]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in unique))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "model_max_length": 96}')
+    _rewritten(folder)
+    (folder / "vocab.txt").unlink()
+
+
+def write_pieces(folder: Path, special: Iterable[str] = SPECIAL, ending: str = "$A", **options: Any) -> None:
+    """Writes a tokenizer of pieces of words, as Llama's: `ending` says what is added to a text."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = _pieces([*special], ending)
+    named = {"model_max_length": 96, **NAMED, **options}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named).save_pretrained(folder)
+
+
+def write_chat(folder: Path) -> None:
+    """Writes a tokenizer with a chat template."""
+    write_pieces(folder, chat_template=CHAT_TEMPLATE)
+
+
+def write_with_end(folder: Path) -> None:
+    """Writes a tokenizer that ends each text with a token, as T5's."""
+    write_pieces(folder, ending="$A </s>")
+
+
+def write_whisper(folder: Path) -> None:
+    """Writes a tokenizer with the special tokens of Whisper."""
+    ends = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "<|endoftext|>")
+    write_pieces(folder, (*SPECIAL, *WHISPER), **ends)
+    _edit(folder / "tokenizer_config.json", tokenizer_class="WhisperTokenizer")
+
+
+def write_clip(folder: Path) -> None:
+    """Writes a tokenizer whose last token is that at which CLIP reads a text."""
+    write_pieces(folder, (*SPECIAL, WHISPER[0]), f"$A {WHISPER[0]}", eos_token=WHISPER[0])
+
+
+def write_letters(folder: Path) -> None:
+    """Writes a tokenizer of letters, as those of models that classify each moment of a sound."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokens = [*SPECIAL[:4], "|", *ascii_lowercase]
+    tokenizer = Tokenizer(models.BPE({token: index for index, token in enumerate(tokens)}, [], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.CTC(pad_token="<pad>", word_delimiter_token="|", cleanup=False)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{**NAMED, "mask_token": None}).save_pretrained(folder)
+
+
+TOKENIZERS: Mapping[str, WriteTokenizer] = MappingProxyType(
+    {
+        "wordpiece": write_wordpiece,
+        "chat": write_chat,
+        "with end": write_with_end,
+        "whisper": write_whisper,
+        "clip": write_clip,
+        "letters": write_letters,
+    }
+)
+
+
+def _pieces(special: list[str], ending: str) -> Any:
+    """A tokenizer of pieces of words, trained on a text."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
+    alphabet = [*ascii_lowercase, *digits, *".,?!:", "\u2581"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=SIZE, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXT * 3, trainer)
+    added = [(token, tokenizer.token_to_id(token)) for token in special if token in ending]
+    tokenizer.post_processor = processors.TemplateProcessing(single=ending, special_tokens=added)
+    return tokenizer
+
+
+def _rewritten(folder: Path) -> None:
+    """Writes the tokenizer of a folder as transformers writes it."""
+    from transformers import AutoTokenizer
+
+    AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+
+
+def _edit(file: Path, **values: Any) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}, indent=1))
