@@ -16,6 +16,7 @@ from onnxfn.check.text_references import text_references
 from onnxfn.export.adapter_inputs import input_adapter, merged_adapter
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
 from onnxfn.export.attempts import Built, Job, build_variants, check_files, traced_layers
+from onnxfn.export.clients.side_files import write_side_files
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.loaded import Loaded, write_to_file_object
@@ -29,6 +30,7 @@ from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.export.report_file import package_versions, with_report
 from onnxfn.export.staging import staging_folder
+from onnxfn.export.stale import checkpoint_files
 from onnxfn.export.weight_sizes import with_weight_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.adapted import with_adapter
@@ -48,7 +50,7 @@ from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.reports import Exported, NotQuantized, Report, Tick, no_tick
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
-from onnxfn.weights.layouts import declare_external_data, layout_of, write_configs, write_texts
+from onnxfn.weights.layouts import layout_of, write_configs, write_texts
 from onnxfn.weights.side_files import copy_side_files
 from onnxfn.weights.write import (
     ResolvedWriteOptions,
@@ -188,8 +190,8 @@ def export(
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:
-                        side_files = _write_side_files(model, checkpoint, staging)
-                        files = _complete_folder(built, side_files, staging, options, build.fuse, tick)
+                        side_files = _write_checkpoint_files(model, checkpoint, staging)
+                        files = _complete_folder(built, side_files, staging, destination, options, build.fuse, tick)
                 # No event comes after this: what `on_event` raised would leave the files of an export that failed.
                 published = publish(files, staging, destination, overwrite=overwrite)
         loaded = Loaded(str(target), map(str, published), owner)
@@ -230,7 +232,7 @@ def export_from_recipe(
             files: Iterable[Path] = written
             if not destination.is_file:
                 side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
-                files = _complete_folder(built, side_files, staging, options, fuse)
+                files = _complete_folder(built, side_files, staging, destination, options, fuse)
             published = publish(files, staging, destination, overwrite=overwrite)
     return _exported(Loaded(str(path), map(str, published)), built, seconds)
 
@@ -314,21 +316,26 @@ def _complete_folder(
     built: Built,
     side_files: Iterable[Path],
     staging: Path,
+    destination: Destination,
     options: ResolvedWriteOptions,
     fuse: str,
     tick: Tick = no_tick,
 ) -> tuple[Path, ...]:
-    """Writes what an export to a folder has besides graphs and side files; returns all files.
+    """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
 
-    These are the list of external data, if the layout has one, and `report.json`, which covers all other files.
+    These are the side files of the layout, and `report.json`, which covers all other files.
     """
-    names = {f"{part.name}{options.external_data_suffix}" for part in built.plan.parts}
-    declare_external_data(staging, options.layout, [file for file in built.files if file.name in names])
-    every_file = {**built.files, **dict.fromkeys(side_files, "")}
+    written = {file.name for file in built.files}
+    sidecars = [
+        f"{part.name}.onnx" for part in built.plan.parts if f"{part.name}{options.external_data_suffix}" in written
+    ]
+    fixed = checkpoint_files(destination.folder)
+    new = write_side_files(staging, built.plan, options.layout, sidecars, fixed)
+    every_file = {**built.files, **dict.fromkeys((*side_files, *new), "")}
     return with_report(every_file, staging, built.plan, built.report, options, fuse, built.weights_from, tick)
 
 
-def _write_side_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
+def _write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
     """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint.
 
     The configuration of a quantized checkpoint says that weights are quantized: that of the model replaces it.

@@ -21,7 +21,7 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.specs.tasks import for_some_task
-from onnxfn.weights.layouts import TRANSFORMERS_JS
+from onnxfn.weights.layouts import layout_of
 
 Sizes = tuple[tuple[str, int], ...]
 """Names of axes and their sizes."""
@@ -116,13 +116,13 @@ def _parsed_shape(flag: str, name: str, text: str) -> tuple[str, int | tuple[int
 
 
 def suffixed_dtypes(dtypes: Iterable[str], layout: str) -> tuple[str, ...]:
-    """The dtypes whose files get suffixes: several, or one that transformers.js finds by its suffix; else none.
+    """The dtypes whose files get suffixes: several, or one that the layout gives its suffix; else none.
 
-    >>> suffixed_dtypes(["q8"], "optimum"), suffixed_dtypes(["q8"], "transformers.js")
+    >>> suffixed_dtypes(["q8"], "optimum"), suffixed_dtypes(["q8"], "hub")
     ((), ('q8',))
     """
     names = tuple(dtypes)
-    return names if len(names) > 1 or (layout == TRANSFORMERS_JS and names != ("float32",)) else ()
+    return names if len(names) > 1 or (layout_of(layout).suffixes and names != ("float32",)) else ()
 
 
 def spec_dtype(dtypes: Iterable[str], layout: str) -> str:

@@ -10,7 +10,7 @@ from onnxfn.export.report_file import REPORT_FILE, is_foreign_report, read_repor
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.onnx_files import external_data_names, mentions, written_by_onnxfn
-from onnxfn.weights.side_files import side_files
+from onnxfn.weights.side_files import WRITTEN_FILES, side_files
 
 CHECKPOINT_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf")
 """Patterns of the files that hold the weights of a checkpoint."""
@@ -40,11 +40,25 @@ def _written_side_files(folder: Path) -> Iterator[Path]:
     None if weights of a checkpoint lie there: then the side files may be the checkpoint's own.
     """
     recorded = _recorded_digests(folder / REPORT_FILE)
-    if recorded and not any(file for pattern in CHECKPOINT_WEIGHTS for file in folder.glob(pattern)):
-        for file in side_files(folder):
+    if recorded and not _has_weights(folder):
+        for file in side_files(folder, WRITTEN_FILES):
             name = file.relative_to(folder).as_posix()
             if name in recorded and recorded[name] == sha256_of(file):
                 yield file
+
+
+def checkpoint_files(folder: Path) -> frozenset[str]:
+    """The paths of the side files in a folder that also holds the weights of a checkpoint; none without weights.
+
+    They describe that checkpoint, so an export to its folder leaves them as they are.
+    """
+    files = side_files(folder) if _has_weights(folder) else ()
+    return frozenset(file.relative_to(folder).as_posix() for file in files)
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether weights of a checkpoint lie in a folder."""
+    return any(file for pattern in CHECKPOINT_WEIGHTS for file in folder.glob(pattern))
 
 
 def _recorded_digests(report: Path) -> dict[str, str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -19,37 +18,61 @@ from onnxfn.weights.placement import EXTERNAL_DATA_SUFFIX
 class Layout:
     """The folder layout that a program expects.
 
-    `subfolder` holds the ONNX files. `external_data_suffix` ends the names of their external data files, and
-    `weight_storage` is the default of `WriteOptions.weight_storage`. `external_data_key` is the key of `config.json`
-    under which the program looks up which ONNX files have external data; "" if it needs no such list. `io_dtype` is the
-    float type that inputs and outputs have if weights have 16 bits; None if it is that of the weights.
+    Attributes:
+        name: Its name.
+        subfolder: The folder that holds the ONNX files; empty for the folder of the export itself.
+        external_data_suffix: How the names of external data files end.
+        weight_storage: The default of `WriteOptions.weight_storage`.
+        io_dtype: The float type of inputs and outputs if weights have 16 bits; None: that of the weights.
+        suffixes: Whether the file of a single dtype other than float32 has its suffix, too.
+        clients: The programs that load such a folder.
+        side_files: The functions that compute files for these programs, in order: see `export/clients`.
     """
 
     name: str
     subfolder: str = ""
     external_data_suffix: str = EXTERNAL_DATA_SUFFIX
     weight_storage: str = "share"
-    external_data_key: str = ""
     io_dtype: FloatDtype | None = None
+    suffixes: bool = False
+    clients: tuple[str, ...] = ()
+    side_files: tuple[str, ...] = ()
 
 
-LayoutName = Literal["optimum", "transformers.js"]
+LayoutName = Literal["optimum", "transformers.js", "hub"]
 OPTIMUM: LayoutName = "optimum"
 TRANSFORMERS_JS: LayoutName = "transformers.js"
+HUB: LayoutName = "hub"
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
         layout.name: layout
         for layout in (
-            Layout(OPTIMUM),
+            Layout(OPTIMUM, clients=("ORTModel",)),
             # A browser fetches an ONNX file and the external data named after it. It cannot list a folder, so files
             # cannot share weights. In Node.js it reads float16 outputs as integers, or refuses them.
             Layout(
                 TRANSFORMERS_JS,
                 subfolder="onnx",
                 weight_storage="copy",
-                external_data_key="transformers.js_config",
                 io_dtype="float32",
+                suffixes=True,
+                clients=("transformers.js",),
+                side_files=("external_data",),
+            ),
+            # What a repository on the hub has. All programs find graphs in `onnx/`, or where a side file says.
+            Layout(
+                HUB,
+                subfolder="onnx",
+                weight_storage="copy",
+                io_dtype="float32",
+                suffixes=True,
+                clients=("transformers.js", "onnxruntime-genai", "ORTModel", "sentence-transformers"),
+                side_files=(
+                    *("external_data", "default_dtype", "graph_dtype", "layer_words", "separate_heads"),
+                    *("modules", "pooling", "tokenizer_config", "chat_template"),
+                    *("preprocessor_config", "genai_config"),
+                ),
             ),
         )
     }
@@ -122,7 +145,7 @@ def with_layout_io(spec: ExportSpec, layout: Layout) -> ExportSpec:
     >>> from onnxfn import EMPTY, with_dtypes
     >>> half = with_dtypes(EMPTY, float="float16")
     >>> [with_layout_io(half, layout).target.io_dtype for layout in LAYOUTS.values()]
-    [None, 'float32']
+    [None, 'float32', 'float32']
     """
     if spec.target.io_dtype is not None or spec.target.float_dtype not in HALF_DTYPES:
         return spec
@@ -137,7 +160,7 @@ def layout_in(folder: Path) -> Layout:
     """The layout of a folder that holds ONNX files, from its name: that of a subfolder of a layout, else `optimum`.
 
     >>> layout_in(Path("out/onnx")).name, layout_in(Path("out")).name
-    ('transformers.js', 'optimum')
+    ('hub', 'optimum')
     """
     subfolders = {layout.subfolder: layout for layout in LAYOUTS.values() if layout.subfolder}
     return subfolders.get(folder.name, LAYOUTS[OPTIMUM])
@@ -173,12 +196,3 @@ def _json_config(model: Any, attribute: str) -> Any:
     """
     config = getattr(model, attribute, None)
     return model if isinstance(config, Mapping) else config
-
-
-def declare_external_data(folder: Path, layout: Layout, data_files: Iterable[Path]) -> None:
-    """Lists the ONNX files with external data in the `config.json` of a folder, if the layout asks for that."""
-    config_file, graphs = folder / CONFIG_FILES["config"], {f"{file.stem}.onnx": 1 for file in data_files}
-    if layout.external_data_key and graphs and config_file.is_file():
-        config = json.loads(config_file.read_text())
-        section = {**config.get(layout.external_data_key, {}), "use_external_data_format": graphs}
-        config_file.write_text(json.dumps({**config, layout.external_data_key: section}, indent=2) + "\n")

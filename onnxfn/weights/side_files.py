@@ -67,9 +67,13 @@ SIDE_FILES = (*CONFIGURATION_FILES, *TOKENIZER_FILES, *PROCESSOR_FILES, *SENTENC
 """Patterns of the files in a checkpoint's folder that are copied. All others stay where they are."""
 
 
-def side_files(folder: Path) -> tuple[Path, ...]:
-    """The files in a checkpoint's folder that `SIDE_FILES` name; no links to files that are not the checkpoint's."""
-    files = {file for pattern in SIDE_FILES for file in folder.glob(pattern)}
+WRITTEN_FILES = (*SIDE_FILES, "genai_config.json")
+"""Patterns of the side files that an export writes. The last describes graphs, so it is not a checkpoint's."""
+
+
+def side_files(folder: Path, patterns: tuple[str, ...] = SIDE_FILES) -> tuple[Path, ...]:
+    """The files in a checkpoint's folder that patterns name; no links to files that are not the checkpoint's."""
+    files = {file for pattern in patterns for file in folder.glob(pattern)}
     return tuple(sorted(file for file in files if file.is_file() and _is_of_checkpoint(file, folder)))
 
 

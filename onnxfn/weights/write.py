@@ -69,7 +69,8 @@ class WriteOptions:
     Attributes:
         layout: The program that the folder is for. `"optimum"`: ONNX files lie in the folder itself and share
             weights. `"transformers.js"`: ONNX files lie in `onnx/`, each has its own weights, and `config.json`
-            lists the files that have external data.
+            lists the files that have external data. `"hub"`: the same with the files that onnxruntime-genai,
+            ORTModel, sentence-transformers and transformers.js need, as a repository on the hub has them.
         weight_storage: Where weights lie. `"copy"`: each ONNX file has its own. `"share"`: a weight that several
             ONNX files use is stored once, in the external data of the first. `"link"`: weights that lie unchanged in
             the checkpoint's safetensors files stay there; these files are hard-linked into the folder. `"none"`:
@@ -86,10 +87,10 @@ class WriteOptions:
     Example:
         >>> WriteOptions(layout="transformers.js", external_data_threshold=0).weight_storage is None
         True
-        >>> WriteOptions(layout="optimun")
+        >>> WriteOptions(layout="hubb")
         Traceback (most recent call last):
         ...
-        onnxfn.specs.errors.UnknownName: no layout 'optimun'; known: optimum, transformers.js; did you mean 'optimum'?
+        onnxfn.specs.errors.UnknownName: no layout 'hubb'; known: optimum, transformers.js, hub; did you mean 'hub'?
     """
 
     __repr__ = short_repr

@@ -92,7 +92,7 @@ def test_a_template_cache_may_be_a_text(tmp_path):
 
 
 def test_no_layout_is_refused():
-    message = "no layout None; known: optimum, transformers.js"
+    message = "no layout None; known: optimum, transformers.js, hub"
     assert refusal(UnknownName, onnxfn.WriteOptions, layout=None) == message
 
 

@@ -131,7 +131,7 @@ def test_layout_transformers_js_writes_the_onnx_files_to_a_subfolder(checkpoint,
     assert {path.name for path in (tmp_path / "out" / "onnx").iterdir()} == {"model.onnx"}
     assert {"config.json", "onnx"} <= {path.name for path in (tmp_path / "out").iterdir()}
     message = error_of("export", checkpoint, tmp_path / "other", "--layout", "browser")
-    assert message == "no layout 'browser'; known: optimum, transformers.js"
+    assert message == "no layout 'browser'; known: optimum, transformers.js, hub"
 
 
 @pytest.mark.parametrize(("weights", "present"), [("link", {"model.safetensors"}), ("none", set())])

@@ -38,7 +38,7 @@ CALLS = {
     "Part('x', PlannedSpec(), filler='abc')": "a tuple is expected, not the text 'abc'",
     "Case('x', inputs='abc')": "a tuple is expected, not the text 'abc'",
     "PlannedSpec(inputs='x')": "a tuple is expected, not the text 'x'",
-    "WriteOptions(layout='x')": "no layout 'x'; known: optimum, transformers.js",
+    "WriteOptions(layout='x')": "no layout 'x'; known: optimum, transformers.js, hub",
     "BuildOptions(fuse='x')": "no way to fuse 'x'",
 }
 """A call, and a part of its message."""

@@ -523,5 +523,5 @@ def test_options_override_the_layout(tmp_path):
 
 def test_an_unknown_layout_is_refused(bert, tmp_path):
     message = refusal(UnknownName, onnxfn.WriteOptions, layout="transformersjs")
-    assert message == "no layout 'transformersjs'; known: optimum, transformers.js; did you mean 'transformers.js'?"
+    assert message == "no layout 'transformersjs'; known: optimum, transformers.js, hub; did you mean 'transformers.js'?"
     assert names(tmp_path) == []

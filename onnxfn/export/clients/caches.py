@@ -1,0 +1,84 @@
+"""The cache of a decoder in a plan: which tensors, for which layers, of how many heads."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import frozen
+
+from onnxfn.export.clients.folder import first_parts
+from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.planned import Part, Plan
+
+KEY, VALUE = "past_key_values.%d.key", "past_key_values.%d.value"
+"""The names of keys and values, with `%d` for the layer."""
+
+_LAYER = re.compile(r"\.(\d+)(?=\.|$)")
+
+
+@frozen
+class CacheTensor:
+    """One tensor of a cache.
+
+    Attributes:
+        template: The name of the input, with `%d` for the layer.
+        output: The name of the output, with `%d` for the layer.
+        layer: The number of the layer.
+        sizes: The sizes of the axes; None for a dynamic one.
+    """
+
+    template: str
+    output: str
+    layer: int
+    sizes: tuple[int | None, ...]
+
+
+def decoder_of(plan: Plan) -> Part | None:
+    """The part that is a whole decoder, from tokens to logits, with a cache; None if the plan has none.
+
+    Of several dtypes it is that of the first choice.
+    """
+    return next((part for part in first_parts(plan) if _is_decoder(part)), None)
+
+
+def _is_decoder(part: Part) -> bool:
+    """Whether a part reads tokens and a cache, writes logits, and needs no other part."""
+    inputs, outputs = part.spec.inputs, part.spec.outputs
+    return bool(part.spec.feedback) and not part.spec.links and "input_ids" in inputs and "logits" in outputs
+
+
+def cache_of(part: Part) -> tuple[CacheTensor, ...]:
+    """The tensors of the cache of a part, in the order of its inputs. Those without the number of a layer have -1."""
+    return tuple(_tensor(part, feedback.input, feedback.output) for feedback in part.spec.feedback)
+
+
+def _tensor(part: Part, name: str, output: str) -> CacheTensor:
+    template, layer = _template(name)
+    axes = graph_axes(part.spec, part.spec.inputs[name]).axes
+    sizes = tuple(int(axis.symbol) if axis.symbol.isdecimal() else None for axis in axes)
+    return CacheTensor(template, _template(output)[0], layer, sizes)
+
+
+def _template(name: str) -> tuple[str, int]:
+    """The name of a tensor with `%d` for the number of its layer, and that number.
+
+    >>> _template("past_key_values.3.key"), _template("state")
+    (('past_key_values.%d.key', 3), ('state', -1))
+    """
+    layer = _LAYER.search(name)
+    return (_LAYER.sub(".%d", name, count=1), int(layer[1])) if layer else (name, -1)
+
+
+def templates(cache: tuple[CacheTensor, ...]) -> dict[str, str]:
+    """The templates of the inputs of a cache, each with that of its output."""
+    return {tensor.template: tensor.output for tensor in cache}
+
+
+def sizes_of(cache: tuple[CacheTensor, ...], template: str) -> tuple[tuple[int | None, ...], ...]:
+    """The sizes of the tensors of a template, each once, in the order of the layers."""
+    return tuple(dict.fromkeys(tensor.sizes for tensor in cache if tensor.template == template))
+
+
+def layers_of(cache: tuple[CacheTensor, ...], template: str) -> frozenset[int]:
+    """The layers that have a tensor of a template."""
+    return frozenset(tensor.layer for tensor in cache if tensor.template == template)

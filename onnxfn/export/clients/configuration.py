@@ -1,0 +1,105 @@
+"""`config.json` as the clients read it: external data, default dtype, the dtype of the graphs, kinds of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.export.clients.folder import CONFIG, Folder, changed, first_parts, json_object
+
+SECTION, EXTERNAL_DATA = "transformers.js_config", "use_external_data_format"
+"""The section that transformers.js reads, and its key for the graphs that have external data."""
+
+DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType(
+    {
+        None: "fp32",
+        "float32": "fp32",
+        "q8": "q8",
+        "float16": "fp16",
+        "q4f16": "q4f16",
+        "q4": "q4",
+        "int8": "int8",
+        "uint8": "uint8",
+        "bnb4": "bnb4",
+    }
+)
+"""The dtype of a variant -> its name in transformers.js, in the order in which one is chosen by default."""
+
+DEFAULTS = frozenset({"fp32", "q8"})
+"""What transformers.js loads without a word: the former in Node.js and on a GPU, the latter in WebAssembly."""
+
+DTYPE_KEYS = ("dtype", "torch_dtype")
+
+LAYER_WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        model_type: (key, MappingProxyType({"linear_attention": "mamba", "full_attention": "attention"}))
+        for model_type, key in {"granitemoehybrid": "layer_types", "nemotron_h": "layers_block_type"}.items()
+    }
+)
+"""The model type -> the key of its kinds of layers, and the words of the hub for those that transformers 5 writes."""
+
+SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "falcon": MappingProxyType({"multi_query": False, "num_kv_heads": 1}),
+        "gpt_bigcode": MappingProxyType({"multi_query": False}),
+    }
+)
+"""The model type -> what describes the cache of a graph that has keys and values apart, for a `multi_query` model."""
+
+
+def external_data(folder: Folder) -> dict[str, str]:
+    """`config.json` with the list of graphs that have external data, for transformers.js."""
+    config = json_object(folder, CONFIG)
+    if config is None:
+        return {}
+    old = {key: value for key, value in _section(config).items() if key != EXTERNAL_DATA}
+    listed = {EXTERNAL_DATA: dict.fromkeys(folder.sidecars, 1)} if folder.sidecars else {}
+    return changed(folder, CONFIG, _with_section(config, {**old, **listed}))
+
+
+def default_dtype(folder: Folder) -> dict[str, str]:
+    """`config.json` with the dtype that transformers.js loads, if a file that it would look for does not exist."""
+    config = json_object(folder, CONFIG)
+    if config is None:
+        return {}
+    present = {part.dtype for part in folder.plan.parts}
+    names = [name for dtype, name in DTYPE_NAMES.items() if dtype in present]
+    old = {key: value for key, value in _section(config).items() if key != "dtype"}
+    needed = {"dtype": names[0]} if names and not {*names} >= DEFAULTS else {}
+    return changed(folder, CONFIG, _with_section(config, {**old, **needed}))
+
+
+def graph_dtype(folder: Folder) -> dict[str, str]:
+    """`config.json` with the float dtype of the graphs, where it states that of the checkpoint."""
+    config, parts = json_object(folder, CONFIG), first_parts(folder.plan)
+    dtype = parts[0].spec.target.float_dtype or "float32"
+    return changed(folder, CONFIG, config and {**config, **{key: dtype for key in DTYPE_KEYS if config.get(key)}})
+
+
+def layer_words(folder: Folder) -> dict[str, str]:
+    """`config.json` with the words of the hub for kinds of layers, which clients know."""
+    config = json_object(folder, CONFIG)
+    key, words = LAYER_WORDS.get((config or {}).get("model_type", ""), ("", {}))
+    if config is None or not isinstance(config.get(key), list):
+        return {}
+    return changed(folder, CONFIG, {**config, key: [words.get(word, word) for word in config[key]]})
+
+
+def separate_heads(folder: Folder) -> dict[str, str]:
+    """`config.json` that describes the cache of the graph, for types that join keys and values in PyTorch."""
+    config = json_object(folder, CONFIG)
+    if config is None or not config.get("multi_query") or config.get("new_decoder_architecture"):
+        return {}
+    return changed(folder, CONFIG, {**config, **SEPARATE_HEADS.get(config.get("model_type", ""), {})})
+
+
+def _section(config: Mapping[str, Any]) -> dict[str, Any]:
+    section = config.get(SECTION)
+    return dict(section) if isinstance(section, Mapping) else {}
+
+
+def _with_section(config: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with a section for transformers.js; without one if that is empty."""
+    others = {key: value for key, value in config.items() if key != SECTION}
+    return {**others, SECTION: dict(section)} if section else others

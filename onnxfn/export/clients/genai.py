@@ -1,0 +1,142 @@
+"""onnxruntime-genai 0.18: what it knows, what it cannot load, and `genai_config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.export.clients.caches import (
+    KEY,
+    VALUE,
+    CacheTensor,
+    cache_of,
+    decoder_of,
+    layers_of,
+    sizes_of,
+    templates,
+)
+from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
+from onnxfn.export.clients.values import config_value
+from onnxfn.specs.planned import Part, Plan
+
+NAME = "onnxruntime-genai"
+GENAI_CONFIG = "genai_config.json"
+
+GENERIC_WORD = "decoder"
+"""The value of `model.type` for a decoder of any type."""
+
+WORDS = frozenset(
+    {
+        *("ernie4_5", "gemma", "gemma2", "gemma3_text", "granite", "lfm2", "llama", "mistral", "nemotron", "olmo"),
+        *("phi", "phi3", "phimoe", "qwen2", "qwen3", "smollm3"),
+    }
+)
+"""The model types that are values of `model.type` for a decoder of keys and values; `gpt2` is one for fused caches."""
+
+INPUTS = ("input_ids", "attention_mask", "position_ids")
+"""What the runtime computes for each step."""
+
+CACHE_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        KEY: "key",
+        VALUE: "value",
+        "past_conv.%d": "conv",
+        "past_recurrent.%d": "recurrent",
+        "past_ssm.%d": "recurrent",
+    }
+)
+"""The template of an input of a cache -> the word for it in `past_<word>_names` and `present_<word>_names`."""
+
+LAYER_TYPES_NEEDED = ("lfm2", "lfm2_moe", "lfm3")
+"""Model types for which the runtime reads the kind of each layer from `decoder.layer_types`."""
+
+TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+SEARCH = (
+    *("do_sample", "temperature", "top_k", "top_p", "repetition_penalty"),
+    *("no_repeat_ngram_size", "length_penalty", "min_length"),
+)
+"""Keys of `search` that have the meaning of the same keys in `generation_config.json`."""
+
+DEFAULT_LENGTH = 2048
+"""The longest text of a model whose configuration states none."""
+
+
+def genai_config(folder: Folder) -> dict[str, str]:
+    """`genai_config.json` for a decoder that the runtime can load; nothing for other plans."""
+    part, config = decoder_of(folder.plan), json_object(folder, CONFIG)
+    if part is None or config is None or genai_limits(folder.plan):
+        return {}
+    length = config_value(config, "max_position_embeddings") or DEFAULT_LENGTH
+    generation = json_object(folder, GENERATION_CONFIG) or {}
+    model = {
+        "type": _word(config),
+        "vocab_size": config_value(config, "vocab_size"),
+        "context_length": length,
+        **_tokens(config, generation),
+        "decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/")),
+    }
+    chosen = {key: generation[key] for key in SEARCH if generation.get(key) is not None}
+    # Graphs append to the cache, so the past and the present cannot lie in one buffer.
+    search = {**chosen, "max_length": length, "past_present_share_buffer": False}
+    return changed(folder, GENAI_CONFIG, {"model": _without_none(model), "search": search})
+
+
+def genai_limits(plan: Plan) -> tuple[str, ...]:
+    """Why the runtime cannot load the decoder of a plan; empty if it can, or if the plan has no decoder."""
+    part = decoder_of(plan)
+    if part is None:
+        return ()
+    cache, name = cache_of(part), part.spec.name or "this model"
+    unknown = [template for template in templates(cache) if template not in CACHE_KEYS]
+    widths = {sizes[-1] for template in (KEY, VALUE) for sizes in sizes_of(cache, template)}
+    if unknown:
+        return (f"{NAME} cannot have a cache such as {unknown[0].replace('%d', '0')} ({name})",)
+    if not layers_of(cache, KEY):
+        return (f"{NAME} cannot have a cache without keys and values ({name})",)
+    return (f"{NAME} cannot have keys and values of unlike width ({name})",) if len(widths) > 1 else ()
+
+
+def _word(config: Mapping[str, Any]) -> str:
+    model_type = str(config.get("model_type"))
+    return model_type if model_type in WORDS else GENERIC_WORD
+
+
+def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any]) -> dict[str, Any]:
+    """The ids of special tokens, from the generation configuration, else from that of the model."""
+    return {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}
+
+
+def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, Any]:
+    """The block `model.decoder`: the file, sizes, and the names of inputs and outputs."""
+    cache = cache_of(part)
+    heads, width = sizes_of(cache, KEY)[0][1], sizes_of(cache, KEY)[0][-1]
+    layers = config_value(config, "num_hidden_layers") or max(tensor.layer for tensor in cache) + 1
+    inputs = {name: name for name in INPUTS if name in part.spec.inputs}
+    return _without_none(
+        {
+            "filename": filename,
+            "hidden_size": config_value(config, "hidden_size"),
+            "num_attention_heads": config_value(config, "num_attention_heads"),
+            "num_key_value_heads": heads,
+            "head_size": width,
+            "num_hidden_layers": layers,
+            "layer_types": _layer_types(config, cache, layers),
+            "inputs": inputs | {f"past_{CACHE_KEYS[name]}_names": name for name in templates(cache)},
+            "outputs": {"logits": "logits"}
+            | {f"present_{CACHE_KEYS[name]}_names": output for name, output in templates(cache).items()},
+        }
+    )
+
+
+def _layer_types(config: Mapping[str, Any], cache: tuple[CacheTensor, ...], layers: int) -> list[str] | None:
+    """The kind of each layer, for the types whose kinds the runtime reads."""
+    if config.get("model_type") not in LAYER_TYPES_NEEDED:
+        return None
+    attention = layers_of(cache, KEY)
+    return ["full_attention" if layer in attention else "conv" for layer in range(layers)]
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,69 @@
+"""Writes the side files of a layout into the folder of an export, before it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from attrs import evolve
+
+from onnxfn.export.clients.configuration import (
+    default_dtype,
+    external_data,
+    graph_dtype,
+    layer_words,
+    separate_heads,
+)
+from onnxfn.export.clients.folder import Folder, SideFile
+from onnxfn.export.clients.genai import genai_config
+from onnxfn.export.clients.preprocessor import preprocessor_config
+from onnxfn.export.clients.sentence_transformers import modules, pooling
+from onnxfn.export.clients.tokenizer import chat_template, tokenizer_config
+from onnxfn.specs.planned import Plan
+from onnxfn.weights.layouts import Layout
+
+SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
+    {
+        function.__name__: function
+        for function in (
+            *(external_data, default_dtype, graph_dtype, layer_words, separate_heads),
+            *(tokenizer_config, chat_template, preprocessor_config, modules, pooling, genai_config),
+        )
+    }
+)
+"""The functions that `Layout.side_files` names."""
+
+TEXTS = ("*.json", "chat_template.jinja", "[0-9]_*/config.json")
+"""Patterns of the files that side files are computed from."""
+
+LARGEST_TEXT = 1 << 20
+"""Bytes. A larger file is no configuration; a `tokenizer.json` may have more than ten million."""
+
+
+def with_side_files(folder: Folder, names: Iterable[str]) -> Folder:
+    """The folder with the side files of these names, in this order; each is computed with those before it."""
+    for name in names:
+        new = SIDE_FILES[name](folder)
+        folder = evolve(folder, texts={**folder.texts, **new}, names=folder.names | {*new})
+    return folder
+
+
+def write_side_files(
+    staging: Path, plan: Plan, layout: Layout, sidecars: Iterable[str], fixed: Collection[str] = ()
+) -> tuple[Path, ...]:
+    """Writes the side files of a layout; returns their paths. The files whose paths are `fixed` are not changed."""
+    files = {file.relative_to(staging).as_posix(): file for file in staging.rglob("*") if file.is_file()}
+    folder = Folder(plan, _texts(staging), frozenset(files), layout.subfolder, tuple(sorted(sidecars)))
+    after = with_side_files(folder, layout.side_files)
+    new = {name: text for name, text in after.texts.items() if text != folder.texts.get(name) and name not in fixed}
+    for name, text in new.items():
+        (staging / name).write_text(text, encoding="utf-8")
+    return tuple(staging / name for name in new)
+
+
+def _texts(staging: Path) -> dict[str, str]:
+    """The texts of the configuration files in a folder, by their paths. A file that is no text is left out."""
+    files = [file for pattern in TEXTS for file in staging.glob(pattern) if file.stat().st_size <= LARGEST_TEXT]
+    texts = {file: file.read_bytes().decode("utf-8", errors="replace") for file in files}
+    return {file.relative_to(staging).as_posix(): text for file, text in texts.items()}

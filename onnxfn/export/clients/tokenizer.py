@@ -1,0 +1,69 @@
+"""`tokenizer_config.json` as transformers 4.57 and 5, transformers.js and onnxruntime-genai all read it.
+
+transformers 5 writes a class, a form of special tokens and defaults that 4.57 does not know. transformers.js reads the
+chat template in this file alone, onnxruntime-genai and transformers also a file of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.export.clients.folder import Folder, changed, json_object
+
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+TEMPLATE, TEMPLATE_JSON = "chat_template.jinja", "chat_template.json"
+
+CLASSES: Mapping[str, str] = MappingProxyType({"TokenizersBackend": "PreTrainedTokenizerFast"})
+"""A class of transformers 5 alone -> the class of the same behavior that all versions know."""
+
+INPUT_NAMES = ("input_ids", "attention_mask")
+"""What a tokenizer without a class of its own gives in transformers 5. In 4.57 it also gives `token_type_ids`."""
+
+NOT_PUBLISHED = ("backend", "is_local", "local_files_only")
+"""What transformers 5 notes of the machine on which it saved a tokenizer."""
+
+
+def tokenizer_config(folder: Folder) -> dict[str, str]:
+    """`tokenizer_config.json` in words that all clients know; nothing for a folder without a tokenizer."""
+    old = json_object(folder, TOKENIZER_CONFIG)
+    if old is None and (TOKENIZER not in folder.names or TOKENIZER_CONFIG in folder.names):
+        return {}
+    kept = {key: value for key, value in (old or {}).items() if key not in NOT_PUBLISHED}
+    new = _with_known_class(_with_known_tokens(kept))
+    template = _template(folder)
+    new = {**new, "chat_template": template} if template and not new.get("chat_template") else new
+    return changed(folder, TOKENIZER_CONFIG, _with_length(folder, new))
+
+
+def chat_template(folder: Folder) -> dict[str, str]:
+    """`chat_template.jinja`, if the template is in the configuration of the tokenizer alone."""
+    inside = (json_object(folder, TOKENIZER_CONFIG) or {}).get("chat_template")
+    return {TEMPLATE: inside} if isinstance(inside, str) and TEMPLATE not in folder.names else {}
+
+
+def _with_known_class(config: Mapping[str, Any]) -> dict[str, Any]:
+    known = CLASSES.get(config.get("tokenizer_class", ""))
+    return {"model_input_names": [*INPUT_NAMES], **config, "tokenizer_class": known} if known else dict(config)
+
+
+def _with_known_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A list of `extra_special_tokens` under its older name; 4.57 knows a dict under the newer one."""
+    extra = config.get("extra_special_tokens")
+    if not isinstance(extra, list):
+        return dict(config)
+    others = {key: value for key, value in config.items() if key != "extra_special_tokens"}
+    return {"additional_special_tokens": extra, **others} if extra else others
+
+
+def _with_length(folder: Folder, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with the longest text that sentence-transformers gives the model, if it states none itself."""
+    length = (json_object(folder, "sentence_bert_config.json") or {}).get("max_seq_length")
+    return {"model_max_length": length, **config} if isinstance(length, int) else dict(config)
+
+
+def _template(folder: Folder) -> str:
+    """The chat template of a folder that has it in a file of its own; empty without one."""
+    old = (json_object(folder, TEMPLATE_JSON) or {}).get("chat_template")
+    return folder.texts.get(TEMPLATE) or (old if isinstance(old, str) else "")

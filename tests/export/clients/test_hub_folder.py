@@ -1,0 +1,60 @@
+"""The layout `hub`: a folder that all clients load, written by an export."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import tiny
+
+import onnxfn
+
+HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
+
+
+def names(folder):
+    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def llama(tmp_path):
+    """A model, its spec, and the folder of its checkpoint with a tokenizer as transformers 5 writes it."""
+    model = tiny.model("llama", "AutoModelForCausalLM")
+    model.save_pretrained(tmp_path / "checkpoint")
+    texts = {"tokenizer.json": "{}", "tokenizer_config.json": '{"tokenizer_class": "TokenizersBackend"}'}
+    for name, text in {**texts, "chat_template.jinja": "{{ messages }}"}.items():
+        (tmp_path / "checkpoint" / name).write_text(text)
+    return onnxfn.spec_for(model, "text-generation-with-past"), model, tmp_path / "checkpoint"
+
+
+def test_a_folder_has_the_side_files_of_all_clients_and_its_report_covers_them(llama, tmp_path):
+    spec, model, checkpoint = llama
+    out = tmp_path / "out"
+    exported = onnxfn.export(spec, model, out, checkpoint=checkpoint, write=HUB, check=False)
+    graphs = {"onnx/model.onnx", "onnx/model.onnx_data"}
+    side_files = {
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "genai_config.json",
+    }
+    assert names(out) == graphs | side_files | {"chat_template.jinja", "report.json"}
+    assert {str(out / name) for name in names(out)} == set(exported.files)
+    config, tokenizer = (json.loads((out / name).read_text()) for name in ("config.json", "tokenizer_config.json"))
+    assert config["transformers.js_config"] == {"use_external_data_format": {"model.onnx": 1}, "dtype": "fp32"}
+    assert tokenizer["chat_template"] == "{{ messages }}"
+    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert onnxfn.verify(out).passed
+    onnxfn.export(spec, model, out, check=False, overwrite=True)
+    assert names(out) == {"model.onnx", "config.json", "generation_config.json", "report.json"}
+
+
+def test_an_export_to_the_folder_of_the_checkpoint_leaves_its_files_as_they_are(llama):
+    spec, model, checkpoint = llama
+    before = {name: (checkpoint / name).read_bytes() for name in names(checkpoint)}
+    onnxfn.export(spec, model, checkpoint, checkpoint=checkpoint, write=HUB, check=False, overwrite=True)
+    assert {name: (checkpoint / name).read_bytes() for name in before} == before
+    new = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "report.json"}
+    assert names(checkpoint) == {*before} | new
+    assert onnxfn.verify(checkpoint).passed
