@@ -30,8 +30,8 @@ def tokenizer_config(folder: Folder) -> dict[str, str]:
     old = json_object(folder, TOKENIZER_CONFIG)
     if old is None and (TOKENIZER not in folder.names or TOKENIZER_CONFIG in folder.names):
         return {}
-    kept = {key: value for key, value in (old or {}).items() if key not in NOT_PUBLISHED}
-    new = _with_known_class(_with_known_tokens(kept))
+    portable = {key: value for key, value in (old or {}).items() if key not in NOT_PUBLISHED}
+    new = _with_known_class(_with_known_tokens(portable))
     template = _template(folder)
     new = {**new, "chat_template": template} if template and not new.get("chat_template") else new
     return changed(folder, TOKENIZER_CONFIG, _with_length(folder, new))
