@@ -74,6 +74,9 @@ DEFAULT_FLOORS = Floors()
 
 MEASURE_NAMES: tuple[str, ...] = tuple(fields_dict(Floors))
 
+AT_MOST = ("kl",)
+"""The measures of which less is better."""
+
 
 def stated_floors(floors: Floors) -> dict[str, float]:
     """The floors that a caller stated, by measure.
@@ -114,20 +117,20 @@ def measured_rows(measurements: Sequence[Measurement]) -> Rows:
     """
     head = ("output", "measure", "value", "floor", "status", "over", "note")
     names = [
-        (f"{each.part}: {each.output}", each.measure, _rounded(each.floor), STATUS[each.passed], each.cases, each.note)
+        (f"{each.part}: {each.output}", each.measure, rounded(each.floor), STATUS[each.passed], each.cases, each.note)
         for each in measurements
     ]
     rows = []
     for group in layer_groups(names):
         name, measure, floor, *others = grouped_row([names[index] for index in group])
-        rows.append((name, measure, _rounded(min(measurements[index].value for index in group)), floor, *others))
+        rows.append((name, measure, rounded(min(measurements[index].value for index in group)), floor, *others))
     return with_heads(head, rows) if rows else ()
 
 
-def _rounded(value: float | None) -> str:
+def rounded(value: float | None) -> str:
     """A figure with four digits; empty for None.
 
-    >>> _rounded(0.98765432), _rounded(0.999999), _rounded(1.0), _rounded(None)
+    >>> rounded(0.98765432), rounded(0.999999), rounded(1.0), rounded(None)
     ('0.9877', '0.999999', '1', '')
     """
     if value is None:

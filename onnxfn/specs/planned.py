@@ -19,6 +19,7 @@ from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
+from onnxfn.specs.variant_rows import is_first_variant
 
 BATCH = "batch_size"
 """The symbol of the batch axis in the patterns of specs."""
@@ -171,10 +172,15 @@ class Part:
         return {tensor.name: symbols(graph_axes(self.spec, tensor)) for tensor in self.spec.outputs}
 
     def __str__(self) -> str:
-        return printing.text(f"{self.name}.onnx · {printing.title(self.spec)}", printing.spec_sections(self.spec))
+        return printing.text(_part_title(self), printing.spec_sections(self.spec))
 
     def _repr_html_(self) -> str:
-        return printing.html(f"{self.name}.onnx · {printing.title(self.spec)}", printing.spec_sections(self.spec))
+        return printing.html(_part_title(self), printing.spec_sections(self.spec))
+
+
+def _part_title(part: Part) -> str:
+    """The file of a part, the title of its spec, and the name of the dtype where the export has several."""
+    return " · ".join(filter(None, (f"{part.name}.onnx", printing.title(part.spec), part.dtype)))
 
 
 @frozen(field_transformer=typed_fields)
@@ -278,13 +284,18 @@ class Plan:
 
     def __str__(self) -> str:
         sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
-        return "\n".join([*map(str, self.parts), *([printing.text("all parts", sections)] if sections else [])])
+        parts = [str(part) if is_first_variant(part, self) else _part_title(part) for part in self.parts]
+        return "\n".join([*parts, *([printing.text("all parts", sections)] if sections else [])])
 
     def _repr_html_(self) -> str:
         drawn = plan_svg(self) if len(self.parts) > 1 else ""
         sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
         omitted = printing.html("all parts", sections) if sections else ""
-        return "".join([drawn, *(part._repr_html_() for part in self.parts), omitted])
+        parts = [
+            part._repr_html_() if is_first_variant(part, self) else printing.html(_part_title(part), ())
+            for part in self.parts
+        ]
+        return "".join([drawn, *parts, omitted])
 
     def svg(self) -> str:
         """The parts, and the tensors that they hand to each other, as SVG. A notebook shows it above the tables."""

@@ -23,6 +23,7 @@ from onnxfn.specs.measurements import STATUS, measured_rows, with_heads
 from onnxfn.specs.modalities import MODALITY_OF
 from onnxfn.specs.output_types import is_open, output_kind
 from onnxfn.specs.short_repr import counted
+from onnxfn.specs.variant_rows import has_variants, variant_rows
 
 Rows = Sequence[Sequence[str]]
 Sections = Sequence[tuple[str, Rows]]
@@ -170,7 +171,7 @@ def _why_allowed(reference: str) -> str:
 def exported_sections(exported: Any) -> Sections:
     """The files, the first graph, what is known of the model, the time of each stage, and the report of an export.
 
-    The cases are in one row, by name; the report has their sizes.
+    The cases are in one row, by name; the report has their sizes. Files of several dtypes have one row each.
     """
     sizes = {f"{size.part}.onnx": str(size) for size in exported.graphs}
     graphs = [(name, sizes[PurePath(name).name]) for name in exported.files if PurePath(name).name in sizes]
@@ -194,9 +195,17 @@ def exported_sections(exported: Any) -> Sections:
     sections.append(("seconds", [(", ".join(f"{stage} {seconds:.2f}" for stage, seconds in exported.seconds),)]))
     if exported.report is not None:
         case_names = ", ".join(case.partition(" (")[0] for case in exported.report.cases)
-        sections.extend(report_sections(exported.report)[:-1])
+        sections.extend(_check_sections(exported))
         sections.append(("cases", [(case_names,)] if case_names else []))
     return sections
+
+
+def _check_sections(exported: Any) -> Sections:
+    """The report of an export without its cases. Of several dtypes one row for each file; the report has the rest."""
+    report = exported.report
+    if not has_variants(exported.plan) or report.findings:
+        return report_sections(report)[:-1]
+    return [("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))]
 
 
 def _with_float_dtype(spec: Any) -> Any:

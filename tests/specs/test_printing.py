@@ -4,6 +4,7 @@ import re
 from itertools import takewhile
 
 import pytest
+from attrs import evolve
 
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
@@ -11,12 +12,15 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.extra_outputs import ALL_OUTPUTS
 from onnxfn.specs.facts import gives, takes
+from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.output_types import FLOAT_RESULTS
 from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.plan.variants import variants_plan
 from onnxfn.specs.printing import html, text
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.reports import Difference, Exported, Fusion, GraphSize, Limit, Report
 from onnxfn.specs.tasks import TASKS, for_task
+from onnxfn.weights.layouts import dtype_suffix
 
 SECTIONS = [("inputs", [("input_ids", "int64", ""), ("mask", "int64")]), ("outputs", [("a_very_long_name", "float")])]
 
@@ -254,6 +258,39 @@ def test_a_decoder_of_30_layers_fits_on_a_screen(task):
         assert len(str(record).splitlines()) <= SCREEN
         assert record._repr_html_().count("<tr>") + record._repr_html_().count("<caption") <= SCREEN
         assert len(repr(record).splitlines()) == 1
+
+
+DTYPES = ("float32", "float16", "q8", "q4", "q4f16", "bnb4")
+
+
+def measurements(part):
+    """What the check measures of a quantized decoder."""
+    outputs = [Measurement(part.name, name, "cases", 0.9, 0.5, "9 cases", True) for name in part.outputs]
+    own = [("kl", 0.4, 0.8), ("agreement", 0.6, 0.4), ("weights", 0.99, 0.97)]
+    measured = [Measurement(part.name, "logits", *each, "300 tokens of text", True) for each in own]
+    greedy = Measurement(part.name, "greedy tokens", "agreement", 0.65, None, "32 tokens after 4 prompts", True)
+    return [*measured, *outputs, greedy]
+
+
+def test_a_decoder_of_six_dtypes_fits_on_a_screen():
+    planned = variants_plan(lambda dtype: plan(onnxfn.with_dtypes(LLAMA, float=dtype), CONFIG), DTYPES, dtype_suffix)
+    floats, quantized = planned.parts[:2], planned.parts[2:]
+    differences = [evolve(difference(name, 1e-7), part=part.name) for part in floats for name in part.outputs]
+    worse = [evolve(each, value=0.2) if each.output == "present.7.key" else each for each in measurements(quantized[1])]
+    measured = [*worse, *(each for part in (quantized[0], *quantized[2:]) for each in measurements(part))]
+    report = Report(differences, ["one (batch_size=2)"] * 12, (), measured)
+    sizes = [GraphSize(part.name, 10**9, 3000, []) for part in planned.parts]
+    files = [f"out/{name}" for name in (*planned.files, "config.json", "report.json")]
+    seconds = [("plan", 0.1)] * 8
+    result = Exported("out", files, planned, 18, seconds, report, graphs=sizes, repeats=["30 layers of one"])
+    for record in (planned, result):
+        assert len(str(record).splitlines()) <= SCREEN
+        assert record._repr_html_().count("<tr>") + record._repr_html_().count("<caption") <= SCREEN
+    shown = [line for line in str(result).splitlines() if "model_q4.onnx" in line]
+    assert re.split("  +", shown[-1].strip())[1:] == [
+        *("ok", "0.4 (at most 0.8)", "0.6 (at least 0.4)", "0.99 (at least 0.97)", "0.2 (at least 0.5)", "0.65")
+    ]
+    assert "model_q4.onnx · llama · text-generation-with-past · opset 18 · q4\n" in str(planned)
 
 
 def test_the_spec_of_a_decoder_shows_its_cache():

@@ -1,0 +1,58 @@
+"""The check of an export of several dtypes as a table: one row for each file, however many outputs it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxfn.specs.measurements import AT_MOST, STATUS, Measurement, rounded, with_heads
+
+Rows = Sequence[Sequence[str]]
+
+LEAST_VARIANTS = 2
+
+
+def has_variants(plan: Any) -> bool:
+    """Whether the files of a plan are of several dtypes."""
+    return len({part.dtype for part in plan.parts}) >= LEAST_VARIANTS
+
+
+def is_first_variant(part: Any, plan: Any) -> bool:
+    """Whether a part is of the first dtype of a plan; those of the others have the same inputs, outputs and axes."""
+    return bool(part.dtype == plan.parts[0].dtype)
+
+
+def variant_rows(report: Any) -> Rows:
+    """A row for each file below the heads: the largest relative difference, and the worst value of each measure."""
+    parts = [each.part for each in (*report.differences, *report.measurements)]
+    measures = tuple(dict.fromkeys(map(_column, report.measurements)))
+    rows = [_row(report, part, measures) for part in dict.fromkeys(parts)]
+    return with_heads(("file", "status", "relative error", *measures), rows) if rows else ()
+
+
+def _row(report: Any, part: str, measures: Sequence[str]) -> tuple[str, ...]:
+    differences = [each for each in report.differences if each.part == part]
+    measured = [each for each in report.measurements if each.part == part]
+    passed = all(each.passed for each in (*differences, *measured))
+    error = f"{max(each.max_rel for each in differences):.1e}" if differences else ""
+    values = (_worst([each for each in measured if _column(each) == name]) for name in measures)
+    return (f"{part}.onnx", STATUS[passed], error, *values)
+
+
+def _column(measurement: Measurement) -> str:
+    """The measure of a measurement; greedy tokens have a column of their own, because they have no floor."""
+    return measurement.output if measurement.floor is None else measurement.measure
+
+
+def _worst(measurements: Sequence[Measurement]) -> str:
+    """The worst value of a measure, and its floor; empty without values.
+
+    >>> _worst([Measurement("model", "logits", "kl", 0.4177, 0.8, "300 tokens of text", True)])
+    '0.4177 (at most 0.8)'
+    """
+    if not measurements:
+        return ""
+    is_most = measurements[0].measure in AT_MOST
+    worst = (max if is_most else min)(measurements, key=lambda each: each.value)
+    limit = "" if worst.floor is None else f" ({'at most' if is_most else 'at least'} {rounded(worst.floor)})"
+    return f"{rounded(worst.value)}{limit}"
