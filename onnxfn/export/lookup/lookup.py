@@ -53,8 +53,9 @@ def spec_for(
 
     Args:
         model_or_type: A model type as text (`"bert"`), a configuration (of transformers, or a dict), or a model.
-        task: The name of a task, or a synonym. By default it is the task that the class name of the model implies; a
-            model type as text implies no task.
+        task: The name of a task, or a synonym. By default it is the task that the class name of the model implies,
+            without a cache: `text-generation`, where the command line takes `text-generation-with-past`. A model type
+            as text implies no task.
         architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
