@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import re
 from pathlib import Path
@@ -51,6 +52,24 @@ def test_every_edit_in_the_table_is_public():
     table = README.partition("| edit |")[2].partition("\n\n")[0]
     for name in re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines()[2:])):
         assert callable(getattr(onnxfn, name))
+
+
+def codes(function):
+    """The names of the code of a function, of the function that it wraps, and so on."""
+    names = []
+    while function is not None:
+        names.append(function.__code__.co_qualname)
+        function = getattr(function, "__wrapped__", None)
+    return names
+
+
+def test_the_rule_names_every_edit():
+    """An edit is called with a spec and without; what else returns a spec is for `compose`."""
+    functions = {name: getattr(onnxfn, name) for name in onnxfn.__all__ if inspect.isfunction(getattr(onnxfn, name))}
+    edits = {name for name, function in functions.items() if any("as_edit" in code for code in codes(function))}
+    assert {name for name in functions if name.startswith("with")} <= edits
+    rule = README.partition("Words that start with `with`, and ")[2].partition("are edits")[0]
+    assert {*re.findall(r"`(\w+)`", rule)} == {name for name in edits if not name.startswith("with")}
 
 
 @pytest.mark.parametrize(
