@@ -43,10 +43,12 @@ sliding_window_cache: ExportSpec = patched(
 
 FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "CpmAntModel._prepare_attention_mask": ("cpmant.attention_mask", "makes a list of the positions"),
         "DbrxExperts.forward": ("experts.dbrx_outputs", "loops over the experts that the tokens choose"),
         "LongcatFlashExperts.forward": ("experts.longcat_outputs", "loops over the experts that the tokens choose"),
         "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
+        "Step3p7Experts.forward": ("experts.step3p7_outputs", "loops over the experts that the tokens choose"),
         "build_alibi_tensor": (
             "falcon.alibi_bias",
             "multiplies in bfloat16, which ONNX Runtime does not support on every device",

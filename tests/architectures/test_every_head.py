@@ -18,18 +18,23 @@ PAIRS = every_head.pairs()
 
 SAMPLE = (
     ("bert", "next-sentence-prediction"),
+    ("blip_2_qformer", "feature-extraction"),
+    ("cpmant", "feature-extraction"),
     ("falcon", "text-classification"),
     ("hgnet_v2", "feature-extraction"),
+    ("llama4", "text-encoding"),
     ("mistral", "token-classification"),
+    ("musicgen", "text-generation"),
     ("patchtst", "time-series-regression"),
     ("qwen3", "question-answering"),
     ("speecht5", "automatic-speech-recognition"),
     ("swinv2", "backbone"),
     ("t5", "text-classification"),
+    ("step3p7", "feature-extraction"),
     ("tapas", "table-question-answering"),
     ("wav2vec2-bert", "audio-xvector"),
 )
-"""Heads that no row names, of each way to know the outputs. Each takes a second or two."""
+"""Heads that no row names, of each way to know the inputs and the outputs. Each takes a second or two."""
 
 
 def spec_of(model_type, task):

@@ -21,6 +21,7 @@ from onnxfn.export.lookup.auto_tables import (
     OTHER_TABLES,
     TABLES,
     auto_tables,
+    is_listed,
     listed_classes,
     listed_loader,
     listed_tasks,
@@ -199,3 +200,11 @@ def test_the_command_line_exports_a_checkpoint_of_a_head_that_no_row_names(model
     assert result.exit_code == 0, result.output
     assert f"task: {task} (found)" in result.stdout
     assert "check passed" in result.stdout
+
+
+def test_the_text_decoder_of_a_model_of_several_modalities_has_the_tasks_of_its_class():
+    """transformers lists its class for the type of the whole model, and its configuration is one of a decoder."""
+    assert is_listed("Llama4TextModel", "text-encoding")
+    assert not is_listed("Llama4TextModel", "fill-mask")
+    decoder = tiny.model("llama4_text", "Llama4TextModel")
+    assert onnxfn.spec_for(decoder, "text-encoding").task == "text-encoding"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import swept
 from agreement import assert_agreement
+from sizes import multimodal
 from time_limits import limited
 
 import onnxfn
@@ -32,6 +34,7 @@ export ends in an error or does not agree with PyTorch."""
 KINDS = {NO_MODEL: "have no tiny model", REFUSED: "refused", FAILED: "failed"}
 
 OVERRIDES: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("blip", "visual-question-answering"): {"vision_config": {**multimodal.VISION, "hidden_size": 32}},
     ("beit", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]},
     ("data2vec-vision", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [0, 1, 2, 3]},
 }
@@ -80,13 +83,24 @@ def tiny_model(model_type: str, task: str) -> Any:
         name = for_task(row, task).call.loader or name
     kind = getattr(transformers, name)
     source, overrides = tiny if row is not None else shrunk, OVERRIDES.get((model_type, task), {})
-    configuration = source.config(model_type, **overrides)
+    configuration = own_config(kind, source.config(model_type, **overrides))
     with torch.device("meta"):
         shapes = getattr(kind, "from_config", kind)(configuration)
     size = sum(tensor.numel() for tensor in shapes.parameters())
     if size > LARGEST:
         raise ValueError(f"no small configuration is known, this one has {size / 1e6:.0f} million parameters")
-    return source.model(model_type, name, **overrides)
+    return source.model(model_type, name, change=partial(own_config, kind), **overrides)
+
+
+def own_config(kind: Any, configuration: Any) -> Any:
+    """The configuration that a class takes: the one inside a configuration that has its type, or this one itself.
+
+    transformers lists the class of the text decoder of a model of several modalities for the type of the model.
+    """
+    wanted = getattr(kind, "config_class", None)
+    if wanted is None or isinstance(configuration, wanted):
+        return configuration
+    return next((part for part in vars(configuration).values() if isinstance(part, wanted)), configuration)
 
 
 def counts(lines: Iterable[str]) -> Mapping[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
@@ -132,12 +132,15 @@ def kind(model_type: str, name: str) -> Any:
     return getattr(import_module(f"transformers.models.{folder}.modeling_{folder}"), name)
 
 
-def model(model_type: str, name: str, **overrides: Any) -> Any:
-    """A model of this class of transformers with a small configuration: uneven weights, a fixed seed."""
+def model(model_type: str, name: str, change: Callable[[Any], Any] = lambda config: config, **overrides: Any) -> Any:
+    """A model of this class of transformers with a small configuration: uneven weights, a fixed seed.
+
+    `change` edits the configuration.
+    """
     import torch
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        made = kind(model_type, name)(config(model_type, **overrides)).eval()
+        made = kind(model_type, name)(change(config(model_type, **overrides))).eval()
         tiny._disturb(made)
     return made

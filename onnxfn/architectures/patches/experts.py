@@ -33,6 +33,19 @@ def longcat_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k
     return _weighted(outputs.where(~is_identity, states).transpose(-1, -2), top_k_weights).to(hidden_states.dtype)
 
 
+def step3p7_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """For Step3p7Experts.forward (modeling_step3p7, transformers 5.23). `hidden_states` is `[tokens, size]`.
+
+    A token whose expert has the index `num_experts` has no expert there.
+    """
+    states = hidden_states[:, None, :, None]
+    weights = top_k_weights.where(top_k_index < self.num_experts, 0.0)
+    index = top_k_index.clamp(max=self.num_experts - 1)
+    inner = self._apply_gate((self.gate_up_proj[index] @ states).squeeze(-1))
+    outputs = (self.down_proj[index] @ inner[..., None]).transpose(-1, -2)
+    return _weighted(outputs, weights).to(hidden_states.dtype)
+
+
 def _weighted(outputs: Tensor, weights: Tensor) -> Tensor:
     """The sum of the outputs of a token's experts, `[tokens, chosen, 1, size]`, with weights: `[tokens, size]`."""
     return (outputs.squeeze(-2) * weights[..., None]).sum(dim=1)

@@ -125,6 +125,15 @@ def loaded_classes(model_type: str, loader: str | None) -> tuple[str, ...]:
     return table.classes.get(model_type, ()) if table else (loader or "",)
 
 
+def is_listed(class_name: str, task: str) -> bool:
+    """Whether the tables of transformers list a class for a task, for any model type.
+
+    The tables list the text decoder of Llama 4 for `llama4`; the configuration of that decoder is a `llama4_text`.
+    """
+    tables = (auto_tables().get(name, AutoTable({})) for name in TABLES.get(task, ()))
+    return any(class_name in classes for table in tables for classes in table.classes.values())
+
+
 def _tables_with(model_type: str, task: str) -> Iterator[AutoTable]:
     tables = (auto_tables().get(name, AutoTable({})) for name in TABLES.get(task, ()))
     return (table for table in tables if model_type in table.classes)

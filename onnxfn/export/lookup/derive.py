@@ -23,11 +23,12 @@ from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSO
 from onnxfn.export.lookup.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.specs.axes import pattern
 from onnxfn.specs.compose import compose
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.edits.caches import CACHES
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, first_line, listed, unknown
-from onnxfn.specs.facts import always
+from onnxfn.specs.facts import TOKENS, always
 from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import CacheRow
@@ -195,9 +196,14 @@ def _spec_with_cache(model: Any, base: ExportSpec, result: Any) -> ExportSpec | 
     states = cache_spec(cache).cache.rows
     return (
         _decoder_spec(model, base, states)
-        if states and "input_ids" in inputs and DECODER_INPUTS.issuperset(inputs)
+        if states and _reads_text(base) and DECODER_INPUTS.issuperset(inputs)
         else None
     )
+
+
+def _reads_text(base: ExportSpec) -> bool:
+    """Whether the token ids have the axes of a text, not those of the codes of a sound."""
+    return any(input_.name == "input_ids" and pattern(input_.axes) == TOKENS for input_ in base.inputs)
 
 
 def _is_other_head(spec: ExportSpec, task: str) -> bool:
@@ -234,9 +240,8 @@ def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
         decoder_num_attention_heads=constant(heads),
         decoder_head_dim=constant(head_size),
     )
-    return compose(
-        text_seq2seq, CONFIG_KEYS, cache_sizes, ExportSpec(name=base.name, call=Call(patches=base.call.patches))
-    )
+    name = ExportSpec(name=base.name, call=Call(patches=base.call.patches))
+    return compose(text_seq2seq, CONFIG_KEYS, cache_sizes, name)
 
 
 def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:

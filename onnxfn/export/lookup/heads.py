@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures.families.heads import family_head
-from onnxfn.export.lookup.auto_tables import listed_classes, listed_loader, listed_tasks, loaded_classes
+from onnxfn.export.lookup.auto_tables import is_listed, listed_classes, listed_loader, listed_tasks, loaded_classes
 from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, without_values
 from onnxfn.export.lookup.probe import answer_tensors, outputs_spec, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy
@@ -39,7 +39,7 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
     known = known_tasks(row)
     if row.task is not None or name in task_names(row):
         return for_task(row, task)
-    if name not in known:
+    if name not in known and not is_listed(type(model_or_config).__name__, name):
         raise unknown("task", task, known, of=row.name or "this spec")
     head = _same_head(row, name) or family_head(row, name)
     loader = loads(listed_loader(row.name or "", name) or "AutoModel")

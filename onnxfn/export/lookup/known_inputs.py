@@ -10,7 +10,7 @@ from onnxfn.architectures.families.text import text_cases
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.facts import TOKENS, case, takes
-from onnxfn.specs.getters import constant, either, from_config, item, product, reads
+from onnxfn.specs.getters import constant, either, from_config, item, product, reads, total
 from onnxfn.specs.records import NestedDummy, Source
 from onnxfn.specs.spec import ExportSpec
 
@@ -75,7 +75,10 @@ CONFIG_KEYS = reads(
         either(*_keys("max_source_positions", AUDIO_CONFIGS), *_keys("max_position_embeddings", AUDIO_CONFIGS)),
         constant(2),
     ),
-    audio_channels=either("audio_channels", constant(1)),
+    audio_channels=either("audio_channels", "channels", constant(1)),
+    num_codebooks=either("num_codebooks", "decoder.num_codebooks"),
+    codes_per_step=total("num_codebooks", constant(1)),
+    codebook_size=either("codebook_vocab_size", "vocab_size", "decoder.vocab_size"),
     latent_size=either("latent_dim", "hidden_size"),
     context_length=either("context_length", "prediction_length"),
     patch_values=product(NUM_CHANNELS, PATCH_FRAMES, PATCH_SIZE, PATCH_SIZE),
@@ -93,6 +96,29 @@ TEXT_INPUTS = compose(
     generates("boxes", "boxes", high=from_config("box_range")),
 )
 """Token ids with masks, and the positions of the tokens on a page (`bbox`)."""
+
+CODES: Forms = tuple(
+    compose(
+        text_cases,
+        takes("input_ids", axes, "codes"),
+        takes("attention_mask", TOKENS, "padding_mask"),
+        generates("codes", "integers", high=from_config("codebook_size")),
+    )
+    for axes in ("batch_size*num_codebooks sequence_length", f"{TOKENS} codes_per_step=")
+)
+"""The codes of a sound, one per codebook: in a row each, or with a token of text at each step."""
+
+QUERIES = compose(
+    takes("query_embeds", "batch_size num_queries hidden_size=", "values", kind="float"),
+    takes("encoder_hidden_states", "batch_size encoder_length encoder_hidden_size=", "values", kind="float"),
+    takes("encoder_attention_mask", "batch_size encoder_length", "padding_mask"),
+    reads(encoder_hidden_size="encoder_hidden_size"),
+    generates("values", "normal"),
+    sized(batch_size=2, num_queries=6, encoder_length=10),
+    case("one", sized(batch_size=1, num_queries=4, encoder_length=17)),
+    case("several", sized(batch_size=3, num_queries=9, encoder_length=13)),
+)
+"""The queries of a Q-Former, and the states of the encoder that they read."""
 
 IMAGES_OF_ANY_SIZE = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
@@ -165,7 +191,8 @@ SERIES = compose(
 
 INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
-        "input_ids": (TEXT_INPUTS,),
+        "input_ids": (TEXT_INPUTS, *CODES),
+        "query_embeds": (QUERIES,),
         "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
         "pixel_values_videos": (_video_form("pixel_values_videos"),),
         "input_values": (
@@ -182,6 +209,10 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
         "latents": (
             _audio_form("latents", "batch_size latent_size= sequence_length", LATENT_DUMMIES),
             _audio_form("latents", "batch_size sequence_length latent_size=", LATENT_DUMMIES),
+        ),
+        "hidden_states": (
+            _audio_form("hidden_states", "batch_size audio_channels= sequence_length", WAVEFORM_DUMMIES),
+            _audio_form("hidden_states", "batch_size latent_size= sequence_length", LATENT_DUMMIES),
         ),
         "past_values": (SERIES,),
         "grid_thw": (*_packed_forms("patch_values="), *_packed_forms("num_channels=", "patch_size=", "patch_size=")),

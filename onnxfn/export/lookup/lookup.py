@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.lookup.auto_tables import listed_classes, listed_loader, listed_tasks
+from onnxfn.export.lookup.auto_tables import is_listed, listed_loader, listed_tasks
 from onnxfn.export.lookup.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.export.lookup.derive import (
     derive_from_config,
@@ -228,7 +228,7 @@ def _check_task(spec: ExportSpec, model: Any) -> None:
     name = canonical(spec.task).removesuffix(WITH_PAST)
     if name in served_tasks(class_task):
         return
-    if class_name(model) not in listed_classes(_model_type(model), name):
+    if not is_listed(class_name(model), name):
         problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
         raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
 

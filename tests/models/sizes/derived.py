@@ -44,6 +44,7 @@ SAM2: Mapping[str, Any] = tiny.SPECIAL["sam2"]["vision_config"]
 # By the type of the configuration, also of one inside another.
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
+        "deepseek_ocr2": {"text_config": {"num_experts_per_tok": 2}},
         # A token for padding has zeros as its embedding, so all experts have one score, and any of them may be picked.
         "jetmoe": {"pad_token_id": None},
         "autoformer": SERIES,
@@ -94,7 +95,11 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "pocket_tts_audio_tokenizer_decoder": CODEC,
         "molmo2_adapter": {"vision_feature_layer": [-1, 0]},
         "muse_spark_audio": MUSE_AUDIO,
+        "moshi": {"num_codebooks": 4, "depth_decoder_config": {"num_codebooks": 4}},
+        "nemo_speechlm": {"text_config": {"num_key_value_heads": 2}},
+        "nemotron3_5_transcribe_asr_audio": {"num_key_value_heads": 4},
         "neomme": {"head_dim": 16},
+        "paligemma": {"text_config": {"num_key_value_heads": 2}},
         "qwen4_exp_text": {
             "indexer_n_heads": 4,
             "indexer_kv_heads": 1,
@@ -127,7 +132,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "backbone_config": {"model_type": "pp_lcnet", "out_features": PP_LCNET_STAGES, "out_indices": [2, 3, 4, 5]}
         },
         "shieldgemma2": {"yes_token_index": 5, "no_token_index": 6},
-        "step3p7_text": {"sliding_window": 5},
+        "step3p7": {"text_config": {"sliding_window": 5}},
         "timm_backbone": {"backbone": "resnet18"},
         "timm_wrapper": {"architecture": "resnet18"},
         "tvp": {"max_img_size": 64},
