@@ -12,7 +12,7 @@ from attrs import asdict, evolve, frozen
 from onnxfn.export import cli_flags as flags
 from onnxfn.export.cli_demo import demo_completion, demo_similarities
 from onnxfn.export.cli_errors import one_line_errors
-from onnxfn.export.cli_files import bench_command, inspect_command, verify_command
+from onnxfn.export.cli_files import bench_command, inspect_command, push_command, verify_command
 from onnxfn.export.cli_progress import stage_line
 from onnxfn.export.destination import check_destination
 from onnxfn.export.diffusers import export_pipeline
@@ -158,6 +158,7 @@ def _export_from_library(library: str, request: ExportRequest, context: typer.Co
 app.command("verify")(verify_command)
 app.command("inspect")(inspect_command)
 app.command("bench")(bench_command)
+app.command("push")(push_command)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The commands about ONNX files and folders that exist: `verify`, `inspect` and `bench`."""
+"""The commands about ONNX files and folders that exist: `verify`, `inspect`, `bench` and `push`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from onnxfn.export.bench import bench, bench_text, plain_timings
 from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.graph_summary import graph_files, graph_summary, summary_text
 from onnxfn.export.lookup.lookup import spec_for
+from onnxfn.export.push import uploaded, verified
 from onnxfn.export.spec_edits import parsed_sizes
 from onnxfn.export.verify import verify
 from onnxfn.specs.errors import InvalidSpec
@@ -76,6 +77,21 @@ def bench_command(
         timings = bench(chosen, sizes, runs=runs, providers=providers, threads=threads)
         summary = f"{', '.join(providers)} · {runs} runs · threads: {threads or 'as ONNX Runtime chooses'}"
         typer.echo(json.dumps(plain_timings(timings)) if json_ else bench_text(str(path), timings, summary))
+
+
+def push_command(
+    folder: Annotated[Path, typer.Argument(help="The folder of an export.")],
+    repository: Annotated[str, typer.Argument(help="The repository on the hub, such as me/my-model.")],
+    *,
+    private: Annotated[bool, typer.Option("--private", help="Create the repository as a private one.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Verify and list the files; upload nothing.")] = False,
+    debug: flags.Debug = False,
+) -> None:
+    """Upload the folder of an export to the hub, after it was verified. The token is that of `hf auth login`."""
+    with one_line_errors(debug=debug):
+        verification = verified(folder)
+        typer.echo(verification)
+        typer.echo("nothing was uploaded" if dry_run else uploaded(folder, repository, private=private))
 
 
 def _is_path(subject: str) -> bool:

@@ -16,6 +16,7 @@ from onnxfn.check.text_references import text_references
 from onnxfn.export.adapter_inputs import input_adapter, merged_adapter
 from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
 from onnxfn.export.attempts import Built, Job, build_variants, check_files, traced_layers
+from onnxfn.export.clients.card import write_card
 from onnxfn.export.clients.side_files import write_side_files
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.events import OnEvent, ignore, limited, stage_timer
@@ -28,7 +29,7 @@ from onnxfn.export.planned_files import check_single_file, plan_for_destination,
 from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
-from onnxfn.export.report_file import package_versions, with_report
+from onnxfn.export.report_file import package_versions, report_content, with_file, write_report
 from onnxfn.export.staging import staging_folder
 from onnxfn.export.stale import checkpoint_files
 from onnxfn.export.weight_sizes import with_weight_bytes
@@ -323,7 +324,7 @@ def _complete_folder(
 ) -> tuple[Path, ...]:
     """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
 
-    These are the side files of the layout, and `report.json`, which covers all other files.
+    These are the side files and the card of the layout, and `report.json`, which covers all other files.
     """
     written = {file.name for file in built.files}
     sidecars = [
@@ -332,7 +333,11 @@ def _complete_folder(
     fixed = checkpoint_files(destination.folder)
     new = write_side_files(staging, built.plan, options.layout, sidecars, fixed)
     every_file = {**built.files, **dict.fromkeys((*side_files, *new), "")}
-    return with_report(every_file, staging, built.plan, built.report, options, fuse, built.weights_from, tick)
+    content = report_content(every_file, staging, built.plan, built.report, options, fuse, built.weights_from, tick)
+    cards = write_card(content, staging, destination.folder) if options.layout.has_card else ()
+    for card in cards:
+        content = with_file(content, staging, card)
+    return (*every_file, *cards, write_report(content, staging))
 
 
 def _write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:

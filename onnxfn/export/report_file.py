@@ -48,7 +48,7 @@ DTYPE_NAMES: Mapping[str, str] = MappingProxyType({"float": "float32", "double":
 """Types that ONNX names in another way than numpy and torch."""
 
 
-def with_report(
+def report_content(
     files: Mapping[Path, str],
     folder: Path,
     plan: Plan,
@@ -57,8 +57,8 @@ def with_report(
     fuse: str,
     weights_from: str = "",
     tick: Tick = no_tick,
-) -> tuple[Path, ...]:
-    """Writes `report.json` about the files of an export; returns the files, and the report as the last one.
+) -> dict[str, Any]:
+    """The content of `report.json` about the files of an export.
 
     Args:
         files: All other files that the export wrote, each with its SHA-256; an empty text if it is not known yet.
@@ -70,7 +70,7 @@ def with_report(
         weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
         tick: Is called while files are read.
     """
-    content = {
+    return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "name": plan.parts[0].spec.name,
@@ -85,9 +85,18 @@ def with_report(
         "check": _check_facts(report),
         **file_facts(folder, files, tick),
     }
+
+
+def write_report(content: Mapping[str, Any], folder: Path) -> Path:
+    """Writes `report.json` to a folder; returns its path."""
     path = folder / REPORT_FILE
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    return (*files, path)
+    return path
+
+
+def with_file(content: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
+    """The content of `report.json` with one more file of the folder, which is no graph."""
+    return {**content, "files": dict(sorted({**content["files"], **file_facts(folder, {file: ""})["files"]}.items()))}
 
 
 def is_foreign_report(file: Path) -> bool:

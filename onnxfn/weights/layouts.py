@@ -27,6 +27,7 @@ class Layout:
         suffixes: Whether the file of a single dtype other than float32 has its suffix, too.
         clients: The programs that load such a folder.
         side_files: The functions that compute files for these programs, in order: see `export/clients`.
+        has_card: Whether the folder gets a `README.md` that says what it was made of and how to load it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Layout:
     suffixes: bool = False
     clients: tuple[str, ...] = ()
     side_files: tuple[str, ...] = ()
+    has_card: bool = False
 
 
 LayoutName = Literal["optimum", "transformers.js", "hub"]
@@ -73,6 +75,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                     *("modules", "pooling", "tokenizer_config", "chat_template"),
                     *("preprocessor_config", "genai_config"),
                 ),
+                has_card=True,
             ),
         )
     }

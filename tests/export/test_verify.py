@@ -15,7 +15,15 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.export.cli import app
-from onnxfn.export.report_file import PACKAGES, REPORT_FILE, graph_facts, plan_digest, read_report, with_report
+from onnxfn.export.report_file import (
+    PACKAGES,
+    REPORT_FILE,
+    graph_facts,
+    plan_digest,
+    read_report,
+    report_content,
+    write_report,
+)
 from onnxfn.specs.errors import ModelNotFound, OutputExists
 from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
@@ -69,7 +77,8 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     measurement = Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)
     report = Report([DIFFERENCE], ["one (batch_size=2)"], measurements=[measurement])
     digests = dict.fromkeys(files, "")
-    assert with_report(digests, tmp_path, PLAN, report, options, "standard") == (*files, tmp_path / REPORT_FILE)
+    written = report_content(digests, tmp_path, PLAN, report, options, "standard")
+    assert write_report(written, tmp_path) == tmp_path / REPORT_FILE
     content = json.loads((tmp_path / REPORT_FILE).read_text())
     assert list(content["versions"]) == ["onnxfn", "python", *PACKAGES]
     content["versions"] = "of the packages"

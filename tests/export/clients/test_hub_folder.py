@@ -39,7 +39,7 @@ def test_a_folder_has_the_side_files_of_all_clients_and_its_report_covers_them(l
         "tokenizer_config.json",
         "genai_config.json",
     }
-    assert names(out) == graphs | side_files | {"chat_template.jinja", "report.json"}
+    assert names(out) == graphs | side_files | {"chat_template.jinja", "README.md", "report.json"}
     assert {str(out / name) for name in names(out)} == set(exported.files)
     config, tokenizer = (json.loads((out / name).read_text()) for name in ("config.json", "tokenizer_config.json"))
     assert config["transformers.js_config"] == {"use_external_data_format": {"model.onnx": 1}, "dtype": "fp32"}
@@ -55,6 +55,6 @@ def test_an_export_to_the_folder_of_the_checkpoint_leaves_its_files_as_they_are(
     before = {name: (checkpoint / name).read_bytes() for name in names(checkpoint)}
     onnxfn.export(spec, model, checkpoint, checkpoint=checkpoint, write=HUB, check=False, overwrite=True)
     assert {name: (checkpoint / name).read_bytes() for name in before} == before
-    new = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "report.json"}
+    new = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "README.md", "report.json"}
     assert names(checkpoint) == {*before} | new
     assert onnxfn.verify(checkpoint).passed

@@ -1,0 +1,147 @@
+"""The card of a folder: a `README.md` for a repository on the hub, written from `report.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from onnxfn.export.clients.card_code import client_lines
+from onnxfn.export.report_file import REPORT_FILE, read_report
+from onnxfn.specs.tasks import WITH_PAST
+from onnxfn.weights.layouts import dtype_of_stem
+
+CARD = "README.md"
+
+MEASURES = ("agreement", "kl", "cosine", "iou", "cases")
+"""What is measured of a quantized file, the most telling first."""
+
+
+def card_text(report: Mapping[str, Any], name: str) -> str:
+    """The card of a folder: what it was made of, its files with their measured errors, and code for each client.
+
+    Args:
+        report: The content of `report.json`; of `files`, the card names the graphs and the files with their weights.
+        name: The name of the repository or of the folder, for the title and the code.
+    """
+    task = (report["task"] or "").removesuffix(WITH_PAST)
+    sections = (
+        _front_matter(report, task),
+        f"# {name}",
+        _origin(report),
+        f"```\n{command(report)}\n```",
+        "## Files",
+        _file_table(report),
+        _check_words(report["check"]),
+        *_client_sections(report, task, name),
+        *_remark_section(report),
+    )
+    return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[Path, ...]:
+    """Writes the card of an export to a staging folder; returns its path.
+
+    Nothing is written if the folder of the export has a `README.md` that no earlier export wrote.
+    """
+    earlier = read_report(folder / REPORT_FILE) if (folder / REPORT_FILE).is_file() else None
+    if (folder / CARD).exists() and CARD not in (earlier or {}).get("files", {}):
+        return ()
+    (staging / CARD).write_text(card_text(report, folder.name), encoding="utf-8")
+    return (staging / CARD,)
+
+
+def command(report: Mapping[str, Any]) -> str:
+    """The command that writes such a folder.
+
+    >>> options = {"layout": "hub", "fuse": "standard"}
+    >>> graphs = {"onnx/model.onnx": {"dtype": "float16", "opset": 18}}
+    >>> command({"task": "fill-mask", "options": options, "graphs": graphs})
+    'onnxfn export MODEL OUT --task fill-mask --layout hub --dtype float16 --opset 18'
+    >>> command({"task": None, "options": options, "graphs": {}, "variants": {"float32": [], "q4": []}})
+    'onnxfn export MODEL OUT --layout hub --dtype float32 --dtype q4'
+    """
+    options, graphs = report["options"], [*report["graphs"].values()]
+    dtypes = report.get("variants") or {graph["dtype"]: () for graph in graphs[:1] if graph["dtype"]}
+    words = [
+        "onnxfn export MODEL OUT",
+        f"--task {report['task']}" if report["task"] else "",
+        f"--layout {options['layout']}",
+        *(f"--dtype {dtype}" for dtype in dtypes),
+        f"--opset {graphs[0]['opset']}" if graphs else "",
+        f"--fuse {options['fuse']}" if options["fuse"] != "standard" else "",
+    ]
+    return " ".join(filter(None, words))
+
+
+def _front_matter(report: Mapping[str, Any], task: str) -> str:
+    """The block of metadata that the hub reads."""
+    lines = ["library_name: onnx", *([f"pipeline_tag: {task}"] if task else []), "tags:", "- onnx", "- onnxfn"]
+    return "\n".join(("---", *lines, *([f"- {report['name']}"] if report["name"] else []), "---"))
+
+
+def _origin(report: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{package} {version}" for package, version in report["versions"].items() if version)
+    model = f"a PyTorch model of the type `{report['name']}`" if report["name"] else "a PyTorch model"
+    source = f" Its weights come from {report['weights_from']}." if report["weights_from"] else ""
+    return f"ONNX files of {model}.{source} Written with {versions}:"
+
+
+def _file_table(report: Mapping[str, Any]) -> str:
+    rows = [_file_row(path, graph, report) for path, graph in report["graphs"].items()]
+    return "\n".join(("| file | dtype | MB | measured against PyTorch |", "| --- | --- | --- | --- |", *rows))
+
+
+def _file_row(path: str, graph: Mapping[str, Any], report: Mapping[str, Any]) -> str:
+    stem = PurePosixPath(path).stem
+    dtype = dtype_of_stem(stem) if report.get("variants") else graph["dtype"]
+    size = sum(facts["bytes"] for file, facts in report["files"].items() if _belongs(file, path))
+    return f"| `{path}` | {dtype or ''} | {size / 10**6:.1f} | {_measured(stem, report['check'])} |"
+
+
+def _belongs(file: str, graph: str) -> bool:
+    """Whether a file is a graph or has external data of it, by their names."""
+    return file == graph or (file.startswith(f"{graph}_data"))
+
+
+def _measured(part: str, check: Mapping[str, Any]) -> str:
+    """What the check found of a file: measures of its first output, else its largest difference."""
+    measured = [each for each in check["measurements"] if each["part"] == part and each["value"] is not None]
+    first = [each for each in measured if each["output"] == measured[0]["output"]]
+    words = [f"{name} {each['value']:.3g}" for name in MEASURES for each in first if each["measure"] == name]
+    differences = [each["max_abs"] for each in check["outputs"] if each["part"] == part]
+    if not words and differences:
+        words = [f"largest difference {max(differences):.1e}"]
+    return ", ".join(words) or "not checked"
+
+
+def _check_words(check: Mapping[str, Any]) -> str:
+    """How the files were compared."""
+    if not check["cases"]:
+        return "The files were not compared with PyTorch."
+    return f"The files were compared with PyTorch in {len(check['cases'])} cases, at sizes that were not traced."
+
+
+def _client_sections(report: Mapping[str, Any], task: str, name: str) -> Iterator[str]:
+    """A section with code for each client that loads the folder."""
+    remarks = report.get("remarks", ())
+    dtypes = [*report.get("variants", ())] or [_only_dtype(report["graphs"])]
+    paths = {*report["files"]}
+    for client, language, lines in client_lines(task, name, dtypes[0], paths):
+        if not any(remark.startswith(client) for remark in remarks):
+            yield f"## {client}\n\n```{language}\n{lines}\n```"
+
+
+def _only_dtype(graphs: Iterable[str]) -> str:
+    """The dtype that the ending of the first graph names."""
+    return next((dtype_of_stem(PurePosixPath(path).stem) for path in graphs), "float32")
+
+
+def _remark_section(report: Mapping[str, Any]) -> Iterator[str]:
+    """What a client cannot load, and what no graph takes."""
+    lines = [
+        *report.get("remarks", ()),
+        *(f"left out: {each['name']} ({each['reason']})" for each in report["left_out"]),
+    ]
+    if lines:
+        yield "## Limits\n\n" + "\n".join(f"- {line}" for line in lines)

@@ -1,0 +1,98 @@
+"""The card of a folder: what it says is what `report.json` and the files say."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import tiny
+
+from onnxfn import WriteOptions, export, spec_for, verify
+from onnxfn.export.clients.card import CARD, card_text, command
+from onnxfn.export.clients.card_code import CLIENT_CODE
+from onnxfn.weights.layouts import HUB, LAYOUTS
+
+HUB_LAYOUT = WriteOptions(layout="hub")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    model = tiny.model("llama", "AutoModelForCausalLM")
+    folder = tmp_path_factory.mktemp("card") / "tiny-llama"
+    spec = spec_for(model, "text-generation-with-past")
+    export(spec, model, folder, dtypes=("float32", "float16"), write=HUB_LAYOUT)
+    return folder
+
+
+def report_of(folder):
+    return json.loads((folder / "report.json").read_text())
+
+
+def test_the_card_names_every_graph_with_its_size_and_what_was_measured(llama):
+    card, report = (llama / CARD).read_text(), report_of(llama)
+    rows = dict(re.findall(r"\| `(.+?)` \| (.+) \|", card))
+    assert rows.keys() == report["graphs"].keys()
+    for path, row in rows.items():
+        _, size, measured = row.split(" | ")
+        assert abs(float(size) - (llama / path).stat().st_size / 1e6) < 0.1
+        assert measured != "not checked"
+    assert "agreement" in rows["onnx/model_fp16.onnx"]
+    assert "largest difference" in rows["onnx/model.onnx"]
+
+
+def test_the_card_is_verified_with_the_folder(llama):
+    assert CARD in report_of(llama)["files"]
+    assert verify(llama).passed
+    text = (llama / CARD).read_text()
+    try:
+        (llama / CARD).write_text(text + "more")
+        assert not verify(llama).passed
+    finally:
+        (llama / CARD).write_text(text)
+
+
+def test_the_command_of_the_card_writes_such_a_folder(llama):
+    report = report_of(llama)
+    assert command(report).split()[2:] == [
+        *("MODEL", "OUT", "--task", "text-generation-with-past", "--layout", "hub"),
+        *("--dtype", "float32", "--dtype", "float16", "--opset", "18"),
+    ]
+    assert command(report) in (llama / CARD).read_text()
+
+
+def test_each_client_that_loads_the_folder_has_code(llama):
+    report = report_of(llama)
+    titles = re.findall(r"^## (.+)$", card_text(report, "me/tiny"), re.MULTILINE)
+    assert titles == ["Files", "transformers.js", "onnxruntime-genai", "ORTModel", "onnxfn"]
+    refused = {**report, "remarks": ["onnxruntime-genai cannot have keys and values of unlike width (llama)"]}
+    assert "## onnxruntime-genai" not in card_text(refused, "me/tiny")
+    assert "- onnxruntime-genai cannot" in card_text(refused, "me/tiny")
+
+
+def test_every_client_of_the_layout_has_code():
+    assert {code.client for code in CLIENT_CODE} == {*LAYOUTS[HUB].clients}
+
+
+@pytest.mark.parametrize("language", ["python"])
+def test_the_code_is_code(llama, language):
+    card = card_text(report_of(llama), "me/tiny")
+    blocks = re.findall(rf"```{language}\n(.+?)```", card, re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        compile(block, "card", "exec")
+        assert "{" not in block
+
+
+def test_a_card_that_nobody_here_wrote_stays(tmp_path):
+    model = tiny.model("bert", "AutoModelForMaskedLM")
+    spec = spec_for(model, "fill-mask")
+    (tmp_path / CARD).write_text("my model")
+    export(spec, model, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
+    assert (tmp_path / CARD).read_text() == "my model"
+    assert CARD not in report_of(tmp_path)["files"]
+    (tmp_path / CARD).unlink()
+    export(spec, model, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
+    assert "not compared" in (tmp_path / CARD).read_text()
+    export(spec, model, tmp_path, write=HUB_LAYOUT, overwrite=True)
+    assert "cases" in (tmp_path / CARD).read_text()
