@@ -9,7 +9,8 @@ rounding.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,9 @@ def with_choices(
 
 @contextmanager
 def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[None]:
-    """Lets `topk` pick these positions in this thread, one array in each call. Raises WorseChoice if they are worse.
+    """Lets `topk`, `sort` and `argsort` give these positions in this thread, one array in each call.
 
-    With no precision they may be worse.
+    Raises WorseChoice if they are worse. With no precision they may be worse.
     """
     import torch
 
@@ -82,11 +83,19 @@ def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[N
         values = scores.gather(dim, positions)
         if precision is not None and not _as_good(values.numpy(), best.values.numpy(), precision):
             raise WorseChoice("ONNX Runtime picks positions with other scores")
-        if bool((positions.sort(dim).values.diff(dim=dim) == 0).any()):
+        if bool((topk(positions, positions.shape[dim], dim).values.diff(dim=dim) == 0).any()):
             raise WorseChoice("ONNX Runtime picks a position twice")
         return torch.return_types.topk((values, positions))
 
-    with replaced(torch, "topk", pick), replaced(torch.Tensor, "topk", pick):
+    def sort(scores: Any, dim: int = -1, descending: Any = False, **_: Any) -> Any:
+        return torch.return_types.sort((*pick(scores, scores.shape[dim], dim, largest=descending),))
+
+    def argsort(*arguments: Any, **named: Any) -> Any:
+        return sort(*arguments, **named).indices
+
+    with ExitStack() as undo:
+        for owner, function in product((torch, torch.Tensor), (pick, sort, argsort)):
+            undo.enter_context(replaced(owner, "topk" if function is pick else function.__name__, function))
         yield
     if next(remaining, None) is not None:
         raise WorseChoice("the graph picks more often than PyTorch")

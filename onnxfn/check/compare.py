@@ -237,7 +237,11 @@ def _other_errors(
 
 
 def own_norms(spec: PlannedSpec, expected: Array, exact: Array) -> Norms:
-    """The norms of PyTorch's own error in an output: that of its ordinary elements."""
+    """The norms of PyTorch's own error in an output: that of its ordinary elements.
+
+    NoReference if the exact array has another shape.
+    """
+    exact = _of_same_shape(exact, expected, "a wider dtype")
     pair = _Pair(spec, exact.astype(np.float64), expected.astype(np.float64))
     elements = _ordinary_elements(pair, _is_ordinary(pair))
     return elements.scale.norms(elements.expected - elements.actual)
@@ -249,11 +253,20 @@ def _exact_elements(pair: _Pair, select: Select, ordinary: Array, exact: Exact |
         raise NoReference("there is no model in a wider dtype")
     wider, array = exact()
     pair.tick()
-    values = _elements(select(array).astype(np.float64), ordinary)
+    values = _of_same_shape(select(array).astype(np.float64), ordinary, wider)
+    pair.tick()
+    values = _elements(values, ordinary)
     pair.tick()
     if not np.isfinite(values).all():
         raise NoReference(f"{wider} has infinities or NaN where {pair.dtype} has numbers")
     return wider, values
+
+
+def _of_same_shape(array: Array, other: Array, wider: str) -> Array:
+    """An array in a wider dtype. NoReference if it has another shape: rounding decides how much the model returns."""
+    if array.shape != other.shape:
+        raise NoReference(f"{wider} gives {list(array.shape)} where the dtype of the export gives {list(other.shape)}")
+    return array
 
 
 def _judged(

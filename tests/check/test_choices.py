@@ -21,10 +21,14 @@ SPEC = compose(
 
 
 class Picker(torch.nn.Module):
-    """The features of the 20 positions with the best scores. The weights of scores are `weight` times random ones."""
+    """The features of the 20 positions with the best scores. The weights of scores are `weight` times random ones.
 
-    def __init__(self, weight):
+    With `sorts`, they are sorted by values that are all equal.
+    """
+
+    def __init__(self, weight, *, sorts=False):
         super().__init__()
+        self.sorts = sorts
         torch.manual_seed(0)
         self.features = torch.nn.Conv2d(3, 4, 8, 8)
         self.score = torch.nn.Conv2d(3, 1, 8, 8)
@@ -34,6 +38,9 @@ class Picker(torch.nn.Module):
         features = self.features(pixel_values).flatten(2)
         scores, positions = self.score(pixel_values).flatten(1).topk(20, dim=1)
         best = features.gather(2, positions.unsqueeze(1).expand(-1, 4, -1))
+        if self.sorts:
+            order = (scores > 1e9).int().argsort(1, descending=True)
+            best, scores = best.gather(2, order.unsqueeze(1).expand(-1, 4, -1)), scores.gather(1, order)
         return {"best": best, "scores": scores}
 
 
@@ -47,9 +54,10 @@ def changed(path, change):
     onnx.save(model, path)
 
 
+@pytest.mark.parametrize("sorts", [False, True])
 @pytest.mark.parametrize("weight", [0.0, 1e-9, 1.0])
-def test_positions_with_equal_scores_may_be_picked_in_any_order(weight, tmp_path):
-    exported = onnxfn.export(SPEC, Picker(weight), tmp_path / "model.onnx")
+def test_positions_with_equal_scores_may_be_picked_in_any_order(weight, sorts, tmp_path):
+    exported = onnxfn.export(SPEC, Picker(weight, sorts=sorts), tmp_path / "model.onnx")
     assert exported.report.passed
     picked = any("ONNX Runtime picks" in text for each in exported.report.differences for text in each.references)
     assert picked == (weight < 1)

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import onnxfn
-from onnxfn.check.compare import allowed, always_allowed, compare
+from onnxfn.check.compare import allowed, always_allowed, compare, own_norms
 from onnxfn.check.exact_outputs import NoReference
 from onnxfn.check.norms import Norms, larger
 from onnxfn.check.precision import PEAK, PRECISIONS
@@ -134,6 +134,15 @@ def test_a_model_that_computes_other_values_in_float64_is_compared_by_scale(seed
     assert not judged("float32", exact, expected, exact).passed
     assert "more than by rounding" in judged("float32", exact, expected, exact).reference
     assert judged("float32", expected, expected, exact).passed
+
+
+def test_an_output_of_another_shape_in_float64_is_no_reference():
+    expected = np.linspace(-1, 1, 9)
+    far = compare(spec("float32"), "y", "case", expected + 1, expected, exact=lambda: ("float64", np.zeros(7)))
+    assert not far.passed
+    assert far.reference == "PyTorch in float32, by scale: float64 gives [7] where the dtype of the export gives [9]"
+    with pytest.raises(NoReference, match="gives"):
+        own_norms(spec("float32"), expected, np.zeros(7))
 
 
 def test_infinities_of_float64_where_float32_has_numbers_are_no_reference():

@@ -67,6 +67,29 @@ ROWS_OF_TEXT: Mapping[str, Any] = MappingProxyType(
 )
 """The backbone of PP-OCRv5 for rows of text: its strides keep the width."""
 
+KEYPOINTS: Mapping[str, Any] = MappingProxyType({"model_type": "superpoint", "initializer_range": 0.15})
+"""A keypoint detector whose scores differ. By default, those of two pixels differ by 1e-5 of a score: by rounding."""
+
+SMALL_VITDET: Mapping[str, Any] = MappingProxyType(
+    {"model_type": "vitdet", "hidden_size": 384, "num_attention_heads": 6, "out_features": ["stage12"]}
+)
+FOUR_STAGES: Mapping[str, Any] = MappingProxyType(
+    {
+        "model_type": "pp_lcnet_v4",
+        "out_features": [f"stage{number}" for number in range(1, 5)],
+        "block_configs": [
+            [[3, 96, 96, 1, True]],
+            [[3, 96, 96, 2, False], [3, 96, 96, 1, False]],
+            [[3, 96, 192, 2, False], [3, 192, 192, 1, True], *[[3, 192, 192, 1, False]] * 5],
+            [[3, 192, 384, 2, False], [3, 384, 384, 1, True], [3, 384, 384, 1, False]],
+        ],
+    }
+)
+BRIDGES: Mapping[str, Any] = MappingProxyType(
+    {"model_type": "uvdoc_backbone", "out_features": [f"stage{number}" for number in range(1, 7)]}
+)
+"""Backbones whose channels and strides are those that the model reads; the default ones have others."""
+
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "conditional_detr": {"use_timm_backbone": False, "backbone_config": RESNET},
@@ -78,12 +101,17 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "lw_detr": {"projector_scale_factors": [1.0]},
         "levit": {"architectures": ["LevitForImageClassification"]},
         "pp_ocrv5_mobile_rec": {"backbone_config": ROWS_OF_TEXT},
+        "pp_doclayout_v2": {"class_thresholds": [0.5] * 25, "class_order": [*range(25)]},
+        "pp_ocrv6_small_det": {"backbone_config": FOUR_STAGES, "layer_list_out_channels": [96, 96, 192, 384]},
         "perceiver": {"architectures": ["PerceiverForMaskedLM"]},
+        "superglue": {"keypoint_detector_config": KEYPOINTS},
+        "superpoint": {"initializer_range": KEYPOINTS["initializer_range"]},
         "time_series_transformer": {"prediction_length": 24},
-        "vitmatte": {"fusion_hidden_sizes": [256, 128, 64, 32]},
+        "uvdoc": {"backbone_config": BRIDGES},
+        "vitmatte": {"backbone_config": SMALL_VITDET, "fusion_hidden_sizes": [256, 128, 64, 32]},
     }
 )
-"""What a default configuration lacks: ResNet-50 of transformers in place of timm's, and values that have no default."""
+"""What a default configuration lacks: ResNet-50 of transformers in place of timm's, and values whose defaults do not run."""
 
 SMALL_HEADS = ("feature-extraction",)
 """Tasks that are chosen if a row has no other."""

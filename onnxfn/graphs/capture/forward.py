@@ -15,6 +15,7 @@ from onnxfn.graphs.capture.casting import cast_on_use
 from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.graphs.capture.stable_sorts import stable_sorts
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.dummies import Array, graph_dtype
@@ -39,7 +40,7 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     computed = dtype or of_part or float_dtype(model)
     attention, casts = with_attention(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
     try:
-        with quiet(), unchanged_eval(model), attention, eager_branches(), torch.no_grad(), casts:
+        with quiet(), unchanged_eval(model), attention, eager_branches(), stable_sorts(), torch.no_grad(), casts:
             outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays, dtype))
     except (OnnxfnError, MemoryError):
         raise
