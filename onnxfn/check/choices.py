@@ -87,8 +87,9 @@ def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[N
             raise WorseChoice("ONNX Runtime picks a position twice")
         return torch.return_types.topk((values, positions))
 
-    def sort(scores: Any, dim: int = -1, descending: Any = False, **_: Any) -> Any:
-        return torch.return_types.sort((*pick(scores, scores.shape[dim], dim, largest=descending),))
+    def sort(scores: Any, dim: int = -1, *options: Any, **named: Any) -> Any:
+        largest = (*options, named.get("descending", False))[0]
+        return torch.return_types.sort((*pick(scores, scores.shape[dim], dim, largest=largest),))
 
     def argsort(*arguments: Any, **named: Any) -> Any:
         return sort(*arguments, **named).indices

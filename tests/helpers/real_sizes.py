@@ -111,7 +111,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "vitmatte": {"backbone_config": SMALL_VITDET, "fusion_hidden_sizes": [256, 128, 64, 32]},
     }
 )
-"""What a default configuration lacks: ResNet-50 of transformers in place of timm's, and values whose defaults do not run."""
+"""What a default configuration lacks: ResNet-50 in place of timm's, and values whose defaults do not run."""
 
 SMALL_HEADS = ("feature-extraction",)
 """Tasks that are chosen if a row has no other."""

@@ -27,7 +27,8 @@ def stable_sorts() -> Iterator[None]:
 def _stable(sort: Callable[..., Any]) -> Callable[..., Any]:
     """A function that sorts as `sort` does, and keeps the order of equal values."""
 
-    def keep_order(values: Any, dim: Any = -1, descending: Any = False, **named: Any) -> Any:
-        return sort(values, **{**named, "dim": dim, "descending": descending, "stable": True})
+    def keep_order(values: Any, *options: Any, **named: Any) -> Any:
+        by_place = dict(zip(("dim", "descending"), options, strict=False))
+        return sort(values, **{**by_place, **named, "stable": True})
 
     return keep_order
