@@ -9,6 +9,7 @@ from typing import Any
 from onnxfn.export.clients.card_code import client_lines
 from onnxfn.export.report_file import REPORT_FILE, read_report
 from onnxfn.specs.tasks import WITH_PAST
+from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import dtype_of_stem
 
 CARD = "README.md"
@@ -42,10 +43,11 @@ def card_text(report: Mapping[str, Any], name: str) -> str:
 def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[Path, ...]:
     """Writes the card of an export to a staging folder; returns its path.
 
-    Nothing is written if the folder of the export has a `README.md` that no earlier export wrote.
+    Nothing is written if the folder of the export has a `README.md` that no earlier export wrote, or that was changed.
     """
     earlier = read_report(folder / REPORT_FILE) if (folder / REPORT_FILE).is_file() else None
-    if (folder / CARD).exists() and CARD not in (earlier or {}).get("files", {}):
+    recorded = (earlier or {}).get("files", {}).get(CARD, {}).get("sha256")
+    if (folder / CARD).exists() and sha256_of(folder / CARD) != recorded:
         return ()
     (staging / CARD).write_text(card_text(report, folder.name), encoding="utf-8")
     return (staging / CARD,)

@@ -96,3 +96,6 @@ def test_a_card_that_nobody_here_wrote_stays(tmp_path):
     assert "not compared" in (tmp_path / CARD).read_text()
     export(spec, model, tmp_path, write=HUB_LAYOUT, overwrite=True)
     assert "cases" in (tmp_path / CARD).read_text()
+    (tmp_path / CARD).write_text("changed")
+    export(spec, model, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
+    assert (tmp_path / CARD).read_text() == "changed"
