@@ -10,7 +10,6 @@ from typing import Any
 
 import swept
 from agreement import assert_agreement
-from sizes import multimodal
 from time_limits import limited
 
 import onnxfn
@@ -34,7 +33,17 @@ export ends in an error or does not agree with PyTorch."""
 KINDS = {NO_MODEL: "have no tiny model", REFUSED: "refused", FAILED: "failed"}
 
 OVERRIDES: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    ("blip", "visual-question-answering"): {"vision_config": {**multimodal.VISION, "hidden_size": 32}},
+    ("blip", "visual-question-answering"): {
+        "vision_config": {
+            "hidden_size": 32,
+            "intermediate_size": 40,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "image_size": 24,
+            "patch_size": 8,
+            "initializer_range": 0.15,
+        }
+    },
     ("beit", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]},
     ("data2vec-vision", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [0, 1, 2, 3]},
 }
