@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from onnxfn.export.cli import app
 
-LAYOUT = ("--layout", "transformers.js")
+LAYOUT = ("--layout", "hub")
 
 
 class ExportError(Exception):
