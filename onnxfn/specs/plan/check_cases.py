@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from math import prod
 
@@ -65,16 +65,30 @@ def _with_sizes(case: Case, sizes: Mapping[str, int]) -> Case:
 def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
     """The case, with a batch of at most 2 if its images or sounds are large: a third one costs more than it shows.
 
-    A case stays as it is if an input has no axis of the batch: the number of its rows may have to fit the batch.
+    Texts with rows of their own, so many for each image of the batch, are so many or more for each of the smaller one.
+    A case stays as it is if an image or sound has no axis of the batch: their number may have to fit the batch.
     """
     planned = in_case(spec, case)
     sizes, fed = known_sizes(planned, {}), {feedback.input for feedback in spec.feedback}
     real = [input_ for input_ in planned.inputs if "float" in input_.kind and input_.name not in fed]
-    has_batch = all(spec.batch in names(input_.axes) for input_ in planned.inputs)
+    has_batch = all(spec.batch in names(input_.axes) for input_ in real)
     if not has_batch or sum(prod(shape(input_.axes, sizes)) for input_ in real) <= LARGE_INPUTS:
         return case
-    smaller = Dummies(sizes=(DummySize(spec.batch, min(sizes[spec.batch], AFFORDABLE_BATCH)),))
+    alone = [input_ for input_ in planned.inputs if spec.batch not in names(input_.axes)]
+    rows = [size for input_ in alone for size in shape(input_.axes, sizes)[:1]]
+    smaller = Dummies(sizes=(DummySize(spec.batch, _smaller_batch(sizes[spec.batch], rows)),))
     return evolve(case, dummies=group(case.dummies, smaller))
+
+
+def _smaller_batch(batch: int, rows: Sequence[int]) -> int:
+    """The largest affordable batch of which these numbers of rows are multiples; the batch if they are none of it.
+
+    >>> _smaller_batch(3, []), _smaller_batch(3, [6]), _smaller_batch(3, [3]), _smaller_batch(3, [4])
+    (2, 2, 1, 3)
+    """
+    if any(number % batch for number in rows):
+        return batch
+    return next(size for size in range(min(batch, AFFORDABLE_BATCH), 0, -1) if not any(each % size for each in rows))
 
 
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:

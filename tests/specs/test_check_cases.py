@@ -1,0 +1,43 @@
+"""Large images are checked in small batches, and rows of other inputs still fit the batch."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import onnxfn
+from onnxfn import compose, gives, takes
+from onnxfn.specs.dummies import known_sizes, sized
+from onnxfn.specs.facts import case
+from onnxfn.specs.plan.check_cases import AFFORDABLE_BATCH, cases, in_case, with_affordable_batch
+
+SIDE = 1024
+
+
+def planned(side, batch, texts):
+    """A plan for images of this side and texts, with one case of this batch and these texts."""
+    spec = compose(
+        takes("pixel_values", f"batch_size 3 {side} {side}", "dummies.normal", kind="float"),
+        takes("input_ids", "text_batch_size 5", "position_ids"),
+        gives("scores", "batch_size text_batch_size"),
+        case("several", sized(batch_size=batch, text_batch_size=texts)),
+    )
+    return onnxfn.plan(spec, {}).parts[0].spec
+
+
+def checked_sizes(spec):
+    """The sizes in which the only case of a plan is checked."""
+    (only,) = cases(spec)
+    return known_sizes(in_case(spec, with_affordable_batch(spec, only)), {})
+
+
+@given(st.integers(1, 6), st.integers(1, 4))
+def test_texts_for_each_large_image_stay_texts_for_each_image(batch, each):
+    sizes = checked_sizes(planned(SIDE, batch, batch * each))
+    assert sizes["text_batch_size"] == batch * each
+    assert sizes["text_batch_size"] % sizes["batch_size"] == 0
+    assert sizes["batch_size"] <= (AFFORDABLE_BATCH if 3 * SIDE**2 * batch > 3_000_000 else batch)
+
+
+@pytest.mark.parametrize(("side", "batch", "texts"), [(64, 3, 6), (SIDE, 3, 4)])
+def test_small_images_and_other_rows_keep_their_batch(side, batch, texts):
+    assert checked_sizes(planned(side, batch, texts))["batch_size"] == batch
