@@ -13,9 +13,11 @@ from attrs import evolve
 
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.image_sizes import with_runnable_images
+from onnxfn.export.clients.remarks import with_remarks
 from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.export.lookup.processors import processed_arguments
+from onnxfn.export.report_file import REPORT_FILE, read_report
 from onnxfn.graphs.capture.dtypes import with_model_dtype
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.config_values import config_of
@@ -28,7 +30,7 @@ from onnxfn.specs.plan.variants import checked_dtypes, variants_plan
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
-from onnxfn.weights.layouts import Layout, dtype_suffix, layout_in, onnx_folder, with_layout_io
+from onnxfn.weights.layouts import LAYOUTS, Layout, dtype_suffix, layout_in, onnx_folder, with_layout_io
 from onnxfn.weights.onnx_files import metadata
 from onnxfn.weights.placement import PROTOBUF_LIMIT
 from onnxfn.weights.write import ResolvedWriteOptions
@@ -73,6 +75,7 @@ def plan_for_destination(
         spec = with_model_task(spec, model)
         spec = spec if names else with_model_dtype(spec, model)
         planned = plan_of_variants(spec, names, partial(_plan_for_model, model, values, decoders), layout)
+    planned = with_remarks(planned, values, layout)
     if not destination.is_file:
         return planned
     if len(planned.parts) != 1:
@@ -139,10 +142,18 @@ def planned_files(
     folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     if isinstance(exported, Exported):
         return folder, exported.plan
-    planned = plan_for_destination(spec, model, config, destination, layout_in(folder), decoders=decoders)
+    planned = plan_for_destination(spec, model, config, destination, _layout_in(folder), decoders=decoders)
     if any(_has_fixed_size(folder / f"{part.name}.onnx") for part in planned.parts):
         planned = without_image_branches(model, planned)
     return folder, planned
+
+
+def _layout_in(folder: Path) -> Layout:
+    """The layout of a folder that holds ONNX files, as the report of the export says; without one, from its name."""
+    reports = [file for above in (folder, folder.parent) if (file := above / REPORT_FILE).is_file()]
+    report = (read_report(reports[0]) if reports else None) or {}
+    name = report.get("options", {}).get("layout")
+    return LAYOUTS[name] if name in LAYOUTS else layout_in(folder)
 
 
 def _has_fixed_size(file: Path) -> bool:

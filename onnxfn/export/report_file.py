@@ -79,6 +79,7 @@ def report_content(
         "plan_sha256": plan_digest(plan),
         "modalities": list(plan.modalities),
         "left_out": [asdict(omitted) for omitted in plan.left_out],
+        "remarks": list(plan.remarks),
         "options": _options(options, fuse),
         "weights_from": weights_from,
         **_variants(plan),
@@ -118,7 +119,9 @@ def read_report(file: Path) -> Mapping[str, Any] | None:
 
 def plan_digest(plan: Plan) -> str:
     """The SHA-256 of the parts of a plan as canonical JSON: keys in order, no spaces."""
-    text = json.dumps(to_plain(evolve(plan, left_out=(), weight_bytes=())), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(
+        to_plain(evolve(plan, left_out=(), weight_bytes=(), remarks=())), sort_keys=True, separators=(",", ":")
+    )
     return sha256(text.encode()).hexdigest()
 
 

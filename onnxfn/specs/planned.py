@@ -233,11 +233,13 @@ class Plan:
         left_out: What the model could take, a processor gives, and no part takes. Known when the plan was made for a
             model, as `export` does; a plan that was made from a configuration alone has none.
         weight_bytes: The size of the weights of each part. Known when the plan was made for a model.
+        remarks: What a client of the layout cannot load, one line each. Known when the plan was made for a layout.
     """
 
     parts: Named[Part] = field(converter=_as_parts)
     left_out: Named[LeftOut] = field(default=Named((), "left out input"), converter=by_name)
     weight_bytes: tuple[WeightBytes, ...] = field(default=(), converter=as_tuple)
+    remarks: tuple[str, ...] = field(default=(), converter=as_tuple)
 
     __repr__ = short_repr
 

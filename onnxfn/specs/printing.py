@@ -214,11 +214,12 @@ def _with_float_dtype(spec: Any) -> Any:
 
 
 def left_out_sections(plan: Any) -> Sections:
-    """What a plan reads of a model of several modalities, and what it leaves out, one line each."""
+    """What a plan reads of a model of several modalities, what it leaves out, and its remarks, one line each."""
     missing = {MODALITY_OF[omitted.name] for omitted in plan.left_out if omitted.name in MODALITY_OF}
     several = {*plan.modalities, *missing}
     sections: list[tuple[str, Rows]] = [("modalities", [(", ".join(plan.modalities),)])] if len(several) > 1 else []
-    return [*sections, ("left out", [(str(omitted),) for omitted in plan.left_out])] if plan.left_out else sections
+    sections.extend([("left out", [(str(omitted),) for omitted in plan.left_out])] if plan.left_out else [])
+    return [*sections, *([("remarks", [(remark,) for remark in plan.remarks])] if plan.remarks else [])]
 
 
 def weight_sections(plan: Any) -> Sections:

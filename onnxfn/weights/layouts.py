@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
+from onnxfn.specs.edits.inner_specs import tensor_names
+from onnxfn.specs.edits.tensors import renamed
 from onnxfn.specs.errors import ModelNotFound, listed, unknown
 from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.weights.placement import EXTERNAL_DATA_SUFFIX
@@ -24,8 +26,9 @@ class Layout:
         external_data_suffix: How the names of external data files end.
         weight_storage: The default of `WriteOptions.weight_storage`.
         io_dtype: The float type of inputs and outputs if weights have 16 bits; None: that of the weights.
+        output_names: Names of outputs in graphs -> the names that the clients of the layout look for.
         suffixes: Whether the file of a single dtype other than float32 has its suffix, too.
-        clients: The programs that load such a folder.
+        clients: The programs whose requirements a plan is compared with.
         side_files: The functions that compute files for these programs, in order: see `export/clients`.
         has_card: Whether the folder gets a `README.md` that says what it was made of and how to load it.
     """
@@ -35,6 +38,7 @@ class Layout:
     external_data_suffix: str = EXTERNAL_DATA_SUFFIX
     weight_storage: str = "share"
     io_dtype: FloatDtype | None = None
+    output_names: tuple[tuple[str, str], ...] = ()
     suffixes: bool = False
     clients: tuple[str, ...] = ()
     side_files: tuple[str, ...] = ()
@@ -50,7 +54,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
         layout.name: layout
         for layout in (
-            Layout(OPTIMUM, clients=("ORTModel",)),
+            Layout(OPTIMUM),
             # A browser fetches an ONNX file and the external data named after it. It cannot list a folder, so files
             # cannot share weights. In Node.js it reads float16 outputs as integers, or refuses them.
             Layout(
@@ -68,6 +72,8 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 subfolder="onnx",
                 weight_storage="copy",
                 io_dtype="float32",
+                # What sentence-transformers calls its first output.
+                output_names=(("token_embeddings", "last_hidden_state"),),
                 suffixes=True,
                 clients=("transformers.js", "onnxruntime-genai", "ORTModel", "sentence-transformers"),
                 side_files=(
@@ -81,6 +87,15 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     }
 )
 """The layouts by name. ONNX Runtime loads files of either layout from a file system."""
+
+
+ALIAS_FILE = "alias"
+"""The side file that a layout has on request alone: it states a model type that is not the model's."""
+
+
+def with_alias(layout: Layout) -> Layout:
+    """The layout whose `config.json` may state a model type that clients know, in place of one that they do not."""
+    return evolve(layout, side_files=(*layout.side_files, ALIAS_FILE))
 
 
 def layout_of(name: str) -> Layout:
@@ -143,13 +158,17 @@ HALF_DTYPES: tuple[FloatDtype, ...] = ("float16", "bfloat16")
 
 
 def with_layout_io(spec: ExportSpec, layout: Layout) -> ExportSpec:
-    """The spec with the float type of inputs and outputs that a layout needs, if weights have 16 bits and it has none.
+    """The spec with the inputs and outputs that a layout needs: their names, and their float type.
+
+    The float type is changed if weights have 16 bits and the spec has no other type for inputs and outputs.
 
     >>> from onnxfn import EMPTY, with_dtypes
     >>> half = with_dtypes(EMPTY, float="float16")
     >>> [with_layout_io(half, layout).target.io_dtype for layout in LAYOUTS.values()]
     [None, 'float32', 'float32']
     """
+    known = tensor_names(spec)
+    spec = renamed(spec, **{old: new for old, new in layout.output_names if old in known and new not in known})
     if spec.target.io_dtype is not None or spec.target.float_dtype not in HALF_DTYPES:
         return spec
     return evolve(spec, target=evolve(spec.target, io_dtype=layout.io_dtype))

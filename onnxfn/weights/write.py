@@ -15,7 +15,7 @@ from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import StageTimer
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.chunks import CHUNK_BYTES
-from onnxfn.weights.layouts import LAYOUTS, OPTIMUM, Layout, LayoutName, layout_of
+from onnxfn.weights.layouts import LAYOUTS, OPTIMUM, Layout, LayoutName, layout_of, with_alias
 from onnxfn.weights.placement import (
     NO_SHARED_PLACEMENTS,
     PROTOBUF_LIMIT,
@@ -79,6 +79,8 @@ class WriteOptions:
             data in a separate file. Protobuf allows no file above 2 GiB, so larger values have no effect.
         external_data_suffix: How the names of external data files end, after the name of the part. None: as the
             layout says (`".onnx_data"`).
+        alias: Whether `config.json` states a model type that clients know (`gemma`) where one of them does not know
+            the true type, or starts it with a cache of other sizes. The remarks of the plan say so.
 
     Raises:
         UnknownName: `layout` or `weight_storage` is not a known value.
@@ -99,6 +101,7 @@ class WriteOptions:
     weight_storage: WeightStorage | None = field(default=None, validator=_check_weight_storage)
     external_data_threshold: int = PROTOBUF_LIMIT
     external_data_suffix: str | None = field(default=None, validator=_check_suffix)
+    alias: bool = False
 
 
 @frozen(kw_only=True, field_transformer=typed_fields)
@@ -121,7 +124,7 @@ def resolved_write_options(options: WriteOptions) -> ResolvedWriteOptions:
     >>> resolved_write_options(WriteOptions(layout="transformers.js")).weight_storage
     'copy'
     """
-    layout = layout_of(options.layout)
+    layout = with_alias(layout_of(options.layout)) if options.alias else layout_of(options.layout)
     return ResolvedWriteOptions(
         layout=layout,
         weight_storage=options.weight_storage or layout.weight_storage,

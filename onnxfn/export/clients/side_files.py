@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from attrs import evolve
 
+from onnxfn.export.clients.alias import alias
 from onnxfn.export.clients.configuration import (
     default_dtype,
     external_data,
@@ -28,7 +29,7 @@ SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
         function.__name__: function
         for function in (
             *(external_data, default_dtype, graph_dtype, layer_words, separate_heads),
-            *(tokenizer_config, chat_template, preprocessor_config, modules, pooling, genai_config),
+            *(tokenizer_config, chat_template, preprocessor_config, modules, pooling, genai_config, alias),
         )
     }
 )

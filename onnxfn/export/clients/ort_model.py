@@ -1,0 +1,63 @@
+"""ORTModel of optimum-onnx 0.1.0: the types that it knows, the rule for the empty cache, and what it cannot load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onnxfn.export.clients.caches import KEY, VALUE, CacheTensor, cache_of, decoder_of, sizes_of, templates
+from onnxfn.export.clients.configuration import SEPARATE_HEADS
+from onnxfn.export.clients.ort_model_types import KNOWN_TYPES
+from onnxfn.export.clients.values import config_value
+from onnxfn.specs.planned import Plan
+
+NAME = "ORTModel"
+
+OWN_WIDTH = frozenset({"gemma", "gemma3_text", "gpt_oss", "nemotron"})
+"""Types whose width of a head is `head_dim`; that of all others is the hidden size divided by the number of heads."""
+
+GROUPED_HEADS = OWN_WIDTH | frozenset(
+    {
+        *("arcee", "cohere", "deepseek_v3", "glm", "granite", "helium", "llama", "mistral", "qwen2", "qwen3"),
+        *("qwen3_moe", "smollm3", "stablelm"),
+    }
+)
+"""Types whose cache has `num_key_value_heads`; that of all others has `num_attention_heads`."""
+
+
+def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why ORTModel cannot load a plan; empty if nothing is known against it."""
+    model_type, decoder = str(config.get("model_type") or ""), decoder_of(plan)
+    if model_type and model_type not in KNOWN_TYPES:
+        return (f"{NAME} does not know {model_type}: it needs transformers 4.57",)
+    if decoder is None or not model_type:
+        return ()
+    cache = cache_of(decoder)
+    other = [name for name in templates(cache) if name not in (KEY, VALUE)]
+    if other:
+        return (f"{NAME} has no cache but keys and values, and {model_type} has {other[0].replace('%d', '0')}",)
+    return _size_limits(cache, model_type, config)
+
+
+def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is wrong with the empty cache that ORTModel starts from."""
+    heads, width = _expected(model_type, {**config, **_cache_words(model_type, config)})
+    for sizes in (*sizes_of(cache, KEY), *sizes_of(cache, VALUE)):
+        if (sizes[1], sizes[-1]) != (heads, width):
+            own = f"{sizes[1]} x {sizes[-1]}"
+            return (f"{NAME} starts {model_type} with a cache of {heads} x {width} for heads and width, not {own}",)
+    return ()
+
+
+def _cache_words(model_type: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What `config.json` of the export says in place of a cache of keys and values in one tensor."""
+    return SEPARATE_HEADS.get(model_type, {}) if config.get("multi_query") else {}
+
+
+def _expected(model_type: str, config: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The heads of the empty cache, and the width of each."""
+    attention_heads, hidden = config_value(config, "num_attention_heads"), config_value(config, "hidden_size")
+    grouped = config.get("num_kv_heads" if model_type == "falcon" else "num_key_value_heads") or attention_heads
+    heads = grouped if model_type in GROUPED_HEADS or model_type == "falcon" else attention_heads
+    own = config.get("head_dim") if model_type in OWN_WIDTH else None
+    return heads, own or (hidden // attention_heads if hidden and attention_heads else None)

@@ -1,0 +1,98 @@
+"""transformers.js 4.3.1: which files it loads, the names of the caches that it makes, and what it cannot load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.export.clients.caches import KEY, VALUE, cache_of, decoder_of, templates
+from onnxfn.export.clients.transformers_js_types import TYPES_BY_TASK
+from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.tasks import WITH_PAST
+from onnxfn.weights.layouts import dtype_suffix
+
+NAME = "transformers.js"
+
+ANY_TYPE = frozenset({"feature-extraction", "zero-shot-image-classification"})
+"""Tasks of `AutoModel`, which loads `model.onnx` of any type."""
+
+ENCODER_DECODER = ("encoder_model", "decoder_model_merged")
+PARTS = ("embed_tokens", "decoder_model_merged")
+VISION_PARTS = ("embed_tokens", "vision_encoder", "decoder_model_merged")
+AUDIO_PARTS = ("embed_tokens", "audio_encoder", "decoder_model_merged")
+
+FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        **dict.fromkeys(TYPES_BY_TASK["text2text-generation"], ENCODER_DECODER),
+        **dict.fromkeys(("whisper", "lite-whisper", "moonshine", "speecht5", "cohere_asr"), ENCODER_DECODER),
+        **dict.fromkeys(TYPES_BY_TASK["image-to-text"], VISION_PARTS),
+        **dict.fromkeys(("granite_speech", "ultravox", "voxtral", "voxtral_realtime"), AUDIO_PARTS),
+        **dict.fromkeys(("gemma3n", "gemma4"), (*VISION_PARTS, "audio_encoder")),
+        "vision-encoder-decoder": ENCODER_DECODER,
+    }
+)
+"""The type of a model that writes text -> the files that it is loaded from."""
+
+WRITES_TEXT = frozenset({"text2text-generation", "automatic-speech-recognition", "image-to-text"})
+"""The tasks for which `FILES` holds."""
+
+KEYS_AND_VALUES = frozenset({KEY, VALUE})
+CONV = "past_conv.%d"
+CACHES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("lfm2", "lfm2_moe"), KEYS_AND_VALUES | {CONV}),
+        **dict.fromkeys(("granitemoehybrid", "falcon_h1", "nemotron_h"), KEYS_AND_VALUES | {CONV, "past_ssm.%d"}),
+        **dict.fromkeys(("qwen3_next", "qwen3_5_text"), KEYS_AND_VALUES | {CONV, "past_recurrent.%d"}),
+        "olmo_hybrid": KEYS_AND_VALUES
+        | {f"{CONV}.{name}" for name in ("key", "value", "query")}
+        | {"past_recurrent.%d"},
+    }
+)
+"""A model type -> the names of its cache. All others have keys and values alone."""
+
+WITHOUT_CACHE = frozenset({"mbart", "trocr"})
+"""Types for whose decoder alone no cache is made: their layers are counted under the names of an encoder-decoder."""
+
+POSITIONS_OF_RANK_3 = frozenset(
+    {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "glm_ocr"}
+)
+"""Types whose `position_ids` are computed for text, height and width."""
+
+
+def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why transformers.js cannot load a plan, one line each; empty if nothing is known against it."""
+    model_type, task = str(config.get("model_type") or ""), (plan.task or "").removesuffix(WITH_PAST)
+    if not model_type or task in ANY_TYPE or not task:
+        return ()
+    if model_type not in TYPES_BY_TASK.get(task, ()):
+        return (f"{NAME} has no session for {model_type} ({task})",)
+    stems = {part.name.removesuffix(dtype_suffix(part.dtype)) for part in plan.parts}
+    missing = [file for file in _files(model_type, task, config) if file not in stems]
+    if missing:
+        return (f"{NAME} loads {missing[0]}.onnx for {model_type}, which this plan does not write",)
+    decoder = decoder_of(plan)
+    return tuple(_decoder_limits(decoder, model_type)) if decoder is not None else ()
+
+
+def _files(model_type: str, task: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The files that a model of a type is loaded from."""
+    if task in WRITES_TEXT and model_type in FILES:
+        return FILES[model_type]
+    architecture = next(iter(config.get("architectures") or ()), "")
+    whole = task == "text-generation" and architecture.endswith("ForConditionalGeneration")
+    return PARTS if whole else ("model",)
+
+
+def _decoder_limits(part: Part, model_type: str) -> Iterator[str]:
+    """What the client would compute in another way than the graph of a decoder takes it."""
+    known = CACHES.get(model_type, KEYS_AND_VALUES)
+    other = [name for name in templates(cache_of(part)) if name not in known]
+    if other:
+        yield f"{NAME} has no name for the cache {other[0].replace('%d', '0')} of {model_type}"
+    if model_type in WITHOUT_CACHE:
+        yield f"{NAME} has no cache for {model_type} as a decoder alone"
+    if model_type in POSITIONS_OF_RANK_3 and "position_ids" in part.spec.inputs:
+        rank = len(part.spec.inputs["position_ids"].axes.axes)
+        if rank != 3:  # noqa: PLR2004 - text, height and width: [3, batch, sequence]
+            yield f"{NAME} computes position_ids of rank 3 for {model_type}, and the graph takes rank {rank}"

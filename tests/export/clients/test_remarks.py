@@ -1,0 +1,149 @@
+"""What clients cannot load, said before anything is traced. The cases were seen in the clients."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import tiny
+
+import onnxfn
+from onnxfn.export.clients.alias import alias_of
+from onnxfn.export.clients.folder import Folder
+from onnxfn.export.clients.remarks import with_remarks
+from onnxfn.export.clients.side_files import with_side_files
+from onnxfn.weights.layouts import LAYOUTS, with_alias
+
+WITH_PAST = "text-generation-with-past"
+GROUPED = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32, "head_dim": 8}
+
+
+def remarks(model_type, task=WITH_PAST, layout="hub", decoders="merged", **changes):
+    config = tiny.config(model_type, **changes)
+    plan = onnxfn.plan(onnxfn.spec_for(config, task), config, decoders=decoders)
+    return with_remarks(plan, config, LAYOUTS[layout]).remarks
+
+
+def own_config_remarks(model_type, task, config):
+    """The remarks on a plan of a tiny model for a configuration of other values."""
+    plan = onnxfn.plan(onnxfn.spec_for(tiny.config(model_type), task), tiny.config(model_type))
+    return with_remarks(plan, config, LAYOUTS["hub"]).remarks
+
+
+@pytest.mark.parametrize(
+    ("model_type", "task"),
+    [
+        ("llama", WITH_PAST),
+        ("qwen3", WITH_PAST),
+        ("gpt2", WITH_PAST),
+        ("gemma", WITH_PAST),
+        ("falcon", WITH_PAST),
+        ("bert", "fill-mask"),
+        ("bert", "feature-extraction"),
+        ("t5", "text2text-generation-with-past"),
+        ("vit", "image-classification"),
+        ("wav2vec2", "automatic-speech-recognition"),
+        ("clip", "zero-shot-image-classification"),
+    ],
+)
+def test_there_is_no_remark_on_what_all_clients_load(model_type, task):
+    assert remarks(model_type, task) == ()
+
+
+@pytest.mark.parametrize(
+    ("model_type", "lines"),
+    [
+        (
+            "minicpm3",
+            (
+                "transformers.js has no session for minicpm3 (text-generation)",
+                "onnxruntime-genai cannot have keys and values of unlike width (minicpm3)",
+                "ORTModel does not know minicpm3: it needs transformers 4.57",
+            ),
+        ),
+        (
+            "mamba",
+            (
+                "transformers.js has no session for mamba (text-generation)",
+                "onnxruntime-genai cannot have a cache without keys and values (mamba)",
+                "ORTModel has no cache but keys and values, and mamba has past_conv.0",
+            ),
+        ),
+        (
+            "olmo_hybrid",
+            (
+                "transformers.js has no name for the cache past_conv.0 of olmo_hybrid",
+                "ORTModel does not know olmo_hybrid: it needs transformers 4.57",
+            ),
+        ),
+        (
+            "qwen3_5_text",
+            (
+                "transformers.js computes position_ids of rank 3 for qwen3_5_text, and the graph takes rank 2",
+                "ORTModel does not know qwen3_5_text: it needs transformers 4.57",
+            ),
+        ),
+        ("gpt_bigcode", ("ORTModel starts gpt_bigcode with a cache of 4 x 8 for heads and width, not 1 x 8",)),
+        ("phi3", ("ORTModel starts phi3 with a cache of 4 x 8 for heads and width, not 2 x 8",)),
+    ],
+)
+def test_a_remark_names_the_client_and_what_it_cannot_load(model_type, lines):
+    assert remarks(model_type) == lines
+
+
+def test_the_heads_of_the_cache_of_ort_model_depend_on_the_type():
+    """Grouped heads for llama; a width of its own for gemma, and not for llama."""
+    assert remarks("llama", head_dim=16) == (
+        "ORTModel starts llama with a cache of 2 x 8 for heads and width, not 2 x 16",
+    )
+    assert remarks("gemma", head_dim=16) == ()
+
+
+def test_a_file_that_transformers_js_loads_and_the_plan_lacks_is_named():
+    (line, *_) = remarks("t5", "text2text-generation-with-past", decoders="separate")
+    assert line == "transformers.js loads decoder_model_merged.onnx for t5, which this plan does not write"
+    config = {
+        **tiny.config("llama").to_dict(),
+        "model_type": "gemma3",
+        "architectures": ["Gemma3ForConditionalGeneration"],
+    }
+    assert "loads embed_tokens.onnx for gemma3, " in own_config_remarks("llama", WITH_PAST, config)[0]
+
+
+def test_kinds_of_tokens_that_no_graph_takes_are_named():
+    line = "the configuration has type_vocab_size 2, and no graph takes token_type_ids"
+    assert remarks("camembert", "fill-mask", type_vocab_size=2) == (line,)
+    assert remarks("camembert", "fill-mask", type_vocab_size=1) == ()
+
+
+def test_a_layout_of_no_client_has_no_remarks_and_that_of_a_single_one_those_of_it():
+    assert remarks("minicpm3", layout="optimum") == ()
+    (line,) = remarks("minicpm3", layout="transformers.js")
+    assert line.startswith("transformers.js has no session for minicpm3")
+
+
+def test_remarks_are_printed_with_the_plan():
+    config = tiny.config("minicpm3")
+    plan = with_remarks(onnxfn.plan(onnxfn.spec_for(config, WITH_PAST), config), config, LAYOUTS["hub"])
+    assert all(line in str(plan) for line in plan.remarks)
+    assert "remarks" in str(plan)
+
+
+def test_an_alias_is_stated_on_request_and_named():
+    config = tiny.config("phi3")
+    plan = onnxfn.plan(onnxfn.spec_for(config, WITH_PAST), config)
+    aliased = {"model_type": "gemma", "num_hidden_layers": 2, "num_key_value_heads": 2, "head_dim": 8}
+    line = "config.json is not true of this model, on request: model_type gemma, head_dim 8; it is phi3"
+    assert with_remarks(plan, config, with_alias(LAYOUTS["hub"])).remarks == (line,)
+    folder = Folder(plan, {"config.json": config.to_json_string(), "tokenizer_config.json": "{}"}, {"tokenizer.json"})
+    texts = with_side_files(folder, with_alias(LAYOUTS["hub"]).side_files).texts
+    assert json.loads(texts["config.json"]).items() >= aliased.items()
+    assert json.loads(texts["tokenizer_config.json"]) == {"tokenizer_class": "PreTrainedTokenizerFast"}
+    assert json.loads(texts["genai_config.json"])["model"]["type"] == "phi3"
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mamba", "minicpm3"])
+def test_there_is_no_alias_where_none_is_needed_or_none_helps(model_type):
+    config = tiny.config(model_type)
+    plan = onnxfn.plan(onnxfn.spec_for(config, WITH_PAST), config)
+    assert alias_of(plan, config.to_dict()) == {}
