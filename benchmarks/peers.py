@@ -130,7 +130,8 @@ def _onnxfn(*options: str) -> Command:
     """onnxfn's command line. Its template cache lies in the folder that is kept between runs."""
 
     def command(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
-        return ["-m", "onnxfn", "export", str(folder), str(out), "--task", checkpoint.task, *options]
+        words = ["-m", "onnxfn", "export", str(folder), str(out), "--task", checkpoint.task, "--layout", "optimum"]
+        return [*words, *options]
 
     return command
 

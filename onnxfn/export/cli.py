@@ -14,6 +14,7 @@ from onnxfn.export.cli_demo import demo_completion, demo_similarities
 from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.cli_files import bench_command, inspect_command, push_command, verify_command
 from onnxfn.export.cli_progress import stage_line
+from onnxfn.export.clients.remarks import with_remarks
 from onnxfn.export.destination import check_destination
 from onnxfn.export.diffusers import export_pipeline
 from onnxfn.export.events import OnEvent
@@ -44,8 +45,7 @@ from onnxfn.specs.planned import Plan, PlannedSpec
 from onnxfn.specs.reports import Event, Exported
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
-from onnxfn.weights.layouts import layout_of
-from onnxfn.weights.write import WriteOptions
+from onnxfn.weights.write import WriteOptions, resolved_write_options
 
 BY_MODEL = "its spec is derived from the model; leave --dry-run out"
 """Why there is no plan of a checkpoint before its weights are read, and what to do."""
@@ -97,7 +97,8 @@ def export(
     inputs_embeds: flags.InputsEmbeds = False,
     adapter: flags.Adapter = None,
     adapter_input: flags.AdapterInputs = None,
-    layout: flags.Layout = "optimum",
+    layout: flags.Layout = None,
+    alias: flags.Alias = False,
     external_data_suffix: flags.ExternalDataSuffix = None,
     weights: flags.Weights = None,
     template_cache: flags.TemplateCache = None,
@@ -116,6 +117,7 @@ def export(
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
     with one_line_errors(debug=debug):
+        layout = flags.layout_name(layout, library)
         edits = SpecEdits(
             task=task,
             opset=ATTENTION_OPSET if opset is None and fuse == ONNXRUNTIME else opset,
@@ -133,7 +135,7 @@ def export(
         )
         cache = None if no_template_cache else template_cache or default_cache_folder()
         build = flags.build_options(cache, fuse, trace_all=trace_all)
-        write = flags.write_options(layout, weights, external_data_suffix)
+        write = flags.write_options(layout, weights, external_data_suffix, alias=alias)
         floors = parsed_floors("--floor", floor or ())
         choices = (check, floors, overwrite, trust_remote_code, dequantize)
         dtypes = suffixed_dtypes(dtype or (), layout)
@@ -324,8 +326,9 @@ def _export_pipeline(request: ExportRequest) -> None:
 
 def _printed_plan(spec: ExportSpec, config: Any, request: ExportRequest) -> Plan:
     """The plan of an export, after it was printed."""
-    layout = layout_of(request.write.layout)
+    layout = resolved_write_options(request.write).layout
     planned = plan_of_variants(spec, request.dtypes, lambda each: plan(each, config, decoders=request.decoders), layout)
+    planned = with_remarks(planned, config, layout)
     if request.dry_run:
         trust, first = request.trust_remote_code, planned.parts[0].spec
         planned = with_weight_bytes(planned, model_without_weights(config, first, trust_remote_code=trust))

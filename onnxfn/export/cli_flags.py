@@ -11,6 +11,7 @@ from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
 from onnxfn.graphs.passes.fusing import Fuse as FuseName
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.weights.layouts import HUB, OPTIMUM
 from onnxfn.weights.write import WriteOptions
 
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
@@ -55,7 +56,7 @@ IoDtype = Annotated[
     str | None,
     typer.Option(
         help="dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that "
-        "of the weights; float32 for transformers.js."
+        "of the weights for optimum, else float32."
     ),
 ]
 Sizes = Annotated[
@@ -110,7 +111,20 @@ AdapterInputs = Annotated[
     ),
 ]
 Layout = Annotated[
-    str, typer.Option(help="The program that the folder is for: optimum, or transformers.js (also in a browser).")
+    str | None,
+    typer.Option(
+        help="The programs that the folder is for: hub (onnx/ and the files of transformers.js, onnxruntime-genai, "
+        "ORTModel and sentence-transformers), transformers.js, or optimum (files at the root). Default: hub; optimum "
+        "for diffusers."
+    ),
+]
+Alias = Annotated[
+    bool,
+    typer.Option(
+        "--alias",
+        help="config.json states the model type gemma where a client of the layout does not know the true one; the "
+        "result names it.",
+    ),
 ]
 ExternalDataSuffix = Annotated[
     str | None, typer.Option(help="Suffix of the external data file. Default: .onnx_data, after the name of the part.")
@@ -119,7 +133,7 @@ Weights = Annotated[
     str | None,
     typer.Option(
         help="Where the weights are: share (stored once for all files), copy (in each file that uses them), "
-        "link (hard links to the checkpoint), or none (not written). Default: share; copy for transformers.js."
+        "link (hard links to the checkpoint), or none (not written). Default: copy; share for optimum."
     ),
 ]
 TemplateCache = Annotated[
@@ -173,9 +187,14 @@ def build_options(cache: Path | None, fuse: str, *, trace_all: bool) -> BuildOpt
     return BuildOptions(find_repeats=find_repeats, template_cache=cache, fuse=cast("FuseName", fuse))
 
 
-def write_options(layout: Any, weights: Any, suffix: str | None) -> WriteOptions:
+def layout_name(layout: str | None, library: str) -> str:
+    """The layout of an export: what a flag says, else that of the programs that load the models of a library."""
+    return layout or (OPTIMUM if library == "diffusers" else HUB)
+
+
+def write_options(layout: Any, weights: Any, suffix: str | None, *, alias: bool) -> WriteOptions:
     """How files are written."""
-    return WriteOptions(layout=layout, weight_storage=weights, external_data_suffix=suffix)
+    return WriteOptions(layout=layout, weight_storage=weights, external_data_suffix=suffix, alias=alias)
 
 
 def check_no_spec_flags(context: typer.Context) -> None:

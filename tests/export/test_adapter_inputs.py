@@ -213,5 +213,5 @@ def test_the_command_line_writes_the_adapter_as_a_file(base, adapters, tmp_path)
     words = ["export", tmp_path / "base", tmp_path / "out", "--task", TASK, "--adapter", adapters[1]]
     run = CliRunner().invoke(app, [*map(str, words), "--adapter-input", "q_proj"])
     assert run.exit_code == 0, run.output
-    assert (tmp_path / "out/narrow.onnx_adapter").is_file()
+    assert (tmp_path / "out/onnx/narrow.onnx_adapter").is_file()
     assert onnxfn.verify(tmp_path / "out").passed

@@ -56,7 +56,7 @@ def test_a_broken_checkpoint(name, bases, tmp_path, monkeypatch):
         assert len(list(tracebacks.iterdir())) == line.count("(traceback: ")
     else:
         assert result.exit_code == 0, result.output
-        assert (out / "model.onnx").is_file()
+        assert (out / "onnx" / "model.onnx").is_file()
 
 
 IN_A_PROCESS = ("weights: cut", "weights: git-lfs", "hidden_size: a text", "pickle: raw", "quantization: bitsandbytes")

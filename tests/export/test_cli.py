@@ -49,8 +49,9 @@ def test_export_finds_the_task_prints_it_and_copies_the_tokenizer_files(checkpoi
     assert "task: fill-mask (found)" in result.stdout
     assert "check passed" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-        {"model.onnx", "report.json", *(path.name for path in checkpoint.iterdir())} - {"model.safetensors"}
+        {"onnx", "report.json", *(path.name for path in checkpoint.iterdir())} - {"model.safetensors"}
     )
+    assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == ["model.onnx"]
 
 
 def test_the_copied_tokenizer_feeds_the_exported_file(checkpoint, tmp_path):
@@ -58,14 +59,15 @@ def test_the_copied_tokenizer_feeds_the_exported_file(checkpoint, tmp_path):
 
     assert run("export", checkpoint, tmp_path / "out", "--task", "feature-extraction").exit_code == 0
     tokens = AutoTokenizer.from_pretrained(tmp_path / "out")("cat cat", return_tensors="np")
-    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
     names = [input_.name for input_ in session.get_inputs()]
     (hidden,) = session.run(["last_hidden_state"], {name: tokens[name].astype(np.int64) for name in names})
     assert hidden.shape[:2] == tokens["input_ids"].shape
 
 
 def test_flags_set_opset_and_dtype(checkpoint, tmp_path):
-    result = run("export", checkpoint, tmp_path / "out", "--opset", "20", "--dtype", "float16")
+    flags = ("--opset", "20", "--dtype", "float16", "--layout", "optimum")
+    result = run("export", checkpoint, tmp_path / "out", *flags)
     assert result.exit_code == 0, result.output
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     assert [output.type for output in session.get_outputs()] == ["tensor(float16)"]
@@ -90,7 +92,7 @@ def test_a_text_generation_checkpoint_is_exported_with_its_past(tmp_path):
     assert result.exit_code == 0, result.output
     assert "task: text-generation-with-past (found)" in result.stdout
     assert "greedy tokens" in result.stdout
-    assert sorted(path.name for path in (tmp_path / "out").glob("*.onnx")) == ["model.onnx"]
+    assert sorted(path.name for path in (tmp_path / "out" / "onnx").glob("*.onnx")) == ["model.onnx"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_decoders_chooses_the_files_of_an_encoder_decoder(tmp_path, flags, files
     result = run("export", tmp_path / "t5", tmp_path / "out", *flags)
     assert result.exit_code == 0, result.output
     assert "task: text2text-generation-with-past (found)" in result.stdout
-    assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == files
+    assert {path.name for path in (tmp_path / "out" / "onnx").glob("*.onnx")} == files
 
 
 def test_split_writes_a_file_for_each_part_of_a_model(tmp_path):
@@ -122,7 +124,16 @@ def test_split_writes_a_file_for_each_part_of_a_model(tmp_path):
     result = run("export", tmp_path / "clip", tmp_path / "out", "--split")
     assert result.exit_code == 0, result.output
     assert "task: feature-extraction (found)" in result.stdout
-    assert {path.name for path in (tmp_path / "out").glob("*.onnx")} == {"text_model.onnx", "vision_model.onnx"}
+    assert {path.name for path in (tmp_path / "out" / "onnx").glob("*.onnx")} == {
+        "text_model.onnx",
+        "vision_model.onnx",
+    }
+
+
+def test_layout_optimum_writes_the_onnx_files_to_the_root(checkpoint, tmp_path):
+    assert run("export", checkpoint, tmp_path / "out", "--layout", "optimum").exit_code == 0
+    assert {"model.onnx", "config.json"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["options"]["layout"] == "optimum"
 
 
 def test_layout_transformers_js_writes_the_onnx_files_to_a_subfolder(checkpoint, tmp_path):
@@ -138,7 +149,7 @@ def test_layout_transformers_js_writes_the_onnx_files_to_a_subfolder(checkpoint,
 def test_weights_can_be_linked_or_left_out(checkpoint, tmp_path, weights, present):
     result = run("export", checkpoint, tmp_path / "out", "--weights", weights)
     assert result.exit_code == 0, result.output
-    written = {path.name for path in (tmp_path / "out").iterdir()} - {"model.onnx_data"}
+    written = {path.name for path in (tmp_path / "out" / "onnx").iterdir()} - {"model.onnx_data"}
     assert written & {"model.onnx", "model.safetensors"} == {"model.onnx", *present}
 
 
@@ -243,7 +254,7 @@ def test_an_unknown_name_of_a_size_names_the_closest(checkpoint, tmp_path):
         (("--shape", "sequence_length"), "--shape sequence_length= is no size and no range"),
         (("--size", "batch_size=1"), "the dynamic axis batch_size cannot be traced at size 1"),
         (("--size", "batch_size=0"), "the dynamic axis batch_size cannot be traced at size 0"),
-        (("--dtype", "float8"), "no float type 'float8'; known: float32, float16, bfloat16, float64"),
+        (("--dtype", "float8"), "no dtype 'float8'; known: float32, float16, bfloat16, float64, "),
     ],
 )
 def test_a_value_that_no_export_can_have_is_an_error(checkpoint, tmp_path, flags, part):
@@ -298,7 +309,7 @@ def test_flags_add_outputs_and_fix_axes(checkpoint, tmp_path):
     flags = ("--output", "hidden_states", "--shape", "batch_size=1", "--shape", "sequence_length=12")
     result = run("export", checkpoint, tmp_path / "out", *flags)
     assert result.exit_code == 0, result.output
-    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
     shapes = {output.name: output.shape for output in session.get_outputs()}
     assert shapes == {"logits": [1, 12, 128], **{f"hidden_states.{layer}": [1, 12, 32] for layer in range(3)}}
 
@@ -308,7 +319,7 @@ def test_a_flag_says_the_range_of_an_axis(checkpoint, tmp_path):
     out = tmp_path / "out"
     result = run("export", checkpoint, out, "--shape", "sequence_length=3:9", "--shape", "batch_size=2")
     assert result.exit_code == 0, result.output
-    session = onnxruntime.InferenceSession(out / "model.onnx")
+    session = onnxruntime.InferenceSession(out / "onnx" / "model.onnx")
     assert {tuple(input_.shape) for input_ in session.get_inputs()} == {(2, "sequence_length")}
     report = (out / "report.json").read_text()
     sizes = {int(size) for size in re.findall(r"sequence_length=(\d+)", report)}
@@ -320,8 +331,9 @@ def test_a_flag_says_the_range_of_an_axis(checkpoint, tmp_path):
 def test_a_model_of_sentence_transformers_has_its_embedding_as_output(tmp_path):
     result = run("export", minilm(), tmp_path / "out", "--library", "sentence_transformers", "--no-check")
     assert result.exit_code == 0
-    session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"), providers=["CPUExecutionProvider"])
-    assert [output.name for output in session.get_outputs()] == ["token_embeddings", "sentence_embedding"]
+    file = str(tmp_path / "out" / "onnx" / "model.onnx")
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["last_hidden_state", "sentence_embedding"]
 
 
 def test_the_checkpoint_of_another_library_is_its_folder_and_none_for_a_name_on_the_hub(tmp_path, monkeypatch):

@@ -148,7 +148,7 @@ def test_the_command_line_derives_a_spec_and_prints_where_it_comes_from(options,
     process = CliRunner().invoke(app, ["export", str(folder), str(tmp_path / "out"), *options])
     assert process.exit_code == 0, process.stderr
     assert f"derived from\n    {name}.forward(input_ids, attention_mask, position_ids); task {task}" in process.stdout
-    assert (tmp_path / "out" / "model.onnx").is_file()
+    assert (tmp_path / "out" / "onnx" / "model.onnx").is_file()
 
 
 def test_an_error_with_a_derived_spec_states_that_it_was_derived(tmp_path):

@@ -196,6 +196,9 @@ def test_the_command_line_prints_what_is_left_out_and_takes_it(tmp_path):
     assert second.exit_code == 0, second.output
     assert "is left out" not in second.stdout
     report = json.loads((tmp_path / "second" / "report.json").read_text())
-    assert [port["name"] for port in report["graphs"]["model.onnx"]["inputs"]] == ["input_values", "attention_mask"]
+    assert [port["name"] for port in report["graphs"]["onnx/model.onnx"]["inputs"]] == [
+        "input_values",
+        "attention_mask",
+    ]
     refused = CliRunner().invoke(app, [*words, str(tmp_path / "third"), "--with-input", "pixel_mask"])
     assert "cannot add 'pixel_mask' to wav2vec2" in refused.stderr

@@ -125,7 +125,7 @@ def test_a_cache_that_cannot_be_written_does_not_matter(kind, top):
         words = ["export", str(top / "checkpoint"), str(top / "out"), "--template-cache", str(cache)]
         result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    assert (top / "out" / "model.onnx").is_file()
+    assert (top / "out" / "onnx" / "model.onnx").is_file()
 
 
 IN_A_PROCESS = ("a long name", "below a file", "no current folder")

@@ -95,17 +95,18 @@ def test_a_fine_tuned_checkpoint_gets_its_own_weights(first, tmp_path):
     assert exported_from_recipe(other, tmp_path / "again", first[1])
     assert not exported_from_recipe(other, tmp_path / "whole", tmp_path / "none")
     assert content(tmp_path / "again") == content(tmp_path / "whole")
-    assert content(tmp_path / "again")["model.onnx"] != content(first[2])["model.onnx"]
+    assert content(tmp_path / "again")["onnx/model.onnx"] != content(first[2])["onnx/model.onnx"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_checkpoint_in_bfloat16_has_a_recipe(dtype, tmp_path):
     checkpoint = saved(tmp_path / "llama", tiny.model("llama", "AutoModelForCausalLM").bfloat16())
-    flags = (tmp_path / "templates", "--dtype", dtype)
+    options = ("--dtype", dtype, "--layout", "optimum")  # float16 has no file of its own there, and so a recipe
+    flags = (tmp_path / "templates", *options)
     assert not exported_from_recipe(checkpoint, tmp_path / "by model", *flags)
     assert exported_from_recipe(checkpoint, tmp_path / "by recipe", *flags)
     assert content(tmp_path / "by recipe") == content(tmp_path / "by model")
-    assert not exported_from_recipe(checkpoint, tmp_path / "again", tmp_path / "none", "--dtype", dtype)
+    assert not exported_from_recipe(checkpoint, tmp_path / "again", tmp_path / "none", *options)
     assert content(tmp_path / "again") == content(tmp_path / "by recipe")
 
 
@@ -141,7 +142,7 @@ def test_packed_matrices_are_read_from_the_tensors_of_the_checkpoint(tmp_path):
     flags = ("--opset", "23", "--fuse", "onnxruntime")
     assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
     assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
-    assert b"q_proj.weight+model" in content(tmp_path / "two")["model.onnx"]
+    assert b"q_proj.weight+model" in content(tmp_path / "two")["onnx/model.onnx"]
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 

@@ -63,10 +63,8 @@ def test_weights_of_several_dtypes_quantized_ones_and_other_files_are_not_kept(t
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_command_line_writes_the_weights_of_a_model_in_float32(model_type, dtype, tmp_path):
     checkpoint(model_type, torch.bfloat16, tmp_path / "checkpoint")
-    run = CliRunner().invoke(
-        app,
-        ["export", str(tmp_path / "checkpoint"), str(tmp_path / "out"), "--dtype", dtype, "--task", TASKS[model_type]],
-    )
+    flags = ("--dtype", dtype, "--task", TASKS[model_type], "--layout", "optimum")
+    run = CliRunner().invoke(app, ["export", str(tmp_path / "checkpoint"), str(tmp_path / "out"), *flags])
     assert run.exit_code == 0, run.output
     spec = onnxfn.spec_for(model_type, TASKS[model_type])
     model = load_model(str(tmp_path / "checkpoint"), load_configuration(tmp_path / "checkpoint"), spec)
