@@ -34,7 +34,7 @@ def own_config_remarks(model_type, task, config):
     ("model_type", "task"),
     [
         ("llama", WITH_PAST),
-        ("qwen3", WITH_PAST),
+        ("qwen2", WITH_PAST),
         ("gpt2", WITH_PAST),
         ("gemma", WITH_PAST),
         ("falcon", WITH_PAST),
