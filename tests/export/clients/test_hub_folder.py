@@ -6,8 +6,11 @@ import json
 
 import pytest
 import tiny
+from typer.testing import CliRunner
 
 import onnxfn
+from onnxfn.export.cli import app
+from onnxfn.export.cli_flags import layout_name
 
 HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
 
@@ -58,3 +61,23 @@ def test_an_export_to_the_folder_of_the_checkpoint_leaves_its_files_as_they_are(
     new = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "README.md", "report.json"}
     assert names(checkpoint) == {*before} | new
     assert onnxfn.verify(checkpoint).passed
+
+
+def test_the_command_line_states_an_alias_and_names_it_in_its_output_and_the_report(tmp_path):
+    tiny.model("phi3", "AutoModelForCausalLM").save_pretrained(tmp_path / "phi3")
+    words = ["export", tmp_path / "phi3", tmp_path / "out", "--alias", "--no-check", "--no-template-cache"]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    line = "config.json is not true of this model, on request: model_type gemma, head_dim 8; it is phi3"
+    assert line in result.stdout
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["remarks"] == [line]
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "gemma"
+
+
+def test_the_layout_is_that_of_the_programs_that_load_a_library():
+    assert [layout_name(None, library) for library in ("transformers", "timm", "diffusers")] == [
+        "hub",
+        "hub",
+        "optimum",
+    ]
+    assert layout_name("transformers.js", "diffusers") == "transformers.js"
