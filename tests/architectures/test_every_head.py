@@ -56,6 +56,13 @@ def test_of_the_model_types_with_a_row_94_percent_of_the_pairs_need_no_run():
     assert len(shown_by_a_run) < 0.06 * len(with_row), shown_by_a_run
 
 
+def test_95_percent_of_the_pairs_whose_tiny_model_runs_agree():
+    lines = [line for tasks in swept.seen(every_head.NAME).values() for line in tasks.values()]
+    counts = every_head.counts(lines)
+    assert len(lines) == len(PAIRS)
+    assert counts["agreed"] >= 0.95 * (len(lines) - counts["have no tiny model"]), counts
+
+
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
 def test_a_head_that_no_row_names_agrees_with_pytorch(model_type, task, tmp_path):
     every_head.exported(every_head.tiny_model(model_type, task), task, tmp_path / "out")

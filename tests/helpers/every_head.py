@@ -27,8 +27,8 @@ LARGEST = 30_000_000
 """The largest number of parameters of a model that is tried."""
 
 NO_MODEL, REFUSED, FAILED = (f"{swept.NOT}{word}: " for word in ("no tiny model", "refused", "failed"))
-"""How a line starts when no small model can be made, when onnxfn says that it cannot export the pair, and when the
-export ends in an error or does not agree with PyTorch."""
+"""How a line starts when no small model can be made that runs, when onnxfn says that it cannot export the pair, and
+when the export ends in an error or does not agree with PyTorch."""
 
 KINDS = {NO_MODEL: "have no tiny model", REFUSED: "refused", FAILED: "failed"}
 
@@ -91,6 +91,8 @@ def tiny_model(model_type: str, task: str) -> Any:
     if row is not None and task in task_names(row):
         name = for_task(row, task).call.loader or name
     kind = getattr(transformers, name)
+    if getattr(kind, "forward", None) is torch.nn.Module.forward:
+        raise ValueError(f"{name} has no forward, so it does not run")
     source, overrides = tiny if row is not None else shrunk, OVERRIDES.get((model_type, task), {})
     configuration = own_config(kind, source.config(model_type, **overrides))
     with torch.device("meta"):
