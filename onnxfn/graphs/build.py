@@ -171,9 +171,10 @@ def build_graph(
 
 def finished_graph(graph: Any, part: Part, tensors: Mapping[str, Any]) -> Any:
     """A graph with its weights: those that the rules of the part select are quantized when they are written."""
-    with _pass_errors(part):
-        quantized = quantize_weights(graph, part.spec.target.quantization, _names_by_memory(tensors))
-    return bind_quantized_weights(bind_weights(quantized, tensors.__getitem__), tensors.__getitem__)
+    if part.spec.target.quantization:
+        with _pass_errors(part):
+            graph = quantize_weights(graph, part.spec.target.quantization, _names_by_memory(tensors))
+    return bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
 
 
 def _names_by_memory(tensors: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:

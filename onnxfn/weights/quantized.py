@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule
@@ -18,6 +18,9 @@ from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
 from onnxfn.weights.updates import KEY, PARTS
 
 Role = Literal["codes", "scales", "zero_points"]
+
+Parameters = deque[Mapping[str, Any]]
+"""The scales and the zero points of a weight, by their roles; empty before its codes are read."""
 
 MATRIX_RANK = 2
 
@@ -34,14 +37,11 @@ class QuantizedWeight:
         pieces: `onnx_ir` tensors; their matrices, `[rows, columns]`, follow each other. For `"dynamic"` a single
             tensor with the shape of the codes.
         rule: How they are quantized.
-        parameters: The scales and zero points of the codes that were read last, until these are read themselves. A
-            file holds them next to the codes, so they are computed once.
     """
 
     name: str
     pieces: tuple[Any, ...]
     rule: WeightRule
-    parameters: deque[Mapping[str, Any]] = field(factory=lambda: deque(maxlen=1), eq=False, repr=False)
 
 
 def roles(rule: WeightRule) -> tuple[Role, ...]:
@@ -67,14 +67,20 @@ def quantized_shape(rule: WeightRule, role: Role, shape: Sequence[int]) -> tuple
     return (*outer, *last.get(role, (-(-blocks * rule.bits // 8),)))
 
 
-def quantized(weight: QuantizedWeight, role: Role, dtype: Any, shape: Sequence[int]) -> Any:
-    """One of the tensors that a weight is stored as, as an `onnx_ir` tensor, computed when it is read.
+def quantized(weight: QuantizedWeight) -> Callable[[Role, Any, Sequence[int]], Any]:
+    """A function from a role, a dtype and a shape to a tensor that a weight is stored as, of `onnx_ir`.
 
-    Reading raises InvalidSpec if an element of the weight is not finite, or if a scale does not fit `dtype`.
+    The tensor is computed when it is read. Scales and zero points are computed with the codes, and are in memory until
+    they are read themselves: a file holds them next to the codes. Reading raises InvalidSpec if an element of the
+    weight is not finite, or if a scale does not fit its dtype.
     """
+    return partial(_tensor, weight, deque(maxlen=1))
+
+
+def _tensor(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: Any, shape: Sequence[int]) -> Any:
     import onnx_ir
 
-    read = partial(_role_chunks, weight, role, dtype)
+    read = partial(_role_chunks, weight, computed, role, dtype)
     lazy = onnx_ir.LazyTensor(
         lambda: onnx_ir.Tensor(
             np.frombuffer(b"".join(part.tobytes() for part in read()), dtype.numpy()).reshape(tuple(shape)), dtype
@@ -88,20 +94,20 @@ def quantized(weight: QuantizedWeight, role: Role, dtype: Any, shape: Sequence[i
     return lazy
 
 
-def _role_chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Any]:
+def _role_chunks(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: Any) -> Iterator[Any]:
     """The elements of one of the tensors that a weight is stored as."""
     if role == "codes":
         parameters: list[Mapping[str, Any]] = []
         for parts in _quantized_parts(weight):
             parameters.append({name: parts[name] for name in roles(weight.rule)[1:]})
             yield parts["codes"]
-        weight.parameters.append({name: np.concatenate([part[name] for part in parameters]) for name in parameters[0]})
+        computed.append({name: np.concatenate([part[name] for part in parameters]) for name in parameters[0]})
         return
-    if not weight.parameters:
-        deque(_role_chunks(weight, "codes", dtype), maxlen=0)
-    yield _in_dtype(weight, weight.parameters[0][role], dtype)
+    if not computed:
+        deque(_role_chunks(weight, computed, "codes", dtype), maxlen=0)
+    yield _in_dtype(weight, computed[0][role], dtype)
     if role == roles(weight.rule)[-1]:
-        weight.parameters.clear()
+        computed.clear()
 
 
 def _in_dtype(weight: QuantizedWeight, values: Any, dtype: Any) -> Any:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from onnxruntime.capi import _pybind_state
 from onnxruntime.quantization.quant_utils import QuantType, quantize_data
 from refusals import refusal
 
@@ -32,8 +33,8 @@ def stored(tensors, rule, dtypes=DTYPES):
     pieces = tuple(onnx_ir.tensor_adapters.TorchTensor(tensor) for tensor in tensors)
     axis = -1 if rule.kind == "dynamic" else 0
     shape = torch.cat(tensors, axis).shape
-    weight = QuantizedWeight("w", pieces, rule)
-    lazy = {role: quantized(weight, role, dtypes[role], quantized_shape(rule, role, shape)) for role in roles(rule)}
+    tensor = quantized(QuantizedWeight("w", pieces, rule))
+    lazy = {role: tensor(role, dtypes[role], quantized_shape(rule, role, shape)) for role in roles(rule)}
     return {
         role: np.concatenate([*chunks(tensor)]).view(dtypes[role].numpy()).reshape(tuple(tensor.shape))
         for role, tensor in lazy.items()
@@ -118,19 +119,20 @@ def test_scales_are_computed_with_the_codes_and_let_go_when_they_were_read(monke
         "onnxfn.weights.quantized.block_codes", lambda *args, **kw: calls.append(args) or kernel(*args, **kw)
     )
     weight = QuantizedWeight("w", (onnx_ir.Tensor(np.ones((4, 32), np.float32)),), WeightRule(symmetric=False))
-    tensors = [
-        quantized(weight, role, DTYPES[role], quantized_shape(weight.rule, role, (4, 32)))
-        for role in roles(weight.rule)
-    ]
+    tensor = quantized(weight)
+    shapes_of_roles = {role: quantized_shape(weight.rule, role, (4, 32)) for role in roles(weight.rule)}
+    tensors = [tensor(role, DTYPES[role], shape) for role, shape in shapes_of_roles.items()]
     content = [b"".join(part.tobytes() for part in chunks(tensor)) for tensor in tensors]
-    assert (len(calls), len(weight.parameters)) == (1, 0)
+    assert len(calls) == 1
+    assert b"".join(part.tobytes() for part in chunks(tensors[1])) == content[1]
+    assert len(calls) == 2
     assert [tensor.numpy().tobytes() for tensor in reversed(tensors)] == content[::-1]
 
 
 def test_equal_weights_have_equal_keys():
     source = onnx_ir.tensor_adapters.TorchTensor(torch.randn(4, 64))
     keys = [
-        memory_key(quantized(QuantizedWeight("w", (source,), rule), role, DTYPES[role], (1,)))
+        memory_key(quantized(QuantizedWeight("w", (source,), rule))(role, DTYPES[role], (1,)))
         for rule in (WeightRule(), WeightRule(), WeightRule(bits=8))
         for role in roles(rule)
     ]
@@ -147,6 +149,21 @@ def test_a_weight_that_is_not_finite_is_refused(kind, number):
     matrix[3, 5] = number
     message = "w has elements that are NaN or infinite, so it cannot be quantized; leave it as it is: "
     assert refusal(InvalidSpec, stored, [matrix], rule, dtypes).startswith(message)
+
+
+@given(st.integers(1, 9), st.integers(1, 6), block_rules)
+def test_rows_that_are_whole_blocks_are_quantized_without_a_transposed_copy_as_with_it(count, blocks, rule):
+    """The kernel called with the transposed rows, as it asks for: [columns, rows]."""
+    width = blocks * rule.block_size * 8 // rule.bits
+    rows = np.random.default_rng(count).standard_normal((count, width), np.float32)
+    arguments = rule.bits, rule.block_size
+    arrays = onnxruntime_kernels.block_codes(rows, *arguments, symmetric=rule.symmetric)
+    expected = [np.zeros_like(array) for array in arrays]
+    kernel = getattr(_pybind_state, f"quantize_matmul_{rule.bits}bits")
+    flat = [expected[0], np.ascontiguousarray(rows.T), expected[1].reshape(-1), expected[2].reshape(-1)]
+    kernel(*flat, rule.block_size, count, width, rule.symmetric)
+    for array, transposed in zip(arrays, expected, strict=True):
+        np.testing.assert_array_equal(array, transposed)
 
 
 def test_a_scale_that_its_dtype_cannot_hold_is_refused():

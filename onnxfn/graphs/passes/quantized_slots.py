@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -83,13 +83,13 @@ def bind_quantized_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     Raises:
         CaptureFailed: a tensor has another shape than the graph reads.
     """
-    weights: dict[str, QuantizedWeight] = {}
+    weights: dict[str, Callable[[Role, Any, Sequence[int]], Any]] = {}
     for value in model.graph.initializers.values():
         slot = quantized_slot_of(value)
         if slot is not None:
             if slot.name not in weights:
-                weights[slot.name] = _weight(slot, tensors)
-            value.const_value = quantized(weights[slot.name], slot.role, value.dtype, tuple(value.shape))
+                weights[slot.name] = quantized(_weight(slot, tensors))
+            value.const_value = weights[slot.name](slot.role, value.dtype, tuple(value.shape))
             value.const_value.name = value.name
     return model
 
