@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from onnxfn.specs.errors import ModelNotFound, first_line, listed
 from onnxfn.specs.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
-from onnxfn.weights.onnx_files import stored_tensors
+from onnxfn.weights.onnx_files import stored_tensors, with_weights_in_place
 from onnxfn.weights.waiting import watched
 
 FATAL = 4
@@ -21,10 +22,18 @@ FATAL = 4
 LARGE_HALF_BYTES = 1 << 29
 """Bytes of 16-bit weights from which on they are not converted all at once."""
 
+LARGE_FILE_BYTES, IN_PLACE_BYTES = 1 << 28, 1 << 16
+"""Bytes of an ONNX file from which on its weights of so many bytes are mapped from it, not read."""
 
-def open_session(file: str | Path, options: Any = None, providers: Sequence[Any] = CPU) -> Any:
+FOLDER_OF_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
+
+
+def open_session(
+    file: str | Path, options: Any = None, providers: Sequence[Any] = CPU, content: bytes | None = None
+) -> Any:
     """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's defaults and no log.
 
+    `content` replaces the bytes of the file.
     ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its folder holds a mixture
     of two exports: its external data was written with another ONNX file, or an export was killed while it moved files.
     """
@@ -38,7 +47,7 @@ def open_session(file: str | Path, options: Any = None, providers: Sequence[Any]
     if names := foreign_data(path):
         raise CheckFailed(f"{listed(names)} in {path.parent} is of another export than {path.name}; export again")
     try:
-        return onnxruntime.InferenceSession(str(path), options or silent_options(), providers=[*providers])
+        return onnxruntime.InferenceSession(content or str(path), options or silent_options(), providers=[*providers])
     except Exception as error:
         raise CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}") from error
 
@@ -66,8 +75,23 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
 
     `tick` is called while ONNX Runtime loads the file; if it raises, loading is cancelled: it ends a little later.
     """
-    options = check_options(file)
-    return watched(partial(open_session, file, options), tick, partial(options.set_load_cancellation_flag, True))
+    options, content = check_options(file), _content(file)
+    if content is not None:
+        options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
+    opened = partial(open_session, file, options, content=content)
+    return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
+
+
+def _content(file: Path) -> bytes | None:
+    """The bytes of a large ONNX file without its large weights, which lie in the file as external data; else None.
+
+    Without that, ONNX Runtime has two copies in memory: those that it reads and those that it packs for its kernels.
+    """
+    if not file.is_file() or file.stat().st_size < LARGE_FILE_BYTES:
+        return None
+    with suppress(ValueError, IndexError):  # ONNX Runtime says that it is no ONNX file
+        return with_weights_in_place(file, IN_PLACE_BYTES)
+    return None
 
 
 def check_options(file: Path) -> Any:

@@ -1,9 +1,9 @@
-"""Reads who wrote an ONNX file, its metadata, its inputs and outputs, and where its weights lie, but no weights."""
+"""Reads who wrote an ONNX file, its metadata, its ports and nodes, and where its weights lie, but no weights."""
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.weights.protobuf import LENGTH_DELIMITED, SEVEN_BITS
+from onnxfn.weights.protobuf import LENGTH_DELIMITED, SEVEN_BITS, field_header
 
 VARINT, FIXED_64, FIXED_32 = 0, 1, 5
 """Wire types of protobuf ("Protocol Buffers, Encoding")."""
@@ -131,6 +131,54 @@ def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
     with _content(file) as data:
         tensors = [_stored_tensor(data, span, file) for span in _spans(data, (0, len(data)), path)]
     return tuple(tensor for tensor in tensors if tensor is not None)
+
+
+def with_weights_in_place(file: Path, least: int) -> bytes:
+    """An ONNX file whose weights of at least so many bytes are external data: their bytes in the file itself.
+
+    A program that maps external data into memory then copies none of them. A weight whose offset is no multiple of the
+    size of its elements is not moved, because programs may read only aligned elements.
+    """
+    from onnx import GraphProto, ModelProto
+
+    path = (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.INITIALIZER_FIELD_NUMBER)
+    with _content(file) as data:
+
+        def initializer(span: Span) -> bytes:
+            tensor = _stored_tensor(data, span, file)
+            in_place = tensor is not None and tensor.file == file and tensor.length >= least
+            return _external(tensor) if tensor is not None and in_place and _is_aligned(tensor) else data[slice(*span)]
+
+        return b"".join(_replaced(data, (0, len(data)), path, initializer))
+
+
+def _is_aligned(tensor: StoredTensor) -> bool:
+    from onnx_ir import DataType
+
+    return tensor.offset % max(1, int(DataType(tensor.dtype).itemsize)) == 0
+
+
+def _external(tensor: StoredTensor) -> bytes:
+    """The TensorProto of a tensor whose bytes are external data."""
+    from onnx import TensorProto
+
+    proto = TensorProto(name=tensor.name, data_type=tensor.dtype, dims=tensor.shape)
+    proto.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", tensor.file.name), ("offset", tensor.offset), ("length", tensor.length)):
+        proto.external_data.add(key=key, value=str(value))
+    return proto.SerializeToString()
+
+
+def _replaced(data: mmap.mmap, span: Span, path: Sequence[int], content: Callable[[Span], bytes]) -> Iterator[bytes]:
+    """The fields of a message; those that a path of field numbers leads to have other content."""
+    (number, *rest), start = path, span[0]
+    for field, inner in _fields(data, *span):
+        if field == number:
+            new = b"".join(_replaced(data, inner, rest, content)) if rest else content(inner)
+            yield field_header(number, len(new)) + new
+        else:
+            yield data[start : inner[1]]
+        start = inner[1]
 
 
 def graph_nodes(file: Path) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from onnxfn.check.sessions import open_check_session
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
 from onnxfn.weights import write
 from onnxfn.weights.digests import DIGESTS_KEY
+from onnxfn.weights.onnx_files import with_weights_in_place
 from onnxfn.weights.placement import (
     CACHE_LINE_BYTES,
     EXTERNAL_DATA_SUFFIX,
@@ -470,6 +471,30 @@ def test_the_weights_of_a_large_16_bit_file_are_converted_when_they_are_read(dty
     by_priority = options.execution_order == onnxruntime.ExecutionOrder.PRIORITY_BASED
     assert exported.report.passed
     assert (by_priority, options.enable_cpu_mem_arena) == (on_use, not on_use)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "q4"])
+def test_the_check_maps_the_weights_in_a_large_file(dtype, tmp_path, monkeypatch):
+    """The same numbers come out, and the file is not read as a whole: it gives ONNX Runtime its graph alone."""
+    spec, model = seq2seq()
+    exported = onnxfn.export(onnxfn.with_dtypes(spec, float=dtype), model, tmp_path / "out", check=False)
+    file = tmp_path / "out" / exported.plan.files[0]
+    read = open_check_session(file)
+    monkeypatch.setattr("onnxfn.check.sessions.LARGE_FILE_BYTES", 0)
+    monkeypatch.setattr("onnxfn.check.sessions.IN_PLACE_BYTES", 64)
+    contents = []
+    monkeypatch.setattr(
+        "onnxfn.check.sessions.with_weights_in_place",
+        lambda *arguments: contents.append(with_weights_in_place(*arguments)) or contents[-1],
+    )
+    mapped = open_check_session(file)
+    assert len(contents[0]) < 0.8 * file.stat().st_size
+    feeds = {
+        port.name: np.ones([size if isinstance(size, int) else 3 for size in port.shape], np.int64)
+        for port in read.get_inputs()
+    }
+    for expected, actual in zip(read.run(None, feeds), mapped.run(None, feeds), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
