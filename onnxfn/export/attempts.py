@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from onnxfn.check.check import check_error
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.proof import Proof, variant_kind
-from onnxfn.check.references import largest_sizes, references
+from onnxfn.check.references import Reference, largest_sizes, references
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.text_references import TextReferences, text_references
 from onnxfn.export.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
@@ -26,6 +27,7 @@ from onnxfn.graphs.build import (
     UnboundGraph,
     build_graph,
     captured_once,
+    captured_part,
     drop_templates,
     trace_all_layers,
     traced_fully,
@@ -38,12 +40,15 @@ from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, listed
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.planned import Plan
+from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
 from onnxfn.weights.stored_blocks import stored_weight
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
+
+References = Callable[..., Iterator[Reference]]
+"""`references`, or a function that computes less than it: see `references_once`."""
 
 RealInputs = Mapping[str, Mapping[str, Array]]
 """From the name of a part to the inputs that a preprocessor computed for it."""
@@ -65,6 +70,7 @@ class Job:
         adapter: The adapter that fills inputs of the graphs, if there is one.
         texts: The references of the real text that quantized and 16-bit files are measured against; None: the default.
         floors: What these files must reach.
+        references: Computes PyTorch's outputs.
     """
 
     model: Any
@@ -78,6 +84,7 @@ class Job:
     adapter: Path | None = None
     texts: TextReferences | None = field(default=None, kw_only=True)
     floors: Floors = field(default=DEFAULT_FLOORS, kw_only=True)
+    references: References = field(default=references, kw_only=True)
 
 
 @frozen
@@ -107,10 +114,36 @@ def build_variants(job: Job, build: BuildOptions) -> Built:
     An error names its variant. Then no variant is published: the files of an export are all there, or none is.
     """
     built = []
+    job = evolve(job, references=references_once(job.plan))
     for dtype, plan in plans_by_dtype(job.plan).items():
         with _dtype_in_errors(dtype):
             built.append(build_until_checked(evolve(job, plan=plan), build))
     return built[0] if len(built) == 1 else _joined_variants(built)
+
+
+def references_once(plan: Plan) -> References:
+    """`references` that computes those of parts which differ in quantization alone once; it holds them after that.
+
+    It is for a single model and for the time of an export.
+    """
+    parts = Counter(map(captured_part, plan.parts))
+    known: dict[Any, Sequence[Reference]] = {}
+
+    def of_part(
+        model: Any, part: Part, *real_inputs: Any, largest: Mapping[str, int], **named: Any
+    ) -> Iterator[Reference]:
+        captured = captured_part(part)
+        key = captured, *sorted(largest.items())
+        if key in known:
+            yield from known[key]
+            return
+        computed = []
+        for reference in references(model, part, *real_inputs, largest=largest, **named):
+            computed.extend([reference] if parts[captured] > 1 else [])
+            yield reference
+        known.update({key: computed} if computed else {})
+
+    return of_part
 
 
 @contextmanager
@@ -204,9 +237,8 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
     if job.adapter is not None:
         files |= dict.fromkeys(write_input_adapter(job.adapter, job.plan, graphs, job.folder), "")
-    check = partial(
-        check_files, job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors, must_pass=True
-    )
+    of_files = (job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors)
+    check = partial(check_files, *of_files, references_of=job.references, must_pass=True)
     report = check() if job.check else None
     if report is not None and job.adapter is not None:
         reports = check_with_adapter(job.model, job.plan, graphs, job.folder, job.adapter, job.timed, job.floors)
@@ -225,6 +257,7 @@ def check_files(
     texts: TextReferences | None = None,
     floors: Floors = DEFAULT_FLOORS,
     *,
+    references_of: References = references,
     must_pass: bool = False,
 ) -> Report:
     """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails."""
@@ -239,7 +272,7 @@ def check_files(
             present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
             raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
         with timed("check", part.name) as tick, ticking_operators(tick):
-            expected = references(model, part, real_inputs.get(part.name), largest=largest_sizes(file), tick=tick)
+            expected = references_of(model, part, real_inputs.get(part.name), largest=largest_sizes(file), tick=tick)
             session_for = partial(_session, sessions, tick)
             checked = partial(check_part, model, part, file, plan, session_for=session_for, exact=exact, tick=tick)
             text = None if variant_kind(part.spec) is None else texts(part, plan)
