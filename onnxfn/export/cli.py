@@ -47,8 +47,8 @@ from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.write import WriteOptions, resolved_write_options
 
-BY_MODEL = "its spec is derived from the model; leave --dry-run out"
-"""Why there is no plan of a checkpoint before its weights are read, and what to do."""
+DRY_RUN_LIBRARIES = ("transformers", "timm")
+"""The libraries that make a model of a folder without its weights."""
 
 app: typer.Typer = typer.Typer(
     name="onnxfn",
@@ -145,8 +145,11 @@ def export(
 def _export_from_library(library: str, request: ExportRequest, context: typer.Context) -> None:
     """Exports what a library loads: a checkpoint of transformers, a pipeline of diffusers, or another model."""
     check_destination(request.out, overwrite=request.overwrite)
-    if request.dry_run and library != "transformers":
-        raise InvalidSpec(f"--dry-run is for checkpoints of transformers, not of {library}; leave it out")
+    if request.dry_run and library not in DRY_RUN_LIBRARIES:
+        raise InvalidSpec(
+            f"--dry-run reads no weight, and {library} makes no model without its weights; leave --dry-run out, or "
+            "name a folder in it with a checkpoint of transformers, with --library transformers"
+        )
     if library == "transformers":
         _export_checkpoint(request)
     elif library == "diffusers":
@@ -275,16 +278,14 @@ def _export_from_model(request: ExportRequest, folder: Path, key: str | None) ->
     """Loads the model of a checkpoint and exports it; saves a recipe for checkpoints of the same kind."""
     config = load_configuration(folder, trust_remote_code=request.trust_remote_code)
     with stage_line() as on_event:
-        if has_row(config):
-            spec = edited_spec(config, request.edits)
+        if has_row(config) or request.dry_run:
+            spec = edited_spec(config, request.edits) if has_row(config) else _spec_without_weights(config, request)
             planned = _printed_plan(spec, config, request)
             if request.dry_run:
                 return
             model = _load(request, config, planned.parts[0].spec, on_event, as_stored=True)
         else:
             # The spec is derived from the model, so the model is loaded first.
-            if request.dry_run:
-                raise InvalidSpec(f"--dry-run reads no weight, and {config.model_type} has no row: {BY_MODEL}")
             model = _load(request, config, loader_spec(config, request.edits.task), on_event)
             spec = edited_spec(model, request.edits)
             _printed_plan(spec, config, request)
@@ -295,12 +296,23 @@ def _export_from_model(request: ExportRequest, folder: Path, key: str | None) ->
         save_recipe(key, model, exported.plan, folder, request.out, build)
 
 
+def _spec_without_weights(config: Any, request: ExportRequest) -> ExportSpec:
+    """The spec of a model type without a row, derived from a model without weights; InvalidSpec if that cannot run."""
+    try:
+        return edited_spec(config, request.edits)
+    except InvalidSpec as error:
+        raise InvalidSpec(f"{config.model_type} has no row; leave --dry-run out: {error}") from error
+
+
 def _export_library_model(library: str, request: ExportRequest) -> None:
     """Exports a model of timm or sentence_transformers; the template cache is not used."""
     request = evolve(request, build=evolve(request.build, template_cache=None))
     with stage_line() as on_event:
         on_event(Event("load", request.model))
-        model = load_library_model(library, request.model)
+        model = load_library_model(library, request.model, with_weights=not request.dry_run)
+        if request.dry_run:
+            _printed_plan(edited_spec(model, request.edits), model, request)
+            return
         folder = Path(request.model)
         checkpoint = folder if folder.is_dir() else None  # a name on the hub
         _export(edited_spec(model, request.edits), model, checkpoint, request, on_event)
@@ -323,14 +335,16 @@ def _export_pipeline(request: ExportRequest) -> None:
             typer.echo(f"{name}: {part}")
 
 
-def _printed_plan(spec: ExportSpec, config: Any, request: ExportRequest) -> Plan:
-    """The plan of an export, after it was printed."""
+def _printed_plan(spec: ExportSpec, known: Any, request: ExportRequest) -> Plan:
+    """The plan of an export, after it was printed; `known` is a configuration, or a model."""
     layout = resolved_write_options(request.write).layout
-    planned = plan_of_variants(spec, request.dtypes, lambda each: plan(each, config, decoders=request.decoders), layout)
-    planned = with_remarks(planned, config, layout)
+    planned = plan_of_variants(spec, request.dtypes, lambda each: plan(each, known, decoders=request.decoders), layout)
+    planned = with_remarks(planned, known, layout)
     if request.dry_run:
         trust, first = request.trust_remote_code, planned.parts[0].spec
-        planned = with_weight_bytes(planned, model_without_weights(config, first, trust_remote_code=trust))
+        is_model = hasattr(known, "state_dict")
+        model = known if is_model else model_without_weights(known, first, trust_remote_code=trust)
+        planned = with_weight_bytes(planned, model)
     _print_plan(planned, request.edits.task)
     return planned
 

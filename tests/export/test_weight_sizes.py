@@ -98,7 +98,32 @@ def test_a_dry_run_prints_the_plan_and_reads_no_weight(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_is_for_checkpoints_of_transformers(tmp_path):
-    result = run("export", tmp_path, tmp_path / "out", "--dry-run", "--library", "timm")
+def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path):
+    config = transformers.FNetConfig(hidden_size=32, num_hidden_layers=2, intermediate_size=64, vocab_size=99)
+    model = transformers.FNetModel(config)
+    model.save_pretrained(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "model.safetensors").unlink()
+    result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
+    assert result.exit_code == 0, result.output
+    (size,) = weight_bytes(onnxfn.spec_for(model), model).values()
+    assert f"{size} bytes" in result.stdout
+
+
+def test_a_dry_run_of_timm_reads_no_weight(tmp_path):
+    timm = pytest.importorskip("timm")
+    model = timm.create_model("test_vit", num_classes=5)
+    timm.models.save_for_hf(model, tmp_path / "checkpoint")
+    for weights in (*(tmp_path / "checkpoint").glob("*.safetensors"), *(tmp_path / "checkpoint").glob("*.bin")):
+        weights.unlink()
+    result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run", "--library", "timm")
+    assert result.exit_code == 0, result.output
+    (size,) = weight_bytes(onnxfn.spec_for(model), model).values()
+    assert f"{size} bytes" in result.stdout
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("library", ["sentence_transformers", "diffusers"])
+def test_a_dry_run_of_a_library_that_needs_the_weights_says_what_to_do(library, tmp_path):
+    result = run("export", tmp_path, tmp_path / "out", "--dry-run", "--library", library)
     assert result.exit_code == 1
-    assert "--dry-run is for checkpoints of transformers, not of timm" in result.output
+    assert f"{library} makes no model without its weights; leave --dry-run out" in " ".join(result.output.split())

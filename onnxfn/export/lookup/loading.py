@@ -178,9 +178,10 @@ def model_without_weights(config: Any, spec: ExportSpec | PlannedSpec, *, trust_
         return loader.from_config(config, **({"trust_remote_code": True} if trust_remote_code else {}))
 
 
-def load_library_model(library: str, name: str) -> Any:
+def load_library_model(library: str, name: str, *, with_weights: bool = True) -> Any:
     """The model or the pipeline that another library than transformers loads from a folder or from the hub.
 
+    Without weights, a model of timm has random numbers; the others have their weights.
     UnknownName for an unknown library. ModelNotFound if the library is not installed. LoadFailed if it cannot load the
     model.
     """
@@ -192,7 +193,7 @@ def load_library_model(library: str, name: str) -> Any:
         cause = error.__cause__ or error
         raise ModelNotFound(f"{name} needs {library}, which cannot be imported: {first_line(cause)}") from None
     with load_errors(name, f"{name} could not be loaded with {library}"):
-        model = load(f"local-dir:{name}", pretrained=True) if library == "timm" else load(name)
+        model = load(f"local-dir:{name}", pretrained=with_weights) if library == "timm" else load(name)
     return model.eval() if hasattr(model, "eval") else model
 
 
