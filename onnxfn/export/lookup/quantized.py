@@ -60,8 +60,10 @@ def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> 
 def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any], *, dequantize: bool) -> Any:
     """The model of a quantized checkpoint with float weights, which `load` loads from a folder.
 
-    The weights lie in a file for temporary files that the model maps; it has no name any more. Without `dequantize`,
-    each of its parameters also holds the quantized weight, which a graph keeps.
+    The weights lie in a file for temporary files that the model maps; it has no name any more. So they are on disk
+    once, and not in anonymous memory. They are not dequantized while an ONNX file is written: transformers loads files,
+    in which it renames, stacks and ties tensors, and PyTorch computes with float tensors in the check. Without
+    `dequantize`, each parameter also holds the quantized weight, which a graph keeps.
     """
     with TemporaryDirectory(prefix="onnxfn-", ignore_cleanup_errors=True) as name:
         with write_errors(Path(name), float_bytes(checkpoint)):
