@@ -8,11 +8,13 @@ copying: the checkpoint is read, and as many bytes are written as the export has
 PyTorch in the first round; those of fewer bits are compared by the export itself, where it has a check.
 
 `--eight-billion` also exports 8 billion parameters (16 GB) to float16 and to 4 bits, once. It needs 36 GB of free disk,
-else the parameters are zeros, which take no disk; below 20 GB it is refused. See eight_billion.py.
+else the parameters are zeros, which take no disk; below 20 GB it is refused. See eight_billion.py. The figures of
+exporters that are not run stay in the file of results.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -190,6 +192,11 @@ def _name(row: dict[str, Any]) -> str:
     return f"{row['model']}, {row['exporter']}"
 
 
+def _place(row: dict[str, Any]) -> tuple[bool, int]:
+    """Where a row is in the table: in the order of the exporters, 8 billion parameters last."""
+    return row["model"] not in CHECKPOINTS, [*EXPORTERS].index(row["exporter"])
+
+
 def _limit(row: dict[str, Any]) -> float:
     """The GB above the imports that the export of a row may take."""
     if row["model"] not in CHECKPOINTS:
@@ -208,6 +215,13 @@ def rows_of_eight_billion(cache: Path) -> list[dict[str, Any]]:
         shutil.rmtree(folder)
 
 
+def rows_of_before(file: Path, measured: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows in a file of results that were not measured again. Those of 8 billion parameters belong together."""
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.is_file() else []
+    names, known = {_name(row) for row in measured}, {row["model"] in CHECKPOINTS for row in measured}
+    return [row for row in rows if _name(row) not in names and (row["model"] in CHECKPOINTS or known == {True})]
+
+
 def main() -> None:
     options = parsed_options(
         __doc__.splitlines()[0], "large", "llama-1b-bf16", f"{OWN},{PEERS}", flags={"eight-billion": "Also 8 billion."}
@@ -217,7 +231,8 @@ def main() -> None:
     parameters = parameter_bytes(checkpoint_folder(checkpoint, options.cache))
     shown = [figures(row, parameters) for row in rows]
     shown += rows_of_eight_billion(options.cache) if options.eight_billion else []
-    peers = peer_versions(options.exporters)
+    shown = sorted([*rows_of_before(options.json, shown), *shown], key=_place)
+    peers = peer_versions(EXPORTERS[row["exporter"]] for row in shown)
     print_and_save("large", shown, required(shown), options.json, runs=options.runs, peers=peers)
 
 

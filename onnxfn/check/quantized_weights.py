@@ -16,8 +16,8 @@ from attrs import evolve, frozen
 from onnxfn.check.quantized_matrices import QuantizedMatrix, Rows, quantized_matrices
 from onnxfn.specs.dummies import Array
 
-ELEMENTS_AT_ONCE = 1 << 20
-"""The elements that are compared at once."""
+ELEMENTS_AT_ONCE = 1 << 18
+"""The elements that are compared at once: the dozen arrays of a comparison fit the cache of a core."""
 
 PACKED = "+"
 """What joins the names of matrices that are packed into one."""

@@ -136,8 +136,8 @@ def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
 def with_weights_in_place(file: Path, least: int) -> bytes:
     """An ONNX file whose weights of at least so many bytes are external data: their bytes in the file itself.
 
-    A program that maps external data into memory then copies none of them. A weight whose offset is no multiple of the
-    size of its elements is not moved, because programs may read only aligned elements.
+    A program that maps external data into memory then copies none of them. Their offsets may be any, as in files that
+    `onnx.save` writes.
     """
     from onnx import GraphProto, ModelProto
 
@@ -147,15 +147,9 @@ def with_weights_in_place(file: Path, least: int) -> bytes:
         def initializer(span: Span) -> bytes:
             tensor = _stored_tensor(data, span, file)
             in_place = tensor is not None and tensor.file == file and tensor.length >= least
-            return _external(tensor) if tensor is not None and in_place and _is_aligned(tensor) else data[slice(*span)]
+            return _external(tensor) if tensor is not None and in_place else data[slice(*span)]
 
         return b"".join(_replaced(data, (0, len(data)), path, initializer))
-
-
-def _is_aligned(tensor: StoredTensor) -> bool:
-    from onnx_ir import DataType
-
-    return tensor.offset % max(1, int(DataType(tensor.dtype).itemsize)) == 0
 
 
 def _external(tensor: StoredTensor) -> bytes:

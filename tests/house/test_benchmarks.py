@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import operator
 import subprocess
 import sys
@@ -107,6 +108,16 @@ def test_the_time_that_an_export_may_take_is_that_of_imports_graph_and_copying()
     assert (figures["allowed s"], figures["seconds / allowed"]) == (10.0, 0.9)
     assert round(figures["above imports GB"], 6) == 0.4
     assert [requirement.verdict for requirement in large.required([figures])] == ["holds", "holds"]
+
+
+def test_figures_of_exporters_that_are_not_run_stay_in_the_results(tmp_path):
+    large, file = import_module("large"), tmp_path / "large.json"
+    names = [("llama-1b-bf16", "onnxfn"), ("llama-1b-bf16", "mobius float16"), ("llama-8b of zeros", "onnxfn q4")]
+    rows = [{"model": model, "exporter": exporter} for model, exporter in names]
+    assert large.rows_of_before(file, rows) == []
+    file.write_text(json.dumps({"rows": rows}))
+    assert large.rows_of_before(file, rows[:1]) == rows[1:]
+    assert large.rows_of_before(file, [{"model": "llama-8b", "exporter": "onnxfn q4"}]) == rows[:2]
 
 
 def test_the_large_checkpoint_is_refused_where_no_export_of_it_fits(tmp_path, monkeypatch):

@@ -120,10 +120,11 @@ def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec])
     )
 
 
-def keeps_cache(model: Any, task: str) -> bool:
-    """Whether a spec with a cache can be derived from a model for a task."""
+def keeps_cache(model_or_config: Any, task: str) -> bool:
+    """Whether a spec with a cache can be derived from a model, or from a configuration, for a task."""
+    derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
     try:
-        derive_from_model(model, f"{task}{WITH_PAST}")
+        derive(model_or_config, f"{task}{WITH_PAST}")
     except (InvalidSpec, UnknownName):
         return False
     return True
