@@ -7,7 +7,7 @@ memory of an export is counted above that of the imports. Its time is compared w
 copying: the checkpoint is read, and as many bytes are written as the export has. Files in float32 must agree with
 PyTorch in the first round; those of fewer bits are compared by the export itself, where it has a check.
 
-`--eight-billion` also exports 8 billion parameters (16 GB) to float16 and to 4 bits, once. It needs 36 GB of free disk,
+`--eight-billion` also exports 8 billion parameters (16 GB) to float16 and to 4 bits, once. It needs 38 GB of free disk,
 else the parameters are zeros, which take no disk; below 20 GB it is refused. See eight_billion.py. The figures of
 exporters that are not run stay in the file of results.
 """

@@ -78,6 +78,8 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
     options, content = check_options(file), _content(file)
     if content is not None:
         options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
+        if _has_codes(file):
+            _convert_on_use(options)  # the scales of its blocks are 16-bit weights
     opened = partial(open_session, file, options, content=content)
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
@@ -128,6 +130,14 @@ def runtime_message(error: Exception) -> str:
         "or with check=False for another device"
     )
     return line + (advice if "Could not find an implementation" in line else "")
+
+
+def _has_codes(file: Path) -> bool:
+    """Whether large weights of an ONNX file are codes of a quantizer."""
+    from onnx import TensorProto
+
+    codes = (TensorProto.UINT8, TensorProto.INT8)
+    return any(each.dtype in codes and each.length >= IN_PLACE_BYTES for each in stored_tensors(file))
 
 
 def _external_half_bytes(file: Path) -> int:

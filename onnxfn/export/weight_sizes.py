@@ -147,10 +147,11 @@ def _weights(planned: Plan, part: Part, model: Any) -> list[tuple[Any, list[Any]
 
 
 def _module(model: Any, part: Part) -> Any:
-    """The module whose weights the graph of a part reads."""
+    """The module whose weights the graph of a part reads. One without weights calls the model, as that of timm does."""
     if part.spec.call.submodule == "token_embeddings":
         return model.get_input_embeddings()
-    return submodule_of(model, part.spec.call.submodule)
+    found = submodule_of(model, part.spec.call.submodule)
+    return found if found.state_dict() else model
 
 
 def _owners(root: Any) -> list[tuple[Any, list[Any]]]:

@@ -1,6 +1,7 @@
 """The bytes of the weights of each file, before a weight is read."""
 
 import os
+import sys
 
 import pytest
 import shrunk
@@ -99,27 +100,36 @@ def test_a_dry_run_prints_the_plan_and_reads_no_weight(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path):
-    model = shrunk.model("zaya", "ZayaForCausalLM")
-    assert model.config.model_type not in onnxfn.ARCHITECTURES
+def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monkeypatch):
+    spec, model = spec_and_model("llama")
     model.save_pretrained(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "model.safetensors").unlink()
+    for module in ("onnxfn.export.cli", "onnxfn.export.lookup.lookup"):
+        monkeypatch.setattr(sys.modules[module], "has_row", lambda *_: False)
     result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
     assert result.exit_code == 0, result.output
-    (size,) = weight_bytes(onnxfn.spec_for(model, "text-generation-with-past"), model).values()
+    (size,) = weight_bytes(spec, model).values()
     assert f"{size} bytes" in result.stdout
 
 
+def test_a_dry_run_of_a_model_that_needs_its_weights_says_what_to_do(tmp_path):
+    """Its experts are chosen by values, so no spec can be derived from a model without any."""
+    shrunk.model("zaya", "ZayaForCausalLM").save_pretrained(tmp_path / "checkpoint")
+    result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
+    assert result.exit_code == 1
+    assert "zaya has no row; leave --dry-run out: no spec could be derived" in " ".join(result.output.split())
+
+
 def test_a_dry_run_of_timm_reads_no_weight(tmp_path):
-    timm = pytest.importorskip("timm", reason="timm is in the extra test")
+    timm = pytest.importorskip("timm", reason="timm is tried where it is installed")
     model = timm.create_model("test_vit", num_classes=5)
     timm.models.save_for_hf(model, tmp_path / "checkpoint")
     for weights in (*(tmp_path / "checkpoint").glob("*.safetensors"), *(tmp_path / "checkpoint").glob("*.bin")):
         weights.unlink()
     result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run", "--library", "timm")
     assert result.exit_code == 0, result.output
-    (size,) = weight_bytes(onnxfn.spec_for(model), model).values()
-    assert f"{size} bytes" in result.stdout
+    parameters = 4 * sum(weight.numel() for weight in model.parameters())
+    assert f"{parameters} bytes" in result.stdout
     assert not (tmp_path / "out").exists()
 
 
