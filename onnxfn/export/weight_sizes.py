@@ -150,8 +150,8 @@ def _module(model: Any, part: Part) -> Any:
     """The module whose weights the graph of a part reads. One without weights calls the model, as that of timm does."""
     if part.spec.call.submodule == "token_embeddings":
         return model.get_input_embeddings()
-    found = submodule_of(model, part.spec.call.submodule)
-    return found if found.state_dict() else model
+    submodule = submodule_of(model, part.spec.call.submodule)
+    return submodule if submodule.state_dict() else model
 
 
 def _owners(root: Any) -> list[tuple[Any, list[Any]]]:

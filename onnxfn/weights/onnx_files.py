@@ -160,7 +160,8 @@ def _external(tensor: StoredTensor) -> bytes:
     proto.data_location = TensorProto.EXTERNAL
     for key, value in (("location", tensor.file.name), ("offset", tensor.offset), ("length", tensor.length)):
         proto.external_data.add(key=key, value=str(value))
-    return proto.SerializeToString()
+    content: bytes = proto.SerializeToString()
+    return content
 
 
 def _replaced(data: mmap.mmap, span: Span, path: Sequence[int], content: Callable[[Span], bytes]) -> Iterator[bytes]:

@@ -494,7 +494,7 @@ def test_the_check_maps_the_weights_in_a_large_file(dtype, tmp_path, monkeypatch
         for port in read.get_inputs()
     }
     for expected, actual in zip(read.run(None, feeds), mapped.run(None, feeds), strict=True):
-        np.testing.assert_array_equal(actual, expected)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)  # other optimizations, other roundings
 
 
 def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
