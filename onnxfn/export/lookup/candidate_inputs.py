@@ -11,7 +11,8 @@ from attrs import evolve
 
 from onnxfn.architectures.families import decoder_ids, encoder_inputs, seq2seq
 from onnxfn.architectures.families.text import text_dummies, text_reads
-from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS
+from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS, Forms
+from onnxfn.export.lookup.required_inputs import REQUIRED_FORMS
 from onnxfn.specs.compose import compose
 from onnxfn.specs.facts import always
 from onnxfn.specs.spec import ExportSpec
@@ -29,8 +30,9 @@ def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
 def candidate_inputs(model: Any) -> Iterator[ExportSpec]:
     """Inputs that the model may accept: each group of inputs, in every combination of their forms."""
     parameters = forward_parameters(model)
+    known = _known_forms(parameters)
     for group in _input_groups(model, parameters):
-        for forms in combinations(*(INPUT_FORMS[name] for name in group)):
+        for forms in combinations(*(known[name] for name in group)):
             if "decoder_input_ids" in parameters:
                 yield from (_restricted_to(spec, parameters) for spec in _seq2seq_inputs(group, forms))
             yield _restricted_to(compose(COMMON_SPEC, *forms), parameters)
@@ -38,10 +40,17 @@ def candidate_inputs(model: Any) -> Iterator[ExportSpec]:
 
 def _input_groups(model: Any, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, ...]]:
     """The main input with the required ones, or else the first known one; then all known inputs."""
-    known = tuple(name for name in INPUT_FORMS if name in parameters)
+    known = tuple(_known_forms(parameters))
     main = getattr(model, "main_input_name", None)
     needed = tuple(name for name in known if name == main or _is_required(parameters[name]))
     return filter(None, dict.fromkeys((needed or known[:1], known)))
+
+
+def _known_forms(parameters: Mapping[str, inspect.Parameter]) -> Mapping[str, Forms]:
+    """The forms of the inputs that `forward` has; those of REQUIRED_FORMS only if it requires them."""
+    required = {name for name, parameter in parameters.items() if _is_required(parameter)}
+    own = {name: forms for name, forms in INPUT_FORMS.items() if name in parameters}
+    return own | {name: forms for name, forms in REQUIRED_FORMS.items() if name in required}
 
 
 def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iterator[ExportSpec]:
@@ -54,8 +63,9 @@ def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iter
 
 
 def unknown_arguments(model: Any) -> list[str]:
-    """The arguments that `forward` requires and that are in no form of INPUT_FORMS."""
-    known = {input_.forward_path[0] for forms in INPUT_FORMS.values() for form in forms for input_ in form.inputs}
+    """The arguments that `forward` requires and that are in no form of INPUT_FORMS or REQUIRED_FORMS."""
+    every = (*INPUT_FORMS.values(), *REQUIRED_FORMS.values())
+    known = {input_.forward_path[0] for forms in every for form in forms for input_ in form.inputs}
     parameters = forward_parameters(model).items()
     return [name for name, parameter in parameters if _is_required(parameter) and name not in known]
 

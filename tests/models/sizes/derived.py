@@ -100,6 +100,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "nemotron3_5_transcribe_asr_audio": {"num_key_value_heads": 4},
         "neomme": {"head_dim": 16},
         "paligemma": {"text_config": {"num_key_value_heads": 2}},
+        "nemotron3_5_transcribe_word_timestamp": {"num_key_value_heads": 4},
         "qwen4_exp_text": {
             "indexer_n_heads": 4,
             "indexer_kv_heads": 1,

@@ -1,0 +1,52 @@
+"""The inputs that only matter where `forward` requires them, in the forms in which to try them.
+
+Most models take them in place of their own inputs (`inputs_embeds` for `input_ids`), and are not tried with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.export.lookup.known_inputs import NUM_MEL_BINS, Forms
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.facts import TOKENS, case, takes
+from onnxfn.specs.getters import either, reads
+
+LENGTHS = compose(
+    generates("states", "normal"),
+    sized(batch_size=2, sequence_length=16),
+    case("one", sized(batch_size=1, sequence_length=11)),
+    case("several", sized(batch_size=3, sequence_length=21)),
+)
+"""States of 11 to 21 steps."""
+
+STATES = compose(
+    LENGTHS,
+    takes("inputs_embeds", f"{TOKENS} states_size=", "states", kind="float"),
+    takes("attention_mask", TOKENS, "padding_mask"),
+    reads(states_size=either("hidden_size", "text_config.hidden_size")),
+)
+"""The states of another model, with their mask."""
+
+MEL_FRAMES = compose(
+    LENGTHS,
+    takes("audio_mel", f"{TOKENS} mel_bins=", "states", kind="float"),
+    takes("audio_mel_mask", TOKENS, "left_out", kind="bool"),
+    generates("left_out", "integers", high=2),
+    reads(mel_bins=either("input_feat_size", NUM_MEL_BINS)),
+    sized(sequence_length=64),
+    case("one", sized(sequence_length=48)),
+    case("several", sized(sequence_length=96)),
+)
+"""Spectrograms whose mask is true for frames that are left out."""
+
+REQUIRED_FORMS: Mapping[str, Forms] = MappingProxyType(
+    {
+        "inputs_embeds": (STATES,),
+        "audio_mel": (MEL_FRAMES,),
+    }
+)
+"""Name of an input -> its forms, tried where `forward` requires the input."""
+
