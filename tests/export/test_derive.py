@@ -78,7 +78,12 @@ def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, 
     [
         ("lfm3", "Lfm3ForCausalLM", "text-generation-with-past", "past_conv.0"),  # its cache has two kinds of state
         ("sam_vision_model", "SamVisionModel", "feature-extraction", "pixel_values"),
-        ("gemma3n_audio", "Gemma3nAudioEncoder", "feature-extraction", "audio_mel_mask"),  # required, and no other input
+        (
+            "gemma3n_audio",
+            "Gemma3nAudioEncoder",
+            "feature-extraction",
+            "audio_mel_mask",
+        ),  # required, and no other input
     ],
 )
 def test_a_model_type_without_a_row_agrees(model_type, kind, task, input_name, tmp_path):

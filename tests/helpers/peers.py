@@ -154,7 +154,11 @@ def best_trial(new_model: Callable[[], Any], plans: Sequence[Plan], largest: Map
     """The best of the peer's results, over its ways and over the plans; the trials end when one is right."""
     best = Trial("", f"{swept.NOT}no arguments are known", f"{swept.NOT}no arguments are known")
     for planned in plans:
-        expected = {part.name: _expected(new_model(), part, largest) for part in planned.parts}
+        try:
+            expected = {part.name: _expected(new_model(), part, largest) for part in planned.parts}
+        except Exception as error:  # noqa: BLE001 - PyTorch runs on no such arguments
+            best = Trial("", *2 * (f"{swept.NOT}{reason(error)}",)) if not best.way else best
+            continue
         for number, way in enumerate(WAYS):
             result = trial(new_model, planned, expected, way, folder / f"peer{number}")
             best = max(best, result, key=lambda each: each.rank) if best.way else result

@@ -49,4 +49,3 @@ REQUIRED_FORMS: Mapping[str, Forms] = MappingProxyType(
     }
 )
 """Name of an input -> its forms, tried where `forward` requires the input."""
-
