@@ -200,6 +200,7 @@ def real_summary() -> str:
         f"{large} rows have larger models."
     )
     text += f" The default configuration builds no model for {', '.join(sorted(without))}." if without else ""
+    text += f" Of those that do not agree: {'; '.join(map(': '.join, real_sizes.REASONS.items()))}."
     return fill(text, README_WIDTH - 5, break_long_words=False, break_on_hyphens=False)
 
 
