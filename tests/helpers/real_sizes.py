@@ -108,6 +108,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "superpoint": {"initializer_range": KEYPOINTS["initializer_range"]},
         "time_series_transformer": {"prediction_length": 24},
         "uvdoc": {"backbone_config": BRIDGES},
+        "wav2vec2-conformer": {"vocab_size": 32},
         "vitmatte": {"backbone_config": SMALL_VITDET, "fusion_hidden_sizes": [256, 128, 64, 32]},
     }
 )
