@@ -24,7 +24,7 @@ Parameters = deque[Mapping[str, Any]]
 
 MATRIX_RANK = 2
 
-BLOCK_BYTES = 1 << 23
+BLOCK_BYTES = 1 << 22
 """Bytes of the float32 rows that are quantized at once. A kernel starts its threads at each call."""
 
 

@@ -24,7 +24,7 @@ SELECTIONS = "__getitem__ select narrow index_select unbind split chunk"
 PRODUCTS = "mm matmul bmm addmm baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d"
 """Functions of torch whose result never views an argument, so that converted arguments can share one memory."""
 
-BLOCK = 1 << 23
+BLOCK = 1 << 22
 """The most elements of the weight of a linear layer that are converted at once."""
 
 
