@@ -142,18 +142,18 @@ def planned_files(
     folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     if isinstance(exported, Exported):
         return folder, exported.plan
-    planned = plan_for_destination(spec, model, config, destination, _layout_in(folder), decoders=decoders)
+    planned = plan_for_destination(spec, model, config, destination, layout_of_files(folder), decoders=decoders)
     if any(_has_fixed_size(folder / f"{part.name}.onnx") for part in planned.parts):
         planned = without_image_branches(model, planned)
     return folder, planned
 
 
-def _layout_in(folder: Path) -> Layout:
+def layout_of_files(folder: Path) -> Layout:
     """The layout of a folder that holds ONNX files, as the report of the export says; without one, from its name."""
     reports = [file for above in (folder, folder.parent) if (file := above / REPORT_FILE).is_file()]
-    report = (read_report(reports[0]) if reports else None) or {}
-    name = report.get("options", {}).get("layout")
-    return LAYOUTS[name] if name in LAYOUTS else layout_in(folder)
+    options = ((read_report(reports[0]) if reports else None) or {}).get("options")
+    name = options.get("layout") if isinstance(options, dict) else None
+    return LAYOUTS[name] if isinstance(name, str) and name in LAYOUTS else layout_in(folder)
 
 
 def _has_fixed_size(file: Path) -> bool:

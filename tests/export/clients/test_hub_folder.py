@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.export.cli import app
 from onnxfn.export.cli_flags import layout_name
+from onnxfn.export.planned_files import layout_of_files
 
 HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
 
@@ -81,3 +82,13 @@ def test_the_layout_is_that_of_the_programs_that_load_a_library():
         "optimum",
     ]
     assert layout_name("transformers.js", "diffusers") == "transformers.js"
+
+
+@pytest.mark.parametrize(
+    ("options", "layout"),
+    [({"layout": "transformers.js"}, "transformers.js"), ({"layout": []}, "hub"), ({}, "hub"), ([], "hub")],
+)
+def test_the_layout_of_a_folder_is_that_of_its_report_else_that_of_its_name(options, layout, tmp_path):
+    (tmp_path / "report.json").write_text(json.dumps({"schema": "onnxfn-report", "options": options}))
+    assert layout_of_files(tmp_path / "onnx").name == layout
+    assert layout_of_files(tmp_path / "elsewhere" / "files").name == "optimum"
