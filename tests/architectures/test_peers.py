@@ -10,6 +10,7 @@ import os
 import time
 
 import every_head
+import peer_table
 import peers
 import pytest
 import swept
@@ -40,6 +41,11 @@ def test_the_results_are_of_pairs_that_transformers_lists():
         for tasks in peers.seen().values()
         for result in tasks.values()
     )
+
+
+def test_onnxfn_is_ahead_of_the_peer_by_10_points():
+    assert sum(map(len, peers.seen().values())) == peers.COUNT
+    assert peer_table.ours() - peer_table.both() >= peers.COUNT / 10
 
 
 def test_the_draw_has_100_pairs_and_does_not_change():

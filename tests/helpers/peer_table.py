@@ -20,7 +20,8 @@ A result counts only if it agrees with PyTorch by the rule of onnxfn's check.
 
 How the peer was counted: it exports the modules that onnxfn exports, with the same arguments, also the modules of
 `onnxfn/architectures/wrappers`. Arguments that it computes before the trace are computed for each size. Its graphs run
-through its own `ExportedModel`. The other sizes are those of onnxfn's check. It is tried in each of these ways, and
+through its own `ExportedModel`. The other sizes are those of onnxfn's check. Frames that an encoder calls padding are
+not compared. `peer_specs.py` has the arguments of pairs that onnxfn cannot run. The peer is tried in each of these ways, and
 the best result counts: {ways}.
 The table has the pairs that an exporter has not right, `peers.json` has all.
 
