@@ -15,14 +15,14 @@ A result counts only if it agrees with PyTorch by the rule of onnxfn's check.
 
 | exporter | at the traced sizes | at the traced sizes and others |
 | --- | --- | --- |
-| onnxfn |  | {ours} |
+| onnxfn | not compared | {ours} |
 | transformers.exporters | {traced} | {both} |
 
 How the peer was counted: it exports the modules that onnxfn exports, with the same arguments, also the modules of
 `onnxfn/architectures/wrappers`. Arguments that it computes before the trace are computed for each size. Its graphs run
 through its own `ExportedModel`. The other sizes are those of onnxfn's check. Frames that an encoder calls padding are
-not compared. `peer_specs.py` has the arguments of pairs that onnxfn cannot run. The peer is tried in each of these ways, and
-the best result counts: {ways}.
+not compared. `peer_specs.py` has the arguments of pairs that onnxfn cannot run. The peer is tried in each of these
+ways until one is right, and the best result counts: {ways}.
 The table has the pairs that an exporter has not right, `peers.json` has all.
 
 ```sh
