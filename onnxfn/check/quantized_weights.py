@@ -78,11 +78,14 @@ def quantized_weight_errors(
 
 def _without_padding(matrix: QuantizedMatrix, tensors: Mapping[str, Any]) -> QuantizedMatrix:
     """The matrix without the columns of its last blocks that the weight does not have."""
-    name = _weight_name(matrix.name.split(PACKED)[0], tensors)
+    names = matrix.name.split(PACKED)
+    name, (count, columns) = _weight_name(names[0], tensors), matrix.shape
     widths = () if name is None else tuple(tensors[name].shape)[-2:]
-    columns = matrix.shape[1]
+    size = tensors[name].numel() if name is not None and len(names) == 1 else None
+    # The padded width of an expert's matrix may be its other axis, so the number of its elements decides.
+    is_full = columns in widths if size is None else size == count * columns
     fitting = [width for width in widths if columns - matrix.padding <= width < columns]
-    if columns in widths or not fitting:
+    if is_full or not fitting:
         return matrix
 
     def rows(start: int, stop: int) -> Rows:

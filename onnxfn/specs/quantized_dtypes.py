@@ -45,6 +45,10 @@ LAST_LAYER_8_BITS = WeightRule(ReadLastBy("MatMul"), bits=8, accuracy_level=4)
 """The last matrix in the graph, which computes the logits of a decoder, in 8 bits."""
 
 _INTEGERS = WeightRule(ReadBy("MatMul"), bits=8, kind="dynamic")
+"""All activations that a matrix reads share a scale, which limits the quality, not the weights: outputs of MiniLM have
+a cosine of 0.9903 with PyTorch's, 0.9950 with the second matrices of its feed-forward layers in float32, 0.9947 with
+these in blocks of 8 bits (level 4), and 0.9996 with all matrices in such blocks."""
+
 _CONVOLUTIONS = WeightRule(ReadBy("Conv"), bits=8, kind="dynamic", signed=False, per_channel=False)
 """ONNX Runtime in browsers has no ConvInteger for int8 weights, and nowhere with a scale for each channel."""
 

@@ -83,6 +83,18 @@ def test_an_export_holds_the_merged_weights_and_passes_its_check(name, dtype, tm
         )
 
 
+@pytest.mark.parametrize("dtype", ["q4", "q8"])
+def test_quantized_weights_are_those_of_the_merged_model(dtype, tmp_path):
+    base, folder = peft_adapters.base_model("patterns"), peft_adapters.FOLDER / "patterns"
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(base, TASKS["patterns"]), float=dtype)
+    exported = onnxfn.export(spec, base, tmp_path / "out", adapter=folder)
+    assert onnxfn.validate(spec, base, exported, adapter=folder).passed
+    of_base = onnxfn.validate(spec, base, exported)
+    merged = load_file(folder / peft_adapters.EXPECTED)
+    wrong = {finding.split(" elements of ")[1].split(" ")[0] for finding in of_base.findings if "a step" in finding}
+    assert wrong == {name for name, tensor in merged.items() if tensor.ndim > 1}
+
+
 def test_fused_and_packed_weights_are_merged(tmp_path):
     base, folder = peft_adapters.base_model("patterns"), peft_adapters.FOLDER / "patterns"
     spec = onnxfn.with_opset(onnxfn.spec_for(base, "text-generation-with-past"), 23)

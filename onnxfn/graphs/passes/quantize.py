@@ -43,7 +43,7 @@ def quantize_weights(model: Any, rules: Sequence[WeightRule], names: Names = Map
     last = last_reads(model.graph)
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)
-        if slot is None or len(shape_of(value)) < MATRIX_RANK:
+        if slot is None or len(shape_of(value)) < MATRIX_RANK or _are_biases(slot):
             continue
         reads, problem = weight_reads(value)
         operators = tuple(dict.fromkeys(read.operator for read in reads))
@@ -60,6 +60,11 @@ def quantize_weights(model: Any, rules: Sequence[WeightRule], names: Names = Map
                 _quantize(model.graph, value, reads, rule)
     model.meta[NOT_QUANTIZED] = tuple(left)
     return import_domain(model)
+
+
+def _are_biases(slot: Slot) -> bool:
+    """Whether a slot holds one bias for each expert: vectors that a lookup reads as it reads the rows of a table."""
+    return all(name.endswith("bias") for name in slot_parameters(slot))
 
 
 def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:

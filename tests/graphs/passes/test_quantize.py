@@ -209,3 +209,13 @@ def test_the_kernel_computes_the_same_with_and_without_optimization():
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     (plain,) = run_unoptimized(model, **feeds)
     np.testing.assert_allclose(session.run(None, feeds)[0], plain, rtol=1e-4, atol=1e-5)
+
+
+def test_one_bias_for_each_expert_stays_and_is_not_named():
+    """A lookup reads it as it reads a table, but a bias is worth its bytes."""
+    model, _ = slotted("lookup")
+    value = model.graph.initializers["w"]
+    value.meta[SLOT] = Slot("experts.gate_up_proj_bias")
+    quantized = quantize_weights(model, [FOUR])
+    assert operators(quantized) == ["Gather"]
+    assert quantized.meta[NOT_QUANTIZED] == ()

@@ -1,0 +1,90 @@
+"""Files of each quantized dtype: their check passes, refuses wrong scales, and covers the weights of experts."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+import torch
+from refusals import refusal
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import onnxfn
+from onnxfn.weights import quantized
+
+TASK = "text-generation-with-past"
+DTYPES = ("q4", "q8", "q4f16", "bnb4")
+DOWN = "model.layers.1.mlp.down_proj.weight"
+SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
+
+
+@pytest.fixture(scope="module")
+def llama():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SIZES, num_hidden_layers=2, initializer_range=0.15)).eval()
+
+
+def initializers(file):
+    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(file).graph.initializer}
+
+
+def halve_scales(monkeypatch, name):
+    """Makes the scales of one weight half as large while they are written."""
+    correct = quantized._quantized_parts
+
+    def halved(weight):
+        for part in correct(weight):
+            yield {**part, "scales": part["scales"] / 2} if name in weight.name else part
+
+    monkeypatch.setattr(quantized, "_quantized_parts", halved)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_halved_scales_of_one_layer_leave_no_file(dtype, llama, tmp_path, monkeypatch):
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(llama, TASK), float=dtype)
+    assert onnxfn.export(spec, llama, tmp_path / "correct").report.passed
+    halve_scales(monkeypatch, DOWN)
+    message = refusal(onnxfn.CheckFailed, onnxfn.export, spec, llama, tmp_path / "wrong")
+    assert f"elements of {DOWN} in the file are more than a step away from the model's, first in row 0" in message
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_products_of_a_float16_graph_read_scales_of_float16(llama, tmp_path):
+    """A float32 graph casts them first."""
+    onnxfn.export(onnxfn.spec_for(llama, TASK), llama, tmp_path / "out", dtypes=("q4", "q4f16"), check=False)
+    read, stored = {}, {}
+    for suffix in ("_q4", "_q4f16"):
+        graph = onnx.load(tmp_path / "out" / f"model{suffix}.onnx").graph
+        stored[suffix] = initializers(tmp_path / "out" / f"model{suffix}.onnx")
+        read[suffix] = {node.input[2] for node in graph.node if node.op_type == "MatMulNBits"}
+    assert len(read["_q4f16"]) == 15
+    assert read["_q4"] == {f"{name}.cast" for name in read["_q4f16"]}
+    for name in read["_q4f16"]:
+        scales = stored["_q4f16"][name]
+        assert scales.dtype == np.float16
+        np.testing.assert_allclose(scales, stored["_q4"][name], rtol=2**-9)
+
+
+EXPERTS = {
+    "mixtral": ("mlp.experts.gate_up_proj", "mlp.experts.down_proj"),
+    "qwen3_moe": ("mlp.experts.gate_up_proj", "mlp.experts.down_proj"),
+}
+"""The weights of experts, with an axis for the experts."""
+
+
+@pytest.mark.parametrize("dtype", ["q4", "q8"])
+@pytest.mark.parametrize("model_type", EXPERTS)
+def test_the_weights_of_experts_are_quantized_and_proven(model_type, dtype, tmp_path, monkeypatch):
+    model = tiny.model(model_type, "AutoModelForCausalLM")
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float=dtype)
+    exported = onnxfn.export(spec, model, tmp_path / "correct")
+    assert exported.not_quantized == ()
+    stored = initializers(tmp_path / "correct" / "model.onnx")
+    experts = [name for name, _ in model.named_parameters() if name.endswith(EXPERTS[model_type])]
+    assert experts
+    assert {f"{name}.codes" for name in experts} <= stored.keys()
+    assert not set(experts) & stored.keys()
+    halve_scales(monkeypatch, experts[-1])
+    message = refusal(onnxfn.CheckFailed, onnxfn.export, spec, model, tmp_path / "wrong")
+    assert f"elements of {experts[-1]} in the file are more than a step away" in message
