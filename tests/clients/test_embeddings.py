@@ -27,7 +27,7 @@ def test_a_cross_encoder_gives_the_scores_of_pytorch(checkpoint, exports, note, 
     note({"client": "optimum", "kind": "CrossEncoder", "case": checkpoint})
     folder = exported(exports, checkpoint, "text-classification")
     model = reference(exports, checkpoint, folder)
-    logits = model.model(**fed(model, PAIRS)).logits
+    logits = model.model(**fed(model, *map(list, zip(*PAIRS, strict=True)))).logits
     expected = torch.sigmoid(logits)[:, 0] if logits.shape[1] == 1 else logits
     given = run_client("optimum", {"folder": str(folder), "function": "scores", "pairs": PAIRS})["result"]
     assert_close(given, expected.tolist())

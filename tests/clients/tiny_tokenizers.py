@@ -54,7 +54,7 @@ def write_wordpiece(folder: Path) -> None:
 
 
 def write_pieces(folder: Path, special: Iterable[str] = SPECIAL, ending: str = "$A", **options: Any) -> None:
-    """Writes a tokenizer of pieces of words, as Llama's: `ending` says what is added to a text."""
+    """Writes a tokenizer of pieces of words, as GPT-2's: `ending` says what is added to a text."""
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = _pieces([*special], ending)
@@ -113,9 +113,9 @@ def _pieces(special: list[str], ending: str) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
-    alphabet = [*ascii_lowercase, *digits, *".,?!:", "\u2581"]
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = [*ascii_lowercase, *digits, *".,?!:", "\u0120"]  # the last is a space
     trainer = trainers.BpeTrainer(
         vocab_size=SIZE, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )

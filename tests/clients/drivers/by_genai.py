@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import onnxruntime_genai as genai
@@ -21,7 +22,7 @@ def prompt(tokenizer: Any, job: dict[str, Any]) -> str:
     """The text of a job; that of its messages by the chat template of the folder."""
     if "messages" not in job:
         return job["text"]
-    return tokenizer.apply_chat_template(messages=job["messages"], add_generation_prompt=True)
+    return tokenizer.apply_chat_template(messages=json.dumps(job["messages"]), add_generation_prompt=True)
 
 
 def new_tokens(model: Any, ids: Any, count: int) -> list[int]:
