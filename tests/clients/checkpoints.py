@@ -29,7 +29,7 @@ class Checkpoint:
         tokenizer: The key of `TOKENIZERS`, or "" for none.
         processor: The content of preprocessor_config.json, or {} for none.
         sizes: Arguments of its configuration.
-        generation: Changes of its generation configuration.
+        generation: Changes of its generation configuration. A text is a token, for its id.
     """
 
     model_type: str
@@ -42,15 +42,20 @@ class Checkpoint:
 
 def write_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
     """Writes a checkpoint as transformers writes it."""
-    model = tiny.model(checkpoint.model_type, checkpoint.loader, **checkpoint.sizes)
-    if getattr(model, "generation_config", None) is not None:
-        for name, value in checkpoint.generation.items():
-            setattr(model.generation_config, name, value)
-    model.save_pretrained(folder)
     if checkpoint.tokenizer:
         TOKENIZERS[checkpoint.tokenizer](folder)
+    model = tiny.model(checkpoint.model_type, checkpoint.loader, **checkpoint.sizes)
+    for name, value in checkpoint.generation.items():
+        setattr(model.generation_config, name, _token_id(folder, value) if isinstance(value, str) else value)
+    model.save_pretrained(folder)
     if checkpoint.processor:
         (folder / "preprocessor_config.json").write_text(json.dumps(checkpoint.processor))
+
+
+def _token_id(folder: Path, token: str) -> int:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id(token)
 
 
 def real_checkpoint(name: str) -> Path:
@@ -81,7 +86,12 @@ WHISPER_SOUND = {
     "n_samples": 4800,
     "nb_max_frames": 30,
 }
-WHISPER_TOKENS = {"eos_token_id": 5, "decoder_start_token_id": 6, "no_timestamps_token_id": 9, "is_multilingual": False}
+WHISPER_TOKENS = {
+    "eos_token_id": "<|endoftext|>",
+    "decoder_start_token_id": "<|startoftranscript|>",
+    "no_timestamps_token_id": "<|notimestamps|>",
+    "is_multilingual": False,
+}
 
 
 def _image(kind: str, **options: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ class ExportError(Exception):
 
 def exported(root: Path, name: str, task: str, flags: Iterable[str] = ()) -> Path:
     """The folder of an export, which is written below `root` if it is not there."""
-    folder = root / "_".join([name.replace(" ", "-"), task, *flags]).replace("/", "-")
+    folder = root / re.sub(r"[^\w]+", "-", " ".join([name, task, *flags]))  # transformers.js refuses other names
     if not folder.is_dir():
         source = checkpoint_folder(root, name)
         words = ["export", str(source), str(folder), "--task", task, *LAYOUT, *flags]

@@ -53,11 +53,14 @@ def write_wordpiece(folder: Path) -> None:
     (folder / "vocab.txt").unlink()
 
 
-def write_pieces(folder: Path, special: Iterable[str] = SPECIAL, ending: str = "$A", **options: Any) -> None:
-    """Writes a tokenizer of pieces of words, as GPT-2's: `ending` says what is added to a text."""
+def write_pieces(
+    folder: Path, special: Iterable[str] = SPECIAL, ending: str = "$A", last: Iterable[str] = (), **options: Any
+) -> None:
+    """Writes a tokenizer of pieces of words, as GPT-2's: `ending` is added to a text, `last` to the tokens."""
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = _pieces([*special], ending)
+    tokenizer.add_special_tokens([*last])
     named = {"model_max_length": 96, **NAMED, **options}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named).save_pretrained(folder)
 
@@ -75,7 +78,7 @@ def write_with_end(folder: Path) -> None:
 def write_whisper(folder: Path) -> None:
     """Writes a tokenizer with the special tokens of Whisper."""
     ends = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "<|endoftext|>")
-    write_pieces(folder, (*SPECIAL, *WHISPER), **ends)
+    write_pieces(folder, last=WHISPER, **ends)
     _edit(folder / "tokenizer_config.json", tokenizer_class="WhisperTokenizer")
 
 
