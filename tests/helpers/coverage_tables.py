@@ -211,7 +211,8 @@ def root_summary() -> str:
     days = f"on {first}" if first == last else f"between {first} and {last}"
     text = (
         f"Together {len(model_types())} model types agree, last run {days}. "
-        f"{'; '.join(counts)}. [Every model type and task](tests/sweeps/README.md)."
+        f"{'; '.join(counts)}. {peer_table.sentence()} "
+        "[Every model type and task](tests/sweeps/README.md)."
     )
     return fill(text, README_WIDTH, break_long_words=False, break_on_hyphens=False)
 

@@ -54,6 +54,11 @@ def both() -> int:
     return sum(result["traced"] == result["others"] == peers.AGREES for result in lines().values())
 
 
+def sentence() -> str:
+    """The result in a sentence."""
+    return f"Of {len(lines())} random pairs {ours()} agree; {peers.PEER} has {both()} right, by the same rule."
+
+
 def section() -> str:
     """The text of the section."""
     file = swept.recorded(peers.NAME)
