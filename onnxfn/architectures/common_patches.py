@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -43,17 +44,23 @@ sliding_window_cache: ExportSpec = patched(
 
 FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings": (
+            "packed_vision.antialiased_positions",
+            "loops over the images",
+        ),
         "CpmAntModel._prepare_attention_mask": ("cpmant.attention_mask", "makes a list of the positions"),
         "DbrxExperts.forward": ("experts.dbrx_outputs", "loops over the experts that the tokens choose"),
         "LongcatFlashExperts.forward": ("experts.longcat_outputs", "loops over the experts that the tokens choose"),
         "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "Step3p7Experts.forward": ("experts.step3p7_outputs", "loops over the experts that the tokens choose"),
+        "VideoLlama3VisionModel.pixel_unshuffle": ("packed_vision.merged_patches", "loops over the images"),
         "build_alibi_tensor": (
             "falcon.alibi_bias",
             "multiplies in bfloat16, which ONNX Runtime does not support on every device",
         ),
         "chunk_kimi_delta_attention": ("recurrent.delta_rule", "loops over chunks of the sequence"),
+        "mamba2_chunk_scan": ("recurrent.mamba2_scan", "pads the text to full chunks"),
         "make_padding_mask": ("fsmt.padding_mask", "branches on whether a text has padding"),
         "rwkv_linear_attention": ("rwkv.linear_attention", "loops over the tokens"),
         "shift_tokens_right": ("shift_tokens.shift_tokens_right", "removes the batch axis when its size is 1"),
@@ -77,8 +84,8 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
 """A function of transformers' modules -> the patch that replaces it, and why. Several modules repeat most of them."""
 
 
-CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = [a-z]")
-"""How a module of transformers says that its attention is causal."""
+CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = is_causal")
+"""How a module of transformers says that some of its attention is causal, whatever the configuration says."""
 
 PACKED_VISION = ("get_vision_attention_seqlens", "get_vision_cu_seqlens", "get_vision_window_index")
 """The functions of a module whose vision tower attends within segments of a row of patches."""
@@ -126,19 +133,25 @@ def _has_function(module: Any, name: str) -> bool:
     return hasattr(module, owner) and hasattr(getattr(module, owner), method or "__call__")
 
 
-def masked_by_eager(module: Any) -> ExportSpec:
-    """The attention `eager` for a module whose causal masks are for an attention that is not causal itself.
+def masked_by_eager(model: Any) -> ExportSpec:
+    """The attention `eager` for a model whose causal masks are for an attention that is not causal itself.
 
     With sdpa, transformers leaves a causal mask out when no text has padding, and relies on the attention. So such a
     model is causal only if a text of the batch has padding, and no graph can be that. With eager it is always causal.
 
-    >>> from transformers.models.aimv2 import modeling_aimv2
-    >>> masked_by_eager(modeling_aimv2).call.attention
+    >>> from transformers import AutoConfig, AutoModel
+    >>> sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+    >>> config = AutoConfig.for_model("aimv2", text_config=sizes, vision_config=sizes)
+    >>> masked_by_eager(AutoModel.from_config(config)).call.attention
     'eager'
     """
-    text = inspect.getsource(module)
-    is_masked = "create_causal_mask(" in text and "self.is_causal = False" in text
-    return ExportSpec(call=Call(attention="eager")) if is_masked and not CAUSAL.search(text) else ExportSpec()
+    is_causal: dict[str, set[bool]] = {}
+    for module in model.modules():
+        if isinstance(getattr(module, "is_causal", None), bool):
+            is_causal.setdefault(type(module).__module__, set()).add(module.is_causal)
+    texts = [inspect.getsource(sys.modules[name]) for name, values in is_causal.items() if values == {False}]
+    is_masked = any("create_causal_mask(" in text and not CAUSAL.search(text) for text in texts)
+    return ExportSpec(call=Call(attention="eager")) if is_masked else ExportSpec()
 
 
 def _has(module: Any, name: str) -> bool:

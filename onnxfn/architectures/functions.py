@@ -42,7 +42,8 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "musicgen": "delay_pattern_mask conv1d_output",
         "nemotron": "attention",
         "packed_vision": "segment_ends segment_ends_and_length position_ids window_index "
-        "interpolation_indices_and_weights merged_order frame_index temporal_merge_index is_packed attention_interface",
+        "interpolation_indices_and_weights merged_order frame_index temporal_merge_index is_packed attention_interface "
+        "antialiased_positions merged_patches",
         "position_embeddings": "interpolated_bicubic interpolated_bilinear",
         "position_ids": "position_ids_from_input_ids",
         "recurrent": "conv_state recurrent_state delta_rule mamba2_scan lightning_attention rglru_scan",

@@ -22,9 +22,12 @@ SAMPLE = (
     ("cpmant", "feature-extraction"),
     ("falcon", "text-classification"),
     ("hgnet_v2", "feature-extraction"),
+    ("kyutai_speech_to_text", "feature-extraction"),
     ("llama4", "text-encoding"),
     ("mistral", "token-classification"),
+    ("mra", "multiple-choice"),
     ("musicgen", "text-generation"),
+    ("nllb-moe", "text2text-generation"),
     ("patchtst", "time-series-regression"),
     ("qwen3", "question-answering"),
     ("speecht5", "automatic-speech-recognition"),
@@ -32,6 +35,7 @@ SAMPLE = (
     ("t5", "text-classification"),
     ("step3p7", "feature-extraction"),
     ("tapas", "table-question-answering"),
+    ("video_llama_3_vision", "feature-extraction"),
     ("wav2vec2-bert", "audio-xvector"),
 )
 """Heads that no row names, of each way to know the inputs and the outputs. Each takes a second or two."""

@@ -45,6 +45,8 @@ OVERRIDES: Mapping[tuple[str, str], Mapping[str, Any]] = {
         }
     },
     ("beit", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]},
+    ("jetmoe", "text-classification"): {"pad_token_id": 0},
+    ("t5gemma", "text-encoding"): {"is_encoder_decoder": False},
     ("data2vec-vision", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [0, 1, 2, 3]},
 }
 """What the tiny configuration of a pair needs beyond that of its model type."""

@@ -93,6 +93,18 @@ SEAMLESS: Mapping[str, Any] = MappingProxyType(
         "speech_encoder_intermediate_size": 48,
         "feature_projection_input_dim": 12,
         "conv_depthwise_kernel_size": 5,
+        "t2u_vocab_size": 64,
+        "t2u_encoder_layers": 2,
+        "t2u_decoder_layers": 2,
+        "t2u_encoder_attention_heads": 4,
+        "t2u_decoder_attention_heads": 4,
+        "t2u_encoder_ffn_dim": 48,
+        "t2u_decoder_ffn_dim": 40,
+        "unit_hifi_gan_vocab_size": 64,
+        "unit_embed_dim": 16,
+        "lang_embed_dim": 8,
+        "spkr_embed_dim": 8,
+        "upsample_initial_channel": 32,
     }
 )
 

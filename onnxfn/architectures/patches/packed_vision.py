@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 from torch import Tensor
 
+from onnxfn.architectures.patches.siglip2 import antialiased_weights
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.architectures.private.transformers_names import transformers_name
 
@@ -171,6 +172,40 @@ def interpolation_indices_and_weights(
     )
     indices = (rows[:, :, None] * num_grid_per_side + columns[:, None, :]).flatten(1)
     return indices, (row_weights[:, :, None] * column_weights[:, None, :]).flatten(1)
+
+
+def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tensor, spatial_merge_size: int) -> Tensor:
+    """For Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings: the table `[height, width, size]` at each patch."""
+    import torch
+
+    patches = _patches(grid_thw)
+    row, column = _row_and_column(patches, spatial_merge_size)
+    height, width, _ = positional_embeddings.shape
+    row_weights = antialiased_weights(row, patches.height, height)
+    column_weights = antialiased_weights(column, patches.width, width)
+    resized: Tensor = torch.einsum("pc,pr,rcs->ps", column_weights, row_weights, positional_embeddings.float())
+    return resized.to(positional_embeddings.dtype)
+
+
+def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes: Tensor) -> Tensor:
+    """For VideoLlama3VisionModel.pixel_unshuffle: each image, made smaller by its merge size.
+
+    The patches of a block follow each other. Bilinear resizing without antialiasing reads the middle of a block: its
+    middle patch, or the mean of the four middle ones.
+    """
+    import torch
+
+    patches = _patches(grid_thw)
+    merge = merge_sizes[patches.image]
+    inner, middle = patches.within % (merge * merge), (merge - 1) / 2
+    row_weights, column_weights = (
+        (1 - (index - middle).abs()).clamp(min=0) for index in (inner // merge, inner % merge)
+    )
+    weighted = hidden_states * (row_weights * column_weights)[:, None].to(hidden_states.dtype)
+    counts = grid_thw.prod(-1) // (merge_sizes * merge_sizes)
+    block = (counts.cumsum(0) - counts)[patches.image] + patches.within // (merge * merge)
+    blocks = torch.zeros(counts.sum().item(), hidden_states.shape[-1], dtype=weighted.dtype, device=weighted.device)
+    return blocks.index_add(0, block, weighted)
 
 
 def is_packed(config: Any = None, **_: Any) -> bool:

@@ -25,15 +25,15 @@ def resized_positional_embeddings(
     row = torch.where(is_patch, patches // columns, 0)
     column = torch.where(is_patch, patches % columns, 0)
     row_weights, column_weights = (
-        _interpolation_weights(row, rows, height),
-        _interpolation_weights(column, columns, width),
+        antialiased_weights(row, rows, height),
+        antialiased_weights(column, columns, width),
     )
     table = positional_embeddings.float()
     resized: Tensor = torch.einsum("ndc,ndr,rcs->nds", column_weights, row_weights, table)
     return resized.to(positional_embeddings.dtype)
 
 
-def _interpolation_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
+def antialiased_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
     """The weights of the `source` elements of an axis in the element at each index, after resizing to `sizes`."""
     import torch
 

@@ -26,9 +26,10 @@ from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.compose import compose
 from onnxfn.specs.config_values import snapshot
+from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.caches import CACHES
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, first_line, listed, unknown
-from onnxfn.specs.facts import TOKENS, always
+from onnxfn.specs.facts import TOKENS, always, builds
 from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import CacheRow
@@ -241,8 +242,10 @@ def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
         decoder_num_attention_heads=constant(heads),
         decoder_head_dim=constant(head_size),
     )
+    with_experts = hasattr(result, "encoder_router_logits")
+    encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
     name = ExportSpec(name=base.name, call=Call(patches=base.call.patches))
-    return compose(text_seq2seq, CONFIG_KEYS, cache_sizes, name)
+    return compose(text_seq2seq, CONFIG_KEYS, cache_sizes, encoder, name)
 
 
 def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:
@@ -262,7 +265,7 @@ def _known_patches(model: Any) -> ExportSpec:
     """The patches for the mechanisms in a model's modules, wherever transformers repeats these."""
     names = dict.fromkeys(type(module).__module__ for module in model.modules())
     modules = [import_module(name) for name in names if _is_known(name)]
-    return compose(batched_experts, *map(module_patches, modules), *map(masked_by_eager, modules))
+    return compose(batched_experts, *map(module_patches, modules), masked_by_eager(model))
 
 
 def _is_known(module: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.architectures.common_patches import masked_by_eager
 from onnxfn.architectures.families.heads import family_head
 from onnxfn.export.lookup.auto_tables import is_listed, listed_classes, listed_loader, listed_tasks, loaded_classes
 from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, without_values
@@ -87,7 +88,7 @@ def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
         chosen = tuple(output for output in outputs if output.name in usual) or outputs
         if chosen:
             source = f"{type(model).__name__} with the inputs of the row; task {task}"
-            return evolve(inputs, task=task, outputs=chosen, derived=source)
+            return compose(evolve(inputs, task=task, outputs=chosen, derived=source), masked_by_eager(copy))
     return compose(ExportSpec(call=Call(patches=row.call.patches)), derive_from_model(model, task))
 
 

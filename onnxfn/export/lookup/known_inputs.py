@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families import bert_inputs, pixel_inputs
-from onnxfn.architectures.families.text import text_cases
+from onnxfn.architectures.families.text import choice_sizes, text_cases
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.facts import TOKENS, case, takes
 from onnxfn.specs.getters import constant, either, from_config, item, product, reads, total
 from onnxfn.specs.records import NestedDummy, Source
@@ -97,6 +98,9 @@ TEXT_INPUTS = compose(
 )
 """Token ids with masks, and the positions of the tokens on a page (`bbox`)."""
 
+CHOICES = compose(with_axis(TEXT_INPUTS, "num_choices", at=1, starting=TOKENS), choice_sizes)
+"""The same for several texts to choose from."""
+
 CODES: Forms = tuple(
     compose(
         text_cases,
@@ -166,12 +170,15 @@ def _video_form(name: str) -> ExportSpec:
 
 PACKED_IMAGES = compose(
     takes("grid_thw", "num_images 3", "packed_grids"),
+    takes("merge_sizes", "num_images", "merge_sizes"),
+    generates("merge_sizes", "integers", low=1, high=from_config(total("merged_side", constant(1)))),
     generates("patches", "normal"),
     sized(num_images=2, num_patches=96),
     case("one", sized(num_images=1, num_patches=60)),
     case("several", sized(num_images=3, num_patches=132)),
 )
-"""Patches of images of any size in one row, and the frames, height and width of each image in patches."""
+"""Patches of images of any size in one row; the frames, height and width of each image in patches; for a model that
+merges the patches of each image in its own way, how many per side."""
 
 
 def _packed_forms(*axes: str) -> Forms:
@@ -191,7 +198,7 @@ SERIES = compose(
 
 INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
-        "input_ids": (TEXT_INPUTS, *CODES),
+        "input_ids": (TEXT_INPUTS, CHOICES, *CODES),
         "query_embeds": (QUERIES,),
         "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
         "pixel_values_videos": (_video_form("pixel_values_videos"),),

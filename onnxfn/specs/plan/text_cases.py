@@ -125,13 +125,19 @@ def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: T
 
 
 def _token_inputs(spec: PlannedSpec) -> tuple[InputSpec, ...]:
-    """The inputs that hold token ids."""
+    """The inputs that hold token ids; the last axis is the text, not the codes of one step."""
     functions = {generator.name: generator.function for generator in spec.dummies.generators}
     return tuple(
         input_
         for input_ in spec.inputs
-        if input_.name.endswith("input_ids") and functions.get(input_.generator) in TOKEN_FILLS and symbols(input_.axes)
+        if input_.name.endswith("input_ids")
+        and functions.get(input_.generator) in TOKEN_FILLS
+        and _ends_with_length(input_)
     )
+
+
+def _ends_with_length(input_: InputSpec) -> bool:
+    return len(input_.axes.axes) - 1 in symbols(input_.axes)
 
 
 def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
