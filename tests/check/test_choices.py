@@ -63,10 +63,10 @@ def test_positions_with_equal_scores_may_be_picked_in_any_order(weight, sorts, t
     assert picked == (weight < 1)
 
 
-@pytest.mark.parametrize("weight", [0.0, 1e-9, 1.0])
+@pytest.mark.parametrize(("weight", "sorts"), [(0.0, False), (1e-9, False), (1.0, False), (0.0, True), (1.0, True)])
 @pytest.mark.parametrize("name", ["features.weight", "score.bias"])
-def test_a_fault_is_found_whatever_the_scores_are(weight, name, tmp_path):
-    model = Picker(weight)
+def test_a_fault_is_found_whatever_the_scores_are(weight, sorts, name, tmp_path):
+    model = Picker(weight, sorts=sorts)
     onnxfn.export(SPEC, model, tmp_path / "model.onnx")
     changed(tmp_path / "model.onnx", {name: lambda array: array + np.float32(1e-2)})
     report = onnxfn.validate(SPEC, model, tmp_path / "model.onnx")
