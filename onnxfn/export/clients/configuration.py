@@ -26,9 +26,6 @@ DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType(
 )
 """The dtype of a variant -> its name in transformers.js, in the order in which one is chosen by default."""
 
-DEFAULTS = frozenset({"fp32", "q8"})
-"""What transformers.js loads without a word: the former in Node.js and on a GPU, the latter in WebAssembly."""
-
 DTYPE_KEYS = ("dtype", "torch_dtype")
 
 LAYER_WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
@@ -59,14 +56,17 @@ def external_data(folder: Folder) -> dict[str, str]:
 
 
 def default_dtype(folder: Folder) -> dict[str, str]:
-    """`config.json` with the dtype that transformers.js loads, if a file that it would look for does not exist."""
+    """`config.json` with the dtype that transformers.js loads when its caller names none.
+
+    Without it WebAssembly loads q8, which may not exist. Where it does, WebAssembly has no kernel for its embeddings.
+    """
     config = json_object(folder, CONFIG)
     if config is None:
         return {}
     present = {part.dtype for part in folder.plan.parts}
     names = [name for dtype, name in DTYPE_NAMES.items() if dtype in present]
     old = {key: value for key, value in _section(config).items() if key != "dtype"}
-    needed = {"dtype": names[0]} if names and not {*names} >= DEFAULTS else {}
+    needed = {"dtype": names[0]} if names else {}
     return changed(folder, CONFIG, _with_section(config, {**old, **needed}))
 
 

@@ -198,7 +198,7 @@ def test_a_file_that_is_no_object_stays_as_it_is(text):
     [
         ((), "fp32"),
         (("float16",), "fp16"),
-        (("float32", "q8"), None),
+        (("float32", "q8"), "fp32"),
         (("float32", "q4"), "fp32"),
         (("bfloat16",), None),
         (("q4", "q8"), "q8"),
