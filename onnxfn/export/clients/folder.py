@@ -48,7 +48,7 @@ def json_object(folder: Folder, name: str) -> dict[str, Any] | None:
     """The object in a JSON file of a folder; None if there is no such file, or if it holds something else.
 
     >>> from onnxfn import EMPTY, compose, plan, takes, gives
-    >>> small = plan(compose(EMPTY, takes("x", "n"), gives("y", "n")), {})
+    >>> small = plan(compose(EMPTY, takes("x", "n", "token_ids"), gives("y", "n")), {})
     >>> json_object(Folder(small, {"config.json": '{"a": 1}'}), "config.json")
     {'a': 1}
     """
