@@ -71,7 +71,7 @@ def line(client, folder, expected):
     try:
         given = run_client(client, job(folder))["result"]
     except (ClientError, TimeoutExpired) as error:
-        return client_results.line_of({}, shortened(error))
+        return client_results.line_of({}, shortened(error).replace(f"{folder}/", ""))
     same = until_end(given, folder) == until_end(expected, folder)
     return client_results.line_of({}, "" if same else f"tokens {given}, PyTorch's {expected}")
 
