@@ -28,6 +28,7 @@ SAMPLE = (
     ("mra", "multiple-choice"),
     ("musicgen", "text-generation"),
     ("nllb-moe", "text2text-generation"),
+    ("paligemma", "feature-extraction"),
     ("patchtst", "time-series-regression"),
     ("qwen3", "question-answering"),
     ("speecht5", "automatic-speech-recognition"),

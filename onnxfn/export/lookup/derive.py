@@ -228,7 +228,7 @@ def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> E
     position_ids = positions if "position_ids" in forward_parameters(model) else ExportSpec()
     has_other_states = any(not row.input_name.startswith("past_key") for row in states)
     patches = linear_attention_cache if has_other_states else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(patches=base.call.patches))
+    name = ExportSpec(name=base.name, call=Call(patches=base.call.patches, attention=base.call.attention))
     family = compose(text_decoder, CONFIG_KEYS, position_ids, name, patches)
     return evolve(family, cache=evolve(family.cache, rows=states))
 
@@ -244,7 +244,7 @@ def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
     )
     with_experts = hasattr(result, "encoder_router_logits")
     encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(patches=base.call.patches))
+    name = ExportSpec(name=base.name, call=Call(patches=base.call.patches, attention=base.call.attention))
     return compose(text_seq2seq, CONFIG_KEYS, cache_sizes, encoder, name)
 
 
