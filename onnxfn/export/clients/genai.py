@@ -88,14 +88,14 @@ def genai_limits(plan: Plan) -> tuple[str, ...]:
     part = decoder_of(plan)
     if part is None:
         return ()
-    cache, name = cache_of(part), part.spec.name or "this model"
+    cache, model = cache_of(part), part.spec.name or "this model"
     unknown = [template for template in templates(cache) if template not in CACHE_KEYS]
-    widths = {sizes[-1] for template in (KEY, VALUE) for sizes in sizes_of(cache, template)}
+    keys, values = ({(each.layer, each.sizes[-1]) for each in cache if each.template == name} for name in (KEY, VALUE))
     if unknown:
-        return (f"{NAME} cannot have a cache such as {unknown[0].replace('%d', '0')} ({name})",)
+        return (f"{NAME} cannot have a cache such as {unknown[0].replace('%d', '0')} ({model})",)
     if not layers_of(cache, KEY):
-        return (f"{NAME} cannot have a cache without keys and values ({name})",)
-    return (f"{NAME} cannot have keys and values of unlike width ({name})",) if len(widths) > 1 else ()
+        return (f"{NAME} cannot have a cache without keys and values ({model})",)
+    return (f"{NAME} cannot have keys and values of unlike width ({model})",) if keys != values else ()
 
 
 def _word(config: Mapping[str, Any]) -> str:

@@ -117,6 +117,10 @@ def test_genai_config_has_the_kinds_of_layers_of_lfm2():
     assert decoder["filename"] == "model.onnx"
 
 
+def test_genai_loads_layers_of_several_widths_if_keys_and_values_are_alike():
+    assert "genai_config.json" in folder_of("gemma4_text", "genai_config").texts
+
+
 @pytest.mark.parametrize("model_type", ["minicpm3", "mamba", "minimax"])
 def test_there_is_no_genai_config_for_a_decoder_that_cannot_be_loaded(model_type):
     assert "genai_config.json" not in folder_of(model_type, "genai_config").texts
