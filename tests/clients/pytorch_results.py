@@ -155,7 +155,8 @@ def caption(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any
 def transcript(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The text that Whisper writes for a sound."""
     config = reference.model.generation_config
-    start = torch.tensor([[config.decoder_start_token_id, config.no_timestamps_token_id]])
+    first = (config.decoder_start_token_id, getattr(config, "no_timestamps_token_id", None))
+    start = torch.tensor([[token for token in first if token is not None]])
     features = tensors(inputs, "input_features")["input_features"]
     tokens = greedy(reference.model, features, start, arguments[1]["max_new_tokens"], config.eos_token_id)
     return {"text": reference.tokenizer.decode(tokens, skip_special_tokens=True)}
