@@ -18,23 +18,22 @@ MEASURES = ("agreement", "kl", "cosine", "iou", "cases")
 """What is measured of a quantized file, the most telling first."""
 
 
-def card_text(report: Mapping[str, Any], name: str) -> str:
+def card_text(report: Mapping[str, Any]) -> str:
     """The card of a folder: what it was made of, its files with their measured errors, and code for each client.
 
     Args:
         report: The content of `report.json`; of `files`, the card names the graphs and the files with their weights.
-        name: The name of the repository or of the folder, for the title and the code.
     """
     task = (report["task"] or "").removesuffix(WITH_PAST)
     sections = (
         _front_matter(report, task),
-        f"# {name}",
+        f"# {_title(report, task)}",
         _origin(report),
         f"```\n{command(report)}\n```",
         "## Files",
         _file_table(report),
         _check_words(report["check"]),
-        *_client_sections(report, task, name),
+        *_client_sections(report, task),
         *_remark_section(report),
     )
     return "\n\n".join(filter(None, sections)) + "\n"
@@ -49,7 +48,7 @@ def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[
     recorded = (earlier or {}).get("files", {}).get(CARD, {}).get("sha256")
     if (folder / CARD).exists() and sha256_of(folder / CARD) != recorded:
         return ()
-    (staging / CARD).write_text(card_text(report, folder.name), encoding="utf-8")
+    (staging / CARD).write_text(card_text(report), encoding="utf-8")
     return (staging / CARD,)
 
 
@@ -80,6 +79,12 @@ def _front_matter(report: Mapping[str, Any], task: str) -> str:
     """The block of metadata that the hub reads."""
     lines = ["library_name: onnx", *([f"pipeline_tag: {task}"] if task else []), "tags:", "- onnx", "- onnxfn"]
     return "\n".join(("---", *lines, *([f"- {report['name']}"] if report["name"] else []), "---"))
+
+
+def _title(report: Mapping[str, Any], task: str) -> str:
+    """The title: it names no folder, so that equal exports have equal cards."""
+    words = (report["name"] or "A model", f"for {task}" if task else "")
+    return f"{' '.join(filter(None, words))}, in ONNX"
 
 
 def _origin(report: Mapping[str, Any]) -> str:
@@ -124,12 +129,12 @@ def _check_words(check: Mapping[str, Any]) -> str:
     return f"The files were compared with PyTorch in {len(check['cases'])} cases, at sizes that were not traced."
 
 
-def _client_sections(report: Mapping[str, Any], task: str, name: str) -> Iterator[str]:
+def _client_sections(report: Mapping[str, Any], task: str) -> Iterator[str]:
     """A section with code for each client that loads the folder."""
     remarks = report.get("remarks", ())
     dtypes = [*report.get("variants", ())] or [_only_dtype(report["graphs"])]
     paths = {*report["files"]}
-    for client, language, lines in client_lines(task, name, dtypes[0], paths):
+    for client, language, lines in client_lines(task, dtypes[0], paths):
         if not any(remark.startswith(client) for remark in remarks):
             yield f"## {client}\n\n```{language}\n{lines}\n```"
 

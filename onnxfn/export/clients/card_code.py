@@ -15,7 +15,8 @@ class ClientCode:
     Attributes:
         client: The name of the program, as `Layout.clients` has it.
         language: The language of the lines.
-        lines: The lines; `{name}`, `{dtype}` and `{example}` are filled in.
+        lines: The lines; `{task}`, `{dtype}` and `{example}` are filled in. FOLDER is the folder of the card, or its
+            repository on the hub.
         examples: The task -> the call in the lines. The program is named for these tasks alone.
         needs: A file of the folder without which the program is not named; empty for none.
         dtypes: From a dtype of onnxfn to the program's word for it; empty if it does not choose among dtypes.
@@ -66,7 +67,7 @@ ORT_WRITERS: Mapping[str, str] = MappingProxyType(
 
 ORT_LINES = """from optimum.onnxruntime import {example}
 from transformers import AutoTokenizer
-model, tokenizer = {example}.from_pretrained("{name}"), AutoTokenizer.from_pretrained("{name}")
+model, tokenizer = {example}.from_pretrained("FOLDER"), AutoTokenizer.from_pretrained("FOLDER")
 tokens = tokenizer("Hello, world", return_tensors="pt")
 """
 
@@ -80,7 +81,7 @@ CLIENT_CODE = (
         "transformers.js",
         "js",
         """import { pipeline } from "@huggingface/transformers";
-const run = await pipeline("{task}", "{name}", { dtype: "{dtype}" });
+const run = await pipeline("{task}", "FOLDER", { dtype: "{dtype}" });
 console.log(await run({example}));""",
         PIPELINE_EXAMPLES,
         dtypes=JS_DTYPES,
@@ -89,7 +90,7 @@ console.log(await run({example}));""",
         "onnxruntime-genai",
         "python",
         """import onnxruntime_genai as og
-model = og.Model("{name}")
+model = og.Model("FOLDER")
 tokenizer, params = og.Tokenizer(model), og.GeneratorParams(model)
 params.set_search_options(max_length=64)
 generator = og.Generator(model, params)
@@ -116,7 +117,7 @@ print(tokenizer.decode(generator.get_sequence(0)))""",
         "sentence-transformers",
         "python",
         """from sentence_transformers import SentenceTransformer
-model = SentenceTransformer("{name}", backend="onnx")
+model = SentenceTransformer("FOLDER", backend="onnx")
 print(model.encode(["Hello, world"]).shape)""",
         MappingProxyType(dict.fromkeys(("feature-extraction", "sentence-similarity"), "")),
         needs="modules.json",
@@ -125,24 +126,24 @@ print(model.encode(["Hello, world"]).shape)""",
 """The clients, in the order of the card."""
 
 ONNXFN_LINES = """import onnxfn
-model = onnxfn.load("{name}")
+model = onnxfn.load("FOLDER")
 print(model.inputs, model.outputs)"""
 
 
-def client_lines(task: str, name: str, dtype: str, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
+def client_lines(task: str, dtype: str, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """The client, the language and the lines of each client that has a use for a task and a folder's files.
 
-    >>> [client for client, _, _ in client_lines("text-generation", "me/model", "q4", {"genai_config.json"})]
+    >>> [client for client, _, _ in client_lines("text-generation", "q4", {"genai_config.json"})]
     ['transformers.js', 'onnxruntime-genai', 'ORTModel', 'onnxfn']
-    >>> next(client_lines("fill-mask", "me/model", "float16", ()))[2].splitlines()[1]
-    'const run = await pipeline("fill-mask", "me/model", { dtype: "fp16" });'
+    >>> next(client_lines("fill-mask", "float16", ()))[2].splitlines()[1]
+    'const run = await pipeline("fill-mask", "FOLDER", { dtype: "fp16" });'
     """
     for code in CLIENT_CODE:
         has_dtype = not code.dtypes or dtype in code.dtypes
         if task in code.examples and (not code.needs or code.needs in files) and has_dtype:
-            words = {"task": task, "name": name, "dtype": code.dtypes.get(dtype, ""), "example": code.examples[task]}
+            words = {"task": task, "dtype": code.dtypes.get(dtype, ""), "example": code.examples[task]}
             yield code.client, code.language, _filled(code.lines, words)
-    yield "onnxfn", "python", _filled(ONNXFN_LINES, {"name": name})
+    yield "onnxfn", "python", ONNXFN_LINES
 
 
 def _filled(lines: str, words: Mapping[str, str]) -> str:
