@@ -83,11 +83,12 @@ class Named:
 
     def __repr__(self) -> str:
         full = repr(self.records)
-        return full if len(full) <= LONGEST_REPR else shortened_call(type(self).__name__, self._names())
+        return full if len(full) <= LONGEST_REPR else shortened_call(type(self).__name__, _grouped_names(self.records))
 
-    def _names(self) -> list[str]:
-        """The names of the records, with a row for those that differ in the layer alone, as in a table."""
-        return [name for (name,) in grouped_rows([(record.name,) for record in self.records])]
+
+def _grouped_names(records: Iterable[Any]) -> list[str]:
+    """The names of records; those that differ in the layer alone are one, as in a table."""
+    return [name for (name,) in grouped_rows([(record.name,) for record in records])]
 
 
 def by_name(records: Iterable[Any], word: str = "record") -> Named:

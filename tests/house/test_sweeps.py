@@ -21,10 +21,11 @@ def folder(tmp_path, monkeypatch):
 def test_a_result_is_recorded_with_versions_date_and_commit(folder):
     swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", {("bert", "fill-mask")})
     content = json.loads((folder / "text.json").read_text())
-    assert list(content) == ["versions", "date", "commit", "results"]
+    assert list(content) == ["versions", "date", "commit", "results", "dates"]
     assert content["versions"] == VERSIONS
     assert content["commit"].startswith(swept.git("rev-parse", "--short", "HEAD"))
     assert content["results"] == {"bert": {"fill-mask": "max abs diff 1e-07"}}
+    assert content["dates"] == {"bert": {"fill-mask": swept.today()}}
 
 
 def test_the_seconds_of_a_pair_are_recorded_and_left_when_another_is(folder):

@@ -34,6 +34,7 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         "_revin": f"{_MODELS}timesfm2_5.modeling_timesfm2_5:TimesFm2_5Model",
         "_decode_and_project": f"{_MODELS}timesfm2_5.modeling_timesfm2_5:TimesFm2_5ModelForPrediction",
         "_postprocess_output": f"{_MODELS}timesfm.modeling_timesfm:TimesFmModelForPrediction",
+        "_apply_gate": f"{_MODELS}mixtral.modeling_mixtral:MixtralExperts",
         "_get_output_attention_mask": f"{_MODELS}parakeet.modeling_parakeet:ParakeetPreTrainedModel",
     }
 )
