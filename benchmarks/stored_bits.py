@@ -8,10 +8,13 @@ from typing import Any
 
 from onnx.helper import get_attribute_value
 
-from onnxfn.weights.onnx_files import graph_nodes
+from onnxfn.weights.onnx_files import graph_nodes, stored_tensors
 
 PRODUCTS = ("MatMulNBits", "MatMulBnb4", "MatMulInteger")
 """The operators that multiply with codes."""
+
+CODES_RANK, BLOCK = 3, 32
+"""The axes of codes that a Gather reads: rows, blocks, bytes of a block; and the elements of a block."""
 
 LARGEST = 20_000
 """More rows than that has only an output layer: one for each token."""
@@ -24,7 +27,11 @@ def stored_bits(file: Path) -> dict[str, str]:
     head = [node for node in products if _attributes(node).get("N", 0) > LARGEST]
     tables = [node for node in nodes if node.op_type == "GatherBlockQuantized"]
     groups = {"matrices": [node for node in products if node not in head], "output layer": head, "embedding": tables}
-    return {name: _described(group) for name, group in groups.items()}
+    described = {name: _described(group) for name, group in groups.items()}
+    shapes = {tensor.name: tensor.shape for tensor in stored_tensors(file)}
+    tables = [shapes.get(node.input[0], ()) for node in nodes if node.op_type == "Gather"]
+    codes = [shape for shape in tables if len(shape) == CODES_RANK]
+    return {**described, "embedding": f"{codes[0][-1] * 8 // BLOCK} bits"} if codes else described
 
 
 def _described(nodes: list[Any]) -> str:

@@ -213,6 +213,42 @@ def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
     return QuantizedMatrix(node.input[0], (len(scales), columns), rows, padding=block - 1)
 
 
+def _lookup(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
+    """The table of bytes, `[rows, blocks, bytes of a block]`, that a Gather reads; None for a table of another kind.
+
+    Other Gathers read the scales and the zero points of the same rows. A byte has several codes where it is shifted.
+    """
+    data = read(node.input[0])
+    if data.dtype != np.uint8 or data.ndim != 3:  # noqa: PLR2004 - rows, blocks, bytes
+        return None
+    count, blocks, size = data.shape
+    same_rows = [other for other in nodes if other.op_type == "Gather" and other.input[1] == node.input[1]]
+    tensors = [read(other.input[0]) for other in same_rows if _is_initializer(other.input[0], read)]
+    scales = next((array for array in tensors if array.shape == (count, blocks) and array.dtype.kind == "f"), None)
+    zeros = next((array for array in tensors if array.dtype == np.uint8 and array.ndim == 2), None)  # noqa: PLR2004
+    if scales is None:
+        return None
+    per_byte = _codes_per_byte(node.output[0], nodes, read)
+    bits, block = 8 // per_byte, size * per_byte
+
+    def rows(start: int, stop: int) -> Rows:
+        codes = _unpacked(data[start:stop], bits).reshape(stop - start, blocks * block)
+        return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
+
+    return QuantizedMatrix(node.input[0], (count, blocks * block), rows, padding=block - 1)
+
+
+def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
+    """How many codes a byte of a value has: the number of distances that a BitShift shifts it by."""
+    names = {value}
+    for node in nodes:  # in the order in which they run
+        if names & {*node.input} and node.op_type == "Unsqueeze":
+            names.update(node.output)
+        elif node.op_type == "BitShift" and node.input[0] in names:
+            return int(read(node.input[1]).size)
+    return 1
+
+
 def _integers(name: str, data: Array, scales: Array, zeros: Array | None) -> QuantizedMatrix:
     """A matrix of 8-bit integers with one scale, or one for each column. A kernel of a convolution has a row for each.
 
@@ -302,6 +338,7 @@ def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
 READERS: Mapping[str, Callable[[Any, Tensors, Any], QuantizedMatrix | None]] = MappingProxyType(
     {
         "MatMulNBits": _matmul_nbits,
+        "Gather": _lookup,
         "GatherBlockQuantized": _gather_blocks,
         "MatMulInteger": _matmul_integer,
         "DequantizeLinear": _dequantized,

@@ -59,6 +59,14 @@ def filled_constant(graph: Any, number: float, sizes: Sequence[int], dtype: Any)
     return _constant(graph, name, lambda: onnx_ir.tensor(np.full(sizes, number, dtype=dtype.numpy()), dtype, name=name))
 
 
+def byte_constant(graph: Any, numbers: Any) -> Any:
+    """The constant of the graph that holds these bytes, an array of uint8; it is added if it is not there."""
+    import onnx_ir
+
+    name = f"fused.uint8.{'x'.join(map(str, numbers.reshape(-1)))}.{numbers.ndim}"
+    return _constant(graph, name, lambda: onnx_ir.tensor(numbers, name=name))
+
+
 def _constant(graph: Any, name: str, tensor: Callable[[], Any]) -> Any:
     """The initializer of this name; if there is none, it is added with the tensor that the function returns."""
     import onnx_ir

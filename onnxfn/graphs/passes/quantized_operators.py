@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.graphs.passes.constants import int_constant
+from onnxfn.graphs.passes.constants import byte_constant, filled_constant, int_constant
 from onnxfn.graphs.passes.nodes import insert_node, is_operator
 from onnxfn.graphs.passes.onnxruntime_operators import DOMAIN
 from onnxfn.graphs.passes.shapes import shape_of
-from onnxfn.graphs.passes.weight_reads import Read
+from onnxfn.graphs.passes.weight_reads import MATRIX_RANK, Read
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.weights.onnxruntime_kernels import NF4
+
+BYTE = 8
+"""The bits of the type that holds codes."""
 
 QUANTIZED_INPUT = ".quantized"
 """The end of the names of the values that a DynamicQuantizeLinear computes."""
@@ -133,6 +137,97 @@ def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:
     return list(node.outputs)
 
 
+def _lookup(weight: StoredWeight, node: Any) -> None:
+    """A lookup of rows by operators of ONNX; one of matrices, such as those of experts, by a single operator.
+
+    The web build of ONNX Runtime has no GatherBlockQuantized for bytes.
+    """
+    output = node.outputs[0]
+    if len(weight.shape) > MATRIX_RANK or output.shape is None:
+        _gather_of_blocks(weight, node)
+        return
+    indices, outer, rule = _indices(weight, node), shape_of(output)[:-1], weight.rule
+    blocks = weight.tensors["scales"].shape[-1]
+    codes = _gathered(weight, node, indices, "codes", outer)
+    bytes_of_block = shape_of(codes)[-1]
+    numbers = _as_numbers(weight, node, codes, (*outer, blocks, bytes_of_block))
+    inner = [1] * (1 if rule.bits == BYTE else 2)
+    scales = _with_axes(weight, node, _gathered(weight, node, indices, "scales", outer), inner)
+    zero: Any = filled_constant(weight.graph, float(1 << (rule.bits - 1)), (), weight.dtype)
+    if "zero_points" in weight.tensors:
+        points = _gathered(weight, node, indices, "zero_points", outer)
+        zero = _with_axes(weight, node, _points(weight, node, points, (*outer, blocks)), inner)
+    distances = insert_node(node, "Sub", [numbers, zero], [(numbers, shape_of(numbers))])
+    elements = insert_node(node, "Mul", [distances.outputs[0], scales], [(numbers, shape_of(numbers))])
+    width = blocks * rule.block_size
+    flat = _reshaped(weight, node, elements.outputs[0], outer, width)
+    for inserted, name in ((distances, "distances"), (elements, "elements")):
+        _rename(inserted, f"{output.name}.{name}")
+    if width == weight.shape[-1]:
+        _finish(node, flat)
+        return
+    _rename(flat, f"{output.name}.padded")
+    bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
+    _finish(node, insert_node(node, "Slice", [flat.outputs[0], *bounds], [_like(node)]))
+
+
+def _gathered(weight: StoredWeight, node: Any, indices: Any, role: str, outer: Sequence[Any]) -> Any:
+    """The codes, scales or zero points of the rows that a lookup reads."""
+    tensor = weight.tensors[role]
+    new = insert_node(node, "Gather", [tensor, indices], [(tensor, (*outer, *shape_of(tensor)[1:]))], axis=0)
+    _rename(new, f"{node.outputs[0].name}.{role}")
+    return new.outputs[0]
+
+
+def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:
+    """The codes in bytes as floats; where a byte has several, along one more axis, the first code in the low bits."""
+    import onnx_ir
+
+    name, bits = data.name, weight.rule.bits
+    if bits != BYTE:
+        shifts = np.arange(0, BYTE, bits, dtype=np.uint8)
+        sizes = (*sizes, len(shifts))
+        data = _with_axes(weight, node, data, [1])
+        inputs = [data, byte_constant(weight.graph, shifts)]
+        shifted = insert_node(node, "BitShift", inputs, [(data, sizes)], direction="RIGHT")
+        mask = byte_constant(weight.graph, np.array((1 << bits) - 1, np.uint8))
+        masked = insert_node(node, "BitwiseAnd", [shifted.outputs[0], mask], [(data, sizes)])
+        _rename(shifted, f"{name}.shifted")
+        _rename(masked, f"{name}.masked")
+        data = masked.outputs[0]
+    cast = insert_node(node, "Cast", [data], [(data, sizes)], to=weight.dtype.value)
+    cast.outputs[0].type = onnx_ir.TensorType(weight.dtype)
+    _rename(cast, f"{name}.numbers")
+    return cast.outputs[0]
+
+
+def _points(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:
+    """The zero points of the blocks of rows, as floats; a byte that holds several may have more than there are."""
+    numbers, (*outer, blocks) = _as_numbers(weight, node, data, shape_of(data)), sizes
+    if weight.rule.bits == BYTE:
+        return numbers
+    flat = _reshaped(weight, node, numbers, outer, shape_of(numbers)[-2] * shape_of(numbers)[-1])
+    _rename(flat, f"{data.name}.flat")
+    bounds = [int_constant(weight.graph, number) for number in (0, blocks, -1)]
+    points = insert_node(node, "Slice", [flat.outputs[0], *bounds], [(numbers, sizes)])
+    _rename(points, f"{data.name}.points")
+    return points.outputs[0]
+
+
+def _with_axes(weight: StoredWeight, node: Any, value: Any, inner: Sequence[int]) -> Any:
+    """A value with axes of size 1 at its end."""
+    axes = int_constant(weight.graph, *(-1 - index for index in reversed(range(len(inner)))))
+    new = insert_node(node, "Unsqueeze", [value, axes], [(value, (*shape_of(value), *inner))])
+    _rename(new, f"{value.name}.unsqueezed")
+    return new.outputs[0]
+
+
+def _reshaped(weight: StoredWeight, node: Any, value: Any, outer: Sequence[Any], width: int) -> Any:
+    """The Reshape of a value to its outer axes and one more."""
+    sizes = int_constant(weight.graph, *(0 for _ in outer), width)
+    return insert_node(node, "Reshape", [value, sizes], [(value, (*outer, width))])
+
+
 def _gather_of_blocks(weight: StoredWeight, node: Any) -> None:
     rule, output = weight.rule, node.outputs[0]
     width = weight.tensors["scales"].shape[-1] * rule.block_size
@@ -213,7 +308,7 @@ def _rename(node: Any, name: str) -> None:
 REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = MappingProxyType(
     {
         ("blocks", "MatMul"): _matmul_of_blocks,
-        ("blocks", "Gather"): _gather_of_blocks,
+        ("blocks", "Gather"): _lookup,
         ("dynamic", "MatMul"): _matmul_of_integers,
         ("dynamic", "Conv"): _conv_of_integers,
         ("nf4", "MatMul"): _matmul_of_nf4,
