@@ -10,47 +10,47 @@ import os
 import time
 
 import every_head
+import peer_pairs
 import peer_table
-import peers
 import pytest
 import swept
 from own_process import ProcessDied, in_own_process
 
-PAIRS = peers.drawn()
+PAIRS = peer_pairs.drawn()
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
 def test_a_pair_is_recorded_for_both_exporters(model_type, task, request):
-    if request.config.getoption("--left") and task in peers.seen().get(model_type, {}):
+    if request.config.getoption("--left") and task in peer_pairs.seen().get(model_type, {}):
         pytest.skip("the repository has a result of this pair, and --left chooses the others")
     try:
-        result = in_own_process(peers.LONGEST, peers.compared, model_type, task)
+        result = in_own_process(peer_pairs.LONGEST, peer_pairs.compared, model_type, task)
     except ProcessDied as error:
         result = dict.fromkeys(("onnxfn", "traced", "others"), f"{swept.NOT}{error}") | {"way": ""}
     if request.config.getoption("--record"):
-        peers.record(model_type, task, result)
+        peer_pairs.record(model_type, task, result)
     assert not result["onnxfn"].startswith(swept.NOT), result["onnxfn"]
 
 
 def test_the_results_are_of_pairs_that_transformers_lists():
-    recorded = {(name, task) for name, tasks in peers.seen().items() for task in tasks}
+    recorded = {(name, task) for name, tasks in peer_pairs.seen().items() for task in tasks}
     assert recorded <= set(every_head.pairs())
     assert all(
         result.keys() == {"onnxfn", "traced", "others", "way"}
-        for tasks in peers.seen().values()
+        for tasks in peer_pairs.seen().values()
         for result in tasks.values()
     )
 
 
 def test_onnxfn_is_ahead_of_the_peer_by_10_points():
-    assert sum(map(len, peers.seen().values())) == peers.COUNT
-    assert peer_table.ours() - peer_table.both() >= peers.COUNT / 10
+    assert sum(map(len, peer_pairs.seen().values())) == peer_pairs.COUNT
+    assert peer_table.ours() - peer_table.both() >= peer_pairs.COUNT / 10
 
 
 def test_the_draw_has_100_pairs_and_does_not_change():
-    assert len(set(PAIRS)) == peers.COUNT == 100
-    assert peers.drawn() == PAIRS
+    assert len(set(PAIRS)) == peer_pairs.COUNT == 100
+    assert peer_pairs.drawn() == PAIRS
 
 
 def test_a_process_that_crashes_or_takes_too_long_is_ended_alone():

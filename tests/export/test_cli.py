@@ -49,7 +49,7 @@ def test_export_finds_the_task_prints_it_and_copies_the_tokenizer_files(checkpoi
     assert "task: fill-mask (found)" in result.stdout
     assert "check passed" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-        {"onnx", "report.json", *(path.name for path in checkpoint.iterdir())} - {"model.safetensors"}
+        {"onnx", "README.md", "report.json", *(path.name for path in checkpoint.iterdir())} - {"model.safetensors"}
     )
     assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == ["model.onnx"]
 
@@ -339,7 +339,7 @@ def test_a_model_of_sentence_transformers_has_its_embedding_as_output(tmp_path):
 def test_the_checkpoint_of_another_library_is_its_folder_and_none_for_a_name_on_the_hub(tmp_path, monkeypatch):
     module, checkpoints = sys.modules["onnxfn.export.cli"], []
     for name in ("load_library_model", "edited_spec"):
-        monkeypatch.setattr(module, name, lambda *_: None)
+        monkeypatch.setattr(module, name, lambda *_, **__: None)
     monkeypatch.setattr(module, "export_model", lambda *_, checkpoint, **__: checkpoints.append(checkpoint))
     for name in (tmp_path, "owner/name"):
         assert run("export", name, tmp_path / "out", "--library", "sentence_transformers").exit_code == 0

@@ -253,7 +253,7 @@ def test_an_export_that_is_stopped_does_not_wait_for_onnxruntime_to_load_a_file(
             raised.append(time.perf_counter())
             raise HeardError
 
-    monkeypatch.setattr(sessions, "open_session", lambda *_: may_end.wait(60))
+    monkeypatch.setattr(sessions, "open_session", lambda *_, **__: may_end.wait(60))
     try:
         with pytest.raises(HeardError):
             onnxfn.export(BERT, tiny.model("bert", "AutoModelForMaskedLM"), tmp_path / "out", on_event=listen)

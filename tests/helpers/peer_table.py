@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from textwrap import fill
 
-import peers
+import peer_pairs
 import swept
 
 TEXT = """\
-{drawn} pairs of this sweep are drawn at random (`peers.drawn`). {count} were exported by onnxfn
+{drawn} pairs of this sweep are drawn at random (`peer_pairs.drawn`). {count} were exported by onnxfn
 and by transformers.exporters in the same run, on {date}, with {versions}.
 A result counts only if it agrees with PyTorch by the rule of onnxfn's check.
 
@@ -36,7 +36,7 @@ python -m pytest -m sweep --record --left tests/architectures/test_peers.py    #
 
 def lines() -> dict[tuple[str, str], Mapping[str, str]]:
     """The recorded result of each pair."""
-    return {(name, task): result for name, tasks in peers.seen().items() for task, result in tasks.items()}
+    return {(name, task): result for name, tasks in peer_pairs.seen().items() for task, result in tasks.items()}
 
 
 def ours() -> int:
@@ -46,31 +46,31 @@ def ours() -> int:
 
 def traced() -> int:
     """How many pairs the peer exported right for the sizes of its trace."""
-    return sum(result["traced"] == peers.AGREES for result in lines().values())
+    return sum(result["traced"] == peer_pairs.AGREES for result in lines().values())
 
 
 def both() -> int:
     """How many pairs the peer exported right, for the sizes of its trace and for others."""
-    return sum(result["traced"] == result["others"] == peers.AGREES for result in lines().values())
+    return sum(result["traced"] == result["others"] == peer_pairs.AGREES for result in lines().values())
 
 
 def sentence() -> str:
     """The result in a sentence."""
-    return f"Of {len(lines())} random pairs {ours()} agree; {peers.PEER} has {both()} right, by the same rule."
+    return f"Of {len(lines())} random pairs {ours()} agree; {peer_pairs.PEER} has {both()} right, by the same rule."
 
 
 def section() -> str:
     """The text of the section."""
-    file = swept.recorded(peers.NAME)
+    file = swept.recorded(peer_pairs.NAME)
     text = TEXT.format(
-        drawn=peers.COUNT,
+        drawn=peer_pairs.COUNT,
         count=len(lines()),
         date=file["date"],
         versions=", ".join(f"{package} {number}" for package, number in file["versions"].items()),
         ours=ours(),
         traced=traced(),
         both=both(),
-        ways=", ".join(f"`{way}`" for way in peers.WAYS),
+        ways=", ".join(f"`{way}`" for way in peer_pairs.WAYS),
         table=_table(),
     )
     return "\n".join(text.splitlines())
@@ -91,5 +91,5 @@ def _is_wrong(result: Mapping[str, str]) -> bool:
 def _short(line: str) -> str:
     """The start of a reason; `agrees` for a result that agrees."""
     if not line.startswith(swept.NOT):
-        return peers.AGREES
-    return fill(peers.COLORS.sub("", line).removeprefix(swept.NOT).replace("|", "/"), 100).splitlines()[0]
+        return peer_pairs.AGREES
+    return fill(peer_pairs.COLORS.sub("", line).removeprefix(swept.NOT).replace("|", "/"), 100).splitlines()[0]

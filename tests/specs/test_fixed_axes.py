@@ -122,7 +122,8 @@ def test_an_axis_that_no_input_has_is_refused_with_the_closest():
 
 def test_a_size_below_one_is_refused():
     assert refusal(InvalidSpec, with_shapes, BERT, batch_size=0) == (
-        "axis 'batch_size' cannot be fixed at 0; a size is a whole number, 1 or more"
+        "axis 'batch_size' cannot be fixed at 0; a size is a whole number, 1 or more; "
+        "a range is (smallest, largest): batch_size=(1, 128)"
     )
 
 

@@ -18,7 +18,7 @@ from onnxfn.specs.version import VERSION
 STORED = Path(__file__).parent / "stored"
 """The files of each form of the JSON, in a folder of its own. They stay as the version of their time wrote them."""
 
-CLASSES = {"plan": Plan, "left_out": Plan, "tensors": tuple}
+CLASSES = {"plan": Plan, "left_out": Plan, "remarks": Plan, "tensors": tuple}
 """The name of a file -> the class of its record, where it is no spec."""
 
 FILES = sorted(STORED.glob("schema_*/*.json"))
