@@ -16,6 +16,7 @@ WORKING = (
     ("export(with_dtypes(tc, input_ids='int32'), m).plan.parts[0].spec.inputs['input_ids'].kind", "int32"),
     ("export(with_shapes(tc, batch_size=1), m).inputs['input_ids']", {1: "sequence_length"}),
     ("export(with_axis_names(tc, batch_size='N'), m).outputs", {"logits": {0: "N"}}),
+    ("export(compose(tc, always(output_attentions=False)), m).report.passed", True),
 )
 """A line, and its value."""
 
@@ -28,6 +29,10 @@ REFUSED = (
     ("export(tc)", TypeError, "missing 1 required positional argument: 'model'"),
     ("export(tc, m, dtype='float16')", InvalidSpec, 'write with_dtypes(spec, float="float16")'),
     ("export(without(tc, 'logits'), m)", InvalidSpec, "add one: compose(spec, gives(name, axes))"),
+    ("export(compose(tc, takes('tokentype_ids', 'batch_size sequence_length', 'token_ids')), m)", CaptureFailed,
+     "did you mean 'token_type_ids'?; no node would read the input 'tokentype_ids'"),
+    ("export(compose(tc, always(atention_mask=1)), m)", CaptureFailed,
+     "did you mean 'attention_mask'?; leave always(atention_mask=...) out"),
 )  # fmt: skip
 """A line, the type of its error, and a part of the message that says what to write."""
 

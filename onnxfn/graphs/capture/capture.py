@@ -15,7 +15,7 @@ from attrs import evolve
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_operators
 from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.capture.forward import flat_forward, tensors_for
+from onnxfn.graphs.capture.forward import check_read, flat_forward, tensors_for
 from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.op_signatures import signatures_read_once
@@ -24,6 +24,7 @@ from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.size_bounds import fast_comparisons
 from onnxfn.graphs.capture.size_formulas import fast_size_formulas
+from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
     WRAPPED,
@@ -178,12 +179,26 @@ def exported_program(model: Any, part: Part) -> Any:
         with torch.no_grad():
             program = torch.export.export(module, (sample,), dynamic_shapes=(dynamic_shapes,), strict=False)
             _check_state(model, program, changed)
+            check_read(submodule_of(model, spec.call.submodule), spec, _read_inputs(program, spec))
             return program
     except OnnxfnError:
         raise
     except Exception as error:
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
         raise CaptureFailed(trace_message(model, part, sample, shown)) from error
+
+
+def _read_inputs(program: Any, spec: PlannedSpec) -> set[str]:
+    """The names of the planned inputs whose elements a node of a program reads; asking for a size reads none."""
+    import torch
+
+    size = torch.ops.aten.sym_size.int
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    return {
+        input_.name
+        for input_, name in zip(spec.inputs, program.graph_signature.user_inputs, strict=True)
+        if any(user.target is not size for user in nodes[name].users)
+    }
 
 
 def _check_state(model: Any, program: Any, changed: set[str]) -> None:

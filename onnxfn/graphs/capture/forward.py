@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from textwrap import dedent
 from typing import Any
@@ -23,6 +23,15 @@ from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_l
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.records import KINDS, Constant
 from onnxfn.specs.tensor_paths import at, nested
+
+OF_TRANSFORMERS = "Kwargs"
+"""Part of the annotation of `**kwargs` in transformers, which lists the names that a model reads there."""
+
+COMMON_ARGUMENTS = (
+    *("return_dict", "use_cache", "use_mems", "is_decoder"),
+    *("output_hidden_states", "output_attentions", "output_router_logits"),
+)
+"""Constants that families set for all of their models; a model without one of these arguments does without it."""
 
 
 def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Array, ...]:
@@ -124,6 +133,7 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
     import torch
 
     submodule = submodule_of(model, spec.call.submodule)
+    _check_constants(submodule, spec)
     constants = {
         constant.name: constant.value
         for constant in spec.call.constants
@@ -181,12 +191,43 @@ def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtyp
     return tuple(tensor(name, array) for name, array in arrays.items())
 
 
+def _check_constants(submodule: Any, spec: PlannedSpec) -> None:
+    """Raises CaptureFailed for a constant that `forward` does not read: without that it would have no effect.
+
+    A wrapper or a part of the model may leave a constant of the whole model out. Plain `**kwargs` may take any name.
+    """
+    parameters = inspect.signature(submodule.forward).parameters
+    others = [each.annotation for each in parameters.values() if each.kind is each.VAR_KEYWORD]
+    if spec.call.submodule or any(OF_TRANSFORMERS not in str(annotation) for annotation in others):
+        return
+    for constant in spec.call.constants:
+        if not constant.path and constant.name not in {*parameters, *COMMON_ARGUMENTS}:
+            raise CaptureFailed(f"{_unknown_argument(submodule, constant.name)}; leave always({constant.name}=...) out")
+
+
+def check_read(submodule: Any, spec: PlannedSpec, read: Collection[str]) -> None:
+    """Raises CaptureFailed for an input that only `**kwargs` of `forward` takes, and that is not among those read."""
+    known = {*inspect.signature(submodule.forward).parameters, *(builder.name for builder in spec.call.builders)}
+    for input_ in () if spec.call.submodule else spec.inputs:
+        argument = input_.forward_path[0]
+        if input_.name not in read and argument not in known and not isinstance(argument, int):
+            raise CaptureFailed(
+                f"{_unknown_argument(submodule, argument)}; no node would read the input {input_.name!r}"
+            )
+
+
+def _unknown_argument(submodule: Any, name: str) -> UnknownName:
+    parameters = inspect.signature(submodule.forward).parameters.values()
+    named = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    return unknown("argument", name, named, of=f"the forward of {type(submodule).__name__}")
+
+
 def _check_arguments(submodule: Any, arguments: Mapping[str, Any]) -> None:
     """Raises CaptureFailed for an argument that `forward` does not have; `**kwargs` takes any name."""
     parameters = inspect.signature(submodule.forward).parameters
     strange = next((name for name in arguments if name not in parameters), None)
     if strange is not None and all(each.kind is not each.VAR_KEYWORD for each in parameters.values()):
-        error = unknown("argument", strange, parameters, of=f"the forward of {type(submodule).__name__}")
+        error = _unknown_argument(submodule, strange)
         raise CaptureFailed(f"{error}; write takes({strange!r}, ..., path=({next(iter(parameters), 'name')!r},))")
 
 
