@@ -28,6 +28,9 @@ POSITIONS_AT_ONCE = 64
 """The positions whose distributions are computed at once: a vocabulary is large."""
 
 
+ELEMENTS_AT_ONCE = 1 << 20
+"""The elements that are converted to float64 at once."""
+
 LARGEST_ORDINARY = 3e4
 """Larger numbers stand for minus infinity, as masked scores do: float16 has none above 65504."""
 
@@ -113,14 +116,27 @@ def cosine(output: str, actual: Outputs, expected: Outputs) -> Array:
 
 
 def cosine_of(actual: Array, expected: Array) -> float:
-    """The cosine of two arrays as vectors; 1 for two zeros, NaN where other elements are infinite or NaN."""
-    left, right = actual.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
+    """The cosine of two arrays as vectors; 1 for two zeros, NaN where other elements are infinite or NaN.
+
+    >>> cosine_of(np.array([3.0, 4.0]), np.array([4.0, 3.0])), cosine_of(np.zeros(2), np.zeros(2))
+    (0.96, 1.0)
+    """
+    left, right = actual.ravel(), expected.ravel()
+    starts = range(0, max(left.size, 1), ELEMENTS_AT_ONCE)
+    blocks = [_products(*(array[start : start + ELEMENTS_AT_ONCE] for array in (left, right))) for start in starts]
+    product, left_square, right_square = (sum(column) for column in zip(*blocks, strict=True))
+    norms = (left_square * right_square) ** 0.5
+    return product / norms if norms else float(left_square == right_square)
+
+
+def _products(left: Array, right: Array) -> tuple[float, float, float]:
+    """The inner products of two vectors, of the first and of the second with itself; NaN where they are not finite."""
+    left, right = left.astype(np.float64), right.astype(np.float64)
     finite = np.abs(right) < LARGEST_ORDINARY
     if not np.array_equal(np.abs(left) < LARGEST_ORDINARY, finite):
-        return float("nan")
+        return (float("nan"),) * 3
     left, right = left[finite], right[finite]
-    norms = float(np.linalg.norm(left) * np.linalg.norm(right))
-    return float(left @ right) / norms if norms else float(np.array_equal(left, right))
+    return float(left @ right), float(left @ left), float(right @ right)
 
 
 def iou(output: str, actual: Outputs, expected: Outputs) -> Array:

@@ -45,6 +45,18 @@ def test_a_shift_of_the_logits_changes_no_distribution_and_a_factor_no_cosine(se
     assert cosine_of(factor * logits, logits) == pytest.approx(1.0)
 
 
+@given(seed=SEEDS, size=st.integers(0, 40), dtype=st.sampled_from([np.float16, np.float32, np.float64]))
+def test_the_cosine_of_blocks_is_that_of_the_whole_vectors(seed, size, dtype):
+    random = np.random.default_rng(seed)
+    left, right = (random.standard_normal(size).astype(dtype) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onnxfn.check.measures.ELEMENTS_AT_ONCE", 7)
+        in_blocks = cosine_of(left, right)
+    left, right = left.astype(np.float64), right.astype(np.float64)
+    norms = np.linalg.norm(left) * np.linalg.norm(right)
+    assert in_blocks == pytest.approx(left @ right / norms if norms else 1.0)
+
+
 @given(SEEDS, SEEDS)
 def test_boxes_count_whatever_their_order_is(seed, order):
     own = outputs(seed)
