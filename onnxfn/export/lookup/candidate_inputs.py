@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product as combinations
+from textwrap import dedent
 from typing import Any
 
 from attrs import evolve
@@ -25,6 +27,19 @@ def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(model.forward).parameters.items()
     return {name: parameter for name, parameter in parameters if parameter.kind in named}
+
+
+def reads_argument(model: Any, name: str) -> bool:
+    """Whether a model's `forward` has an argument, or reads any of the `**kwargs` in which the argument would be."""
+    if name in forward_parameters(model):
+        return True
+    parameters = inspect.signature(model.forward).parameters.values()
+    others = {each.name for each in parameters if each.kind is each.VAR_KEYWORD}
+    try:
+        tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(model.forward))))
+    except (OSError, SyntaxError, TypeError):
+        return bool(others)
+    return any(isinstance(node, ast.Name) and node.id in others for node in ast.walk(tree))
 
 
 def candidate_inputs(model: Any) -> Iterator[ExportSpec]:

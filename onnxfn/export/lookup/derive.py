@@ -17,7 +17,12 @@ from onnxfn.architectures.common_patches import (
 from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
-from onnxfn.export.lookup.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
+from onnxfn.export.lookup.candidate_inputs import (
+    candidate_inputs,
+    forward_parameters,
+    reads_argument,
+    unknown_arguments,
+)
 from onnxfn.export.lookup.class_tasks import loader_of
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSORS
 from onnxfn.export.lookup.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
@@ -28,6 +33,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.caches import CACHES
+from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, first_line, listed, unknown
 from onnxfn.specs.facts import TOKENS, always, builds
 from onnxfn.specs.getters import constant, reads
@@ -230,6 +236,7 @@ def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> E
     patches = linear_attention_cache if has_other_states else ExportSpec()
     name = ExportSpec(name=base.name, call=Call(patches=base.call.patches, attention=base.call.attention))
     family = compose(text_decoder, CONFIG_KEYS, position_ids, name, patches)
+    family = family if reads_argument(model, "attention_mask") else without(family, "attention_mask")
     return evolve(family, cache=evolve(family.cache, rows=states))
 
 
