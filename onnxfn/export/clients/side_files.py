@@ -54,6 +54,8 @@ def write_side_files(
     staging: Path, plan: Plan, layout: Layout, sidecars: Iterable[str], fixed: Collection[str] = ()
 ) -> tuple[Path, ...]:
     """Writes the side files of a layout; returns their paths. The files whose paths are `fixed` are not changed."""
+    if not layout.side_files:
+        return ()
     files = {file.relative_to(staging).as_posix(): file for file in staging.rglob("*") if file.is_file()}
     folder = Folder(plan, _texts(staging), frozenset(files), layout.subfolder, tuple(sorted(sidecars)))
     after = with_side_files(folder, layout.side_files)
