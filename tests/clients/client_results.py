@@ -25,6 +25,9 @@ START = "<!-- The tables below are written by `python -m pytest -m clients --rec
 DECODER_TYPES = "decoder types"
 """The kind of the sweep over all decoders. The table has a row for those that work, and one for each that does not."""
 
+PAIRS = "types for "
+"""The start of the kinds of the sweep over other pairs: `types for fill-mask`. They have rows in the same way."""
+
 NOT = swept.NOT
 
 TITLES: Mapping[str, str] = MappingProxyType(
@@ -82,9 +85,10 @@ def _lines(every: Mapping[str, Any]) -> Iterator[str]:
 def _table(title: str, seen: Mapping[str, Any]) -> Iterator[str]:
     rows = [(kind, case, line) for kind, cases in seen["results"].items() for case, line in cases.items()]
     works = sum(not line.startswith(NOT) for *_, line in rows)
-    good = [case for kind, case, line in rows if kind == DECODER_TYPES and not line.startswith(NOT)]
-    shown = [row for row in rows if row[0] != DECODER_TYPES or row[1] not in good]
-    shown += [(f"{len(good)} {DECODER_TYPES}", ", ".join(good), "works")] if good else []
+    many = [kind for kind in seen["results"] if kind == DECODER_TYPES or kind.startswith(PAIRS)]
+    good = {kind: [case for each, case, line in rows if each == kind and not line.startswith(NOT)] for kind in many}
+    shown = [row for row in rows if row[1] not in good.get(row[0], ())]
+    shown += [(f"{len(cases)} {kind}", ", ".join(cases), "works") for kind, cases in good.items() if cases]
     yield f"## {title}\n"
     yield f"{works} of {len(rows)} work. {seen['versions']}; {seen['date']}, `{seen['commit']}`.\n"
     yield "| kind | model | result |\n| --- | --- | --- |"

@@ -25,12 +25,15 @@ class ExportError(Exception):
 def exported(root: Path, name: str, task: str, flags: Iterable[str] = ()) -> Path:
     """The folder of an export, which is written below `root` if it is not there."""
     folder = root / re.sub(r"[^\w]+", "-", " ".join([name, task, *flags]))  # transformers.js refuses other names
-    if not folder.is_dir():
-        source = checkpoint_folder(root, name)
-        words = ["export", str(source), str(folder), "--task", task, *LAYOUT, *flags]
-        done = CliRunner().invoke(app, words)
-        if done.exit_code:
-            raise ExportError(f"onnxfn {' '.join(words)}\n{done.output[-2000:]}")
+    return folder if folder.is_dir() else export_folder(checkpoint_folder(root, name), folder, task, flags)
+
+
+def export_folder(source: Path, folder: Path, task: str, flags: Iterable[str] = ()) -> Path:
+    """The folder, after the export of a checkpoint to it."""
+    words = ["export", str(source), str(folder), "--task", task, *LAYOUT, *flags]
+    done = CliRunner().invoke(app, words)
+    if done.exit_code:
+        raise ExportError(f"onnxfn {' '.join(words)}\n{done.output[-2000:]}")
     return folder
 
 

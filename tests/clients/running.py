@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from types import MappingProxyType
 from typing import Any
 
@@ -34,11 +36,10 @@ class ClientError(Exception):
 
 def run_client(client: str, job: Mapping[str, Any]) -> dict[str, Any]:
     """What a client gives for a job: `{"result": ...}` and what else it says."""
-    environment, driver = PROGRAMS[client]
     done = subprocess.run(
-        command(environment, DRIVERS / driver),
+        command_of(client),
         input=json.dumps(job) + "\n",
-        env={**os.environ, **WITHOUT_NETWORK},
+        env=environment_of_client(),
         check=False,
         capture_output=True,
         text=True,
@@ -47,7 +48,59 @@ def run_client(client: str, job: Mapping[str, Any]) -> dict[str, Any]:
     lines = [line for line in done.stdout.splitlines() if line.startswith(('{"result"', '{"error"'))]
     if not lines:
         raise ClientError(f"{client} ended with {done.returncode}: {done.stderr.strip()[-800:]}")
-    answer = json.loads(lines[-1])
+    return answer_of(client, lines[-1])
+
+
+@contextmanager
+def client_process(client: str) -> Iterator[Callable[[Mapping[str, Any]], dict[str, Any]]]:
+    """A function that is `run_client` of a client in one process for all jobs. After its end another one starts."""
+    started: list[subprocess.Popen[str]] = []
+
+    def answered(job: Mapping[str, Any]) -> dict[str, Any]:
+        if not started or started[-1].poll() is not None:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+            started.append(subprocess.Popen(command_of(client), env=environment_of_client(), text=True, **pipes))
+        return answer_of_process(client, started[-1], job)
+
+    try:
+        yield answered
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def answer_of_process(client: str, process: subprocess.Popen[str], job: Mapping[str, Any]) -> dict[str, Any]:
+    """What a process gives for a job. It is ended if it gives nothing in time."""
+    timer = Timer(SECONDS, process.kill)
+    timer.start()
+    try:
+        process.stdin.write(json.dumps(job) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except BrokenPipeError:
+        line = ""
+    finally:
+        timer.cancel()
+    if not line:
+        raise ClientError(f"{client} ended with {process.wait()}")
+    return answer_of(client, line)
+
+
+def answer_of(client: str, line: str) -> dict[str, Any]:
+    """The answer in a line. Raises an error if it is one."""
+    answer = json.loads(line)
     if "error" in answer:
         raise ClientError(f"{client}: {answer['error']}")
     return answer
+
+
+def command_of(client: str) -> list[str]:
+    """The command that runs a client."""
+    environment, driver = PROGRAMS[client]
+    return command(environment, DRIVERS / driver)
+
+
+def environment_of_client() -> dict[str, str]:
+    """The environment variables of a client."""
+    return {**os.environ, **WITHOUT_NETWORK}

@@ -2,8 +2,8 @@
 //
 // node transformers_js.mjs FOLDER, where FOLDER has node_modules
 
-import { readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 import { result } from "./transformers_js_job.mjs";
@@ -13,7 +13,7 @@ const build = join(process.argv[2], "node_modules/@huggingface/transformers/dist
 const library = await import(pathToFileURL(build));
 library.env.allowRemoteModels = false;
 
-for (const line of readFileSync(0, "utf8").split("\n").filter(Boolean)) {
+for await (const line of createInterface({ input: process.stdin })) {
   const job = JSON.parse(line);
   library.env.localModelPath = dirname(job.folder);
   const done = await result(library, { ...job, model: basename(job.folder) }).catch((error) => ({ error: error.message }));

@@ -3,12 +3,39 @@
 export async function result(library, job) {
   const options = { dtype: job.dtype ?? "fp32", ...job.load };
   if (job.ids) return { result: await generated(library, job, options) };
+  if (job.feeds) return fed(library, job, options);
   if (job.prompts) return masks(library, job, options);
   const words = job.arguments.map((each) => argument(library, each));
   const pipe = await library.pipeline(job.pipeline, job.model, options);
   if (job.vocoder) pipe.vocoder = await library.AutoModel.from_pretrained(job.vocoder, options);
   const inputs = job.processed ? await pipe.processor(words[0]) : {};
   return { result: plain(await pipe(...words)), inputs: plain(inputs) };
+}
+
+// What a model gives for tensors; with options, the tokens that it writes for them.
+async function fed(library, job, options) {
+  const model = await loaded(library, job, options);
+  const feeds = Object.entries(job.feeds).map(([name, each]) => [name, tensor(library, each)]);
+  const inputs = Object.fromEntries(feeds);
+  const given = job.options ? await model.generate({ ...inputs, ...job.options }) : await model(inputs);
+  await model.dispose();
+  return { result: plain(given) };
+}
+
+// The model of the first of some classes that knows its type.
+async function loaded(library, job, options) {
+  for (const name of job.classes.slice(0, -1)) {
+    const model = await library[name].from_pretrained(job.model, options).catch((error) => {
+      if (!error.message.startsWith("Unsupported model type")) throw error;
+    });
+    if (model) return model;
+  }
+  return library[job.classes.at(-1)].from_pretrained(job.model, options);
+}
+
+function tensor(library, { type, dims, data }) {
+  const values = type === "int64" ? data.map(BigInt) : data;
+  return new library.Tensor(type, values, dims);
 }
 
 // The tokens that a decoder adds to some tokens.
