@@ -47,6 +47,8 @@ def write_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
     model = tiny.model(checkpoint.model_type, checkpoint.loader, **checkpoint.sizes)
     for name, value in checkpoint.generation.items():
         setattr(model.generation_config, name, _token_id(folder, value) if isinstance(value, str) else value)
+    if checkpoint.generation:
+        model.generation_config._from_model_config = False  # else it is made anew, without these changes
     model.save_pretrained(folder)
     if checkpoint.processor:
         (folder / "preprocessor_config.json").write_text(json.dumps(checkpoint.processor))

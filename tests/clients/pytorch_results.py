@@ -154,23 +154,8 @@ def caption(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any
 
 def transcript(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The text that Whisper writes for a sound."""
-    config = reference.model.generation_config
-    first = (config.decoder_start_token_id, getattr(config, "no_timestamps_token_id", None))
-    start = torch.tensor([[token for token in first if token is not None]])
-    features = tensors(inputs, "input_features")["input_features"]
-    tokens = greedy(reference.model, features, start, arguments[1]["max_new_tokens"], config.eos_token_id)
-    return {"text": reference.tokenizer.decode(tokens, skip_special_tokens=True)}
-
-
-def greedy(model: Any, features: torch.Tensor, start: torch.Tensor, count: int, end: int) -> list[int]:
-    """The likeliest tokens after some first ones, up to a count or an end."""
-    tokens = start
-    for _ in range(count):
-        token = model(input_features=features, decoder_input_ids=tokens).logits[:, -1:].argmax(-1)
-        tokens = torch.cat([tokens, token], 1)
-        if int(token) == end:
-            break
-    return tokens[0].tolist()
+    tokens = written(reference, tensors(inputs, "input_features"), arguments[1])
+    return {"text": reference.tokenizer.decode(tokens[0], skip_special_tokens=True)}
 
 
 def heard_letters(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
