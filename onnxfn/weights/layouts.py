@@ -78,7 +78,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 clients=("transformers.js", "onnxruntime-genai", "ORTModel", "sentence-transformers"),
                 side_files=(
                     *("external_data", "default_dtype", "graph_dtype", "layer_words", "separate_heads"),
-                    *("modules", "pooling", "tokenizer_config", "chat_template"),
+                    *("feature_levels", "modules", "pooling", "tokenizer_config", "chat_template"),
                     *("preprocessor_config", "genai_config"),
                 ),
                 has_card=True,

@@ -109,6 +109,7 @@ def inputs_of(model, task):
     """Inputs of the files of an export that no file gives, at sizes that are not traced."""
     planned = onnxfn.plan(onnxfn.spec_for(model, task), model.config)
     parts = [planned.parts[0], *(part for part in planned.parts[1:] if not part.spec.feedback)]
-    linked = {link.input for part in parts for link in part.spec.links}
+    given = {output.name for part in parts for output in part.spec.outputs}
+    linked = given | {link.input for part in parts for link in part.spec.links}
     feeds = [dummies(check_cases(part)[0].spec, {}, seed=1) for part in reversed(parts)]
     return {name: each for every in feeds for name, each in every.items() if name not in linked}

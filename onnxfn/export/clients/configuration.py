@@ -28,6 +28,9 @@ DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType(
 
 DTYPE_KEYS = ("dtype", "torch_dtype")
 
+LEVEL_OUTPUTS, LEVELS = "image_embeddings.", "num_feature_levels"
+"""The start of the names of the features of an image, one for each level; the key for the number of levels."""
+
 LAYER_WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
     {
         model_type: (key, MappingProxyType({"linear_attention": "mamba", "full_attention": "attention"}))
@@ -92,6 +95,20 @@ def separate_heads(folder: Folder) -> dict[str, str]:
     if config is None or not config.get("multi_query") or config.get("new_decoder_architecture"):
         return {}
     return changed(folder, CONFIG, {**config, **SEPARATE_HEADS.get(config.get("model_type", ""), {})})
+
+
+def feature_levels(folder: Folder) -> dict[str, str]:
+    """`config.json` with the number of levels of the features of an image, which transformers.js reads for names.
+
+    Segment Anything has a graph that gives an output for each level. Not every type states their number.
+    """
+    config = json_object(folder, CONFIG)
+    vision = (config or {}).get("vision_config")
+    outputs = {output.name for part in folder.plan.parts for output in part.spec.outputs}
+    levels = sum(name.startswith(LEVEL_OUTPUTS) for name in outputs)
+    if config is None or not isinstance(vision, Mapping) or not levels:
+        return {}
+    return changed(folder, CONFIG, {**config, "vision_config": {LEVELS: levels, **vision}})
 
 
 def _section(config: Mapping[str, Any]) -> dict[str, Any]:

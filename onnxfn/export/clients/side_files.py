@@ -12,6 +12,7 @@ from onnxfn.export.clients.alias import alias
 from onnxfn.export.clients.configuration import (
     default_dtype,
     external_data,
+    feature_levels,
     graph_dtype,
     layer_words,
     separate_heads,
@@ -28,7 +29,7 @@ SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
     {
         function.__name__: function
         for function in (
-            *(external_data, default_dtype, graph_dtype, layer_words, separate_heads),
+            *(external_data, default_dtype, graph_dtype, layer_words, separate_heads, feature_levels),
             *(tokenizer_config, chat_template, preprocessor_config, modules, pooling, genai_config, alias),
         )
     }

@@ -287,3 +287,17 @@ def test_a_processor_of_transformers_5_gets_the_flat_file_of_older_versions():
     assert flat == {**processor["image_processor"], "processor_class": "CLIPProcessor"}
     texts = {"processor_config.json": processor, "preprocessor_config.json": {"mine": 1}}
     assert after("preprocessor_config.json", texts, side_file="preprocessor_config") == {"mine": 1}
+
+
+@pytest.mark.parametrize("stated", [{}, {"num_feature_levels": 3}])
+def test_segment_anything_states_its_levels(stated):
+    """transformers.js asks the first graph for so many features: without the number for none."""
+    config = {"model_type": "sam3_tracker", "vision_config": {"fpn_hidden_size": 32, **stated}}
+    folder = folder_of("sam3_tracker", "feature_levels", config=json.dumps(config), task="feature-extraction")
+    assert json.loads(folder.texts["config.json"])["vision_config"] == {"num_feature_levels": 3, "fpn_hidden_size": 32}
+
+
+def test_a_model_without_levels_states_none():
+    config = {"model_type": "sam", "vision_config": {"hidden_size": 32}}
+    folder = folder_of("sam", "feature_levels", config=json.dumps(config), task="feature-extraction")
+    assert json.loads(folder.texts["config.json"]) == config
