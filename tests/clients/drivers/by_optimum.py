@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 from lines import answer_jobs
@@ -22,6 +23,41 @@ def text(job: dict[str, Any]) -> str:
     written = model.generate(**fed, do_sample=False, num_beams=1, **job.get("options", {}))[0]
     start = 0 if model.config.is_encoder_decoder else fed["input_ids"].shape[1]
     return tokenizer.decode(written[start:], skip_special_tokens=True)
+
+
+def tokens(job: dict[str, Any]) -> list[int]:
+    """The tokens that a decoder adds to some tokens, the likeliest each time."""
+    return _added(_ort_model(job), job)
+
+
+def own_folder(job: dict[str, Any]) -> dict[str, list[int]]:
+    """The tokens of a tiny decoder of random weights: those of PyTorch, and of ORTModel with Optimum's own folder."""
+    import torch
+    import transformers
+    from optimum.exporters.onnx import main_export
+
+    torch.manual_seed(0)
+    default = transformers.AutoConfig.for_model(job["model_type"])
+    known = {*default.to_dict(), *default.attribute_map}
+    config = type(default)(**{name: value for name, value in job["sizes"].items() if name in known})
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with tempfile.TemporaryDirectory() as root:
+        model.save_pretrained(f"{root}/checkpoint")
+        task = "text-generation-with-past"
+        main_export(f"{root}/checkpoint", f"{root}/own", task=task, do_validation=False, no_post_process=True)
+        own = _ort_model({"class": "ORTModelForCausalLM", "folder": f"{root}/own"})
+        return {"pytorch": _added(model, job), "own": _added(own, job)}
+
+
+def _added(model: Any, job: dict[str, Any]) -> list[int]:
+    """The tokens that a model adds to those of a job. None ends the text."""
+    import torch
+
+    ids = torch.tensor([job["ids"]])
+    model.generation_config.eos_token_id = None
+    model.generation_config.pad_token_id = 0
+    written = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=job["count"])
+    return written[0, len(job["ids"]) :].tolist()
 
 
 def outputs(job: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +93,7 @@ def _ort_model(job: dict[str, Any]) -> Any:
     return getattr(optimum.onnxruntime, job["class"]).from_pretrained(job["folder"])
 
 
-FUNCTIONS = {function.__name__: function for function in (text, outputs, embeddings, scores)}
+FUNCTIONS = {function.__name__: function for function in (text, tokens, own_folder, outputs, embeddings, scores)}
 
 if __name__ == "__main__":
     answer_jobs(result)

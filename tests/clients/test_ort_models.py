@@ -1,0 +1,81 @@
+"""Every decoder type in ORTModel: it writes PyTorch's tokens, or the plan says why not and Optimum's folder fails, too.
+
+`python -m pytest -m clients_sweep --record --left tests/clients/test_ort_models.py` goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import client_results
+import pytest
+import tiny
+import torch
+from exporting import exported, reference
+from running import ClientError, client_process
+
+from onnxfn.architectures import decoders
+from onnxfn.export.clients.ort_model_types import KNOWN_TYPES
+from onnxfn.specs.tasks import task_names
+
+TASK = "text-generation-with-past"
+TYPES = [name for name, row in decoders.ROWS.items() if name in KNOWN_TYPES and TASK in task_names(row)]
+CLIENT, KIND = "optimum", client_results.DECODER_TYPES
+IDS = [3, 17, 45, 9, 22, 64, 5, 31]
+JOB = {"ids": IDS, "count": 12, "class": "ORTModelForCausalLM"}
+
+
+@pytest.fixture(scope="session")
+def program():
+    """One process for all types."""
+    with client_process(CLIENT) as answered:
+        yield answered
+
+
+@pytest.mark.clients_sweep
+@pytest.mark.parametrize("model_type", TYPES)
+def test_ort_model_writes_the_tokens_of_pytorch(model_type, program, tmp_path, request):
+    if request.config.getoption("--left") and has_result(model_type):
+        pytest.skip("the type has a result")
+    folder = exported(tmp_path, model_type, TASK, ("--no-check",))
+    remarks = [text for text in json.loads((folder / "report.json").read_text())["remarks"] if "ORTModel" in text]
+    ours = error_of(lambda: our_tokens(program, folder, reference(tmp_path, model_type, folder).model))
+    own = ours and error_of(lambda: own_tokens(program, model_type))
+    shutil.rmtree(tmp_path)
+    reason = remarks[0] if remarks else ours
+    if request.config.getoption("--record"):
+        also = f"; Optimum's own folder: {own}" if own else ""
+        client_results.record(CLIENT, KIND, model_type, client_results.line_of({}, ours and f"{reason}{also}"))
+    assert not ours or (remarks and own), "Optimum's own folder works, or no remark says why ours does not"
+    assert ours or not remarks, f"it works, and the plan says {remarks}"
+
+
+def has_result(model_type):
+    """Whether a type has a recorded result."""
+    return model_type in client_results.recorded().get(CLIENT, {}).get("results", {}).get(KIND, {})
+
+
+def error_of(two_results):
+    """Why two lists of tokens are not equal, or cannot be had; empty if they are equal."""
+    try:
+        given, expected = two_results()
+    except ClientError as error:
+        return str(error).strip().splitlines()[0][:160]
+    return "" if given == expected else f"tokens {given}, PyTorch's {expected}"
+
+
+def our_tokens(program, folder, model):
+    """The tokens of ORTModel with a folder of onnxfn, and those that PyTorch adds. None ends the text."""
+    given = program({**JOB, "function": "tokens", "folder": str(folder)})["result"]
+    model.generation_config.eos_token_id = None
+    ids = torch.tensor([IDS])
+    added = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=JOB["count"])
+    return given, added[0, len(IDS) :].tolist()
+
+
+def own_tokens(program, model_type):
+    """The tokens of ORTModel with the folder that Optimum writes, and PyTorch's, of the same tiny decoder."""
+    sizes = {**tiny.SIZES, **tiny.SPECIAL.get(model_type, {})}
+    given = program({**JOB, "function": "own_folder", "model_type": model_type, "sizes": sizes})["result"]
+    return given["own"], given["pytorch"]
