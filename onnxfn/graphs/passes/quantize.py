@@ -91,7 +91,7 @@ def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -
     slot, shape = _slot(value, reads, rule), _shape(value, reads, rule)
     tensors = add_quantized_slots(graph, value, slot, rule, shape)
     weight = StoredWeight(graph, str(value.name), rule, shape, tensors, value.dtype)
-    weight = with_cast_scales(weight)
+    weight = with_cast_scales(weight, reads)
     for read in reads:
         replace_read(weight, read)
     for transpose in {read.transpose for read in reads if read.transpose is not None}:

@@ -45,17 +45,19 @@ class StoredWeight:
     dtype: Any
 
 
-def with_cast_scales(weight: StoredWeight) -> StoredWeight:
+def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeight:
     """The weight with scales in the dtype that the operators compute in; they are stored in float16.
 
-    ONNX Runtime computes the Cast once, when it loads the graph.
+    ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at each
+    run, where it stands: before the first node that reads the weight, so that few scales are in memory at once.
     """
     import onnx_ir
 
     scales = weight.tensors["scales"]
     if scales.dtype == weight.dtype:
         return weight
-    node = _at_start(weight.graph, "Cast", [scales], scales, shape_of(scales), to=weight.dtype.value)
+    first = _first_node(weight.graph, [read.node for read in reads])
+    node = insert_node(first, "Cast", [scales], [(scales, shape_of(scales))], to=weight.dtype.value)
     _rename(node, f"{scales.name}.cast")
     node.outputs[0].type = onnx_ir.TensorType(weight.dtype)
     return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})
@@ -292,6 +294,13 @@ def _finish(node: Any, new: Any, bias: Any = None) -> None:
 
 def _like(node: Any) -> tuple[Any, Any]:
     return node.outputs[0], node.outputs[0].shape
+
+
+def _first_node(graph: Any, nodes: Sequence[Any]) -> Any:
+    """The first of some nodes of a graph; the first node of the graph if one of them is in a graph within it."""
+    if any(node.graph is not graph for node in nodes):
+        return graph[0]
+    return nodes[0] if len(nodes) == 1 else next(node for node in graph if node in nodes)
 
 
 def _at_start(
