@@ -13,19 +13,23 @@ from attrs import frozen
 
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule
-from onnxfn.weights.chunks import chunks, element_view, memory_key
+from onnxfn.weights.chunks import chunks, element_view, memory_key, prefetched
 from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
+from onnxfn.weights.symmetric_blocks import symmetric_codes
 from onnxfn.weights.updates import KEY, PARTS
 
 Role = Literal["codes", "scales", "zero_points"]
 
-Parameters = deque[Mapping[str, Any]]
+Parameters = deque[Mapping[Role, Any]]
 """The scales and the zero points of a weight, by their roles; empty before its codes are read."""
 
 MATRIX_RANK = 2
 
 BLOCK_BYTES = 1 << 22
 """Bytes of the float32 rows that are quantized at once. A kernel starts its threads at each call."""
+
+THREADS = 2
+"""Threads that quantize the next rows while the caller writes the current ones."""
 
 
 @frozen
@@ -97,17 +101,33 @@ def _tensor(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: An
 def _role_chunks(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: Any) -> Iterator[Any]:
     """The elements of one of the tensors that a weight is stored as."""
     if role == "codes":
-        parameters: list[Mapping[str, Any]] = []
+        gathered = {name: _empty_parameters(weight, name) for name in roles(weight.rule)[1:]}
+        ends = dict.fromkeys(gathered, 0)
         for parts in _quantized_parts(weight):
-            parameters.append({name: parts[name] for name in roles(weight.rule)[1:]})
+            for name, array in gathered.items():
+                start, ends[name] = ends[name], ends[name] + parts[name].size
+                array[start : ends[name]] = parts[name].reshape(-1)
             yield parts["codes"]
-        computed.append({name: np.concatenate([part[name] for part in parameters]) for name in parameters[0]})
+        computed.append(gathered)
         return
     if not computed:
         deque(_role_chunks(weight, computed, "codes", dtype), maxlen=0)
     yield _in_dtype(weight, computed[0][role], dtype)
     if role == roles(weight.rule)[-1]:
         computed.clear()
+
+
+def _empty_parameters(weight: QuantizedWeight, role: Role) -> Any:
+    """An array for all scales or all zero points of a weight.
+
+    Small arrays that live until the end, between the large ones of each step, would keep the memory of these from being
+    used again: up to the size of the weight in float32.
+    """
+    rule, shape = weight.rule, tuple(weight.pieces[0].shape)
+    if rule.kind != "dynamic":
+        shape = (sum(prod(piece.shape) for piece in weight.pieces) // shape[-1], shape[-1])
+    integer = np.int8 if rule.kind == "dynamic" and rule.signed else np.uint8
+    return np.empty(prod(quantized_shape(rule, role, shape)), np.float32 if role == "scales" else integer)
 
 
 def _in_dtype(weight: QuantizedWeight, values: Any, dtype: Any) -> Any:
@@ -127,23 +147,30 @@ def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
     if rule.kind == "dynamic":
         yield from _integer_parts(weight)
         return
-    for rows in _float_rows(weight):
-        if rule.kind == "nf4":
-            codes, scales = nf4_codes(rows, rule.block_size)
-            yield {"codes": codes, "scales": scales}
-        else:
-            codes, scales, zero_points = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
-            yield {"codes": codes, "scales": scales, "zero_points": zero_points}
+    with prefetched(partial(_parts_of_rows, weight), _row_slices(weight), THREADS + 1, THREADS) as parts:
+        yield from parts
 
 
-def _float_rows(weight: QuantizedWeight) -> Iterator[Any]:
-    """The rows of all matrices as float32, about `BLOCK_BYTES` at once, a multiple of the block size."""
+def _parts_of_rows(weight: QuantizedWeight, bits: tuple[Any, Any]) -> Mapping[str, Any]:
+    """The codes, scales and zero points of rows, which are an array of bits and their dtype in torch."""
+    rule, rows = weight.rule, _as_float32(*bits)
+    computed = symmetric_codes(rows, rule.bits, rule.block_size) if rule.kind == "blocks" and rule.symmetric else None
+    if computed is not None:
+        return dict(zip(("codes", "scales"), computed, strict=True))
+    rows = _finite(weight, rows)
+    if rule.kind == "nf4":
+        return dict(zip(("codes", "scales"), nf4_codes(rows, rule.block_size), strict=True))
+    arrays = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
+    return dict(zip(("codes", "scales", "zero_points"), arrays, strict=True))
+
+
+def _row_slices(weight: QuantizedWeight) -> Iterator[tuple[Any, Any]]:
+    """The rows of all matrices, about `BLOCK_BYTES` of float32 at once, a multiple of the block size."""
     for piece in weight.pieces:
         for matrix, dtype in _matrices(piece):
             block = weight.rule.block_size
             step = max(1, BLOCK_BYTES // (4 * matrix.shape[1]) // block) * block
-            for start in range(0, len(matrix), step):
-                yield _finite(weight, _as_float32(matrix[start : start + step], dtype))
+            yield from ((matrix[start : start + step], dtype) for start in range(0, len(matrix), step))
 
 
 def _matrices(piece: Any) -> Iterator[tuple[Any, Any]]:

@@ -1,5 +1,8 @@
 """Weights that are quantized while they are read."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import onnx_ir
 import pytest
@@ -13,6 +16,7 @@ from refusals import refusal
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.weights import onnxruntime_kernels
+from onnxfn.weights import quantized as quantized_module
 from onnxfn.weights.chunks import chunks, memory_key
 from onnxfn.weights.quantized import BLOCK_BYTES, QuantizedWeight, quantized, quantized_shape, roles
 
@@ -98,18 +102,41 @@ def test_integers_are_those_of_the_quantizer_of_onnx_runtime(rows, columns, sign
     np.testing.assert_array_equal(arrays["codes"], codes.T if per_channel else codes.reshape(rows, columns))
 
 
-def test_rows_are_quantized_some_at_a_time(monkeypatch):
+@pytest.mark.parametrize(("symmetric", "function"), [(True, "symmetric_codes"), (False, "block_codes")])
+def test_rows_are_quantized_some_at_a_time(monkeypatch, symmetric, function):
     sizes = []
-    kernel = onnxruntime_kernels.block_codes
+    kernel = getattr(quantized_module, function)
 
     def recorded(rows, *arguments, **keywords):
         sizes.append(rows.nbytes)
         return kernel(rows, *arguments, **keywords)
 
-    monkeypatch.setattr("onnxfn.weights.quantized.block_codes", recorded)
-    stored([torch.randn(9000, 512, dtype=torch.bfloat16)], WeightRule())
+    monkeypatch.setattr(quantized_module, function, recorded)
+    stored([torch.randn(9000, 512, dtype=torch.bfloat16)], WeightRule(symmetric=symmetric))
     assert sum(sizes) == 9000 * 512 * 4
     assert max(sizes) <= BLOCK_BYTES
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports anonymous memory")
+def test_memory_does_not_grow_with_the_size_of_the_weight(tmp_path):
+    """Scales that were gathered one step after the other kept the rows of each step from being used again."""
+    rows, columns, rule = 1 << 16, 1 << 12, WeightRule()
+    file = tmp_path / "weights"
+    with file.open("wb") as stream:
+        stream.truncate(2 * rows * columns)
+    raw = torch.from_file(str(file), shared=False, size=rows * columns, dtype=torch.bfloat16).view(rows, columns)
+    weight = QuantizedWeight("w", (onnx_ir.tensor_adapters.TorchTensor(raw),), rule)
+    codes = quantized(weight)("codes", DTYPES["codes"], quantized_shape(rule, "codes", (rows, columns)))
+    before = anonymous_memory()
+    growth = [anonymous_memory() - before + 0 * int(chunk[0]) for chunk in chunks(codes)]
+    assert len(growth) == 4 * rows * columns // BLOCK_BYTES
+    assert max(growth) < 4 * rows * columns // 4
+
+
+def anonymous_memory():
+    """Bytes of memory of this process that are not pages of a file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) << 10
 
 
 def test_scales_are_computed_with_the_codes_and_let_go_when_they_were_read(monkeypatch):
