@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 import real_sizes
 
+import onnxfn
 from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq, series, text, vision
 from onnxfn.specs.tasks import task_names
 
@@ -71,3 +72,15 @@ def test_a_row_without_a_model_that_fits_is_no_part_of_the_sweep():
         map(real_sizes.is_swept, ({"line": real_sizes.TOO_LARGE}, {"line": f"{real_sizes.NO_MODEL}: no timm"}))
     )
     assert all(map(real_sizes.is_swept, (None, {"line": "max abs diff 1e-06"}, {"line": "not: CheckFailed: differs"})))
+
+
+def test_the_operations_of_vit_are_those_of_its_matrices():
+    tokens, width, layers = 197, 768, 12
+    of_layer = 12 * tokens * width**2 + 2 * tokens**2 * width
+    of_patches = (tokens - 1) * 3 * 16**2 * width
+    operations = real_sizes.teraflops("vit", onnxfn.spec_for("vit", "image-classification"))
+    assert operations == pytest.approx(2e-12 * (layers * of_layer + of_patches), rel=1e-3)
+
+
+def test_the_operations_of_a_model_that_reads_values_are_not_known():
+    assert real_sizes.teraflops("owlv2", onnxfn.spec_for("owlv2", "zero-shot-object-detection")) == 0
