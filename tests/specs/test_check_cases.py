@@ -41,3 +41,7 @@ def test_texts_for_each_large_image_stay_texts_for_each_image(batch, each):
 @pytest.mark.parametrize(("side", "batch", "texts"), [(64, 3, 6), (SIDE, 3, 4)])
 def test_small_images_and_other_rows_keep_their_batch(side, batch, texts):
     assert checked_sizes(planned(side, batch, texts))["batch_size"] == batch
+
+
+def test_one_text_for_all_large_images_fits_any_batch():
+    assert checked_sizes(planned(SIDE, 3, 1)) == {"batch_size": AFFORDABLE_BATCH, "text_batch_size": 1}

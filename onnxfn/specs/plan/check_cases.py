@@ -83,9 +83,14 @@ def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
 def _smaller_batch(batch: int, rows: Sequence[int]) -> int:
     """The largest affordable batch of which these numbers of rows are multiples; the batch if they are none of it.
 
+    Fewer rows than the batch has are for no element of it, such as one text for all videos: any batch fits them.
+
     >>> _smaller_batch(3, []), _smaller_batch(3, [6]), _smaller_batch(3, [3]), _smaller_batch(3, [4])
     (2, 2, 1, 3)
+    >>> _smaller_batch(3, [1])
+    2
     """
+    rows = [number for number in rows if number >= batch]
     if any(number % batch for number in rows):
         return batch
     return next(size for size in range(min(batch, AFFORDABLE_BATCH), 0, -1) if not any(each % size for each in rows))
