@@ -22,6 +22,9 @@ from onnxfn.architectures.families import (
 from onnxfn.check.bisect import Divergence
 from onnxfn.check.generation import generate
 from onnxfn.check.matching import TensorPair
+from onnxfn.export.batch.job_files import read_jobs
+from onnxfn.export.batch.many import batch_preview, export_many
+from onnxfn.export.batch.records import BatchEvent, BatchResult, ExportJob, JobLimits, JobResult
 from onnxfn.export.bisect import bisect
 from onnxfn.export.diffusers import export_pipeline, pipeline_parts
 from onnxfn.export.fingerprint import fingerprint
@@ -40,6 +43,7 @@ from onnxfn.export.lookup.model_info import (
 )
 from onnxfn.export.pipeline import export, validate
 from onnxfn.export.progress import progress
+from onnxfn.export.spec_edits import SpecEdits
 from onnxfn.export.verify import Verification, verify
 from onnxfn.export.weight_sizes import weight_bytes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
@@ -138,6 +142,8 @@ __all__ = (
     "AllOf",
     "AnyOf",
     "AxisMap",
+    "BatchEvent",
+    "BatchResult",
     "BuildOptions",
     "Cache",
     "CacheRow",
@@ -153,6 +159,7 @@ __all__ = (
     "Dummies",
     "Edit",
     "Event",
+    "ExportJob",
     "ExportSpec",
     "Exported",
     "File",
@@ -162,6 +169,8 @@ __all__ = (
     "Getter",
     "InputSpec",
     "InvalidSpec",
+    "JobLimits",
+    "JobResult",
     "LeftOut",
     "LoadFailed",
     "Loaded",
@@ -185,6 +194,7 @@ __all__ = (
     "ReadBy",
     "ReadLastBy",
     "Report",
+    "SpecEdits",
     "Target",
     "TensorPair",
     "TimedOut",
@@ -197,6 +207,7 @@ __all__ = (
     "at_least",
     "audio",
     "axis_map",
+    "batch_preview",
     "behaves",
     "bert_inputs",
     "bisect",
@@ -217,6 +228,7 @@ __all__ = (
     "either",
     "equals",
     "export",
+    "export_many",
     "export_pipeline",
     "fingerprint",
     "fixes",
@@ -255,6 +267,7 @@ __all__ = (
     "progress",
     "quantize",
     "quotient",
+    "read_jobs",
     "reads",
     "renamed",
     "runs",

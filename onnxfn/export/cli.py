@@ -10,6 +10,7 @@ import typer
 from attrs import asdict, evolve, frozen
 
 from onnxfn.export import cli_flags as flags
+from onnxfn.export.cli_batch import batch_command
 from onnxfn.export.cli_demo import demo_completion, demo_similarities
 from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.cli_files import bench_command, inspect_command, push_command, verify_command
@@ -163,6 +164,7 @@ app.command("verify")(verify_command)
 app.command("inspect")(inspect_command)
 app.command("bench")(bench_command)
 app.command("push")(push_command)
+app.command("batch")(batch_command)
 
 
 @app.command()

@@ -18,7 +18,9 @@ from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.specs.tasks import for_some_task
 from onnxfn.weights.layouts import layout_of
@@ -30,9 +32,9 @@ Shapes = tuple[tuple[str, int | tuple[int, int]], ...]
 """Names of axes, each with its size, or with its smallest and largest size."""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed_fields)
 class SpecEdits:
-    """The edits of a spec that the flags of the command line ask for.
+    """Edits of the spec for a checkpoint, as data: those that flags of the command line and jobs of a file ask for.
 
     Attributes:
         task: The task; None: the task of the checkpoint.
@@ -48,7 +50,12 @@ class SpecEdits:
         inputs_embeds: Whether the graph takes embeddings instead of token ids.
         split: Whether each part of the model gets a file of its own.
         adapter_inputs: Linear layers for which the graph takes a LoRA adapter.
+
+    >>> SpecEdits(task="fill-mask", opset=20)
+    SpecEdits(task='fill-mask', opset=20)
     """
+
+    __repr__ = short_repr
 
     task: str | None = None
     opset: int | None = None

@@ -1,0 +1,170 @@
+"""Jobs as a folder of checkpoints, a TOML file, or a file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.export.batch.records import ExportJob
+from onnxfn.export.lookup.load_errors import CONFIG
+from onnxfn.export.spec_edits import SpecEdits
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, unknown
+from onnxfn.specs.measurements import Floors
+from onnxfn.weights.layouts import HUB
+from onnxfn.weights.write import WriteOptions
+
+Key = tuple[str, Callable[[Any], Any]]
+"""The field of a record that a key is for, and the function from the value of the key to that of the field."""
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _pairs(value: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, tuple(size) if isinstance(size, list) else size) for name, size in value.items())
+
+
+SPEC_KEYS: Mapping[str, Key] = MappingProxyType(
+    {
+        **{name: (name, _same) for name in ("task", "opset", "io_dtype", "atol", "rtol", "inputs_embeds", "split")},
+        "size": ("sizes", _pairs),
+        "shape": ("shapes", _pairs),
+        "output": ("outputs", _texts),
+        "with_input": ("inputs", _texts),
+    }
+)
+"""The keys of a job that edit the spec for its checkpoint."""
+
+WRITE_KEYS: Mapping[str, Key] = MappingProxyType(
+    {"layout": ("layout", _same), "weights": ("weight_storage", _same), "alias": ("alias", _same)}
+)
+"""The keys of a job that say how files are written."""
+
+JOB_KEYS: Mapping[str, Key] = MappingProxyType(
+    {
+        **{name: (name, _same) for name in ("decoders", "check", "overwrite", "dequantize", "trust_remote_code")},
+        "dtype": ("dtypes", _texts),
+        "floor": ("floors", lambda values: Floors(**values)),
+    }
+)
+"""The other keys of a job, besides `model` and `out`."""
+
+KEYS = ("model", "out", *SPEC_KEYS, *WRITE_KEYS, *JOB_KEYS)
+"""All keys of a job: the options of `onnxfn export`, with underscores."""
+
+TOML_TABLES = ("defaults", "jobs")
+
+
+def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[ExportJob, ...]:
+    """The jobs of a folder or of a file.
+
+    Args:
+        source: A folder: each folder in it that has a `config.json` is a checkpoint. A file that ends in `.toml`: it
+            has a list of tables `jobs`, and may have a table `defaults`. Another file: each line is a job in JSON.
+            The keys of a job are `model` and the options of `onnxfn export`, with underscores: `task`, `dtype`,
+            `check`, ... Paths of models are relative to the folder of the file.
+        out: The folder of the exports. The path of a job in it is its `out`, or the name of its model's folder.
+        defaults: Values for jobs that do not have the key.
+
+    Returns:
+        The jobs, in the order of the file, or of the names of the folders.
+
+    Raises:
+        ModelNotFound: There is no such folder or file, or no folder with a `config.json` in it.
+        UnknownName: A job has a key that is none.
+        InvalidSpec: A file is neither TOML nor JSON lines, a job has no model, or a value is of a wrong type.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "jobs.jsonl")
+    ...     _ = file.write_text('{"model": "org/bert", "task": "fill-mask", "dtype": "q8"}')
+    ...     [job] = read_jobs(file, "onnx", check=False)
+    >>> job.path, job.edits.task, job.dtypes, job.check
+    ('onnx/bert', 'fill-mask', ('q8',), False)
+    """
+    source, out = Path(source), Path(out)
+    if source.is_dir():
+        return tuple(_job(values, out, defaults) for values in _folder_values(source))
+    if not source.is_file():
+        raise ModelNotFound(f"no folder and no file {str(source)!r}; pass a folder of checkpoints, or a file of jobs")
+    file_defaults, jobs = _toml_values(source) if source.suffix == ".toml" else ({}, _line_values(source))
+    return tuple(_file_job(source, place, values, out, {**defaults, **file_defaults}) for place, values in jobs)
+
+
+def _folder_values(folder: Path) -> Iterator[Mapping[str, Any]]:
+    models = sorted(file.parent for file in folder.glob(f"*/{CONFIG}"))
+    if not models:
+        raise ModelNotFound(f"no folder in {folder} has a {CONFIG}; a folder of jobs has a folder for each checkpoint")
+    return ({"model": str(model)} for model in models)
+
+
+def _toml_values(file: Path) -> tuple[Mapping[str, Any], Iterable[tuple[str, Any]]]:
+    """The defaults and the jobs of a TOML file, each with its place."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSpec(f"{file} is no TOML file: {error}") from None
+    for name in content:
+        if name not in TOML_TABLES:
+            raise unknown("table", name, TOML_TABLES, of=str(file))
+    jobs = content.get("jobs", [])
+    if not isinstance(jobs, list):
+        raise InvalidSpec(f"jobs of {file} is no list of tables; begin each job with [[jobs]]")
+    return content.get("defaults", {}), ((f"job {number}", job) for number, job in enumerate(jobs, start=1))
+
+
+def _line_values(file: Path) -> Iterator[tuple[str, Any]]:
+    """The jobs of a file of JSON lines, each with its place; empty lines are passed over."""
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except ValueError as error:
+                raise InvalidSpec(f"line {number} of {file} is no JSON: {error}; write a job a line") from None
+
+
+def _file_job(file: Path, place: str, values: Any, out: Path, defaults: Mapping[str, Any]) -> ExportJob:
+    """A job of a file; its errors name the file and the place."""
+    if not isinstance(values, dict):
+        raise InvalidSpec(f'{place} of {file} is no job; write an object such as {{"model": "models/bert"}}')
+    try:
+        return _job(_with_local_model(values, file.parent), out, defaults)
+    except OnnxfnError as error:
+        raise type(error)(f"{place} of {file}: {error}") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidSpec(f"{place} of {file} has a value of a wrong type: {error}") from None
+
+
+def _with_local_model(values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """The values with the path of the model, if it is a folder next to the file; a name on the hub stays."""
+    model = values.get("model")
+    local = folder / model if isinstance(model, str) else folder
+    return {**values, "model": str(local)} if model and local.exists() else values
+
+
+def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> ExportJob:
+    values = {**defaults, **values}
+    for key in values:
+        if key not in KEYS:
+            raise unknown("key", key, KEYS, of="a job")
+    model = values.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidSpec("the job has no model; write model = the folder of a checkpoint, or a name on the hub")
+    path = out / values.get("out", Path(model).name)
+    edits = SpecEdits(**_fields(SPEC_KEYS, values))
+    write = WriteOptions(**{"layout": HUB, **_fields(WRITE_KEYS, values)})
+    return ExportJob(model, path, edits=edits, write=write, **_fields(JOB_KEYS, values))
+
+
+def _fields(keys: Mapping[str, Key], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record from those of the values that are for it."""
+    return {field: read(values[key]) for key, (field, read) in keys.items() if values.get(key) is not None}

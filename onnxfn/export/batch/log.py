@@ -1,0 +1,83 @@
+"""The log of many exports: a line of JSON for each job that ended. A later run reads what need not be done again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import asdict, evolve, fields_dict
+
+from onnxfn.export.batch.records import ExportJob, JobResult
+from onnxfn.export.report_file import REPORT_FILE, read_report
+from onnxfn.specs.errors import OnnxfnError
+
+Log = Callable[[JobResult], None]
+
+
+@contextmanager
+def open_log(file: Path | None) -> Iterator[Log]:
+    """A function that adds a result to the end of a log; each line is complete in the file before the next job ends."""
+    if file is None:
+        yield lambda _: None
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as stream:
+
+        def write(result: JobResult) -> None:
+            stream.write(json.dumps(asdict(result)) + "\n")
+            stream.flush()
+
+        yield write
+
+
+def logged_results(file: Path | None) -> Mapping[str, JobResult]:
+    """From the path of each export in a log to its last result; lines that are no results are passed over.
+
+    A run that was killed may have left half a line.
+    """
+    if file is None or not file.is_file():
+        return {}
+    lines = file.read_text(encoding="utf-8").splitlines()
+    results = filter(None, map(_result, lines))
+    return {result.path: result for result in results}
+
+
+def unchanged_result(job: ExportJob, digest: str, logged: Mapping[str, JobResult]) -> JobResult | None:
+    """The result of a job that an earlier run has exported, if nothing that it depends on has changed; else None.
+
+    The files must be there with their sizes. They are not read: `verify` does that.
+    """
+    result = logged.get(job.path)
+    if result is None or not result.succeeded or result.digest != digest or not _is_complete(Path(job.path)):
+        return None
+    return evolve(result, status="unchanged", seconds=0.0)
+
+
+def replacing(job: ExportJob, logged: Mapping[str, JobResult]) -> ExportJob:
+    """The job; it may replace the export at its path if an earlier run made that."""
+    result = logged.get(job.path)
+    return evolve(job, overwrite=True) if result is not None and result.succeeded else job
+
+
+def _result(line: str) -> JobResult | None:
+    try:
+        values: Any = json.loads(line)
+        return JobResult(**{name: values[name] for name in fields_dict(JobResult) if name in values})
+    except (ValueError, TypeError, KeyError, OnnxfnError):
+        return None
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether the files that the report in a folder lists are there, with the sizes that it states."""
+    content = read_report(folder / REPORT_FILE)
+    files = content.get("files") if content else None
+    if not isinstance(files, dict):
+        return False
+    return all(_has_size(folder / name, facts["bytes"]) for name, facts in files.items())
+
+
+def _has_size(file: Path, size: int) -> bool:
+    return file.is_file() and file.stat().st_size == size

@@ -1,0 +1,234 @@
+"""`export_many`: exports many checkpoints, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+from attrs import evolve
+
+from onnxfn.export.batch.digests import job_digest, weight_bytes_of
+from onnxfn.export.batch.job_export import kind_of
+from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
+from onnxfn.export.batch.records import (
+    BatchEvent,
+    BatchResult,
+    ExportJob,
+    JobLimits,
+    JobResult,
+    OnBatchEvent,
+    check_paths,
+)
+from onnxfn.export.batch.schedule import Task, next_task
+from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
+from onnxfn.export.cli_errors import error_line
+from onnxfn.export.lookup.loading import checkpoint_folder
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
+
+Step = tuple[str, Task, JobResult | None]
+"""What happened, to which task, and its result if it ended."""
+
+GB = 10**9
+AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB", re.MULTILINE)
+
+
+def ignore_event(_: BatchEvent) -> None:
+    """Ignores an event."""
+
+
+def export_many(
+    jobs: Iterable[ExportJob],
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    limits: JobLimits = JobLimits(),
+    memory: int | None = None,
+    retries: int = 1,
+    log: str | os.PathLike[str] | None = None,
+    on_event: OnBatchEvent = ignore_event,
+) -> BatchResult:
+    """Exports many checkpoints, each in a process of its own. A job that fails does not end the others.
+
+    Of jobs whose checkpoints differ in the values of their weights alone, the first one traces the model. The others
+    start when it has ended, and take its graphs from the template cache.
+
+    Args:
+        jobs: What to export. Each has a path of its own.
+        executor: Where the jobs run: any executor of `concurrent.futures`, such as `Client.get_executor()` of
+            dask.distributed. Checkpoints and paths must be the same on all of its machines. None: processes on this
+            machine.
+        workers: How many jobs run at a time. None: as many as there are processors; with an executor, all jobs are
+            handed to it as soon as they may start.
+        limits: What each job may use. One that uses more is ended.
+        memory: Bytes that the weights of the jobs that run at a time may have together, in the dtypes that are written.
+            A larger job runs alone. None: the memory that is available at the start; with an executor no limit.
+        retries: How often a job is started again whose process was killed. Jobs that fail are not started again.
+        log: A file for a line of JSON for each job that ends. Jobs that it lists as exported are not done again, if the
+            checkpoint, the job and the versions of packages are the same, and the files are there; if something has
+            changed, their exports are replaced. None: no log.
+        on_event: Called with a `BatchEvent` when a job starts and ends. What it raises ends the jobs that run.
+
+    Returns:
+        The result of each job, in the order of the jobs.
+
+    Raises:
+        InvalidSpec: Two jobs have the same path, or `workers` or `retries` is too small.
+
+    >>> export_many([]).jobs
+    ()
+    """
+    jobs = tuple(jobs)
+    check_paths(jobs)
+    _check_numbers(workers, retries)
+    file, start = None if log is None else Path(log), perf_counter()
+    workers = workers or (len(jobs) if executor else os.cpu_count()) or 1
+    memory = memory or (None if executor else _available_memory())
+    results: dict[int, JobResult] = {}
+    run = partial(_run, executor=executor, workers=workers, memory=memory, limits=limits, retries=retries)
+    with open_log(file) as write_log, closing(_steps(jobs, logged_results(file), run)) as steps:
+        for status, task, result in steps:
+            if result is not None:
+                results[task.number] = result
+                write_log(result)
+            seconds = perf_counter() - start
+            on_event(_event(task, status, results.values(), len(jobs), seconds))
+    return BatchResult(tuple(results[number] for number in range(len(jobs))), perf_counter() - start)
+
+
+def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> str:
+    """What `export_many` would do, as text: a line for each job, with the bytes of its weights. Nothing is exported.
+
+    >>> batch_preview([])
+    '0 jobs: 0 to export, 0 GB of weights, 0 models to trace'
+    """
+    jobs = tuple(jobs)
+    check_paths(jobs)
+    logged = logged_results(None if log is None else Path(log))
+    prepared = [_prepared(*each, logged) for each in enumerate(jobs)]
+    tasks = [task for task, result in prepared if result is None]
+    traced = sum(task.kind is None for task in tasks) + len({task.kind for task in tasks} - {None})
+    weights = sum(task.bytes for task in tasks) / GB
+    lines = (_preview_line(task, result) for task, result in prepared)
+    heading = f"{len(jobs)} jobs: {len(tasks)} to export, {weights:.3g} GB of weights, {traced} models to trace"
+    return "\n".join((heading, *lines))
+
+
+def _preview_line(task: Task, result: JobResult | None) -> str:
+    job = task.job
+    if result is None:
+        return f"{job.checkpoint} -> {job.path}: {task.bytes / GB:.3g} GB"
+    return f"{job.checkpoint} -> {job.path}: {result.status} {result.error}".rstrip()
+
+
+def _check_numbers(workers: int | None, retries: int) -> None:
+    if workers is not None and workers < 1:
+        raise InvalidSpec(f"workers is {workers}; pass 1 or more, or None for as many as there are processors")
+    if retries < 0:
+        raise InvalidSpec(f"retries is {retries}; pass 0 or more")
+
+
+def _steps(
+    jobs: Iterable[ExportJob], logged: Mapping[str, JobResult], run: Callable[[list[Task]], Generator[Step, None, None]]
+) -> Generator[Step, None, None]:
+    """What happens to each job: those that need not or cannot run come first."""
+    tasks: list[Task] = []
+    for number, job in enumerate(jobs):
+        task, result = _prepared(number, job, logged)
+        if result is None:
+            tasks.append(task)
+        else:
+            yield result.status, task, result
+    if tasks:
+        yield from run(tasks)
+
+
+def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> tuple[Task, JobResult | None]:
+    """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read."""
+    task = Task(number, job)
+    try:
+        folder = checkpoint_folder(job.checkpoint)
+        digest = job_digest(job, folder)
+        result = unchanged_result(job, digest, logged)
+        if result is None:
+            task = evolve(
+                task,
+                job=replacing(job, logged),
+                kind=kind_of(job, folder),
+                bytes=weight_bytes_of(job, folder),
+                digest=digest,
+            )
+    except (OnnxfnError, OSError) as error:
+        result = JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
+    return task, result
+
+
+def _run(
+    tasks: list[Task],
+    *,
+    executor: Executor | None,
+    workers: int,
+    memory: int | None,
+    limits: JobLimits,
+    retries: int,
+) -> Generator[Step, None, None]:
+    """Runs tasks: a step for each start and for each end."""
+    waiting = [*tasks]
+    running: dict[Future[JobResult], Task] = {}
+    known_kinds: set[str | None] = set()
+    with executor_processes(executor) if executor else local_processes(min(workers, len(tasks))) as submit:
+        while waiting or running:
+            while len(running) < workers and (task := next_task(waiting, running.values(), known_kinds, memory)):
+                waiting.remove(task)
+                running[_submitted(submit, task.job, limits)] = task
+                yield "start" if task.attempt == 1 else "retry", task, None
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task, result = running.pop(future), None
+                result = _result(future, task)
+                if result.status == "lost" and task.attempt <= retries:
+                    waiting.insert(0, evolve(task, attempt=task.attempt + 1))
+                    continue
+                known_kinds |= {task.kind} if result.succeeded else set()
+                yield result.status, task, result
+
+
+def _submitted(submit: Submit, job: ExportJob, limits: JobLimits) -> Future[JobResult]:
+    """The future of a job; one that has failed, if the executor takes no more jobs."""
+    try:
+        return submit(job, limits)
+    except RuntimeError as error:  # a pool that is broken or shut down
+        future: Future[JobResult] = Future()
+        future.set_exception(error)
+        return future
+
+
+def _result(future: Future[JobResult], task: Task) -> JobResult:
+    """The result of a task; `lost` if the executor could not run it."""
+    job = task.job
+    try:
+        result = future.result()
+    except (Exception, CancelledError) as error:  # noqa: BLE001 - each executor has errors of its own
+        error_text = f"the executor failed: {first_line(error)}"
+        result = JobResult(job.checkpoint, job.path, "lost", error=error_text)
+    return evolve(result, attempts=task.attempt, digest=task.digest)
+
+
+def _event(task: Task, status: str, results: Collection[JobResult], total: int, seconds: float) -> BatchEvent:
+    """The event of a step. Jobs that did not have to run say nothing about the time of the others."""
+    run = sum(result.status != "unchanged" for result in results)
+    remaining = seconds / run * (total - len(results)) if run else None
+    return BatchEvent(task.job.path, status, len(results), total, seconds, remaining)
+
+
+def _available_memory() -> int | None:
+    """The bytes of memory that programs can still use; None where the system does not tell."""
+    try:
+        found = AVAILABLE.search(Path("/proc/meminfo").read_text())
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None

@@ -1,0 +1,199 @@
+"""The records of many exports: what to export, how much each may use, how each ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from os import PathLike, fspath
+from typing import Any, Literal, get_args
+
+from attrs import Attribute, field, frozen
+
+from onnxfn.export.spec_edits import SpecEdits
+from onnxfn.graphs.build import BuildOptions
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
+from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.spec import ExportSpec
+from onnxfn.weights.layouts import HUB
+from onnxfn.weights.write import WriteOptions
+
+Status = Literal["exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
+STATUSES: tuple[str, ...] = get_args(Status)
+SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
+"""The statuses of a job whose files are at the destination."""
+
+HUB_LAYOUT = WriteOptions(layout=HUB)
+
+
+def _as_text(value: str | PathLike[str]) -> Any:
+    return fspath(value) if isinstance(value, str | PathLike) else value
+
+
+def _check_positive(record: Any, attribute: Attribute[Any], value: float | None) -> None:
+    """Raises InvalidSpec for a limit of 0 or less: no export could be within it."""
+    if isinstance(value, int | float) and not value > 0:
+        name = f"{attribute.name} of {type(record).__name__}"
+        raise InvalidSpec(f"{name} is {value!r}; pass more than 0, or None for no limit")
+
+
+@frozen(field_transformer=typed_fields)
+class ExportJob:
+    """One of many exports: a checkpoint, where its files go, and how it is exported.
+
+    Attributes:
+        checkpoint: The folder of a checkpoint of transformers, or a name on the hub.
+        path: The folder of the export.
+        spec: The spec; None: the spec for the checkpoint, with `edits`.
+        edits: What is changed of the spec for the checkpoint, such as its task. They have no effect with `spec`.
+        dtypes: Names of dtypes, as for `export`. Empty: the dtype of the spec.
+        decoders: The decoder files, as for `export`.
+        check: Whether the files are compared with PyTorch.
+        floors: What quantized and 16-bit files must reach.
+        overwrite: Whether `path` may exist.
+        dequantize: Whether a quantized checkpoint is exported with float weights.
+        trust_remote_code: Whether code of the checkpoint may run.
+        write: How files are laid out. Default: the layout `hub`.
+        build: How graphs are built. None: with the template cache of the user.
+
+    >>> ExportJob("models/bert", "onnx/bert").check
+    True
+    """
+
+    __repr__ = short_repr
+
+    checkpoint: str = field(converter=_as_text)
+    path: str = field(converter=_as_text)
+    spec: ExportSpec | None = None
+    edits: SpecEdits = SpecEdits()
+    dtypes: tuple[str, ...] = field(default=(), converter=as_tuple)
+    decoders: str = "merged"
+    check: bool = True
+    floors: Floors = DEFAULT_FLOORS
+    overwrite: bool = False
+    dequantize: bool = False
+    trust_remote_code: bool = False
+    write: WriteOptions = HUB_LAYOUT
+    build: BuildOptions | None = None
+
+
+@frozen(kw_only=True, field_transformer=typed_fields)
+class JobLimits:
+    """What each job may use. A job that uses more is ended alone; the others go on.
+
+    Attributes:
+        seconds: Seconds from the start of the job. None: no limit.
+        memory_bytes: Bytes of anonymous memory of its process. Pages of files that are mapped into memory do not
+            count: the system can drop them. None: no limit.
+
+    >>> JobLimits(seconds=600, memory_bytes=8 * 2**30).seconds
+    600
+    """
+
+    __repr__ = short_repr
+
+    seconds: float | None = field(default=None, validator=_check_positive)
+    memory_bytes: int | None = field(default=None, validator=_check_positive)
+
+
+@frozen(field_transformer=typed_fields)
+class JobResult:
+    """How a job ended.
+
+    Attributes:
+        checkpoint: The checkpoint of the job.
+        path: The folder of the export.
+        status: `exported`; `unchanged`: an earlier run has exported it, and nothing has changed since; `failed`: the
+            export raised an error; `timed out` and `out of memory`: it used more than its limits; `lost`: its process
+            was killed.
+        seconds: How long the last attempt took.
+        memory_bytes: The most anonymous memory that its process had; it is looked at 20 times a second.
+        file_bytes: The bytes of the files of the export.
+        task: The task of the export; empty if it failed.
+        attempts: How often the job was started.
+        error: The error in one line; empty for an export.
+        digest: A digest of the checkpoint, the job and the versions of packages. A later run compares it.
+    """
+
+    __repr__ = short_repr
+
+    checkpoint: str
+    path: str
+    status: Status
+    seconds: float = 0.0
+    memory_bytes: int = 0
+    file_bytes: int = 0
+    task: str = ""
+    attempts: int = 1
+    error: str = ""
+    digest: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the files of the job are at its path."""
+        return self.status in SUCCESSES
+
+
+@frozen(field_transformer=typed_fields)
+class BatchResult:
+    """How many exports ended. It prints a summary, and a line for each job that failed.
+
+    Attributes:
+        jobs: The result of each job, in the order of the jobs.
+        seconds: How long all of them took together.
+    """
+
+    jobs: tuple[JobResult, ...] = field(converter=as_tuple)
+    seconds: float = 0.0
+
+    __repr__ = short_repr
+
+    @property
+    def failed(self) -> tuple[JobResult, ...]:
+        """The results of the jobs whose files are not at their paths."""
+        return tuple(job for job in self.jobs if not job.succeeded)
+
+    def __str__(self) -> str:
+        """The number of jobs of each status, and the error of each job that failed."""
+        numbers = {status: sum(job.status == status for job in self.jobs) for status in STATUSES}
+        counts = ", ".join(f"{number} {status}" for status, number in numbers.items() if number) or "none"
+        heading = f"{len(self.jobs)} jobs in {self.seconds:.1f} s: {counts}"
+        return "\n".join((heading, *(f"{job.status}: {job.path}: {job.error}" for job in self.failed)))
+
+
+@frozen(field_transformer=typed_fields)
+class BatchEvent:
+    """What many exports do now. `export_many` calls `on_event` with it, in its own thread.
+
+    Attributes:
+        path: The folder of the export that starts or ends.
+        status: `start`, `retry`, or the status of the job that ended.
+        completed: How many jobs have ended.
+        total: The number of all jobs.
+        seconds: Seconds since the first job started.
+        remaining: Seconds until the last job ends, if the others take as long as those so far; None before one ended.
+    """
+
+    __repr__ = short_repr
+
+    path: str
+    status: str
+    completed: int
+    total: int
+    seconds: float = 0.0
+    remaining: float | None = None
+
+
+OnBatchEvent = Callable[[BatchEvent], None]
+"""Is called with an event when a job starts, is started again, and ends. What it raises ends all jobs."""
+
+
+def check_paths(jobs: Iterable[ExportJob]) -> None:
+    """Raises InvalidSpec if two jobs have the same path: one would replace the files of the other."""
+    seen: dict[str, ExportJob] = {}
+    for job in jobs:
+        other = seen.setdefault(job.path, job)
+        if other is not job:
+            both = f"{other.checkpoint} and {job.checkpoint}"
+            raise InvalidSpec(f"{both} are to be exported to the same path {job.path}; give each job a path of its own")

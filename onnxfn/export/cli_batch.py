@@ -1,0 +1,115 @@
+"""The command `batch`: exports many checkpoints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from attrs import evolve
+
+from onnxfn.export import cli_flags as flags
+from onnxfn.export.batch.job_files import read_jobs
+from onnxfn.export.batch.many import batch_preview, export_many
+from onnxfn.export.batch.records import BatchEvent, BatchResult, ExportJob, JobLimits
+from onnxfn.export.cli_errors import one_line_errors
+from onnxfn.specs.errors import InvalidSpec, OutputExists
+
+LOG = "batch.jsonl"
+"""The log of a batch, in the folder of its exports."""
+
+GB = 10**9
+
+
+def batch_command(
+    jobs: Annotated[
+        Path, typer.Argument(help="A folder of checkpoints, a .toml file of jobs, or a file with a job in JSON a line.")
+    ],
+    out: Annotated[Path, typer.Argument(help="The folder of the exports; it also gets the log, batch.jsonl.")],
+    *,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Jobs that run at a time. Default: the number of processors.")
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="Address of a scheduler of dask.distributed that runs the jobs.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with an earlier run: what is exported and unchanged is not done again."),
+    ] = False,
+    dtype: flags.Dtypes = None,
+    check: flags.Check = True,
+    seconds: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
+    memory: Annotated[float | None, typer.Option(help="Gigabytes of memory that a job may use.")] = None,
+    retries: Annotated[
+        int, typer.Option(min=0, help="How often a job is started again if its process was killed.")
+    ] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the jobs and the bytes of their weights.")] = False,
+    overwrite: flags.Overwrite = False,
+    debug: flags.Debug = False,
+) -> None:
+    """Export many checkpoints, each in a process of its own. Exit code 1 if a job failed, after all others are done."""
+    with one_line_errors(debug=debug):
+        defaults = {"dtype": tuple(dtype) if dtype else None, "check": check}
+        listed = read_jobs(jobs, out, **{name: value for name, value in defaults.items() if value is not None})
+        if dry_run:
+            typer.echo(batch_preview(listed, out / LOG if resume else None))
+            return
+        _check_log(out / LOG, resume=resume, overwrite=overwrite)
+        listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
+        limits = JobLimits(seconds=seconds, memory_bytes=None if memory is None else int(memory * GB))
+        result = _exported(listed, out / LOG, dask, workers, limits, retries)
+    typer.echo(result)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def _exported(
+    jobs: tuple[ExportJob, ...], log: Path, dask: str | None, workers: int | None, limits: JobLimits, retries: int
+) -> BatchResult:
+    with _dask_executor(dask) as executor:
+        return export_many(
+            jobs, executor=executor, workers=workers, limits=limits, retries=retries, log=log, on_event=_show
+        )
+
+
+@contextmanager
+def _dask_executor(address: str | None) -> Iterator[Executor | None]:
+    """An executor of the workers of a scheduler of dask; None without an address."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InvalidSpec("--dask needs dask.distributed: pip install 'onnxfn[dask]'") from None
+    try:
+        client = Client(address, timeout=10)
+    except OSError as error:
+        raise InvalidSpec(f"no scheduler of dask answers at {address}: {error}") from None
+    with client:
+        yield client.get_executor()
+
+
+def _check_log(log: Path, *, resume: bool, overwrite: bool) -> None:
+    """Raises OutputExists for the log of an earlier run that this one neither goes on with nor replaces."""
+    if resume or not log.exists():
+        return
+    if not overwrite:
+        raise OutputExists(f"{log} is the log of an earlier run; pass --resume to go on, or --overwrite to start again")
+    log.unlink()
+
+
+def _show(event: BatchEvent) -> None:
+    """Shows the progress: one line that changes on a terminal, else a line for each job that ends."""
+    left = "" if event.remaining is None else f", about {event.remaining:.0f} s left"
+    line = f"{event.completed}/{event.total} {event.status} {event.path}{left}"
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[2K{line[:100]}" + ("\n" if event.completed == event.total else ""))
+        sys.stderr.flush()
+    elif event.status not in ("start", "unchanged"):
+        sys.stderr.write(f"{line}\n")

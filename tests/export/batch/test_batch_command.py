@@ -1,0 +1,61 @@
+"""The command `onnxfn batch`."""
+
+import json
+
+import pytest
+from fine_tunes import save_berts
+from typer.testing import CliRunner
+
+from onnxfn.export.cli import app
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["batch", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    save_berts(folder, 2)
+    return folder
+
+
+def test_a_folder_is_exported_listed_and_gone_on_with(models, tmp_path):
+    out = tmp_path / "out"
+    listed = run(models, out, "--dry-run")
+    assert "2 jobs: 2 to export" in listed.output
+    assert "1 models to trace" in listed.output
+    assert not out.exists()
+
+    options = ("--no-check", "--workers", 1, "--retries", 0, "--seconds", 500, "--memory", 8)
+    first = run(models, out, *options)
+    assert first.exit_code == 0, first.output
+    assert "2 jobs in" in first.output
+    assert "2 exported" in first.output
+    assert len((out / "batch.jsonl").read_text().splitlines()) == 2
+
+    refused = run(models, out, *options)
+    assert refused.exit_code == 1
+    assert "--resume" in refused.output
+    resumed = run(models, out, *options, "--resume")
+    assert resumed.exit_code == 0
+    assert "2 unchanged" in resumed.output
+    again = run(models, out, *options, "--overwrite")
+    assert again.exit_code == 0, again.output
+    assert "2 exported" in again.output
+
+
+def test_a_failed_job_is_named_and_the_exit_code_is_1(models, tmp_path):
+    lines = [{"model": str(models / "bert-000"), "dtype": "float16"}, {"model": "missing/folder"}]
+    (tmp_path / "jobs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    result = run(tmp_path / "jobs.jsonl", tmp_path / "out", "--no-check")
+    assert result.exit_code == 1
+    assert "1 exported, 1 failed" in result.output
+    assert "missing/folder" in result.output
+    assert (tmp_path / "out/bert-000/onnx/model_fp16.onnx").is_file()
+
+
+def test_an_address_without_a_scheduler_is_an_error_in_one_line(models, tmp_path):
+    result = run(models, tmp_path / "out", "--dask", "tcp://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "no scheduler of dask answers at tcp://127.0.0.1:1" in result.output

@@ -1,0 +1,34 @@
+"""Many exports on a cluster of dask: two worker processes on this machine, of which one is killed."""
+
+import os
+import signal
+
+import pytest
+from distributed import Client, LocalCluster
+from fine_tunes import difference_from_pytorch, save_berts
+
+from onnxfn import BuildOptions, ExportJob, export_many
+
+
+@pytest.fixture
+def client(tmp_path):
+    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with LocalCluster(**settings, local_directory=tmp_path / "dask") as cluster, Client(cluster) as client:
+        yield client
+
+
+def test_a_cluster_exports_all_jobs_though_a_worker_is_killed(client, tmp_path):
+    berts = save_berts(tmp_path / "models", 4)
+    build = BuildOptions(template_cache=tmp_path / "cache")
+    jobs = [ExportJob(bert, tmp_path / bert.name, check=False, build=build) for bert in berts]
+    killed = []
+
+    def kill_a_worker(event):
+        if event.completed == 1 and not killed:
+            killed.append(next(iter(client.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    result = export_many(jobs, executor=client.get_executor(), on_event=kill_a_worker)
+    assert killed
+    assert [job.status for job in result.jobs] == ["exported"] * 4, result
+    assert max(difference_from_pytorch(bert, tmp_path / bert.name) for bert in berts) < 1e-5

@@ -1,0 +1,145 @@
+"""Many exports: each job in a process of its own, with limits, retries and a log."""
+
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from time import sleep
+
+import pytest
+from fine_tunes import difference_from_pytorch, job_processes, kill_first, save_berts, server_processes
+
+import onnxfn
+from onnxfn import BuildOptions, ExportJob, JobLimits, export_many
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """The options of a template cache that all tests of this file share, so that the model is traced once."""
+    return BuildOptions(template_cache=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def berts(tmp_path_factory):
+    return save_berts(tmp_path_factory.mktemp("models"), 4)
+
+
+@pytest.fixture
+def jobs(berts, cache, tmp_path):
+    return [ExportJob(bert, tmp_path / bert.name, check=False, build=cache) for bert in berts]
+
+
+def test_each_job_gets_the_weights_of_its_checkpoint(berts, jobs, tmp_path):
+    result = export_many(jobs, workers=2)
+    assert [job.status for job in result.jobs] == ["exported"] * 4, result
+    assert max(difference_from_pytorch(bert, tmp_path / bert.name) for bert in berts) < 1e-5
+    assert all(job.file_bytes > 0 and job.memory_bytes > 0 and job.seconds > 0 for job in result.jobs)
+
+
+def test_a_checked_job_compares_its_files_with_pytorch(berts, cache, tmp_path):
+    [job] = export_many([ExportJob(berts[0], tmp_path / "out", build=cache)]).jobs
+    assert job.status == "exported", job.error
+    assert json.loads((tmp_path / "out/report.json").read_text())["check"]["status"] == "passed"
+
+
+def test_a_job_that_fails_does_not_end_the_others(jobs, tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/config.json").write_text('{"model_type": "bert"')
+    broken = [
+        ExportJob(tmp_path / "broken", tmp_path / "a", check=False),
+        ExportJob(tmp_path / "missing", tmp_path / "b", check=False),
+    ]
+    result = export_many([*broken, jobs[0]], workers=2)
+    assert [job.status for job in result.jobs] == ["failed", "failed", "exported"]
+    assert "config" in result.jobs[0].error
+    assert "missing" in result.jobs[1].error
+    assert str(result).splitlines()[0].endswith("1 exported, 2 failed")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_second_run_exports_only_what_has_changed(jobs, berts, tmp_path):
+    log = tmp_path / "log.jsonl"
+    export_many(jobs[:2], log=log)
+    with log.open("a") as stream:
+        stream.write('{"path": "half a li')
+    again = export_many(jobs[:2], log=log)
+    assert [job.status for job in again.jobs] == ["unchanged"] * 2
+    (tmp_path / jobs[1].path / "onnx/model.onnx").unlink()
+    lacking = export_many(jobs[:2], log=log)
+    assert [job.status for job in lacking.jobs] == ["unchanged", "exported"]
+    other = onnxfn.ExportJob(berts[2], jobs[0].path, check=False, build=jobs[0].build)
+    assert [job.status for job in export_many([other], log=log).jobs] == ["exported"]
+    assert difference_from_pytorch(berts[2], tmp_path / jobs[0].path) < 1e-5
+
+
+@pytest.mark.parametrize("find", [job_processes, server_processes])
+def test_a_job_whose_process_is_killed_is_started_again(find, jobs):
+    killed = kill_first(find)
+    result = export_many(jobs, workers=2)
+    assert killed
+    assert [job.status for job in result.jobs] == ["exported"] * 4, result
+    assert sum(job.attempts for job in result.jobs) == 5
+
+
+def test_a_job_that_is_always_killed_is_lost(jobs):
+    def kill(event):
+        if event.status in ("start", "retry"):
+            kill_first(job_processes)
+
+    [job] = export_many(jobs[:1], retries=1, on_event=kill).jobs
+    assert (job.status, job.attempts) == ("lost", 2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"), [(JobLimits(seconds=0.01), "timed out"), (JobLimits(memory_bytes=1000), "out of memory")]
+)
+def test_a_job_beyond_its_limits_is_ended(limits, status, berts, tmp_path):
+    fresh = BuildOptions(template_cache=tmp_path / "cache")
+    result = export_many([ExportJob(berts[0], tmp_path / "out", check=False, build=fresh)], limits=limits)
+    assert result.jobs[0].status == status
+    assert "limits" in result.jobs[0].error
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_the_listener_raises_ends_all_jobs(jobs):
+    class Enough(Exception):
+        pass
+
+    def stop(event):
+        if event.status == "exported":
+            raise Enough
+
+    with pytest.raises(Enough):
+        export_many(jobs, workers=2, on_event=stop)
+    assert not server_processes()
+    assert not job_processes()
+
+
+def test_a_pool_of_processes_runs_the_jobs(jobs):
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        result = export_many(jobs, executor=pool, workers=2)
+    assert [job.status for job in result.jobs] == ["exported"] * 4, result
+
+
+def test_jobs_of_a_broken_pool_are_lost_and_the_call_returns(jobs):
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(os._exit, 1)
+        sleep(1)
+        result = export_many(jobs[:2], executor=pool, retries=0)
+    assert [job.status for job in result.jobs] == ["lost"] * 2
+    assert all(job.error for job in result.jobs)
+
+
+def test_events_count_the_jobs(jobs):
+    events = []
+    export_many(jobs[:2], on_event=events.append)
+    ends = [event for event in events if event.status == "exported"]
+    assert [event.completed for event in ends] == [1, 2]
+    assert ends[0].remaining > 0
+    assert ends[1].remaining == 0
+    assert [event.path for event in events if event.status == "start"] == [job.path for job in jobs[:2]]
+
+
+def test_two_jobs_with_one_path_are_refused(berts):
+    with pytest.raises(onnxfn.InvalidSpec, match="same path"):
+        export_many([ExportJob(berts[0], "x"), ExportJob(berts[1], "x")])

@@ -1,0 +1,79 @@
+"""Jobs as a folder, a TOML file, or JSON lines."""
+
+import pytest
+
+from onnxfn import InvalidSpec, ModelNotFound, UnknownName, read_jobs
+
+TOML = """
+[defaults]
+check = false
+dtype = ["float32", "q4"]
+
+[[jobs]]
+model = "models/bert"
+
+[[jobs]]
+model = "org/llama"
+out = "small"
+task = "text-generation"
+dtype = "q8"
+shape = { batch_size = 1, sequence_length = [1, 128] }
+floor = { agreement = 0.9 }
+layout = "optimum"
+"""
+
+
+def test_a_folder_has_a_job_for_each_checkpoint_in_it(tmp_path):
+    for name in ("b", "a", "no"):
+        (tmp_path / name).mkdir()
+    for name in ("a", "b"):
+        (tmp_path / name / "config.json").write_text("{}")
+    jobs = read_jobs(tmp_path, "out", check=False)
+    assert [(job.checkpoint, job.path, job.check) for job in jobs] == [
+        (str(tmp_path / "a"), "out/a", False),
+        (str(tmp_path / "b"), "out/b", False),
+    ]
+
+
+def test_a_toml_file_has_defaults_and_jobs(tmp_path):
+    (tmp_path / "models/bert").mkdir(parents=True)
+    (tmp_path / "jobs.toml").write_text(TOML)
+    first, second = read_jobs(tmp_path / "jobs.toml", "out", check=True)
+    assert (first.checkpoint, first.path, first.dtypes, first.check, first.write.layout) == (
+        str(tmp_path / "models/bert"),
+        "out/bert",
+        ("float32", "q4"),
+        False,
+        "hub",
+    )
+    assert (second.checkpoint, second.path, second.dtypes) == ("org/llama", "out/small", ("q8",))
+    assert second.edits.shapes == (("batch_size", 1), ("sequence_length", (1, 128)))
+    assert (second.edits.task, second.floors.agreement, second.write.layout) == ("text-generation", 0.9, "optimum")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error", "words"),
+    [
+        ("a.jsonl", '{"model": "x"}\n{"modle": "y"}', UnknownName, "line 2.*modle.*did you mean 'model'"),
+        ("a.jsonl", '{"model": ', InvalidSpec, "line 1"),
+        ("a.jsonl", '["x"]', InvalidSpec, "line 1.*no job"),
+        ("a.jsonl", '{"task": "fill-mask"}', InvalidSpec, "line 1.*no model"),
+        ("a.jsonl", '{"model": "x", "opset": "new"}', InvalidSpec, "line 1.*opset"),
+        ("a.jsonl", '{"model": "x", "size": 3}', InvalidSpec, "line 1.*wrong type"),
+        ("a.jsonl", '{"model": "x", "layout": "hubs"}', UnknownName, "line 1.*hubs"),
+        ("a.toml", "[[job]]\nmodel = 'x'", UnknownName, "did you mean 'jobs'"),
+        ("a.toml", "jobs = 1", InvalidSpec, r"\[\[jobs\]\]"),
+        ("a.toml", "jobs = ", InvalidSpec, "no TOML"),
+    ],
+)
+def test_an_error_names_the_file_the_place_and_what_is_known(name, text, error, words, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(error, match=words):
+        read_jobs(tmp_path / name, "out")
+
+
+def test_a_folder_without_checkpoints_and_a_missing_file_are_refused(tmp_path):
+    with pytest.raises(ModelNotFound, match=r"config\.json"):
+        read_jobs(tmp_path, "out")
+    with pytest.raises(ModelNotFound, match="nowhere"):
+        read_jobs(tmp_path / "nowhere", "out")
