@@ -10,8 +10,8 @@ from tempfile import NamedTemporaryFile
 
 import typer
 
-from onnxfn.specs.errors import OnnxfnError, first_line, root_cause
-from onnxfn.specs.os_errors import os_error_text
+from onnxfn.export.error_lines import error_line
+from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.version import VERSION
 
 TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
@@ -42,28 +42,6 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
 def has_cause(error: Exception) -> bool:
     """Whether the traceback of an error says more than its message: it was not raised by onnxfn, or has a cause."""
     return not isinstance(error, OnnxfnError) or error.__cause__ is not None
-
-
-def error_line(error: Exception) -> str:
-    """The message of an error in one line. An error that nobody expected asks for a report.
-
-    >>> error_line(KeyError("layers"))
-    "unexpected error: KeyError: 'layers'; please report it as a fault of onnxfn, with its traceback"
-    """
-    match error:
-        case OnnxfnError():
-            line = str(error)
-        case OSError():
-            line = os_error_text(error)
-        case MemoryError():
-            line = f"not enough memory: {first_line(error)}; use a machine with more memory, or smaller sizes"
-        case _:
-            cause = root_cause(error)
-            line = (
-                f"unexpected error: {type(cause).__name__}: {first_line(cause)}; "
-                "please report it as a fault of onnxfn, with its traceback"
-            )
-    return " ".join(line.splitlines())
 
 
 def _saved_traceback(error: Exception) -> str:

@@ -183,6 +183,10 @@ def write_to_file_object(loaded: Loaded, opened: BinaryIO) -> None:
 
 def _graph(loaded: Loaded, part: str | None) -> Path:
     """The ONNX file of a part. InvalidSpec if there are several and none is named."""
+    if not isinstance(part, str | None):
+        raise InvalidSpec(
+            f"part is of the type {type(part).__name__}; pass inputs by name, such as result(input_ids=...)"
+        )
     graphs = loaded.graphs
     if part is None and len(graphs) == 1:
         return next(iter(graphs.values()))

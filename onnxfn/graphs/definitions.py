@@ -21,8 +21,13 @@ IGNORED_ATTRIBUTES = (
     *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__parameters__"),
     *("__abstractmethods__", "_abc_impl", "__orig_bases__", "__slots__", "__type_params__"),
     *("__firstlineno__", "__static_attributes__", "__init__", "__setstate__", "___needs_generation_tag_patch"),
+    "smart_apply",
 )
-"""Attributes of a class that describe or create its objects. torch replaces or adds the last three when it compiles."""
+"""Attributes of a class that describe or create its objects.
+
+torch replaces or adds `__init__` and the two that follow when it compiles. transformers adds `smart_apply` to
+`torch.nn.Module` when it creates its first model; it initializes weights.
+"""
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 """Types whose `repr` is equal for equal values alone."""

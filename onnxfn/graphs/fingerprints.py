@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import json
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
@@ -42,6 +41,9 @@ INTERNAL = (
 """Attributes of a module that are hashed elsewhere, or that only tell where its weights were loaded from."""
 
 PICKLE_PROTOCOL = 4
+
+PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
+"""The folders of installed packages, in virtual environments and in those of the system, which may be joined."""
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 """Attributes of a module whose keys are numbers that count the hooks of the process."""
@@ -234,7 +236,7 @@ def _versioned(module: str) -> bool:
 def _installed(module: str) -> bool:
     """Whether a module is of Python or of an installed package, so that a program does not write its variables."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    return _versioned(module) or (file is not None and Path(file).is_relative_to(sysconfig.get_path("purelib")))
+    return _versioned(module) or (file is not None and not PACKAGE_FOLDERS.isdisjoint(Path(file).parts))
 
 
 @cache

@@ -8,6 +8,9 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
+from attrs import has
+
+from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.serialize import to_plain
 
 UNORDERED: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -40,12 +43,14 @@ def digest(record: Any) -> str:
         only in their order.
 
     Raises:
-        InvalidSpec: A text in the record has a null character or half of a surrogate pair.
+        InvalidSpec: It is no record, or a text in it has a null character or half of a surrogate pair.
 
     >>> from onnxfn import compose, sized
     >>> digest(compose(sized(a=1), sized(b=2))) == digest(compose(sized(b=2), sized(a=1)))
     True
     """
+    if not has(type(record)):
+        raise InvalidSpec(f"{shortened(record)} is no record; pass a spec, such as spec_for('bert')")
     text = json.dumps(_canonical(to_plain(record)), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 

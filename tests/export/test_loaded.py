@@ -124,6 +124,12 @@ def exported(bert, tmp_path_factory):
     return onnxfn.export(BERT, bert, tmp_path_factory.mktemp("loaded") / "out")
 
 
+def test_an_input_without_a_name_is_refused(exported):
+    assert refusal(InvalidSpec, lambda: exported(IDS)) == (
+        "part is of the type Tensor; pass inputs by name, such as result(input_ids=...)"
+    )
+
+
 def test_a_result_with_a_path_has_the_same_methods(exported, tmp_path):
     assert onnx.checker.check_model(exported.model_proto()) is None
     assert [port.name for port in exported.session().get_inputs()] == [*exported.inputs]

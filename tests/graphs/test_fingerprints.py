@@ -339,6 +339,24 @@ def test_the_source_of_a_patch_counts(tmp_path, monkeypatch):
     assert fingerprint(llama(), (Patch("torch.relu", "no_such_module:patch", why="a test"),)) is None
 
 
+FIRST_MODEL = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import torch
+from onnxfn.graphs.fingerprints import fingerprint
+before = fingerprint(torch.nn.Linear(3, 3))
+import tiny
+tiny.model("bert", "AutoModel")
+print(before, fingerprint(torch.nn.Linear(3, 3)))
+"""
+
+
+def test_the_first_model_of_transformers_changes_no_other_fingerprint():
+    words = [sys.executable, "-c", FIRST_MODEL, *sys.path]
+    before, after = subprocess.run(words, capture_output=True, check=True, text=True).stdout.split()
+    assert before == after != "None"
+
+
 PROGRAM = """
 import sys
 sys.path[:0] = sys.argv[1:]

@@ -21,7 +21,13 @@ SOURCES = {
 
 TABLES = {"torch_name": torch_names, "onnxscript_name": onnxscript_names, "transformers_name": transformers_names}
 ATTRIBUTES = frozenset(chain.from_iterable(module.ATTRIBUTES for module in TABLES.values()))
-OTHER_ATTRIBUTES = {"_fields": "Python", "_loaded": "onnxfn", "_repr_html_": "onnxfn", "_hf_hook": "accelerate"}
+OTHER_ATTRIBUTES = {
+    "_exit": "Python",
+    "_fields": "Python",
+    "_loaded": "onnxfn",
+    "_repr_html_": "onnxfn",
+    "_hf_hook": "accelerate",
+}
 """Attributes with an underscore that are of no such package, and whose they are."""
 
 PACKAGES = ("torch", "onnxscript", "onnx_ir", "transformers")

@@ -37,9 +37,9 @@ def job_digest(job: ExportJob, folder: Path) -> str:
     touched counts as changed.
     """
     build = build_of(job)
-    asked = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
+    options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
     spec = None if job.spec is None else digest(job.spec)
-    facts = [json.dumps(asked, sort_keys=True, default=str), str(spec), build.fuse, str(build.pretranspose)]
+    facts = [json.dumps(options, sort_keys=True, default=str), str(spec), build.fuse, str(build.pretranspose)]
     facts.extend(_file_state(file) for file in sorted(folder.iterdir()) if file.is_file())
     return hashlib.sha256("\n".join((*facts, *package_versions())).encode()).hexdigest()
 

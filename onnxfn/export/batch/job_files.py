@@ -97,7 +97,7 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
     if not source.is_file():
         raise ModelNotFound(f"no folder and no file {str(source)!r}; pass a folder of checkpoints, or a file of jobs")
     file_defaults, jobs = _toml_values(source) if source.suffix == ".toml" else ({}, _line_values(source))
-    return tuple(_file_job(source, place, values, out, {**defaults, **file_defaults}) for place, values in jobs)
+    return tuple(_file_job(source, position, values, out, {**defaults, **file_defaults}) for position, values in jobs)
 
 
 def _folder_values(folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -132,16 +132,16 @@ def _line_values(file: Path) -> Iterator[tuple[str, Any]]:
                 raise InvalidSpec(f"line {number} of {file} is no JSON: {error}; write a job a line") from None
 
 
-def _file_job(file: Path, place: str, values: Any, out: Path, defaults: Mapping[str, Any]) -> ExportJob:
+def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mapping[str, Any]) -> ExportJob:
     """A job of a file; its errors name the file and the place."""
     if not isinstance(values, dict):
-        raise InvalidSpec(f'{place} of {file} is no job; write an object such as {{"model": "models/bert"}}')
+        raise InvalidSpec(f'{position} of {file} is no job; write an object such as {{"model": "models/bert"}}')
     try:
         return _job(_with_local_model(values, file.parent), out, defaults)
     except OnnxfnError as error:
-        raise type(error)(f"{place} of {file}: {error}") from None
+        raise type(error)(f"{position} of {file}: {error}") from None
     except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidSpec(f"{place} of {file} has a value of a wrong type: {error}") from None
+        raise InvalidSpec(f"{position} of {file} has a value of a wrong type: {error}") from None
 
 
 def _with_local_model(values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from onnxfn.export.batch.records import (
 )
 from onnxfn.export.batch.schedule import Task, next_task
 from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
-from onnxfn.export.cli_errors import error_line
+from onnxfn.export.error_lines import error_line
 from onnxfn.export.lookup.loading import checkpoint_folder
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
@@ -38,7 +38,7 @@ GB = 10**9
 AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB", re.MULTILINE)
 
 
-def ignore_event(_: BatchEvent) -> None:
+def ignore(_: BatchEvent) -> None:
     """Ignores an event."""
 
 
@@ -51,7 +51,7 @@ def export_many(
     memory: int | None = None,
     retries: int = 1,
     log: str | os.PathLike[str] | None = None,
-    on_event: OnBatchEvent = ignore_event,
+    on_event: OnBatchEvent = ignore,
 ) -> BatchResult:
     """Exports many checkpoints, each in a process of its own. A job that fails does not end the others.
 
@@ -103,6 +103,17 @@ def export_many(
 
 def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> str:
     """What `export_many` would do, as text: a line for each job, with the bytes of its weights. Nothing is exported.
+
+    Args:
+        jobs: What would be exported.
+        log: The log of earlier runs, whose exports would not be done again. None: there is no log.
+
+    Returns:
+        The number of jobs, the bytes of their weights in the dtypes that are written, and the number of models to
+        trace; then a line for each job.
+
+    Raises:
+        InvalidSpec: Two jobs have the same path.
 
     >>> batch_preview([])
     '0 jobs: 0 to export, 0 GB of weights, 0 models to trace'
@@ -228,7 +239,7 @@ def _event(task: Task, status: str, results: Collection[JobResult], total: int, 
 def _available_memory() -> int | None:
     """The bytes of memory that programs can still use; None where the system does not tell."""
     try:
-        found = AVAILABLE.search(Path("/proc/meminfo").read_text())
+        match = AVAILABLE.search(Path("/proc/meminfo").read_text())
     except OSError:
         return None
-    return int(found[1]) * 1024 if found else None
+    return int(match[1]) * 1024 if match else None

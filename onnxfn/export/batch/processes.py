@@ -101,7 +101,7 @@ def _reason_to_end(limits: JobLimits, seconds: float, peak: int, is_wanted: Call
 def _anonymous_bytes(process: int) -> int:
     """The anonymous memory of a process; 0 where the system does not tell, or after it ended."""
     try:
-        found = _ANONYMOUS.search(Path(f"/proc/{process}/status").read_text())
+        match = _ANONYMOUS.search(Path(f"/proc/{process}/status").read_text())
     except OSError:
         return 0
-    return int(found[1]) * 1024 if found else 0
+    return int(match[1]) * 1024 if match else 0

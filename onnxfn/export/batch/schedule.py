@@ -41,7 +41,7 @@ def next_task(
 
     >>> small, large = Task(0, ExportJob("a", "x"), bytes=1), Task(1, ExportJob("b", "y"), bytes=9)
     >>> next_task([large, small], [], (), 8).number
-    1
+    0
     >>> next_task([large], [small], (), 8) is None, next_task([large], [], (), 8).number
     (True, 1)
     """

@@ -20,7 +20,7 @@ from attrs import evolve
 from onnxfn.export.batch.job_export import export_job
 from onnxfn.export.batch.processes import Ended, run_in_process
 from onnxfn.export.batch.records import ExportJob, JobLimits, JobResult
-from onnxfn.export.cli_errors import error_line
+from onnxfn.export.error_lines import error_line
 
 IMPORTED = ("onnx", "onnx_ir")
 """Modules that each job imports. They start no threads, so a process that has them can be copied."""
