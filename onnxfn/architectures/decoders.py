@@ -9,6 +9,7 @@ from onnxfn.architectures.common_patches import batched_experts, function_patch,
 from onnxfn.architectures.families import generation_positions, text_decoder
 from onnxfn.architectures.families.recurrent import (
     conv_state,
+    conv_states_in_parts,
     full_attention_cache,
     full_attention_layers,
     gated_delta_net_layers,
@@ -21,7 +22,7 @@ from onnxfn.architectures.families.recurrent import (
 from onnxfn.architectures.families.text import decoder_without_cache
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import kv_cache, state_row
-from onnxfn.specs.edits.tensors import only_tasks
+from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.facts import TOKENS, builds, patched, takes
 from onnxfn.specs.getters import (
     complement,
@@ -244,6 +245,14 @@ def qwen3_next(name: str) -> ExportSpec:
     return compose(mixtral, gated_delta_net_layers(name))
 
 
+olmo_hybrid: ExportSpec = compose(mixtral, gated_delta_net_layers("olmo_hybrid", conv_states_in_parts))
+
+# Without `position_ids` the model counts from the length of the cache, the same for text, height and width.
+# transformers.js would compute positions of rank 3, other clients those of rank 2. Rotary embeddings are relative, so
+# padding on the left changes nothing.
+qwen3_5: ExportSpec = without(qwen3_next("qwen3_5"), "position_ids")
+
+
 def kimi_linear(name: str) -> ExportSpec:
     """Latent attention and Kimi Delta Attention, for the module `name` of transformers."""
     return compose(mixtral, latent_attention(full_attention_layers), kimi_delta_layers(name))
@@ -351,7 +360,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "olmo": _row(llama),
         "olmo2": _row(llama),
         "olmo3": _row(llama, TEXT_CLASSIFICATION),
-        "olmo_hybrid": _row(qwen3_next("olmo_hybrid")),
+        "olmo_hybrid": _row(olmo_hybrid),
         "olmoe": _row(mixtral),
         "openai-gpt": only_tasks(llama, *WITHOUT_PAST, TEXT_CLASSIFICATION),
         "opt": _row(llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
@@ -363,7 +372,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "qwen2_moe": _row(mixtral, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
         "qwen3": _row(llama, TEXT_CLASSIFICATION),
         "qwen3_5_moe_text": _row(qwen3_next("qwen3_5_moe")),
-        "qwen3_5_text": _row(qwen3_next("qwen3_5"), TEXT_CLASSIFICATION),
+        "qwen3_5_text": _row(qwen3_5, TEXT_CLASSIFICATION),
         "qwen3_moe": _row(mixtral, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "qwen3_next": _row(qwen3_next("qwen3_next"), TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
         "recurrent_gemma": only_tasks(recurrent_gemma, *WITHOUT_PAST),

@@ -73,6 +73,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "eomt": "with_constant_mask_probs",
         "lightglue": "keypoint_matcher",
         "musicgen": "text_encoder encodec_decode build_delay_pattern_mask",
+        "olmo_hybrid": "with_conv_states_in_parts",
         "pop2piano": "mel_conditioner",
         "sam": (
             "vision_encoder multi_scale_vision_encoder vision_encoder_with_intermediates "

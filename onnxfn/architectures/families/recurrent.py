@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from onnxfn.architectures.common_patches import function_patch, linear_attention_cache
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.caches import kv_cache, state_row
-from onnxfn.specs.facts import patched
+from onnxfn.specs.edits.caches import LAYER, cache_row, kv_cache, state_row
+from onnxfn.specs.facts import patched, runs
 from onnxfn.specs.getters import constant, either, indices_where, product, reads, total
 from onnxfn.specs.records import Edit, Getter, Source
 from onnxfn.specs.spec import ExportSpec
@@ -44,23 +44,55 @@ def recurrent_state(name: str, axes: str, *, layers: Source, argument: str = "pa
     return state_row(name, axes, attribute="recurrent_states.0", layers=layers, argument=argument)
 
 
-def gated_delta_net_layers(name: str) -> ExportSpec:
+_conv_state_of_projections: ExportSpec = compose(
+    reads(
+        conv_width=total(
+            product(constant(2), "linear_num_key_heads", "linear_key_head_dim"),
+            product("linear_num_value_heads", "linear_value_head_dim"),
+        )
+    ),
+    conv_state("batch_size conv_width= linear_conv_kernel_dim=", layers=linear_attention_layers),
+)
+"""The last inputs of the convolution of queries, keys and values, in one tensor."""
+
+# transformers.js knows these names alone for OLMo Hybrid.
+conv_states_in_parts: ExportSpec = compose(
+    runs("olmo_hybrid.with_conv_states_in_parts"),
+    reads(
+        linear_key_width=product("linear_num_key_heads", "linear_key_head_dim"),
+        linear_value_width=product("linear_num_value_heads", "linear_value_head_dim"),
+    ),
+    *(
+        cache_row(
+            f"conv {part}",
+            f"batch_size {width}= linear_conv_kernel_dim=",
+            input_name=f"past_conv.{LAYER}.{part}",
+            output_name=f"present_conv.{LAYER}.{part}",
+            attribute=f"conv_states.{part}",
+            layers=linear_attention_layers,
+        )
+        for part, width in (
+            ("query", "linear_key_width"),
+            ("key", "linear_key_width"),
+            ("value", "linear_value_width"),
+        )
+    ),
+)
+"""The last inputs of the convolution, those of queries, keys and values in a tensor each: `past_conv.0.query`."""
+
+
+def gated_delta_net_layers(name: str, conv: ExportSpec = _conv_state_of_projections) -> ExportSpec:
     """A spec of layers with a gated delta rule, among layers with full attention: Qwen3-Next, OLMo Hybrid.
 
     Args:
         name: The model's module in transformers: `qwen3_next`.
+        conv: The cache of the convolution.
     """
     return compose(
         linear_attention_cache,
         function_patch(module_of(name), "torch_chunk_gated_delta_rule"),
-        reads(
-            conv_width=total(
-                product(constant(2), "linear_num_key_heads", "linear_key_head_dim"),
-                product("linear_num_value_heads", "linear_value_head_dim"),
-            )
-        ),
         full_attention_cache,
-        conv_state("batch_size conv_width= linear_conv_kernel_dim=", layers=linear_attention_layers),
+        conv,
         recurrent_state(
             "recurrent",
             "batch_size linear_num_value_heads= linear_key_head_dim= linear_value_head_dim=",

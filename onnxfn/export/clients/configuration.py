@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.export.clients.caches import decoder_of
 from onnxfn.export.clients.folder import CONFIG, Folder, changed, first_parts, json_object
 
 SECTION, EXTERNAL_DATA = "transformers.js_config", "use_external_data_format"
@@ -48,6 +49,10 @@ SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The model type -> what describes the cache of a graph that has keys and values apart, for a `multi_query` model."""
 
 
+TEXT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"Gemma3ForConditionalGeneration": "Gemma3ForCausalLM"})
+"""The class of a model of texts and images -> that of its decoder alone, which writes text from text."""
+
+
 def external_data(folder: Folder) -> dict[str, str]:
     """`config.json` with the list of graphs that have external data, for transformers.js."""
     config = json_object(folder, CONFIG)
@@ -87,6 +92,27 @@ def layer_words(folder: Folder) -> dict[str, str]:
     if config is None or not isinstance(config.get(key), list):
         return {}
     return changed(folder, CONFIG, {**config, key: [words.get(word, word) for word in config[key]]})
+
+
+def text_architecture(folder: Folder) -> dict[str, str]:
+    """`config.json` with the class of the decoder alone, where that is what the graph of an export is.
+
+    By the class of the whole model transformers.js would look for the parts of a model of texts and images.
+    """
+    config = json_object(folder, CONFIG)
+    if config is None or decoder_of(folder.plan) is None:
+        return {}
+    return changed(folder, CONFIG, with_text_architecture(config))
+
+
+def with_text_architecture(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the class of the decoder alone.
+
+    >>> with_text_architecture({"architectures": ["Gemma3ForConditionalGeneration"]})
+    {'architectures': ['Gemma3ForCausalLM']}
+    """
+    names = config.get("architectures")
+    return {**config, "architectures": [TEXT_ARCHITECTURES.get(each, each) for each in names]} if names else {**config}
 
 
 def separate_heads(folder: Folder) -> dict[str, str]:

@@ -16,6 +16,7 @@ from onnxfn.export.clients.configuration import (
     graph_dtype,
     layer_words,
     separate_heads,
+    text_architecture,
 )
 from onnxfn.export.clients.folder import Folder, SideFile
 from onnxfn.export.clients.genai import genai_config
@@ -29,8 +30,17 @@ SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
     {
         function.__name__: function
         for function in (
-            *(external_data, default_dtype, graph_dtype, layer_words, separate_heads, feature_levels),
-            *(tokenizer_config, chat_template, preprocessor_config, modules, pooling, genai_config, alias),
+            *(external_data, default_dtype, graph_dtype, layer_words, separate_heads, text_architecture),
+            *(
+                feature_levels,
+                tokenizer_config,
+                chat_template,
+                preprocessor_config,
+                modules,
+                pooling,
+                genai_config,
+                alias,
+            ),
         )
     }
 )

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.clients.caches import KEY, VALUE, cache_of, decoder_of, templates
+from onnxfn.export.clients.configuration import with_text_architecture
 from onnxfn.export.clients.transformers_js_types import TYPES_BY_TASK
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.tasks import WITH_PAST
@@ -68,10 +69,11 @@ def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, 
     if model_type not in TYPES_BY_TASK.get(task, ()):
         return (f"{NAME} has no session for {model_type} ({task})",)
     stems = {part.name.removesuffix(dtype_suffix(part.dtype)) for part in plan.parts}
-    missing = [file for file in _files(model_type, task, config) if file not in stems]
+    decoder = decoder_of(plan)
+    stated = config if decoder is None else with_text_architecture(config)
+    missing = [file for file in _files(model_type, task, stated) if file not in stems]
     if missing:
         return (f"{NAME} loads {missing[0]}.onnx for {model_type}, which this plan does not write",)
-    decoder = decoder_of(plan)
     return tuple(_decoder_limits(decoder, model_type)) if decoder is not None else ()
 
 

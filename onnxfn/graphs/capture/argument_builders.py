@@ -162,11 +162,27 @@ def _filled_layer(layer: Any, tensors: Mapping[str, Any]) -> Any:
         filled.keys, filled.values = tensors["keys"], tensors["values"]
         filled.dtype, filled.device = filled.keys.dtype, filled.keys.device
         filled.is_initialized = True
-    for name, tensor in tensors.items():
+    for name, tensor in _joined_parts(tensors).items():
         attribute, _, index = name.partition(".")
         if index:
             _set_state(filled, attribute, int(index), tensor)
     return filled
+
+
+def _joined_parts(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors of a layer, where parts with names, such as `conv_states.query`, are joined along their channels.
+
+    Together they are the first state, `conv_states.0`.
+    """
+    import torch
+
+    pairs = [(name.partition("."), tensor) for name, tensor in tensors.items()]
+    parts: dict[str, list[Any]] = {}
+    for (attribute, _, part), tensor in pairs:
+        if part and not part.isdecimal():
+            parts.setdefault(f"{attribute}.0", []).append(tensor)
+    whole = {"".join(words): tensor for words, tensor in pairs if not words[2] or words[2].isdecimal()}
+    return {**whole, **{name: torch.cat(each, dim=1) for name, each in parts.items()}}
 
 
 def _set_state(layer: Any, attribute: str, index: int, tensor: Any) -> None:

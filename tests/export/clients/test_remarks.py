@@ -72,17 +72,11 @@ def test_there_is_no_remark_on_what_all_clients_load(model_type, task):
         (
             "olmo_hybrid",
             (
-                "transformers.js has no name for the cache past_conv.0 of olmo_hybrid",
+                "onnxruntime-genai cannot have a cache such as past_conv.0.query (olmo_hybrid)",
                 "ORTModel does not know olmo_hybrid: it needs transformers 4.57",
             ),
         ),
-        (
-            "qwen3_5_text",
-            (
-                "transformers.js computes position_ids of rank 3 for qwen3_5_text, and the graph takes rank 2",
-                "ORTModel does not know qwen3_5_text: it needs transformers 4.57",
-            ),
-        ),
+        ("qwen3_5_text", ("ORTModel does not know qwen3_5_text: it needs transformers 4.57",)),
         ("gpt_bigcode", ("ORTModel starts gpt_bigcode with a cache of 4 x 8 for heads and width, not 1 x 8",)),
         ("phi3", ("ORTModel starts phi3 with a cache of 4 x 8 for heads and width, not 2 x 8",)),
     ],
@@ -102,12 +96,24 @@ def test_the_heads_of_the_cache_of_ort_model_depend_on_the_type():
 def test_a_file_that_transformers_js_loads_and_the_plan_lacks_is_named():
     (line, *_) = remarks("t5", "text2text-generation-with-past", decoders="separate")
     assert line == "transformers.js loads decoder_model_merged.onnx for t5, which this plan does not write"
-    config = {
-        **tiny.config("llama").to_dict(),
-        "model_type": "gemma3",
-        "architectures": ["Gemma3ForConditionalGeneration"],
-    }
+    config = {**tiny.config("llama").to_dict(), "model_type": "gemma3", "architectures": ["AForConditionalGeneration"]}
     assert "loads embed_tokens.onnx for gemma3, " in own_config_remarks("llama", WITH_PAST, config)[0]
+
+
+def test_the_decoder_of_gemma_3_alone_needs_no_part_of_the_whole_model():
+    lines = remarks("gemma3", architectures=["Gemma3ForConditionalGeneration"])
+    assert lines == ("ORTModel starts gemma3 with a cache of 4 x 8 for heads and width, not 2 x 12",)
+
+
+def test_positions_of_another_rank_are_named():
+    config = {**tiny.config("llama").to_dict(), "model_type": "qwen3_5_text"}
+    (line, *_) = own_config_remarks("llama", WITH_PAST, config)
+    assert line == "transformers.js computes position_ids of rank 3 for qwen3_5_text, and the graph takes rank 2"
+
+
+def test_a_cache_without_a_name_is_named():
+    config = {**tiny.config("qwen3_next").to_dict(), "model_type": "olmo_hybrid"}
+    assert "no name for the cache past_conv.0 of olmo_hybrid" in own_config_remarks("qwen3_next", WITH_PAST, config)[0]
 
 
 def test_kinds_of_tokens_that_no_graph_takes_are_named():
