@@ -70,11 +70,12 @@ def genai_config(folder: Folder) -> dict[str, str]:
         return {}
     length = config_value(config, "max_position_embeddings") or DEFAULT_LENGTH
     generation = json_object(folder, GENERATION_CONFIG) or {}
+    vocabulary = config_value(config, "vocab_size")
     model = {
         "type": _word(config),
-        "vocab_size": config_value(config, "vocab_size"),
+        "vocab_size": vocabulary,
         "context_length": length,
-        **_tokens(config, generation),
+        **_tokens(config, generation, vocabulary),
         "decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/")),
     }
     chosen = {key: generation[key] for key in SEARCH if generation.get(key) is not None}
@@ -103,9 +104,24 @@ def _word(config: Mapping[str, Any]) -> str:
     return model_type if model_type in WORDS else GENERIC_WORD
 
 
-def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any]) -> dict[str, Any]:
-    """The ids of special tokens, from the generation configuration, else from that of the model."""
-    return {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}
+def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:
+    """The ids of special tokens, from the generation configuration, else from that of the model.
+
+    The runtime loads no model with an id that is no token, such as a `pad_token_id` of -1: such ids are left out.
+    """
+    stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}
+    return {key: _known_tokens(value, vocabulary) for key, value in stated.items()}
+
+
+def _known_tokens(value: Any, vocabulary: Any) -> Any:
+    """An id or a list of ids without those outside a vocabulary; None if none is left.
+
+    >>> _known_tokens([2, 128001], 128), _known_tokens(-1, 128), _known_tokens(5, 128)
+    ([2], None, 5)
+    """
+    if isinstance(value, list):
+        return [token for token in value if _known_tokens(token, vocabulary) is not None] or None
+    return value if isinstance(value, int) and 0 <= value < (vocabulary or value + 1) else None
 
 
 def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, Any]:

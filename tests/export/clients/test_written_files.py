@@ -86,6 +86,20 @@ def test_genai_config_of_a_decoder():
     }
 
 
+def test_genai_config_has_no_tokens_outside_the_vocabulary():
+    """The runtime refuses a model with such a token, and configurations have `pad_token_id: -1`."""
+    config = json.dumps({**tiny.config("llama").to_dict(), "eos_token_id": [2, 128], "pad_token_id": -1})
+    model = json.loads(folder_of("llama", "genai_config", config=config).texts["genai_config.json"])["model"]
+    assert model["eos_token_id"] == [2]
+    assert "pad_token_id" not in model
+
+
+def test_the_decoder_of_a_model_of_texts_and_images_has_its_own_class():
+    config = json.dumps({**tiny.config("gemma3").to_dict(), "architectures": ["Gemma3ForConditionalGeneration"]})
+    folder = folder_of("gemma3", "text_architecture", config=config)
+    assert json.loads(folder.texts["config.json"])["architectures"] == ["Gemma3ForCausalLM"]
+
+
 @pytest.mark.parametrize(
     ("model_type", "states"),
     [
