@@ -135,7 +135,12 @@ CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
 """The tiny checkpoints."""
 
 
+ALONE = " alone"
+"""The end of the name of a checkpoint that is the decoder of an encoder-decoder: `mbart alone`."""
+
+
 def checkpoint(name: str) -> Checkpoint | None:
     """The tiny checkpoint with a name; for a decoder type its plain decoder; None for a real checkpoint."""
-    plain = Checkpoint(name, "AutoModelForCausalLM") if name in decoders.ROWS else None
-    return CHECKPOINTS.get(name, plain)
+    model_type = name.removesuffix(ALONE)
+    is_decoder = name in decoders.ROWS or model_type != name
+    return CHECKPOINTS.get(name, Checkpoint(model_type, "AutoModelForCausalLM") if is_decoder else None)

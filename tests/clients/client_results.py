@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -84,13 +84,25 @@ def _lines(every: Mapping[str, Any]) -> Iterator[str]:
 
 def _table(title: str, seen: Mapping[str, Any]) -> Iterator[str]:
     rows = [(kind, case, line) for kind, cases in seen["results"].items() for case, line in cases.items()]
-    works = sum(not line.startswith(NOT) for *_, line in rows)
     many = [kind for kind in seen["results"] if kind == DECODER_TYPES or kind.startswith(PAIRS)]
     good = {kind: [case for each, case, line in rows if each == kind and not line.startswith(NOT)] for kind in many}
     shown = [row for row in rows if row[1] not in good.get(row[0], ())]
     shown += [(f"{len(cases)} {kind}", ", ".join(cases), "works") for kind, cases in good.items() if cases]
     yield f"## {title}\n"
-    yield f"{works} of {len(rows)} work. {seen['versions']}; {seen['date']}, `{seen['commit']}`.\n"
+    yield f"{_counts(seen['results'], many)} work. {seen['versions']}; {seen['date']}, `{seen['commit']}`.\n"
     yield "| kind | model | result |\n| --- | --- | --- |"
     yield from (f"| {kind} | {case} | {line.replace('|', '/')} |" for kind, case, line in shown)
     yield ""
+
+
+def _counts(results: Mapping[str, Mapping[str, str]], many: Collection[str]) -> str:
+    """How many of the cases work, by kind for those of sweeps: `57 of 59 decoder types, 29 of 30 other cases`."""
+    others = {
+        f"{kind}/{case}": line for kind, cases in results.items() if kind not in many for case, line in cases.items()
+    }
+    tables = {**{kind: results[kind] for kind in many}, "other cases" if many else "cases": others}
+    return ", ".join(
+        f"{sum(not line.startswith(NOT) for line in lines.values())} of {len(lines)} {kind}"
+        for kind, lines in tables.items()
+        if lines
+    )

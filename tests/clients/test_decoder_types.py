@@ -12,16 +12,29 @@ from subprocess import TimeoutExpired
 
 import client_results
 import pytest
+from checkpoints import ALONE
 from client_environments import installed_folder
 from exporting import exported, reference
 from running import ClientError, run_client
 
-from onnxfn.architectures import decoders
+from onnxfn.architectures import decoders, seq2seq
+from onnxfn.export.clients import genai, transformers_js
 from onnxfn.specs.tasks import task_names
 
 TASK = "text-generation-with-past"
-DECODERS = [name for name, row in decoders.ROWS.items() if name != "internlm2" and TASK in task_names(row)]
-CLIENTS = ("transformers.js", "genai")
+TYPES = [
+    name
+    for rows in (decoders.ROWS, seq2seq.ROWS)
+    for name, row in rows.items()
+    if name != "internlm2" and TASK in task_names(row)
+]
+"""The decoders that transformers has, and the decoders of encoder-decoders."""
+
+NAMES = {"transformers.js": transformers_js.NAME, "genai": genai.NAME}
+"""The clients, with their names in the remarks of a plan."""
+
+CLIENTS = tuple(NAMES)
+
 IDS = [3, 17, 45, 9, 22, 64, 5, 31]
 COUNT = 12
 FLAGS = ("--no-check",)
@@ -31,18 +44,18 @@ KIND = client_results.DECODER_TYPES
 
 
 @pytest.mark.clients_sweep
-@pytest.mark.parametrize("model_type", DECODERS)
-def test_a_decoder_type_writes_the_tokens_of_pytorch(model_type, tmp_path, request):
+@pytest.mark.parametrize("model_type", TYPES)
+def test_a_client_writes_the_tokens_of_pytorch_or_the_plan_says_why_not(model_type, tmp_path, request):
     left = [name for name in CLIENTS if knows(name, model_type) and not has_result(request, name, model_type)]
     if not left:
         pytest.skip("each client has a result of this type, or does not know it")
-    lines = lines_of(model_type, left, tmp_path)
+    outcomes = outcomes_of(model_type, left, tmp_path)
     if request.config.getoption("--record"):
-        for name, text in lines.items():
-            client_results.record(name, KIND, model_type, text)
+        for name, (error, limit) in outcomes.items():
+            client_results.record(name, KIND, model_type, client_results.line_of({}, error and (limit or error)))
     shutil.rmtree(tmp_path)
-    wrong = {name: text for name, text in lines.items() if text.startswith(client_results.NOT)}
-    assert not wrong
+    assert {name: error for name, (error, limit) in outcomes.items() if error and not limit} == {}
+    assert {name: limit for name, (error, limit) in outcomes.items() if limit and not error} == {}
 
 
 def has_result(request, client, model_type):
@@ -51,14 +64,17 @@ def has_result(request, client, model_type):
     return request.config.getoption("--left") and model_type in seen
 
 
-def lines_of(model_type, clients, root):
-    """The line of each client for a type."""
+def outcomes_of(model_type, clients, root):
+    """For each client, what is wrong with what it gives, and what the plan says against it; "" for nothing."""
     try:
-        folder = exported(root, model_type, TASK, FLAGS)
-        expected = written_tokens(reference(root, model_type, folder))
+        name = model_type if model_type in decoders.ROWS else model_type + ALONE
+        folder = exported(root, name, TASK, FLAGS)
+        expected = written_tokens(reference(root, name, folder))
     except Exception as error:  # noqa: BLE001 - no client has run, and the next type is to be tried
-        return dict.fromkeys(clients, client_results.line_of({}, f"no client has run: {shortened(error)}"))
-    return {name: line(name, folder, expected) for name in clients}
+        return dict.fromkeys(clients, (f"no client has run: {shortened(error)}", ""))
+    remarks = json.loads((folder / "report.json").read_text())["remarks"]
+    limits = {each: next((line for line in remarks if line.startswith(NAMES[each])), "") for each in clients}
+    return {each: (error_of(each, folder, expected), limits[each]) for each in clients}
 
 
 def shortened(error):
@@ -66,14 +82,14 @@ def shortened(error):
     return str(error).strip().splitlines()[-1][:200]
 
 
-def line(client, folder, expected):
-    """The line of a client: whether it writes the tokens."""
+def error_of(client, folder, expected):
+    """What is wrong with what a client gives; "" if it writes the tokens."""
     try:
         given = run_client(client, job(folder))["result"]
     except (ClientError, TimeoutExpired) as error:
-        return client_results.line_of({}, shortened(error).replace(f"{folder}/", ""))
+        return shortened(error).replace(f"{folder}/", "")
     same = until_end(given, folder) == until_end(expected, folder)
-    return client_results.line_of({}, "" if same else f"tokens {given}, PyTorch's {expected}")
+    return "" if same else f"tokens {given}, PyTorch's {expected}"
 
 
 def job(folder):
