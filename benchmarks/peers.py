@@ -127,11 +127,12 @@ def selected_exporters(names: str | None, without: list[str], *, peers_only: boo
 
 
 def _onnxfn(*options: str) -> Command:
-    """onnxfn's command line. Its template cache lies in the folder that is kept between runs."""
+    """onnxfn's command line. Its template cache lies in the folder that is kept between runs, and
+    it prints a line for each stage."""
 
     def command(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
         words = ["-m", "onnxfn", "export", str(folder), str(out), "--task", checkpoint.task, "--layout", "optimum"]
-        return [*words, *options]
+        return [*words, "--verbose", *options]
 
     return command
 

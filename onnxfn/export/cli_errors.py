@@ -10,6 +10,7 @@ from tempfile import NamedTemporaryFile
 
 import typer
 
+from onnxfn.export.cli_print import say
 from onnxfn.export.error_lines import error_line
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.version import VERSION
@@ -33,9 +34,9 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
         if debug:
             traceback.print_exception(error)
         elif has_cause(error):
-            typer.echo(f"error: {error_line(error)} (traceback: {_saved_traceback(error)})", err=True)
+            say(f"error: {error_line(error)} (traceback: {_saved_traceback(error)})", err=True)
             raise typer.Exit(1) from None
-        typer.echo(f"error: {error_line(error)}", err=True)
+        say(f"error: {error_line(error)}", err=True)
         raise typer.Exit(1) from None
 
 

@@ -11,6 +11,7 @@ import typer
 from onnxfn.export import cli_flags as flags
 from onnxfn.export.bench import bench, bench_text, plain_timings
 from onnxfn.export.cli_errors import one_line_errors
+from onnxfn.export.cli_print import say
 from onnxfn.export.graph_summary import graph_files, graph_summary, summary_text
 from onnxfn.export.lookup.lookup import spec_for
 from onnxfn.export.push import uploaded, verified
@@ -30,7 +31,7 @@ def verify_command(
     """Compare the files of an export with its report.json, without the model. Exit code 1 if one differs."""
     with one_line_errors(debug=debug):
         verification = verify(folder)
-    typer.echo(verification)
+    say(verification)
     if not verification.passed:
         raise typer.Exit(1)
 
@@ -47,10 +48,10 @@ def inspect_command(
     """Show the spec of a model type, or what an ONNX file has: inputs, outputs, operators, bytes of the weights."""
     with one_line_errors(debug=debug):
         if _is_path(subject):
-            typer.echo(_inspected_files(Path(subject), task, as_json=json_))
+            say(_inspected_files(Path(subject), task, as_json=json_))
         else:
             spec = spec_for(subject, task)
-            typer.echo(to_json(spec) if json_ else spec)
+            say(to_json(spec) if json_ else spec)
 
 
 def bench_command(
@@ -76,7 +77,7 @@ def bench_command(
         sizes = dict(parsed_sizes("--size", size or ()))
         timings = bench(chosen, sizes, runs=runs, providers=providers, threads=threads)
         summary = f"{', '.join(providers)} · {runs} runs · threads: {threads or 'as ONNX Runtime chooses'}"
-        typer.echo(json.dumps(plain_timings(timings)) if json_ else bench_text(str(path), timings, summary))
+        say(json.dumps(plain_timings(timings)) if json_ else bench_text(str(path), timings, summary))
 
 
 def push_command(
@@ -90,8 +91,8 @@ def push_command(
     """Upload the folder of an export to the hub, after it was verified. The token is that of `hf auth login`."""
     with one_line_errors(debug=debug):
         verification = verified(folder)
-        typer.echo(verification)
-        typer.echo("nothing was uploaded" if dry_run else uploaded(folder, repository, private=private))
+        say(verification)
+        say("nothing was uploaded" if dry_run else uploaded(folder, repository, private=private))
 
 
 def _is_path(subject: str) -> bool:

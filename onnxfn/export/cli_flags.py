@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 
-from onnxfn.graphs.build import BuildOptions, trace_all_layers
-from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
-from onnxfn.graphs.passes.fusing import Fuse as FuseName
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.weights.layouts import HUB, OPTIMUM
-from onnxfn.weights.write import WriteOptions
 
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
 Task = Annotated[str | None, typer.Option(help="The task of the model. Default: the task of the checkpoint.")]
@@ -51,6 +46,10 @@ Dtypes = Annotated[
 DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Print the plan and the bytes of the weights; read no weight, and write nothing."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output; CLI.md has its fields.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print the plan and the whole result. Without it: at most 25 lines.")
 ]
 IoDtype = Annotated[
     str | None,
@@ -181,25 +180,9 @@ SPEC_FLAGS = (
 """The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""
 
 
-def build_options(cache: Path | None, fuse: str, *, trace_all: bool) -> BuildOptions:
-    """How graphs are built."""
-    find_repeats = trace_all_layers if trace_all else stacks_worth_a_proof
-    return BuildOptions(find_repeats=find_repeats, template_cache=cache, fuse=cast("FuseName", fuse))
-
-
-def layout_name(layout: str | None, library: str) -> str:
-    """The layout of an export: what a flag says, else that of the programs that load the models of a library."""
-    return layout or (OPTIMUM if library == "diffusers" else HUB)
-
-
-def write_options(layout: Any, weights: Any, suffix: str | None, *, alias: bool) -> WriteOptions:
-    """How files are written."""
-    return WriteOptions(layout=layout, weight_storage=weights, external_data_suffix=suffix, alias=alias)
-
-
-def check_no_spec_flags(context: typer.Context) -> None:
-    """Raises InvalidSpec if a flag was given that edits the spec of a single model."""
-    for name in SPEC_FLAGS:
+def check_flags_of_library(library: str, context: typer.Context) -> None:
+    """Raises InvalidSpec for a pipeline of diffusers if a flag was given that edits the spec of a single model."""
+    for name in SPEC_FLAGS if library == "diffusers" else ():
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
             flag = name.replace("_", "-")

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from onnxfn.export.events import OnEvent
 from onnxfn.specs.reports import Event
 
-BYTE_STAGES = ("write", "copy", "complete")
+BYTE_STAGES = ("load", "write", "copy", "complete")
 """The stages whose progress is counted in bytes."""
 
 MEGABYTE = 1_000_000
@@ -47,7 +47,7 @@ def progress(file: TextIO | None = None) -> OnEvent:
         if event.status == "start":
             bars[key] = _bar(console, key)
         bar = bars[key]
-        bar.update(bar.task_ids[0], completed=event.completed, total=event.total or None, amount=_amount(event))
+        bar.update(bar.task_ids[0], completed=event.completed, total=event.total or None, amount=amount(event))
         bar.refresh()
         if event.status in ("end", "failure"):
             bars.pop(key).stop()
@@ -70,7 +70,7 @@ def stages_table(draw: Callable[[str], None]) -> OnEvent:
         share = f' value="{event.completed}" max="{event.total}"' if event.total else ""
         share = ' value="1" max="1"' if event.status == "end" else share
         bar = "" if event.status == "failure" else f"<progress{share}></progress>"
-        cells = (escape(key), bar, _amount(event))
+        cells = (escape(key), bar, amount(event))
         rows[key] = "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells)
         draw(f"<table>{''.join(f'<tr>{row}</tr>' for row in rows.values())}</table>")
 
@@ -91,7 +91,7 @@ def _lines(console: Any) -> OnEvent:
     def show(event: Event) -> None:
         if event.status in ("end", "failure"):
             name = f"{event.stage} {event.part}".strip()
-            console.print(f"{name}  {_amount(event)}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"{name}  {amount(event)}", markup=False, highlight=False, soft_wrap=True)
 
     return show
 
@@ -107,12 +107,20 @@ def _bar(console: Any, name: str) -> Any:
     return bar
 
 
-def _amount(event: Event) -> str:
-    """How much of a stage is ready, the seconds so far, and whether it failed."""
-    counts = ""
+def amount(event: Event) -> str:
+    """How much of a stage is ready, the seconds so far, the rate and the time that is left, and whether it failed.
+
+    >>> amount(Event("write", "model", 2.0, "progress", 1_000_000, 4_000_000))
+    '1.0/4.0 MB  2.0 s  0.5 MB/s  0:06 left'
+    """
+    is_bytes = event.stage in BYTE_STAGES
+    counts = rate = left = ""
     if event.total:
-        is_bytes = event.stage in BYTE_STAGES
         sizes = (f"{size / MEGABYTE:.1f}" if is_bytes else str(size) for size in (event.completed, event.total))
         counts = f"{'/'.join(sizes)} {'MB' if is_bytes else 'cases'}"
+    if event.total and event.completed and event.seconds and is_bytes:
+        rate = f"{event.completed / MEGABYTE / event.seconds:.1f} MB/s"
+        minutes, seconds = divmod(round(event.seconds * (event.total / event.completed - 1)), 60)
+        left = f"{minutes}:{seconds:02} left" if event.status == "progress" else ""
     failed = "failed" if event.status == "failure" else ""
-    return "  ".join(filter(None, (counts, f"{event.seconds:.1f} s", failed)))
+    return "  ".join(filter(None, (counts, f"{event.seconds:.1f} s", rate, left, failed)))

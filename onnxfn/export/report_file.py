@@ -83,7 +83,7 @@ def report_content(
         "options": _options(options, fuse),
         "weights_from": weights_from,
         **_variants(plan),
-        "check": _check_facts(report),
+        "check": check_facts(report),
         **file_facts(folder, files, tick),
     }
 
@@ -217,7 +217,8 @@ def _options(options: ResolvedWriteOptions, fuse: str) -> dict[str, Any]:
     }
 
 
-def _check_facts(report: Report | None) -> dict[str, Any]:
+def check_facts(report: Report | None) -> dict[str, Any]:
+    """What a check found, as JSON has it."""
     if report is None:
         return {"status": NOT_CHECKED, "cases": [], "outputs": [], "measurements": []}
     return {

@@ -44,3 +44,13 @@ def output_kind(spec: Any, output: Any) -> str:
 def is_open(spec: Any, output: Any) -> bool:
     """Whether an output is int32 or int64, and only the graph shows which: the spec has inputs of 32 bits."""
     return bool(output.kind == "int" and spec.target.int_dtype == "int32")
+
+
+def tensor_dtype(spec: Any, kind: str) -> str:
+    """The dtype of tensors of a kind in the graph of a spec; the kind itself if the spec does not have it."""
+    return {"int": spec.target.int_dtype, "float": spec.target.float_dtype}.get(kind) or kind
+
+
+def output_dtype(spec: Any, output: Any) -> str:
+    """The dtype of an output in the graph of a spec; an empty text if only the graph shows it."""
+    return "int" if is_open(spec, output) else tensor_dtype(spec, output_kind(spec, output))

@@ -21,7 +21,7 @@ from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
 from onnxfn.specs.measurements import STATUS, measured_rows, with_heads
 from onnxfn.specs.modalities import MODALITY_OF
-from onnxfn.specs.output_types import is_open, output_kind
+from onnxfn.specs.output_types import output_dtype, tensor_dtype
 from onnxfn.specs.short_repr import counted
 from onnxfn.specs.variant_rows import has_variants, variant_rows
 
@@ -99,14 +99,14 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
         *(
             (
                 tensor.name,
-                f"{_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}",
+                f"{tensor_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}",
                 _dummy(spec, tensor),
                 _details(tensor),
             )
             for tensor in spec.inputs
         ),
         *(
-            (row.input_name, f"{_dtype(spec, 'float')}{row.input_axes}", "", f"for each of {row.layers}")
+            (row.input_name, f"{tensor_dtype(spec, 'float')}{row.input_axes}", "", f"for each of {row.layers}")
             for row, past in cached
             if past != "outputs"
         ),
@@ -115,13 +115,13 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
         *(
             (
                 tensor.name,
-                types.get(tensor.name, f"{_output_dtype(spec, tensor)}{graph_axes(spec, tensor)}"),
+                types.get(tensor.name, f"{output_dtype(spec, tensor)}{graph_axes(spec, tensor)}"),
                 _details(tensor),
             )
             for tensor in spec.outputs
         ),
         *(
-            (row.output_name, f"{_dtype(spec, 'float')}{row.output_axes}", f"for each of {row.layers}")
+            (row.output_name, f"{tensor_dtype(spec, 'float')}{row.output_axes}", f"for each of {row.layers}")
             for row, past in cached
             if past != "inputs" and row.output_name
         ),
@@ -179,7 +179,7 @@ def exported_sections(exported: Any) -> Sections:
     others = ", ".join(PurePath(name).name if graphs else name for name in names)
     sections: list[tuple[str, Rows]] = [("files", [*graphs, *([(others,)] if others else [])])]
     types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
-    sections.extend(spec_sections(_with_float_dtype(exported.plan.parts[0].spec), types))
+    sections.extend(spec_sections(with_float_dtype(exported.plan.parts[0].spec), types))
     sections.extend(left_out_sections(exported.plan))
     if exported.weights_from:
         sections.append(("weights", [(exported.weights_from,)]))
@@ -208,7 +208,7 @@ def _check_sections(exported: Any) -> Sections:
     return [("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))]
 
 
-def _with_float_dtype(spec: Any) -> Any:
+def with_float_dtype(spec: Any) -> Any:
     """The spec of a graph with its float dtype, which is float32 where the spec of an export has none."""
     return evolve(spec, target=evolve(spec.target, float_dtype=spec.target.float_dtype or "float32"))
 
@@ -325,14 +325,6 @@ def _file_summary(file: Any) -> str:
     )
     replaces = f"replaces {', '.join(file.replaces)}" if file.replaces else ""
     return " ".join(word for word in (*edits, replaces) if word)
-
-
-def _dtype(spec: Any, kind: str) -> str:
-    return {"int": spec.target.int_dtype, "float": spec.target.float_dtype}.get(kind) or kind
-
-
-def _output_dtype(spec: Any, output: Any) -> str:
-    return "int" if is_open(spec, output) else _dtype(spec, output_kind(spec, output))
 
 
 def _dummy(spec: Any, input_: Any) -> str:

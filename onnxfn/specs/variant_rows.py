@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxfn.specs.measurements import AT_MOST, STATUS, Measurement, rounded, with_heads
@@ -22,20 +22,25 @@ def is_first_variant(part: Any, plan: Any) -> bool:
     return bool(part.dtype == plan.parts[0].dtype)
 
 
-def variant_rows(report: Any) -> Rows:
-    """A row for each file below the heads: the largest relative difference, and the worst value of each measure."""
+def variant_rows(report: Any, cell: Callable[[Sequence[Measurement]], str] | None = None) -> Rows:
+    """A row for each file below the heads: the largest relative difference, and the worst value of each measure.
+
+    `cell` writes the measurements of a measure: `worst_value`, or with the floor where it is left out.
+    """
     parts = [each.part for each in (*report.differences, *report.measurements)]
     measures = tuple(dict.fromkeys(map(_column, report.measurements)))
-    rows = [_row(report, part, measures) for part in dict.fromkeys(parts)]
+    rows = [_row(report, part, measures, cell or _worst) for part in dict.fromkeys(parts)]
     return with_heads(("file", "status", "relative error", *measures), rows) if rows else ()
 
 
-def _row(report: Any, part: str, measures: Sequence[str]) -> tuple[str, ...]:
+def _row(
+    report: Any, part: str, measures: Sequence[str], cell: Callable[[Sequence[Measurement]], str]
+) -> tuple[str, ...]:
     differences = [each for each in report.differences if each.part == part]
     measured = [each for each in report.measurements if each.part == part]
     passed = all(each.passed for each in (*differences, *measured))
     error = f"{max(each.max_rel for each in differences):.1e}" if differences else ""
-    values = (_worst([each for each in measured if _column(each) == name]) for name in measures)
+    values = (cell([each for each in measured if _column(each) == name]) for name in measures)
     return (f"{part}.onnx", STATUS[passed], error, *values)
 
 
@@ -52,7 +57,20 @@ def _worst(measurements: Sequence[Measurement]) -> str:
     """
     if not measurements:
         return ""
+    worst = _worst_of(measurements)
+    words = "at most" if worst.measure in AT_MOST else "at least"
+    return worst_value(measurements) + ("" if worst.floor is None else f" ({words} {rounded(worst.floor)})")
+
+
+def worst_value(measurements: Sequence[Measurement]) -> str:
+    """The worst value of a measure; empty without values.
+
+    >>> worst_value([Measurement("model", "logits", "kl", 0.4177, 0.8, "300 tokens of text", True)])
+    '0.4177'
+    """
+    return rounded(_worst_of(measurements).value) if measurements else ""
+
+
+def _worst_of(measurements: Sequence[Measurement]) -> Measurement:
     is_most = measurements[0].measure in AT_MOST
-    worst = (max if is_most else min)(measurements, key=lambda each: each.value)
-    limit = "" if worst.floor is None else f" ({'at most' if is_most else 'at least'} {rounded(worst.floor)})"
-    return f"{rounded(worst.value)}{limit}"
+    return (max if is_most else min)(measurements, key=lambda each: each.value)

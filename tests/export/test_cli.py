@@ -74,13 +74,14 @@ def test_flags_set_opset_and_dtype(checkpoint, tmp_path):
 
 
 def test_a_second_export_is_not_traced_without_flags_that_ask_for_it(checkpoint, tmp_path):
-    outputs = [run("export", checkpoint, tmp_path / name, *flags).stdout for name, flags in FLAGS_OF_EXPORTS.items()]
+    words = ("export", checkpoint, "--verbose")
+    outputs = [run(*words, tmp_path / name, *flags).stdout for name, flags in FLAGS_OF_EXPORTS.items()]
     assert [", capture " in output for output in outputs] == [True, False, True]
     assert all("check passed" in output for output in outputs)
 
 
 def test_fuse_onnxruntime_uses_operators_of_onnx_runtime(checkpoint, tmp_path):
-    result = run("export", checkpoint, tmp_path / "out", "--fuse", "onnxruntime")
+    result = run("export", checkpoint, tmp_path / "out", "--fuse", "onnxruntime", "-v")
     assert result.exit_code == 0, result.output
     assert "opset 23" in result.stdout
     assert "Attention: 2, at least 2 expected" in result.stdout
@@ -88,7 +89,7 @@ def test_fuse_onnxruntime_uses_operators_of_onnx_runtime(checkpoint, tmp_path):
 
 def test_a_text_generation_checkpoint_is_exported_with_its_past(tmp_path):
     tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
-    result = run("export", tmp_path / "llama", tmp_path / "out")
+    result = run("export", tmp_path / "llama", tmp_path / "out", "--verbose")
     assert result.exit_code == 0, result.output
     assert "task: text-generation-with-past (found)" in result.stdout
     assert "greedy tokens" in result.stdout
@@ -337,8 +338,8 @@ def test_a_model_of_sentence_transformers_has_its_embedding_as_output(tmp_path):
 
 
 def test_the_checkpoint_of_another_library_is_its_folder_and_none_for_a_name_on_the_hub(tmp_path, monkeypatch):
-    module, checkpoints = sys.modules["onnxfn.export.cli"], []
-    for name in ("load_library_model", "edited_spec"):
+    module, checkpoints = sys.modules["onnxfn.export.cli_export"], []
+    for name in ("load_library_model", "edited_spec", "_printed_plan"):
         monkeypatch.setattr(module, name, lambda *_, **__: None)
     monkeypatch.setattr(module, "export_model", lambda *_, checkpoint, **__: checkpoints.append(checkpoint))
     for name in (tmp_path, "owner/name"):

@@ -44,7 +44,7 @@ def llama(folder, times=1.0):
 
 def exported_from_recipe(checkpoint, out, templates, *flags):
     """Exports a checkpoint; returns whether that was done from a recipe."""
-    words = ["export", checkpoint, out, "--no-check", "--template-cache", templates, *flags]
+    words = ["export", checkpoint, out, "--no-check", "--verbose", "--template-cache", templates, *flags]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0, result.output
     assert "unchecked" in result.stdout

@@ -104,7 +104,7 @@ def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monke
     spec, model = spec_and_model("llama")
     model.save_pretrained(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "model.safetensors").unlink()
-    for module in ("onnxfn.export.cli", "onnxfn.export.lookup.lookup"):
+    for module in ("onnxfn.export.cli_export", "onnxfn.export.lookup.lookup"):
         monkeypatch.setattr(sys.modules[module], "has_row", lambda *_: False)
     result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
     assert result.exit_code == 0, result.output

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from onnxfn.export.lookup.load_errors import load_errors
+from onnxfn.export.lookup.loading_progress import weights_ticked
 from onnxfn.export.lookup.quantized import FLOAT32_BYTES, WEIGHTS_FROM, gigabytes
 from onnxfn.specs.errors import LoadFailed
+from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.weights.quantized_checkpoint import CONFIG_KEY
 
 SUFFIX, FLOATS = ".gguf", frozenset(("F32", "F16", "BF16", "F64"))
@@ -49,14 +51,14 @@ def checked_gguf(file: Path, *, dequantize: bool) -> str:
     return described
 
 
-def load_gguf(file: Path, loader: str = "AutoModelForCausalLM", *, dequantize: bool) -> Any:
+def load_gguf(file: Path, loader: str = "AutoModelForCausalLM", *, dequantize: bool, tick: Tick = no_tick) -> Any:
     """The model of a GGUF file, with its weights in float32, in memory. LoadFailed as `checked_gguf` raises it."""
     import torch
     import transformers
 
     described = checked_gguf(file, dequantize=dequantize)
     settings = transformers.GgufConfig(dequantize=True)
-    with load_errors(str(file), f"{file} could not be read"):
+    with load_errors(str(file), f"{file} could not be read"), weights_ticked(str(file), tick):
         model = getattr(transformers, loader).from_pretrained(
             file.parent, gguf_file=file.name, dtype=torch.float32, quantization_config=settings
         )

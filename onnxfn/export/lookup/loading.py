@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from onnxfn.export.lookup.class_tasks import served_tasks, task_of
 from onnxfn.export.lookup.gguf import load_gguf, load_gguf_tokenizer
 from onnxfn.export.lookup.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
+from onnxfn.export.lookup.loading_progress import no_bars, weights_ticked
 from onnxfn.export.lookup.quantized import checked_quantization, load_dequantized
 from onnxfn.export.lookup.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
 from onnxfn.graphs.capture.quiet import quiet
@@ -21,6 +21,7 @@ from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownN
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.os_errors import os_error_text
 from onnxfn.specs.planned import PlannedSpec
+from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import DEFAULT_TASK, WITH_PAST
 from onnxfn.weights.side_files import SIDE_FILES
@@ -58,7 +59,8 @@ def checkpoint_folder(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, *CODE_FILES]))
+        with no_bars():
+            return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, *CODE_FILES]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}: {first_line(error)}") from None
 
@@ -87,18 +89,19 @@ def load_model(
     trust_remote_code: bool = False,
     as_stored: bool = False,
     dequantize: bool = False,
+    tick: Tick = no_tick,
 ) -> Any:
     """The model of a checkpoint for the task of a spec, in float32 for any dtype of the checkpoint.
 
     With `as_stored`, weights that the checkpoint has in 16 bits stay so; the configuration declares float32. With
-    `dequantize`, the weights of a quantized checkpoint become floats.
+    `dequantize`, the weights of a quantized checkpoint become floats. `tick` is called while weights are loaded.
 
     InvalidSpec if the checkpoint is for another task or lacks weights: these weights would be random numbers.
     LoadFailed if transformers cannot load it, if weights have other shapes than the configuration says, or if it is
     quantized and `dequantize` is False.
     """
     _check_head(name, config, spec)
-    load = partial(_load_floats, spec=spec, trust_remote_code=trust_remote_code, as_stored=as_stored)
+    load = partial(_load_floats, spec=spec, trust_remote_code=trust_remote_code, as_stored=as_stored, tick=tick)
     quantized = checked_quantization(name, config, dequantize=dequantize)
     if quantized is None:
         return load(name, config)
@@ -107,7 +110,7 @@ def load_model(
 
 
 def _load_floats(
-    name: str, config: Any, *, spec: ExportSpec | PlannedSpec, trust_remote_code: bool, as_stored: bool
+    name: str, config: Any, *, spec: ExportSpec | PlannedSpec, trust_remote_code: bool, as_stored: bool, tick: Tick
 ) -> Any:
     """The model of a checkpoint that is not quantized, as `load_model` returns it."""
     import transformers
@@ -119,7 +122,7 @@ def _load_floats(
     if (Path(name) / ADAPTER).exists() and find_spec("peft") is None:
         raise LoadFailed(f"{name} has an adapter ({ADAPTER}), which needs peft: pip install peft, or remove that file")
     dtype = stored_dtype(Path(name), config) if as_stored else None
-    with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), _no_progress_bar():
+    with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), weights_ticked(name, tick):
         model, info = _loaded(loader, name, dtype or "float32", trust_remote_code=trust_remote_code)
         if dtype is not None and has_rounded_tables(model, info["missing_keys"]):
             model, info = _loaded(loader, name, "float32", trust_remote_code=trust_remote_code)
@@ -138,7 +141,7 @@ def load_weights(model: Any, name: str) -> Any:
     LoadFailed if transformers cannot load it, or if weights have other shapes. InvalidSpec if weights are missing.
     """
     kind = type(model)
-    with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), _no_progress_bar():
+    with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), weights_ticked(name):
         dtype = str(model.dtype).removeprefix("torch.")
         loaded, info = _loaded(kind, name, dtype, config=model.config, trust_remote_code=False)
     _check_shapes(name, info["mismatched_keys"])
@@ -192,28 +195,14 @@ def load_library_model(library: str, name: str, *, with_weights: bool = True) ->
     except (UnknownName, ImportError, RuntimeError) as error:  # diffusers raises each of these for a missing package
         cause = error.__cause__ or error
         raise ModelNotFound(f"{name} needs {library}, which cannot be imported: {first_line(cause)}") from None
-    with load_errors(name, f"{name} could not be loaded with {library}"):
+    with load_errors(name, f"{name} could not be loaded with {library}"), no_bars():
         model = load(f"local-dir:{name}", pretrained=with_weights) if library == "timm" else load(name)
     return model.eval() if hasattr(model, "eval") else model
 
 
-def load_gguf_model(file: Path) -> tuple[Any, Any]:
+def load_gguf_model(file: Path, tick: Tick = no_tick) -> tuple[Any, Any]:
     """The model, with weights in float32, and the tokenizer of a GGUF file. LoadFailed if they cannot be read."""
-    return load_gguf(file, dequantize=True), load_gguf_tokenizer(file)
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Switches off the progress bar of transformers, which would be on the error stream."""
-    from transformers.utils import logging
-
-    enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if enabled:
-            logging.enable_progress_bar()
+    return load_gguf(file, dequantize=True, tick=tick), load_gguf_tokenizer(file)
 
 
 def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:

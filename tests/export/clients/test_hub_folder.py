@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.export.cli import app
-from onnxfn.export.cli_flags import layout_name
+from onnxfn.export.cli_request import layout_name
 from onnxfn.export.planned_files import layout_of_files
 
 HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)

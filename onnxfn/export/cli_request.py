@@ -1,0 +1,102 @@
+"""What the flags of the command `export` ask for, as a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from attrs import frozen
+
+from onnxfn.export.cli_results import Form
+from onnxfn.export.spec_edits import SpecEdits, parsed_shapes, parsed_sizes, spec_dtype, suffixed_dtypes
+from onnxfn.graphs.build import BuildOptions, trace_all_layers
+from onnxfn.graphs.cache_folder import default_cache_folder
+from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
+from onnxfn.graphs.passes.fusing import ONNXRUNTIME
+from onnxfn.graphs.passes.fusing import Fuse as FuseName
+from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.measurements import Floors, parsed_floors
+from onnxfn.weights.layouts import HUB, OPTIMUM
+from onnxfn.weights.write import WriteOptions
+
+Values = Mapping[str, Any]
+"""The values of all flags, by the names of the parameters of the command."""
+
+
+@frozen
+class ExportRequest:
+    """What the flags of the command `export` ask for."""
+
+    model: str
+    out: Path
+    edits: SpecEdits
+    dtypes: tuple[str, ...]
+    decoders: Any
+    adapter: Path | None
+    build: BuildOptions
+    write: WriteOptions
+    check: bool
+    floors: Floors
+    overwrite: bool
+    trust_remote_code: bool
+    dequantize: bool
+    dry_run: bool
+    form: Form
+
+
+def export_request(values: Values) -> ExportRequest:
+    """What flags ask for. InvalidSpec or UnknownName for a value that no export can have."""
+    layout = layout_name(values["layout"], values["library"])
+    dtypes = values["dtype"] or ()
+    same = ("model", "out", "decoders", "adapter", "check", "overwrite", "trust_remote_code", "dequantize", "dry_run")
+    return ExportRequest(
+        **{name: values[name] for name in same},
+        edits=spec_edits(values, spec_dtype(dtypes, layout)),
+        dtypes=suffixed_dtypes(dtypes, layout),
+        build=build_options(values),
+        write=WriteOptions(
+            layout=cast("Any", layout),
+            weight_storage=values["weights"],
+            external_data_suffix=values["external_data_suffix"],
+            alias=values["alias"],
+        ),
+        floors=parsed_floors("--floor", values["floor"] or ()),
+        form=result_form(json=values["json_"], verbose=values["verbose"]),
+    )
+
+
+def spec_edits(values: Values, dtype: str) -> SpecEdits:
+    """The edits of the spec that flags ask for; `dtype` is that of the spec."""
+    same = ("task", "io_dtype", "atol", "rtol", "inputs_embeds", "split")
+    needs_opset = values["opset"] is None and values["fuse"] == ONNXRUNTIME
+    return SpecEdits(
+        **{name: values[name] for name in same},
+        outputs=tuple(values["output"] or ()),
+        inputs=tuple(values["with_input"] or ()),
+        adapter_inputs=tuple(values["adapter_input"] or ()),
+        opset=ATTENTION_OPSET if needs_opset else values["opset"],
+        dtype=dtype,
+        sizes=parsed_sizes("--size", values["size"] or ()),
+        shapes=parsed_shapes("--shape", values["shape"] or ()),
+    )
+
+
+def build_options(values: Values) -> BuildOptions:
+    """How graphs are built."""
+    cache = None if values["no_template_cache"] else values["template_cache"] or default_cache_folder()
+    find_repeats = trace_all_layers if values["trace_all"] else stacks_worth_a_proof
+    return BuildOptions(find_repeats=find_repeats, template_cache=cache, fuse=cast("FuseName", values["fuse"]))
+
+
+def layout_name(layout: str | None, library: str) -> str:
+    """The layout of an export: what a flag says, else that of the programs that load the models of a library."""
+    return layout or (OPTIMUM if library == "diffusers" else HUB)
+
+
+def result_form(*, json: bool, verbose: bool) -> Form:
+    """The form of the result that flags ask for. InvalidSpec for two forms."""
+    if json and verbose:
+        raise InvalidSpec("--json has everything, and --verbose is for text; leave out one of them")
+    return "json" if json else "verbose" if verbose else "brief"
