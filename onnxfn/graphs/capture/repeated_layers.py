@@ -138,7 +138,9 @@ def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
     """The lists in the configurations that have one item per layer of a stack of this length, such as `layer_types`."""
     configs = [config for module in model.modules() if (config := getattr(module, "config", None)) is not None]
     values = [
-        value for config in {id(config): config for config in configs}.values() for value in vars(config).values()
+        value
+        for config in {id(config): config for config in configs}.values()
+        for value in getattr(config, "__dict__", {}).values()
     ]
     return [value for value in values if isinstance(value, (list, tuple)) and len(value) == length]
 
