@@ -53,6 +53,8 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "LongcatFlashExperts.forward": ("experts.longcat_outputs", "loops over the experts that the tokens choose"),
         "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
+        "Sam3DetrEncoder._prepare_multilevel_features": ("sam3.flat_features", "puts sizes into a tensor"),
+        "Sam3LiteTextDetrEncoder._prepare_multilevel_features": ("sam3.flat_features", "puts sizes into a tensor"),
         "Step3p7Experts.forward": ("experts.step3p7_outputs", "loops over the experts that the tokens choose"),
         "VideoLlama3VisionModel.pixel_unshuffle": ("packed_vision.merged_patches", "loops over the images"),
         "build_alibi_tensor": (
@@ -73,6 +75,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
                 ("window_index", "window_index"),
                 ("pixel_shuffle_index", "merged_order"),
                 ("frame_index", "frame_index"),
+                ("nearest_position_ids", "nearest_position_ids"),
                 ("temporal_merge_index", "temporal_merge_index"),
                 ("interpolation_indices_and_weights", "interpolation_indices_and_weights"),
             )
@@ -87,8 +90,13 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
 CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = is_causal")
 """How a module of transformers says that some of its attention is causal, whatever the configuration says."""
 
-PACKED_VISION = ("get_vision_attention_seqlens", "get_vision_cu_seqlens", "get_vision_window_index")
-"""The functions of a module whose vision tower attends within segments of a row of patches."""
+PACKED_VISION = (
+    "get_vision_attention_seqlens",
+    "get_vision_cu_seqlens",
+    "get_vision_window_index",
+    "Inkling2VisionAttention",
+)
+"""The functions and classes of a module whose vision tower attends within segments of a row of patches."""
 
 
 def packed_attention(module: str) -> ExportSpec:

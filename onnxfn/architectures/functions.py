@@ -43,13 +43,14 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "nemotron": "attention",
         "packed_vision": "segment_ends segment_ends_and_length position_ids window_index "
         "interpolation_indices_and_weights merged_order frame_index temporal_merge_index is_packed attention_interface "
-        "antialiased_positions merged_patches",
+        "antialiased_positions merged_patches nearest_position_ids",
         "position_embeddings": "interpolated_bicubic interpolated_bilinear",
         "position_ids": "position_ids_from_input_ids",
         "recurrent": "conv_state recurrent_state delta_rule mamba2_scan lightning_attention rglru_scan",
         "rotary_pairs": "cos_sin rotated_heads_first rotated_length_first",
         "rt_detr": "tensor_length sine_position_embedding gathered_along_dim",
         "rwkv": "linear_attention",
+        "sam3": "flat_features",
         "shift_tokens": "shift_tokens_right",
         "siglip2": "resized_positional_embeddings",
         "sliding_window": "updated_states",

@@ -25,7 +25,9 @@ def grids(_: Random, shape: tuple[int, ...], *, mask: Array) -> Array:
 
 
 def packed_grids(_: Random, shape: tuple[int, ...], *, patches: Array, merge: int = 1, frames: int = 1) -> Array:
-    """Frames, height and width of images with together as many patches as `patches` has rows. The last axis has size 3.
+    """Frames, height and width of images with together as many patches as `patches` has rows.
+
+    A last axis of size 2 has the height and the width alone.
 
     Heights and widths are multiples of `merge`. The first image has `frames` frames if its number of patches allows it.
 
@@ -38,7 +40,7 @@ def packed_grids(_: Random, shape: tuple[int, ...], *, patches: Array, merge: in
     for row, cells in enumerate(blocks.tolist()):
         count = frames if row == 0 and cells % frames == 0 else 1
         height = max(side for side in range(1, int((cells // count) ** 0.5) + 1) if cells // count % side == 0)
-        sides[row] = count, height * merge, cells // count // height * merge
+        sides[row] = (count, height * merge, cells // count // height * merge)[-shape[-1] :]
     return sides
 
 

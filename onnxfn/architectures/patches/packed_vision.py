@@ -153,6 +153,23 @@ def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int
     return patches[:, None] + frames[:, None] * frame[:, None, None]
 
 
+def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
+    """For get_vision_nearest_position_ids: the entry of a square table of positions that is nearest to each patch."""
+    import torch
+    from torch.nn import functional
+
+    patches = _patches(functional.pad(target_sizes, (1, 0), value=1))
+    bounds = torch.arange(1 / num_patches_per_side, 1.0, 1 / num_patches_per_side, device=target_sizes.device)
+    row, column = (
+        ((index / size)[:, None] >= bounds).sum(-1)
+        for index, size in (
+            (patches.within // patches.width, patches.height),
+            (patches.within % patches.width, patches.width),
+        )
+    )
+    return row * num_patches_per_side + column
+
+
 def interpolation_indices_and_weights(
     grid_thw: Tensor,
     num_grid_per_side: int,

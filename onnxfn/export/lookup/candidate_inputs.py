@@ -13,6 +13,7 @@ from attrs import evolve
 
 from onnxfn.architectures.families import decoder_ids, encoder_inputs, seq2seq
 from onnxfn.architectures.families.text import text_dummies, text_reads
+from onnxfn.export.lookup.joined_inputs import JOINED_FORMS
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS, Forms
 from onnxfn.export.lookup.required_inputs import REQUIRED_FORMS
 from onnxfn.specs.compose import compose
@@ -43,9 +44,11 @@ def reads_argument(model: Any, name: str) -> bool:
 
 
 def candidate_inputs(model: Any) -> Iterator[ExportSpec]:
-    """Inputs that the model may accept: each group of inputs, in every combination of their forms."""
+    """Inputs that the model may accept: those of JOINED_FORMS, then each group in every combination of its forms."""
     parameters = forward_parameters(model)
     known = _known_forms(parameters)
+    for name in filter(parameters.__contains__, JOINED_FORMS):
+        yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in JOINED_FORMS[name])
     for group in _input_groups(model, parameters):
         for forms in combinations(*(known[name] for name in group)):
             if "decoder_input_ids" in parameters:
@@ -78,8 +81,8 @@ def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iter
 
 
 def unknown_arguments(model: Any) -> list[str]:
-    """The arguments that `forward` requires and that are in no form of INPUT_FORMS or REQUIRED_FORMS."""
-    every = (*INPUT_FORMS.values(), *REQUIRED_FORMS.values())
+    """The arguments that `forward` requires and that are in no form that is known."""
+    every = (*JOINED_FORMS.values(), *INPUT_FORMS.values(), *REQUIRED_FORMS.values())
     known = {input_.forward_path[0] for forms in every for form in forms for input_ in form.inputs}
     parameters = forward_parameters(model).items()
     return [name for name, parameter in parameters if _is_required(parameter) and name not in known]

@@ -7,17 +7,25 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families import bert_inputs, pixel_inputs
 from onnxfn.architectures.families.text import choice_sizes, text_cases
+from onnxfn.export.lookup.packed_inputs import PACKED_FORMS
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.facts import TOKENS, case, takes
 from onnxfn.specs.getters import constant, either, from_config, item, product, reads, total
-from onnxfn.specs.records import NestedDummy, Source
+from onnxfn.specs.records import Source
 from onnxfn.specs.spec import ExportSpec
 
 Forms = tuple[ExportSpec, ...]
 
-VISION_CONFIGS = ("vision_config", "backbone_config", "image_config", "encoder", "encoder_config")
+VISION_CONFIGS = (
+    "vision_config",
+    "backbone_config",
+    "image_config",
+    "encoder",
+    "encoder_config",
+    "vision_config.backbone_config",
+)
 TEXT_CONFIGS = (
     "text_config",
     "text_encoder",
@@ -85,6 +93,8 @@ CONFIG_KEYS = reads(
     patch_values=product(NUM_CHANNELS, PATCH_FRAMES, PATCH_SIZE, PATCH_SIZE),
     patch_size=PATCH_SIZE,
     merged_side=MERGED_SIDE,
+    merged_size=product(MERGED_SIDE, PATCH_SIZE),
+    strip_side=either(item("window_kernel_size", 0), constant(1)),
     num_input_channels=either("num_input_channels", "input_size", constant(1)),
 )
 """Where configurations hold the values that these inputs need, by every known name."""
@@ -168,28 +178,6 @@ def _video_form(name: str) -> ExportSpec:
     return compose(takes(name, axes, "pixels", kind="float"), generates("pixels", "normal"), sized(batch_size=2))
 
 
-PACKED_IMAGES = compose(
-    takes("grid_thw", "num_images 3", "packed_grids"),
-    takes("merge_sizes", "num_images", "merge_sizes"),
-    generates("merge_sizes", "integers", low=1, high=from_config(total("merged_side", constant(1)))),
-    generates("patches", "normal"),
-    sized(num_images=2, num_patches=96),
-    case("one", sized(num_images=1, num_patches=60)),
-    case("several", sized(num_images=3, num_patches=132)),
-)
-"""Patches of images of any size in one row; the frames, height and width of each image in patches; for a model that
-merges the patches of each image in its own way, how many per side."""
-
-
-def _packed_forms(*axes: str) -> Forms:
-    """Images and videos, then images alone: some models take each frame of a video as an image."""
-    words, names = " ".join(("num_patches", *axes)), ("hidden_states", "pixel_values")
-    inputs = compose(*(takes(name, words, "patches", kind="float") for name in names), PACKED_IMAGES)
-    patches, merge = NestedDummy("patches", "num_patches"), from_config("merged_side")
-    grids = (generates("packed_grids", "packed_grids", patches=patches, merge=merge, frames=n) for n in (2, 1))
-    return tuple(compose(inputs, grid) for grid in grids)
-
-
 SERIES = compose(
     takes("past_values", "batch_size context_length= num_input_channels=", "series", kind="float"),
     generates("series", "normal"),
@@ -222,7 +210,7 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
             _audio_form("hidden_states", "batch_size latent_size= sequence_length", LATENT_DUMMIES),
         ),
         "past_values": (SERIES,),
-        "grid_thw": (*_packed_forms("patch_values="), *_packed_forms("num_channels=", "patch_size=", "patch_size=")),
+        **PACKED_FORMS,
     }
 )
 """Name of an input -> its forms: specs of the input, of its masks and of their dummies."""

@@ -82,11 +82,14 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "index_kpool": 4,
             "index_topk": 8,
             "index_head_dim": 8,
-            "index_n_heads": 4,
+            # The scores of a pool are 0 where all heads are below 0: with few heads, several pools have the same score.
+            "index_n_heads": 16,
             "linear_num_heads": 4,
             "linear_head_dim": 8,
         },
         "hunyuan_vl_text": {"head_dim": 8},
+        "instructblip": {"image_token_index": 100},
+        "instructblipvideo": {"video_token_index": 100},
         "mimi": CODEC,
         "mimi_encoder": CODEC,
         "mimi_decoder": CODEC,
@@ -112,6 +115,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "split_ngram_parts": 4,
             "hc_lowrank": 8,
         },
+        "minicpm_ocr_vision": {"insert_layer_id": 0},
+        "minicpmv4_7_vision": {"insert_layer_id": 0},
         "mistral4": {
             "rope_parameters": {
                 "rope_type": "default",
@@ -130,7 +135,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "sam2_hiera_det_model": {name: size for name, size in SAM2["backbone_config"].items() if name != "model_type"},
         "sam2_vision_model": SAM2,
         "slanet": {
-            "backbone_config": {"model_type": "pp_lcnet", "out_features": PP_LCNET_STAGES, "out_indices": [2, 3, 4, 5]}
+            "backbone_config": {"model_type": "pp_lcnet", "out_features": PP_LCNET_STAGES, "out_indices": [2, 3, 4, 5]},
         },
         "shieldgemma2": {"yes_token_index": 5, "no_token_index": 6},
         "step3p7": {"text_config": {"sliding_window": 5}},

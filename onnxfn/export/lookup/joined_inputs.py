@@ -1,0 +1,143 @@
+"""The inputs that a model takes only together: images in a text, sounds with a text, the questions of a prompt.
+
+One argument of `forward` tells such a group. Its inputs are not tried in other forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.export.lookup.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, Forms
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.facts import TOKENS, case, takes
+from onnxfn.specs.getters import constant, from_config, product, reads, total
+from onnxfn.specs.spec import ExportSpec
+
+TEXT = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
+IMAGE = compose(
+    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
+    generates("pixels", "normal"),
+)
+
+
+def _texts_after(placeholders: str) -> ExportSpec:
+    """A spec of the lengths of texts that begin with tokens in place of an image: 7 to 24 tokens follow them.
+
+    Args:
+        placeholders: The name of the number of these tokens.
+    """
+
+    def length(tokens: int) -> ExportSpec:
+        return sized(sequence_length=total(placeholders, constant(tokens)))
+
+    return compose(
+        length(16),
+        case("one", sized(batch_size=1), length(7), padded("none")),
+        case("right-padded", sized(batch_size=3), length(11), padded("right")),
+        case("left-padded", sized(batch_size=2), length(24), padded("left")),
+    )
+
+
+IMAGES_OF_A_TEXT = compose(
+    TEXT,
+    IMAGE,
+    takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "pixels", kind="float"),
+    takes("image_attention_mask", f"{TOKENS} num_images", "seen_images"),
+    generates("seen_images", "integers", high=2),
+    sized(num_images=2),
+    case("one", sized(batch_size=1, sequence_length=7, num_images=1), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=11, num_images=3), padded("right")),
+    case("left-padded", sized(batch_size=2, sequence_length=9, num_images=4), padded("left")),
+)
+"""Several images for each text, and which of them each token sees."""
+
+PLACED_IMAGE = compose(
+    TEXT,
+    IMAGE,
+    takes("image_embeds_position_mask", TOKENS, "image_places"),
+    generates("image_places", "mixed_mask", sides="first", shortest=from_config("num_placeholders")),
+    reads(num_placeholders="latent_query_num"),
+    _texts_after("num_placeholders"),
+)
+"""An image for each text, and a mask of its tokens in the text."""
+
+
+def _asked(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
+    """A spec of an image or a video for each text, and of the same text in the tokens of a Q-Former.
+
+    Args:
+        token: The key of the token in place of the image.
+        frames: The input `pixel_values`.
+        factors: Names whose product is the number of these tokens.
+    """
+    return compose(
+        TEXT,
+        IMAGE,
+        frames,
+        reads(num_placeholders=product(*factors), num_query_tokens="num_query_tokens", placeholder=token),
+        generates(
+            "token_ids",
+            "ids_with_image",
+            high=from_config("vocab_size"),
+            image=from_config("placeholder"),
+            count=from_config("num_placeholders"),
+        ),
+        _texts_after("num_placeholders"),
+        takes("qformer_input_ids", "batch_size qformer_length", "question_ids"),
+        takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
+        reads(qformer_vocab_size="qformer_config.vocab_size"),
+        generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
+        sized(qformer_length=10),
+        case("one", sized(qformer_length=6)),
+        case("right-padded", sized(qformer_length=13)),
+        case("left-padded", sized(qformer_length=8)),
+    )
+
+
+FRAMES = takes(
+    "pixel_values", "batch_size video_frames= num_channels= image_height= image_width=", "pixels", kind="float"
+)
+
+SPOKEN_TEXT = compose(
+    TEXT,
+    takes("input_features", "batch_size num_mel_bins= sequence_length*frames_each", "spectrogram", kind="float"),
+    generates("spectrogram", "normal"),
+    reads(frames_each="audio_length_per_tok"),
+    case("one", sized(batch_size=1, sequence_length=7), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
+    case("left-padded", sized(batch_size=2, sequence_length=9), padded("left")),
+)
+"""A text that is written while a sound is heard: as many steps of the sound for each token."""
+
+QUESTIONS = compose(
+    takes("input_ids", "1 sequence_length", "token_ids"),
+    takes("marks", "1 num_questions", "marks"),
+    takes("num_options", "1 num_questions", "options"),
+    takes("question_type_ids", "1 num_questions", "question_types"),
+    generates("marks", "integers", low=1, high=7),
+    generates("options", "integers", low=1, high=5),
+    generates("question_types", "integers", high=3),
+    sized(num_questions=2),
+    case("one", sized(sequence_length=7, num_questions=1)),
+    case("several", sized(sequence_length=11, num_questions=3)),
+    case("many", sized(sequence_length=24, num_questions=5)),
+)
+"""A prompt with questions: after which token each is answered, the number of its options, and its type."""
+
+JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
+    {
+        "image_attention_mask": (IMAGES_OF_A_TEXT,),
+        "image_embeds_position_mask": (PLACED_IMAGE,),
+        "qformer_input_ids": (
+            _asked("image_token_index", IMAGE, "num_query_tokens"),
+            _asked("video_token_index", FRAMES, "num_query_tokens", "video_frames"),
+        ),
+        "num_delay_tokens": (SPOKEN_TEXT,),
+        "marks": (QUESTIONS,),
+        "image_grid_thw": (MERGED_PATCHES,),
+        "target_sizes": (PATCH_STRIPS,),
+    }
+)
+"""Name of an argument of `forward` -> the forms of the inputs that a model with this argument takes together."""

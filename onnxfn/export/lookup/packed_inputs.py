@@ -1,0 +1,71 @@
+"""The inputs of vision towers that take the patches of images of any size, and where each image has its patches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.facts import case, takes
+from onnxfn.specs.getters import constant, from_config, total
+from onnxfn.specs.records import NestedDummy
+from onnxfn.specs.spec import ExportSpec
+
+Forms = tuple[ExportSpec, ...]
+
+IMAGES = compose(
+    generates("merge_sizes", "integers", low=1, high=from_config(total("merged_side", constant(1)))),
+    generates("patches", "normal"),
+    sized(num_images=2, num_patches=96),
+    case("one", sized(num_images=1, num_patches=60)),
+    case("several", sized(num_images=3, num_patches=132)),
+)
+"""One to three images, with 60 to 132 patches together."""
+
+PATCHES = NestedDummy("patches", "num_patches")
+
+
+def _grid(frames: int, merge: object) -> ExportSpec:
+    """A spec of the dummies of grids: the first image has as many frames as `frames`, and `merge` divides the sides."""
+    return generates("packed_grids", "packed_grids", patches=PATCHES, merge=merge, frames=frames)
+
+
+def _grid_forms(*axes: str) -> Forms:
+    """Images and videos, then images alone: some models take each frame of a video as an image.
+
+    All patches are in one row. `grid_thw` has the frames, the height and the width of each image in patches. A model
+    that merges the patches of each image in its own way takes how many per side.
+    """
+    words, names = " ".join(("num_patches", *axes)), ("hidden_states", "pixel_values")
+    inputs = compose(
+        *(takes(name, words, "patches", kind="float") for name in names),
+        takes("grid_thw", "num_images 3", "packed_grids"),
+        takes("merge_sizes", "num_images", "merge_sizes"),
+        IMAGES,
+    )
+    return tuple(compose(inputs, _grid(frames, from_config("merged_side"))) for frames in (2, 1))
+
+
+MERGED_PATCHES = compose(
+    takes("pixel_values", "num_patches merged_size= merged_size= num_channels=", "patches", kind="float"),
+    takes("image_grid_thw", "num_images 3", "packed_grids"),
+    IMAGES,
+    _grid(1, 1),
+)
+"""Patches that are merged before the model takes them, and the grids of the merged patches."""
+
+PATCH_STRIPS = compose(
+    takes("pixel_values", "1 num_channels= patch_size= patch_size*num_patches", "patches", kind="float"),
+    takes("target_sizes", "num_images 2", "packed_grids"),
+    IMAGES,
+    _grid(1, from_config("strip_side")),
+)
+"""The patches of all images side by side, as one image of the height of a patch; each grid without frames."""
+
+PACKED_FORMS: Mapping[str, Forms] = MappingProxyType(
+    {
+        "grid_thw": (*_grid_forms("patch_values="), *_grid_forms("num_channels=", "patch_size=", "patch_size=")),
+    }
+)
+"""Name of the input that holds the grids -> its forms, with the patches."""
