@@ -50,6 +50,10 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "CpmAntModel._prepare_attention_mask": ("cpmant.attention_mask", "makes a list of the positions"),
         "DbrxExperts.forward": ("experts.dbrx_outputs", "loops over the experts that the tokens choose"),
+        "Gemma4VisionPooler._avg_pool_by_positions": (
+            "packed_vision.averaged_tokens",
+            "takes the number of classes of one_hot from a size",
+        ),
         "LongcatFlashExperts.forward": ("experts.longcat_outputs", "loops over the experts that the tokens choose"),
         "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
@@ -63,6 +67,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "chunk_kimi_delta_attention": ("recurrent.delta_rule", "loops over chunks of the sequence"),
         "mamba2_chunk_scan": ("recurrent.mamba2_scan", "pads the text to full chunks"),
+        "combine_image_text_embeddings": ("udop.joined_embeddings", "loops over the tokens, then over the rows"),
         "make_padding_mask": ("fsmt.padding_mask", "branches on whether a text has padding"),
         "rwkv_linear_attention": ("rwkv.linear_attention", "loops over the tokens"),
         "shift_tokens_right": ("shift_tokens.shift_tokens_right", "removes the batch axis when its size is 1"),

@@ -43,7 +43,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "nemotron": "attention",
         "packed_vision": "segment_ends segment_ends_and_length position_ids window_index "
         "interpolation_indices_and_weights merged_order frame_index temporal_merge_index is_packed attention_interface "
-        "antialiased_positions merged_patches nearest_position_ids",
+        "antialiased_positions merged_patches nearest_position_ids averaged_tokens",
         "position_embeddings": "interpolated_bicubic interpolated_bilinear",
         "position_ids": "position_ids_from_input_ids",
         "recurrent": "conv_state recurrent_state delta_rule mamba2_scan lightning_attention rglru_scan",
@@ -59,6 +59,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "switch_experts": "router_outputs expert_outputs",
         "tapas": "segment_reduction",
         "timesfm": "masked_mean_std",
+        "udop": "joined_embeddings",
         "vits": "gated_activation relative_embeddings inverse_spline",
         "wav2vec2_bert": "xvector_output",
         "xlstm": "matrix_memory",

@@ -44,6 +44,24 @@ def packed_grids(_: Random, shape: tuple[int, ...], *, patches: Array, merge: in
     return sides
 
 
+def grid_positions(_: Random, shape: tuple[int, ...], *, merge: int = 1) -> Array:
+    """Column and row of each patch of an image, whose sides are multiples of `merge`; -1 for padding.
+
+    The axes are images, patches, and column and row. Every second image has padding, about a third of its patches.
+
+    >>> grid_positions(np.random.default_rng(0), (2, 3, 2)).tolist()
+    [[[0, 0], [1, 0], [2, 0]], [[0, 0], [1, 0], [-1, -1]]]
+    """
+    places = np.full(shape, -1, dtype=np.int64)
+    for row, place in enumerate(places):
+        cells = shape[1] // merge**2
+        cells -= cells // 3 * (row % 2)
+        width = cells // max(side for side in range(1, int(cells**0.5) + 1) if cells % side == 0) * merge
+        index = np.arange(cells * merge**2)
+        place[: len(index)] = np.stack([index % width, index // width], axis=-1)
+    return places
+
+
 def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
     """Left, top, right and bottom of boxes, whole numbers below `high`. The last axis has size 4."""
     corners = random.integers(0, high, (*shape[:-1], 2, 2))

@@ -7,10 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import vision_utils
+from transformers.models.gemma4 import modeling_gemma4
 from transformers.models.kimi_k25 import modeling_kimi_k25
 from transformers.models.muse_glimmer import modeling_muse_glimmer
+from transformers.models.udop import modeling_udop
 
-from onnxfn.architectures.patches import packed_vision
+from onnxfn.architectures.patches import packed_vision, udop
 
 side = st.integers(1, 6).map(lambda half: 2 * half)
 grids = st.lists(st.tuples(st.integers(1, 3), side, side), min_size=1, max_size=4).map(torch.tensor)
@@ -56,3 +58,35 @@ def test_merged_frames_are_those_of_the_loops(grid, frames):
     grid[:, 0] = frames
     expected = modeling_kimi_k25.get_vision_temporal_merge_index(grid, 2, 2)
     assert torch.equal(packed_vision.temporal_merge_index(grid, 2, 2), expected)
+
+
+@given(grids, st.integers(2, 9))
+def test_nearest_positions_are_those_of_the_loops(grid, side):
+    sizes = grid[:, 1:]
+    expected = vision_utils.get_vision_nearest_position_ids(sizes, side)
+    assert torch.equal(packed_vision.nearest_position_ids(sizes, side), expected)
+
+
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3))
+def test_means_of_squares_are_those_of_one_hot(side, height, width):
+    columns, rows = torch.meshgrid(torch.arange(width * side), torch.arange(height * side), indexing="xy")
+    places = torch.stack([columns.flatten(), rows.flatten()], dim=-1)[None]
+    padded = torch.cat([places, torch.full((1, side**2, 2), -1)], dim=1)
+    states = torch.randn(1, padded.shape[1], 4).masked_fill((padded == -1).all(-1, keepdim=True), 0.0)
+    pooler, length = modeling_gemma4.Gemma4VisionPooler, height * width + 1
+    expected = pooler._avg_pool_by_positions(None, states, padded, length)
+    for actual, wanted in zip(packed_vision.averaged_tokens(None, states, padded, length), expected, strict=True):
+        assert torch.equal(actual, wanted)
+
+
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 2**31))
+def test_patches_beside_a_text_are_those_of_the_loops(batch, length, seed):
+    random = torch.Generator().manual_seed(seed)
+    corners = torch.rand(batch, length, 2, 2, generator=random).sort(dim=2).values.flatten(2)
+    corners[:, 0] = float(seed % 2)
+    patches, texts = torch.randn(batch, 16, 4, generator=random), torch.randn(batch, length, 4, generator=random)
+    mask = torch.ones(batch, length, dtype=torch.long)
+    arguments = (corners, None, mask, 4, 0, 32, 8)
+    expected = modeling_udop.combine_image_text_embeddings(patches.clone(), texts.clone(), *arguments)
+    for actual, wanted in zip(udop.joined_embeddings(patches, texts, *arguments), expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=0, check_dtype=False)

@@ -225,6 +225,19 @@ def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes:
     return blocks.index_add(0, block, weighted)
 
 
+def averaged_tokens(_: Any, hidden_states: Tensor, pixel_position_ids: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """For Gemma4VisionPooler._avg_pool_by_positions: the mean of each square of patches, and which squares exist."""
+    import torch
+
+    side = int((hidden_states.shape[1] // length) ** 0.5)
+    places = pixel_position_ids.clamp(min=0)
+    squares = (places[..., 0].amax(-1, keepdim=True) + 1) // side
+    square = places[..., 0] // side + squares * (places[..., 1] // side)
+    weights = (square[..., None] == torch.arange(length, device=square.device)).float() / side**2
+    averaged = weights.transpose(1, 2) @ hidden_states.float()
+    return averaged.to(hidden_states.dtype), (weights != 0).any(dim=1)
+
+
 def is_packed(config: Any = None, **_: Any) -> bool:
     """For is_flash_attention_requested: true for a vision tower, which then attends to all patches in one call."""
     return hasattr(config, "patch_size")

@@ -47,8 +47,9 @@ def candidate_inputs(model: Any) -> Iterator[ExportSpec]:
     """Inputs that the model may accept: those of JOINED_FORMS, then each group in every combination of its forms."""
     parameters = forward_parameters(model)
     known = _known_forms(parameters)
-    for name in filter(parameters.__contains__, JOINED_FORMS):
-        yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in JOINED_FORMS[name])
+    for names, joined in JOINED_FORMS.items():
+        if parameters.keys() >= {*names.split()}:
+            yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in joined)
     for group in _input_groups(model, parameters):
         for forms in combinations(*(known[name] for name in group)):
             if "decoder_input_ids" in parameters:

@@ -1,6 +1,6 @@
 """The inputs that a model takes only together: images in a text, sounds with a text, the questions of a prompt.
 
-One argument of `forward` tells such a group. Its inputs are not tried in other forms.
+One argument of `forward` tells such a group, or several together.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.export.lookup.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, Forms
+from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
+from onnxfn.export.lookup.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, case, takes
-from onnxfn.specs.getters import constant, from_config, product, reads, total
+from onnxfn.specs.getters import constant, from_config, item, product, reads, total
 from onnxfn.specs.spec import ExportSpec
 
 TEXT = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
@@ -126,6 +127,28 @@ QUESTIONS = compose(
 )
 """A prompt with questions: after which token each is answered, the number of its options, and its type."""
 
+WHOLE_TOKENS = compose(
+    takes("input_values", "batch_size num_tokens*samples_per_token", "sound", kind="float"),
+    generates("sound", "normal"),
+    reads(samples_per_token=product(*(item("patch_sizes", stage) for stage in range(4)))),
+    sized(batch_size=2, num_tokens=6),
+    case("one", sized(batch_size=1, num_tokens=3)),
+    case("several", sized(batch_size=3, num_tokens=5)),
+)
+"""A sound of a whole number of tokens."""
+
+SOUNDS_AND_TEXTS = compose(
+    text_batch_inputs,
+    text_batch_cases,
+    takes("input_values", "batch_size 1 num_samples", "sound", kind="float"),
+    generates("sound", "normal"),
+    sized(num_samples=4000),
+    case("one", sized(num_samples=3001)),
+    case("right-padded", sized(num_samples=5003)),
+    case("left-padded", sized(num_samples=4700)),
+)
+"""Sounds and texts that are compared."""
+
 JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "image_attention_mask": (IMAGES_OF_A_TEXT,),
@@ -136,8 +159,11 @@ JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
         ),
         "num_delay_tokens": (SPOKEN_TEXT,),
         "marks": (QUESTIONS,),
+        "padding_cache input_values": (WHOLE_TOKENS,),
+        "padding_mask input_ids input_values": (SOUNDS_AND_TEXTS,),
+        "pixel_position_ids": (POOLED_PATCHES,),
         "image_grid_thw": (MERGED_PATCHES,),
         "target_sizes": (PATCH_STRIPS,),
     }
 )
-"""Name of an argument of `forward` -> the forms of the inputs that a model with this argument takes together."""
+"""Names of arguments of `forward` -> the forms of the inputs that a model with these arguments takes together."""

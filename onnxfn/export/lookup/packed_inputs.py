@@ -8,7 +8,7 @@ from types import MappingProxyType
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.facts import case, takes
-from onnxfn.specs.getters import constant, from_config, total
+from onnxfn.specs.getters import constant, from_config, power, reads, total
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 
@@ -62,6 +62,18 @@ PATCH_STRIPS = compose(
     _grid(1, from_config("strip_side")),
 )
 """The patches of all images side by side, as one image of the height of a patch; each grid without frames."""
+
+POOLED_PATCHES = compose(
+    takes("pixel_values", "batch_size num_tokens*pooled_patches patch_values=", "patches", kind="float"),
+    takes("pixel_position_ids", "batch_size num_tokens*pooled_patches 2", "patch_places"),
+    reads(pooled_side="pooling_kernel_size", pooled_patches=power("pooling_kernel_size", constant(2))),
+    generates("patches", "uniform", low=0.0),
+    generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
+    sized(batch_size=2, num_tokens=8),
+    case("one", sized(batch_size=1, num_tokens=6)),
+    case("several", sized(batch_size=3, num_tokens=15)),
+)
+"""The patches of an image per row, and the column and the row of each in the image; -1 for padding."""
 
 PACKED_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
