@@ -53,12 +53,12 @@ def grid_positions(_: Random, shape: tuple[int, ...], *, merge: int = 1) -> Arra
     [[[0, 0], [1, 0], [2, 0]], [[0, 0], [1, 0], [-1, -1]]]
     """
     places = np.full(shape, -1, dtype=np.int64)
-    for row, place in enumerate(places):
+    for row, image in enumerate(places):
         cells = shape[1] // merge**2
         cells -= cells // 3 * (row % 2)
         width = cells // max(side for side in range(1, int(cells**0.5) + 1) if cells % side == 0) * merge
         index = np.arange(cells * merge**2)
-        place[: len(index)] = np.stack([index % width, index // width], axis=-1)
+        image[: len(index)] = np.stack([index % width, index // width], axis=-1)
     return places
 
 

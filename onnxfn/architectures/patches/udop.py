@@ -31,8 +31,8 @@ def joined_embeddings(
 
     is_left = torch.ones_like(image_embeddings[..., 0], dtype=torch.bool).scatter(1, patches, False)
     count, index = is_left.sum(1, keepdim=True), torch.arange(is_left.shape[1], device=is_left.device)[None]
-    place = torch.where(is_left, is_left.long().cumsum(1) - 1, count + (~is_left).long().cumsum(1) - 1)
-    order = torch.zeros_like(place).scatter(1, place, index.expand_as(place))
+    rank = torch.where(is_left, is_left.long().cumsum(1) - 1, count + (~is_left).long().cumsum(1) - 1)
+    order = torch.zeros_like(rank).scatter(1, rank, index.expand_as(rank))
     exists = index < count
     boxes = get_visual_bbox(num_patches, 1).to(image_embeddings.device)[None] if visual_bbox is None else visual_bbox
     boxes = boxes.expand(order.shape[0], -1, -1)

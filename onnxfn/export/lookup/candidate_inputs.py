@@ -49,7 +49,8 @@ def candidate_inputs(model: Any) -> Iterator[ExportSpec]:
     known = _known_forms(parameters)
     for names, joined in JOINED_FORMS.items():
         if parameters.keys() >= {*names.split()}:
-            yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in joined)
+            whole = (form for form in joined if all(input_.forward_path[0] in parameters for input_ in form.inputs))
+            yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in whole)
     for group in _input_groups(model, parameters):
         for forms in combinations(*(known[name] for name in group)):
             if "decoder_input_ids" in parameters:

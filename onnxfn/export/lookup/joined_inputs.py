@@ -65,7 +65,7 @@ PLACED_IMAGE = compose(
 """An image for each text, and a mask of its tokens in the text."""
 
 
-def _asked(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
+def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
     """A spec of an image or a video for each text, and of the same text in the tokens of a Q-Former.
 
     Args:
@@ -154,13 +154,13 @@ JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
         "image_attention_mask": (IMAGES_OF_A_TEXT,),
         "image_embeds_position_mask": (PLACED_IMAGE,),
         "qformer_input_ids": (
-            _asked("image_token_index", IMAGE, "num_query_tokens"),
-            _asked("video_token_index", FRAMES, "num_query_tokens", "video_frames"),
+            _instructed_image("image_token_index", IMAGE, "num_query_tokens"),
+            _instructed_image("video_token_index", FRAMES, "num_query_tokens", "video_frames"),
         ),
         "num_delay_tokens": (SPOKEN_TEXT,),
         "marks": (QUESTIONS,),
         "padding_cache input_values": (WHOLE_TOKENS,),
-        "padding_mask input_ids input_values": (SOUNDS_AND_TEXTS,),
+        "return_loss input_ids input_values": (SOUNDS_AND_TEXTS,),
         "pixel_position_ids": (POOLED_PATCHES,),
         "image_grid_thw": (MERGED_PATCHES,),
         "target_sizes": (PATCH_STRIPS,),
