@@ -34,6 +34,7 @@ from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
 from onnxfn.specs.compose import group
 from onnxfn.specs.dummies import Array, dummies, padded
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, has_last_logits
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.fixed_axes import fixed_sizes
@@ -156,8 +157,8 @@ def _exact_group(exact_logits: Exact, number: int, count: int) -> tuple[str, Arr
 def can_decode(part: Part, plan: Plan) -> bool:
     """Whether texts can be decoded with a part.
 
-    It takes tokens (or their embeddings) and a past that may be empty, and gives logits. The plan has the parts that
-    compute its other inputs. The texts are in the ranges of its axes.
+    It takes tokens (or their embeddings) and a past that may be empty, and gives logits, of all tokens if asked for.
+    The plan has the parts that compute its other inputs. The texts are in the ranges of its axes.
     """
     spec = part.spec
     past_inputs = {feedback.input for feedback in spec.feedback}
@@ -167,7 +168,8 @@ def can_decode(part: Part, plan: Plan) -> bool:
     lengths = past_lengths(spec)
     has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
     has_linked_parts = set(_linked_parts(part)) <= {other.name for other in plan.parts}
-    decodes = takes_tokens and "logits" in part.outputs and bool(past_inputs)
+    gives_all = "logits" in spec.outputs and (NUM_LOGITS_TO_KEEP in spec.inputs or not has_last_logits(spec))
+    decodes = takes_tokens and gives_all and bool(past_inputs)
     return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts and _texts_are_in_range(spec)
 
 

@@ -23,6 +23,7 @@ from onnxfn.check.prompts import (
 )
 from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import Array
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
 from onnxfn.specs.reports import Exported
@@ -207,7 +208,7 @@ def _is_constant(past: Mapping[str, Array], name: str) -> bool:
 
 
 def _text_feeds(session: Any, new: Array, mask: Array) -> dict[str, Array]:
-    """The token ids, position ids and attention mask of the new tokens.
+    """The token ids, position ids and attention mask of the new tokens, and the number of logits.
 
     The attention mask is that of the whole text. Of a graph whose cache has no length it is that of the new tokens: its
     second axis has the same symbol as the tokens'.
@@ -217,7 +218,8 @@ def _text_feeds(session: Any, new: Array, mask: Array) -> dict[str, Array]:
     length = lengths.get("input_ids", lengths.get(EMBEDS))
     is_of_new_tokens = lengths.get("attention_mask") == length
     mask_feed = mask[:, -new.shape[1] :] if is_of_new_tokens else mask
-    return {"input_ids": new, "attention_mask": mask_feed, "position_ids": positions}
+    texts = {"input_ids": new, "attention_mask": mask_feed, "position_ids": positions}
+    return texts | {NUM_LOGITS_TO_KEEP: np.array(1)}  # only the next token is read
 
 
 def _outputs(session: Any, known: Mapping[str, Array]) -> dict[str, Array]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxfn.specs.axes import symbols, terms
 from onnxfn.specs.dummies import Array
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
 from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.records import OutputSpec
 
@@ -23,16 +24,18 @@ def all_elements(array: Array) -> Array:
 def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, Array]) -> Select:
     """Selects the elements of an output at tokens, by the padding mask among the inputs of a case.
 
-    The spec names the mask. Its last axis is a length, or a past plus a length, and so is the axis of an output. An
-    axis that is shorter than the mask has the last tokens of the mask. An axis that is longer begins with elements that
-    are not padding. If there is no mask, or the output has no such axis, all are selected.
+    The spec names the mask. Its last axis is a length, or a past plus a length, and so is the axis of an output, or the
+    axis has the logits of the last tokens. An axis that is shorter than the mask has the last tokens of the mask. An
+    axis that is longer begins with elements that are not padding. If there is no mask, or the output has no
+    such axis, all are selected.
     """
     mask_input = next((input_ for input_ in spec.inputs if input_.name == spec.check.mask_input), None)
     if mask_input is None:
         return all_elements
     batch, *_, length = symbols(mask_input.axes).values()
     output_symbols = symbols(output.axes)
-    token_axes = [axis for axis, symbol in output_symbols.items() if terms(symbol)[-1] == terms(length)[-1]]
+    lengths = (terms(length)[-1], NUM_LOGITS)
+    token_axes = [axis for axis, symbol in output_symbols.items() if terms(symbol)[-1] in lengths]
     if not token_axes or output_symbols.get(0) != batch:
         return all_elements
     mask = inputs[mask_input.name].astype(bool)

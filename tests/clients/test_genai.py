@@ -23,6 +23,17 @@ def test_a_decoder_writes_the_text_of_pytorch(checkpoint, prompt, exports, note)
     assert given == written_text(reference(exports, checkpoint, folder, "AutoModelForCausalLM"), prompt)
 
 
+def test_a_decoder_that_takes_num_logits_to_keep_gets_it(exports, note):
+    """The runtime gives the input to a decoder that has it."""
+    flags = ("--with-input=num_logits_to_keep",)
+    note({"client": "genai", "kind": "text", "case": "llama, num_logits_to_keep", "flags": flags})
+    folder = exported(exports, "llama", TASK, flags)
+    source = reference(exports, "llama", folder)
+    given = run_client("genai", {"folder": str(folder), "count": COUNT, "text": TEXTS[0]})["result"]
+    assert "num_logits_to_keep" in source.names
+    assert given == written_text(source, {"text": TEXTS[0]})
+
+
 def written_text(reference, prompt):
     """The text that PyTorch adds to a text, or answers to messages."""
     tokenizer = reference.tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from attrs import frozen
 
@@ -45,6 +46,12 @@ def _is_decoder(part: Part) -> bool:
     """Whether a part reads tokens and a cache, writes logits, and needs no other part."""
     inputs, outputs = part.spec.inputs, part.spec.outputs
     return bool(part.spec.feedback) and not part.spec.links and "input_ids" in inputs and "logits" in outputs
+
+
+def other_inputs(part: Part, known: Collection[str]) -> tuple[str, ...]:
+    """The inputs of a decoder that are no cache and that a program of these known inputs does not give."""
+    cached = {feedback.input for feedback in part.spec.feedback}
+    return tuple(name for name in part.inputs if name not in cached and name not in known)
 
 
 def cache_of(part: Part) -> tuple[CacheTensor, ...]:

@@ -13,11 +13,13 @@ from onnxfn.export.clients.caches import (
     cache_of,
     decoder_of,
     layers_of,
+    other_inputs,
     sizes_of,
     templates,
 )
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.values import config_value
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.planned import Part, Plan
 
 NAME = "onnxruntime-genai"
@@ -35,7 +37,10 @@ WORDS = frozenset(
 """The model types that are values of `model.type` for a decoder of keys and values; `gpt2` is one for fused caches."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
-"""What the runtime computes for each step."""
+"""What the runtime computes for each step, under names that `genai_config.json` states."""
+
+GIVEN = (*INPUTS, NUM_LOGITS_TO_KEEP)
+"""What it gives to a decoder that takes it."""
 
 CACHE_KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -89,9 +94,11 @@ def genai_limits(plan: Plan) -> tuple[str, ...]:
     part = decoder_of(plan)
     if part is None:
         return ()
-    cache, model = cache_of(part), part.spec.name or "this model"
+    cache, model, others = cache_of(part), part.spec.name or "this model", other_inputs(part, GIVEN)
     unknown = [template for template in templates(cache) if template not in CACHE_KEYS]
     keys, values = ({(each.layer, each.sizes[-1]) for each in cache if each.template == name} for name in (KEY, VALUE))
+    if others:
+        return (f"{NAME} gives no {others[0]}, which the graph takes",)
     if unknown:
         return (f"{NAME} cannot have a cache such as {unknown[0].replace('%d', '0')} ({model})",)
     if not layers_of(cache, KEY):

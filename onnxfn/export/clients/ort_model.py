@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onnxfn.export.clients.caches import KEY, VALUE, CacheTensor, cache_of, decoder_of, sizes_of, templates
+from onnxfn.export.clients.caches import (
+    KEY,
+    VALUE,
+    CacheTensor,
+    cache_of,
+    decoder_of,
+    other_inputs,
+    sizes_of,
+    templates,
+)
 from onnxfn.export.clients.configuration import SEPARATE_HEADS
 from onnxfn.export.clients.ort_model_types import KNOWN_TYPES
 from onnxfn.export.clients.values import config_value
 from onnxfn.specs.planned import Plan
 
 NAME = "ORTModel"
+
+INPUTS = ("input_ids", "attention_mask", "position_ids")
+"""What it computes for a decoder."""
 
 OWN_WIDTH = frozenset({"gemma", "gemma3_text", "gpt_oss", "nemotron"})
 """Types whose width of a head is `head_dim`; that of all others is the hidden size divided by the number of heads."""
@@ -32,6 +44,9 @@ def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
         return (f"{NAME} does not know {model_type}: it needs transformers 4.57",)
     if decoder is None or not model_type:
         return ()
+    extra = other_inputs(decoder, INPUTS)
+    if extra:
+        return (f"{NAME} gives no {extra[0]}, which the graph takes",)
     cache = cache_of(decoder)
     other = [name for name in templates(cache) if name not in (KEY, VALUE)]
     if other:

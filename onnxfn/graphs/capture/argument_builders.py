@@ -5,10 +5,13 @@ Each takes the model and the tensors of the argument, nested by their paths. A c
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.specs.edits.logits_to_keep import LOGITS_TO_KEEP
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import ArgumentBuilder
 
@@ -99,6 +102,21 @@ def encoder_output(_: Any, tensors: Mapping[str, Any]) -> Any:
     from transformers.modeling_outputs import BaseModelOutput
 
     return BaseModelOutput(**tensors)
+
+
+def last_positions(model: Any, number: Any) -> slice:
+    """The last positions of an axis, as many as a tensor without axes says: all if it is 0, or above their number.
+
+    InvalidSpec if `forward` does not name the argument: it would ignore it among others, and keep all positions.
+    """
+    import torch
+
+    if LOGITS_TO_KEEP not in inspect.signature(model.forward).parameters:
+        name = f"forward of {type(model).__name__} has no argument {LOGITS_TO_KEEP}"
+        raise InvalidSpec(f"{name}: it computes the logits of all tokens; leave out the input num_logits_to_keep")
+    count = number.item()
+    torch._check(count >= 0)
+    return slice(-count, None)
 
 
 def moe_encoder_output(_: Any, tensors: Mapping[str, Any]) -> Any:
@@ -205,6 +223,7 @@ ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
             dynamic_cache_without_config,
             minimax_cache,
             encoder_output,
+            last_positions,
             moe_encoder_output,
             moonshine_streaming_encoder_output,
             parakeet_encoder_output,

@@ -1,4 +1,4 @@
-"""Inputs that models can take and that their specs leave out: masks and segment ids; `with_input`."""
+"""Inputs that models can take and that their specs leave out: masks, positions, segment ids, ...; `with_input`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, computes_logits, with_logits_to_keep
 from onnxfn.specs.errors import UnknownName, closest, listed
 from onnxfn.specs.getters import constant, either
 from onnxfn.specs.records import InputSpec
@@ -70,11 +71,14 @@ def with_input(spec: ExportSpec, name: str) -> ExportSpec:
 
     Args:
         spec: A spec.
-        name: The name of the input in `forward`: `attention_mask`, `pixel_mask`, `token_type_ids`, ...
+        name: The name of the input in `forward`: `attention_mask`, `pixel_mask`, `token_type_ids`, ... Or
+            `num_logits_to_keep`, int64 without axes, which transformers.js gives to decoders that have it: the graph
+            computes logits for that many of the last tokens, and for all tokens if it is 0.
 
     Returns:
         The spec whose graphs take the input wherever they take the input that it belongs to. It has the axes of that
-        input, without channels. A spec that has the input is returned unchanged.
+        input, without channels. A spec that has the input is returned unchanged. With `num_logits_to_keep`, logits are
+        `[batch_size, num_logits, vocabulary]`.
 
     Raises:
         UnknownName: no optional input has such a name, or the spec has no input to which it belongs.
@@ -82,11 +86,15 @@ def with_input(spec: ExportSpec, name: str) -> ExportSpec:
     >>> from onnxfn import spec_for
     >>> with_input(spec_for("wav2vec2", "audio-classification"), "attention_mask")["attention_mask"].axes
     axis_map('batch_size sequence_length')
+    >>> with_input(spec_for("llama", "text-generation-with-past"), "num_logits_to_keep")["logits"].axes
+    axis_map('batch_size num_logits _')
     """
     if any(tensor.name == name for inner in inner_specs(spec) for tensor in inner.inputs):
         return spec
     if not can_take(spec, name):
         raise _refused(spec, name)
+    if name == NUM_LOGITS_TO_KEEP:
+        return each_spec(spec, with_logits_to_keep)
     form = OPTIONAL_INPUTS[name]
     generators = {generator.name for inner in inner_specs(spec) for generator in inner.dummies.generators}
     changed = each_spec(spec, lambda inner: _with_form(inner, form))
@@ -100,6 +108,8 @@ def can_take(spec: ExportSpec, name: str) -> bool:
 
     It does not change the decoders of an encoder-decoder: they would need the mask of the encoder too.
     """
+    if name == NUM_LOGITS_TO_KEEP:
+        return any(map(computes_logits, inner_specs(spec) if spec.task is None else (spec,)))
     form, present = OPTIONAL_INPUTS.get(name), tensor_names(spec)
     has_decoder = any(behavior.name == "decoder" for behavior in spec.parts.behaviors)
     return form is not None and name not in present and not has_decoder and not {*form.of}.isdisjoint(present)
@@ -118,7 +128,7 @@ def _with_form(spec: ExportSpec, form: OptionalInput) -> ExportSpec:
 
 def _refused(spec: ExportSpec, name: str) -> UnknownName:
     """The error for an input that `with_input` cannot add."""
-    known = [form for form in OPTIONAL_INPUTS if can_take(spec, form)]
+    known = [known for known in (*OPTIONAL_INPUTS, NUM_LOGITS_TO_KEEP) if can_take(spec, known)]
     return UnknownName(
         f"with_input cannot add {name!r} to {spec.name or 'this spec'}; it can add: {listed(known)}"
         f"{closest(name, known)}; describe any other yourself: compose(spec, takes({name!r}, axes, generator))"

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.compose import group, named
 from onnxfn.specs.dummies import known_sizes
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
 from onnxfn.specs.errors import MissingValue
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.getters import either, least
@@ -225,7 +226,7 @@ def _has_sizes(spec: PlannedSpec) -> bool:
 def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...]) -> bool:
     """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs."""
     known = {name for input_ in spec.inputs for name in names(input_.axes)}
-    decided = {name for output in spec.outputs for name in names(output.axes)} <= known
+    decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}
     return bool(lengths) and {*lengths} <= known - fixed_sizes(spec).keys() and decided
 
 

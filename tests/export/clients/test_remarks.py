@@ -122,6 +122,13 @@ def test_kinds_of_tokens_that_no_graph_takes_are_named():
     assert remarks("camembert", "fill-mask", type_vocab_size=1) == ()
 
 
+def test_one_client_does_not_give_the_number_of_logits():
+    config = tiny.config("llama")
+    plan = onnxfn.plan(onnxfn.with_input(onnxfn.spec_for(config, WITH_PAST), "num_logits_to_keep"), config)
+    line = "ORTModel gives no num_logits_to_keep, which the graph takes"
+    assert with_remarks(plan, config, LAYOUTS["hub"]).remarks == (line,)
+
+
 def test_a_layout_of_no_client_has_no_remarks_and_that_of_a_single_one_those_of_it():
     assert remarks("minicpm3", layout="optimum") == ()
     (line,) = remarks("minicpm3", layout="transformers.js")

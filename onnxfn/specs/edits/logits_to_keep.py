@@ -1,0 +1,64 @@
+"""`num_logits_to_keep`: an input of a decoder that says for how many of the last tokens it computes logits."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from onnxfn.specs.axes import Axis, AxisMap, names
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.facts import builds, case, takes
+from onnxfn.specs.planned import AnySpec
+from onnxfn.specs.records import OutputSpec
+from onnxfn.specs.spec import ExportSpec
+
+NUM_LOGITS_TO_KEEP = "num_logits_to_keep"
+"""The name of the input, as transformers.js 4.3.1 gives it to a decoder that has it: int64, without axes."""
+
+LOGITS_TO_KEEP = "logits_to_keep"
+"""The argument of `forward` in transformers 5.23, and the generator of its dummies."""
+
+LOADER = "AutoModelForCausalLM"
+"""The class whose models have the argument."""
+
+NUM_LOGITS = "num_logits"
+"""The symbol of the axis of logits that are computed for the last tokens alone."""
+
+_KEPT = compose(
+    takes(NUM_LOGITS_TO_KEEP, "", LOGITS_TO_KEEP, kind="int64", path=(LOGITS_TO_KEEP,)),
+    generates(LOGITS_TO_KEEP, "constant", value=0),
+    builds(LOGITS_TO_KEEP, "last_positions"),
+    case("last logit", sized(batch_size=1, past_sequence_length=0, sequence_length=7), padded("none")),
+    case("last logit", generates(LOGITS_TO_KEEP, "constant", value=1)),
+    case("last logits", sized(batch_size=2, past_sequence_length=0, sequence_length=10), padded("left")),
+    case("last logits", generates(LOGITS_TO_KEEP, "constant", value=3)),
+    case("more logits than tokens", sized(batch_size=1, past_sequence_length=0, sequence_length=4), padded("none")),
+    case("more logits than tokens", generates(LOGITS_TO_KEEP, "constant", value=9)),
+)
+"""The input, and cases of the check. In all other cases it is 0, which keeps the logits of all tokens."""
+
+
+def computes_logits(spec: ExportSpec) -> bool:
+    """Whether a spec is that of a decoder that computes logits of each token."""
+    return spec.call.loader == LOADER and "logits" in spec.outputs
+
+
+def has_last_logits(spec: AnySpec) -> bool:
+    """Whether a spec has logits of the last tokens alone."""
+    return "logits" in spec.outputs and NUM_LOGITS in names(spec.outputs["logits"].axes)
+
+
+def with_logits_to_keep(spec: ExportSpec) -> ExportSpec:
+    """The spec with the input `num_logits_to_keep`, if it is that of a decoder; any other spec unchanged.
+
+    The graph drops the hidden states of the other tokens before the last layer, which is as wide as the vocabulary.
+    """
+    if not computes_logits(spec):
+        return spec
+    outputs = (_of_last_tokens(output) if output.name == "logits" else output for output in spec.outputs)
+    return compose(evolve(spec, outputs=tuple(outputs)), _KEPT)
+
+
+def _of_last_tokens(output: OutputSpec) -> OutputSpec:
+    batch, _, *rest = output.axes.axes
+    return evolve(output, axes=AxisMap((batch, Axis(NUM_LOGITS, "dynamic"), *rest)))

@@ -1,0 +1,90 @@
+"""Decoders that compute logits of the last tokens alone, against PyTorch at sizes that were not traced."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+import torch
+from agreement import assert_agreement
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn import InvalidSpec, spec_for, with_constants, with_input, with_opset
+from onnxfn.export.cli import app
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP as NAME
+
+TASK = "text-generation-with-past"
+
+
+def exported(model_type, folder, edit=lambda spec: spec):
+    """An export of a tiny decoder that takes the input, and the model."""
+    model = tiny.model(model_type, "AutoModelForCausalLM")
+    return onnxfn.export(edit(with_input(spec_for(model_type, TASK), NAME)), model, folder / "out"), model
+
+
+def feeds(result, ids, **more):
+    """The inputs of a prompt, with an empty cache."""
+    sizes = {"batch_size": ids.shape[0], "sequence_length": ids.shape[1], "past_sequence_length": 0}
+    part = result.plan.parts[0]
+    shapes = {name: [sizes.get(axis.symbol, 0) if axis.kind == "dynamic" else int(axis.symbol)
+              for axis in part.spec.inputs[name].axes.axes] for name in part.inputs}  # fmt: skip
+    cache = {each.input: np.zeros(shapes[each.input], np.float32) for each in part.spec.feedback}
+    positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+    known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": positions, **cache, **more}
+    return {name: known[name] for name in part.inputs}
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "gemma2", "lfm2", "granite"])
+def test_the_last_logits_are_those_of_pytorch(model_type, tmp_path):
+    result, model = exported(model_type, tmp_path)
+    assert_agreement(result, tmp_path / "out")
+    ids = np.random.default_rng(0).integers(3, 90, (2, 13))
+    for kept in (0, 1, 5, 13, 20):
+        logits = result(**feeds(result, ids, **{NAME: np.array(kept)}))["logits"]
+        with torch.no_grad():
+            expected = model(torch.tensor(ids), logits_to_keep=kept).logits.numpy()
+        assert logits.shape == expected.shape == (2, kept if 0 < kept < 13 else 13, expected.shape[-1])
+        np.testing.assert_allclose(logits, expected, atol=2e-5, rtol=1e-4)
+
+
+def test_the_hidden_states_are_sliced_before_the_last_matrix(tmp_path):
+    exported("llama", tmp_path)
+    graph = onnx.load(tmp_path / "out" / "model.onnx", load_external_data=False).graph
+    makers = {name: node for node in graph.node for name in node.output}
+    assert makers["logits"].op_type == "MatMul"
+    assert makers[makers["logits"].input[0]].op_type == "Slice"
+
+
+def test_the_number_can_be_a_constant(tmp_path):
+    result, model = exported("llama", tmp_path, lambda spec: with_opset(with_constants(spec, **{NAME: 1}), 23))
+    assert NAME not in result.plan.parts[0].inputs
+    ids = np.random.default_rng(1).integers(3, 90, (3, 6))
+    with torch.no_grad():
+        expected = model(torch.tensor(ids)).logits[:, -1:].numpy()
+    np.testing.assert_allclose(result(**feeds(result, ids))["logits"], expected, atol=2e-5, rtol=1e-4)
+
+
+def test_generated_texts_are_the_same(tmp_path):
+    result, model = exported("llama", tmp_path)
+    plain = onnxfn.export(spec_for("llama", TASK), model, tmp_path / "plain")
+    ids = np.array([[5, 7, 9], [4, 4, 8]])
+    assert (onnxfn.generate(result, ids) == onnxfn.generate(plain, ids)).all()
+
+
+def test_a_model_whose_forward_lacks_the_argument_is_refused(tmp_path):
+    with pytest.raises(InvalidSpec, match="forward of TrOCRForCausalLM has no argument logits_to_keep"):
+        exported("trocr", tmp_path)
+
+
+def test_the_command_line_adds_the_input(tmp_path):
+    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
+    words = ["export", str(tmp_path / "llama"), str(tmp_path / "out"), "--with-input", NAME, "--no-template-cache"]
+    done = CliRunner().invoke(app, [*words, "--task", TASK])
+    assert done.exit_code == 0, done.output
+    assert f"ORTModel gives no {NAME}, which the graph takes" in done.stdout
+    ports = json.loads((tmp_path / "out" / "report.json").read_text())["graphs"]["onnx/model.onnx"]["inputs"]
+    assert {"name": NAME, "dtype": "int64", "shape": []} in ports
+    timed = CliRunner().invoke(app, ["bench", str(tmp_path / "out")])
+    assert timed.exit_code == 0, timed.output
