@@ -62,9 +62,9 @@ from onnxfn.specs.edits.inputs import with_constants, with_generator, with_input
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.quantize import quantize
+from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import (
     only_tasks,
-    renamed,
     with_dtypes,
     with_opset,
     with_output,

@@ -110,7 +110,8 @@ def _comparisons(
     by_files = _linked_inputs(part, plan, len(batches[0]), _run_file(folder, session_for))
     prompts = prompts_of(token_part.spec, len(batches[0]), {*by_files})
     session = session_for(folder / f"{part.name}.onnx")
-    decoder = Decoder(session, session, embeddings, constant_feeds={**by_files, **prompts.constant_inputs})
+    fed_back = {feedback.input: feedback.output for feedback in part.spec.feedback}
+    decoder = Decoder(session, session, embeddings, {**by_files, **prompts.constant_inputs}, fed_back)
     comparisons: list[Comparison] = []
     for choices in batches:
         choose = _ticking(_choose_by_group([TOKEN_CHOICES[choice] for choice in choices]), tick)

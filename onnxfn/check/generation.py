@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +29,7 @@ from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
 from onnxfn.specs.reports import Exported
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 
-PAST = "past_"
+PAST = "past"
 """The prefix of inputs that hold the cache."""
 
 CROSS_ATTENTION = ".encoder."
@@ -51,12 +51,14 @@ class Decoder:
 
     `first` runs the prompt and `later` the other tokens; they may be the same session. `embeddings` computes the
     embeddings of tokens, if the decoder takes these. `constant_feeds` are inputs that are the same at each step.
+    `cache` is, for each input of the cache, the output that it is fed back from; None: as their names say.
     """
 
     first: Any
     later: Any
     embeddings: Any = None
     constant_feeds: Mapping[str, Array] = NO_FEEDS
+    cache: Mapping[str, str] | None = None
 
 
 def generate(
@@ -165,7 +167,8 @@ def greedy(
 ) -> Array:
     """The texts `[batch, length + new]` that a decoder continues: see `generate`. `choose` chooses the next tokens."""
     texts, mask, new, session = input_ids, attention_mask, input_ids, decoder.first
-    past, past_names = _empty_past(session, len(texts)), _past_names(decoder.later)
+    cache = _cache_by_name(decoder.later) if decoder.cache is None else decoder.cache
+    past = _empty_past(session, len(texts), cache)
     for _ in range(steps):
         embeddings = {} if decoder.embeddings is None else _outputs(decoder.embeddings, {"input_ids": new})
         outputs = _outputs(session, {**decoder.constant_feeds, **_text_feeds(session, new, mask), **embeddings, **past})
@@ -175,7 +178,7 @@ def greedy(
             new = np.where(has_ended, texts[:, -1:], new)
         texts = np.concatenate([texts, new], axis=1)
         mask = np.concatenate([mask, np.ones_like(new)], axis=1)
-        past = {name: past[name] if _is_constant(past, name) else outputs[present_name(name)] for name in past_names}
+        past = {name: past[name] if _is_constant(past, name) else outputs[output] for name, output in cache.items()}
         session = decoder.later
         if stop and np.isin(new, stop).all():
             break
@@ -194,12 +197,11 @@ def encoder_feeds(session: Any, inputs: Array, mask: Array | None = None) -> dic
 def present_name(name: str) -> str:
     """The name of the output that a past input is fed back from.
 
-    >>> present_name("past_key_values.0.key"), present_name("past_conv.3")
-    ('present.0.key', 'present_conv.3')
+    >>> present_name("past_key_values.0.key"), present_name("past_conv.3"), present_name("past.0.key")
+    ('present.0.key', 'present_conv.3', 'present.0.key')
     """
-    if name.startswith("past_key_values."):
-        return name.replace("past_key_values.", "present.", 1)
-    return name.replace(PAST, "present_", 1)
+    stem = "past_key_values" if name.startswith("past_key_values.") else PAST
+    return name.replace(stem, "present", 1)
 
 
 def _is_constant(past: Mapping[str, Array], name: str) -> bool:
@@ -235,11 +237,12 @@ def _input_names(session: Any) -> list[str]:
     return [input_.name for input_ in session.get_inputs()]
 
 
-def _past_names(session: Any) -> list[str]:
-    return [name for name in _input_names(session) if name.startswith(PAST)]
+def _cache_by_name(session: Any) -> dict[str, str]:
+    """From each input of the cache to the output that it is fed back from, by their names."""
+    return {name: present_name(name) for name in _input_names(session) if name.startswith(PAST)}
 
 
-def _empty_past(session: Any, batch: int) -> dict[str, Array]:
+def _empty_past(session: Any, batch: int, names: Collection[str]) -> dict[str, Array]:
     """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
     symbol = _batch_symbol(session)
     return {
@@ -247,7 +250,7 @@ def _empty_past(session: Any, batch: int) -> dict[str, Array]:
             [_empty_size(size, batch if size == symbol else 0) for size in input_.shape], dtype=numpy_dtype(input_.type)
         )
         for input_ in session.get_inputs()
-        if input_.name.startswith(PAST)
+        if input_.name in names
     }
 
 

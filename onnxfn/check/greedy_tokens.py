@@ -43,7 +43,8 @@ def greedy_measurements(
     ids = np.resize(text.inputs[IDS], (rows, PROMPT_TOKENS))
     prompts = evolve(prompts, input_ids=ids, attention_mask=np.ones_like(ids))
     session = session_for(folder / f"{part.name}.onnx")
-    decoder = Decoder(session, session, constant_feeds=prompts.constant_inputs)
+    cache = {feedback.input: feedback.output for feedback in part.spec.feedback}
+    decoder = Decoder(session, session, constant_feeds=prompts.constant_inputs, cache=cache)
     texts = greedy(decoder, ids, prompts.attention_mask, steps=GREEDY_TOKENS)
     run = partial(torch_outputs, model, dtype=torch.float32)
     logits = logits_without_cache(token_part, plan, texts, prompts, 1, run)[:, PROMPT_TOKENS - 1 : -1]

@@ -44,6 +44,7 @@ def export(
     shape: flags.Shapes = None,
     output: flags.Outputs = None,
     with_input: flags.Inputs = None,
+    rename: flags.Renames = None,
     inputs_embeds: flags.InputsEmbeds = False,
     adapter: flags.Adapter = None,
     adapter_input: flags.AdapterInputs = None,

@@ -78,6 +78,13 @@ Inputs = Annotated[
         "--with-input", help="An optional input to add, which the result names as left out: attention_mask, ..."
     ),
 ]
+Renames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rename",
+        help="Another name for an input or an output, OLD=NEW. For the cache: present.{layer}.key=new_{layer}.",
+    ),
+]
 InputsEmbeds = Annotated[
     bool,
     typer.Option(
@@ -170,6 +177,7 @@ SPEC_FLAGS = (
     "shape",
     "output",
     "with_input",
+    "rename",
     "inputs_embeds",
     "split",
     "fuse",

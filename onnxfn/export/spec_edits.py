@@ -15,6 +15,7 @@ from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
 from onnxfn.specs.edits.behaviors import split
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
+from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec
@@ -47,6 +48,7 @@ class SpecEdits:
         shapes: Sizes of axes that are fixed in the graph, or the smallest and largest size of axes that stay dynamic.
         outputs: Names of optional outputs to add, such as `hidden_states`.
         inputs: Names of optional inputs to add, such as `attention_mask`.
+        names: Other names for inputs, outputs and tensors of a cache, each as a text `OLD=NEW`.
         inputs_embeds: Whether the graph takes embeddings instead of token ids.
         split: Whether each part of the model gets a file of its own.
         adapter_inputs: Linear layers for which the graph takes a LoRA adapter.
@@ -67,6 +69,7 @@ class SpecEdits:
     shapes: Shapes = ()
     outputs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     inputs_embeds: bool = False
     split: bool = False
     adapter_inputs: tuple[str, ...] = ()
@@ -84,7 +87,7 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))
     spec = compose(spec, sized(**dict(edits.sizes)))
     spec = with_adapter_inputs(spec, *edits.adapter_inputs) if edits.adapter_inputs else spec
-    return with_inputs_embeds(spec) if edits.inputs_embeds else spec
+    return renamed(with_inputs_embeds(spec) if edits.inputs_embeds else spec, **parsed_names("--rename", edits.names))
 
 
 def parsed_sizes(flag: str, values: Iterable[str]) -> Sizes:
@@ -98,6 +101,19 @@ def parsed_sizes(flag: str, values: Iterable[str]) -> Sizes:
         if not size.isdecimal():
             raise InvalidSpec(f"{flag} {name} has no number; write {flag} {name or 'sequence_length'}=32")
     return tuple((name, int(size)) for name, _, size in pairs)
+
+
+def parsed_names(flag: str, values: Iterable[str]) -> dict[str, str]:
+    """From old to new names in the values of a flag; InvalidSpec if a value is not OLD=NEW.
+
+    >>> parsed_names("--rename", ["present.{layer}.key=present_key_{layer}"])
+    {'present.{layer}.key': 'present_key_{layer}'}
+    """
+    pairs = [value.partition("=")[::2] for value in values]
+    for old, new in pairs:
+        if not (old and new):
+            raise InvalidSpec(f"{flag} {old} has no new name; write {flag} OLD=NEW")
+    return dict(pairs)
 
 
 def parsed_shapes(flag: str, values: Iterable[str]) -> Shapes:

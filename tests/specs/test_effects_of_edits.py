@@ -13,8 +13,8 @@ from onnxfn.specs.edits.caches import with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.inputs import with_constants, with_generator
 from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import (
-    renamed,
     with_dtypes,
     with_opset,
     with_output,

@@ -11,7 +11,7 @@ from onnxfn.specs import records
 from onnxfn.specs import reports as results
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
-from onnxfn.specs.edits.tensors import renamed
+from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import gives, takes
 from onnxfn.specs.getters import equals, from_config, quotient

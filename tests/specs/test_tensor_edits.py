@@ -6,10 +6,10 @@ from refusals import refusal
 from onnxfn.specs.axes import axis_map, pattern
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.table import EDITS, edited
 from onnxfn.specs.edits.tensors import (
     only_tasks,
-    renamed,
     with_dtypes,
     with_opset,
     with_output,

@@ -14,7 +14,10 @@ from onnxfn.specs.planned import Part, Plan
 KEY, VALUE = "past_key_values.%d.key", "past_key_values.%d.value"
 """The names of keys and values, with `%d` for the layer."""
 
-_LAYER = re.compile(r"\.(\d+)(?=\.|$)")
+KEYS, VALUES = "keys", "values"
+"""The attributes of a layer of the cache that hold keys and values, whatever their names in ONNX."""
+
+_LAYER = re.compile(r"(?<=[._])(\d+)(?=[._]|$)")
 
 
 @frozen
@@ -26,12 +29,14 @@ class CacheTensor:
         output: The name of the output, with `%d` for the layer.
         layer: The number of the layer.
         sizes: The sizes of the axes; None for a dynamic one.
+        attribute: The attribute of a layer of the cache in PyTorch: `keys`, `conv_states.0`.
     """
 
     template: str
     output: str
     layer: int
     sizes: tuple[int | None, ...]
+    attribute: str
 
 
 def decoder_of(plan: Plan) -> Part | None:
@@ -61,19 +66,19 @@ def cache_of(part: Part) -> tuple[CacheTensor, ...]:
 
 def _tensor(part: Part, name: str, output: str) -> CacheTensor:
     template, layer = _template(name)
-    axes = graph_axes(part.spec, part.spec.inputs[name]).axes
+    axes, path = graph_axes(part.spec, part.spec.inputs[name]).axes, part.spec.inputs[name].forward_path
     sizes = tuple(int(axis.symbol) if axis.symbol.isdecimal() else None for axis in axes)
-    return CacheTensor(template, _template(output)[0], layer, sizes)
+    return CacheTensor(template, _template(output)[0], layer, sizes, str(path[-1]))
 
 
 def _template(name: str) -> tuple[str, int]:
     """The name of a tensor with `%d` for the number of its layer, and that number.
 
-    >>> _template("past_key_values.3.key"), _template("state")
-    (('past_key_values.%d.key', 3), ('state', -1))
+    >>> _template("past_key_values.3.key"), _template("past_key_self_3"), _template("state")
+    (('past_key_values.%d.key', 3), ('past_key_self_%d', 3), ('state', -1))
     """
     layer = _LAYER.search(name)
-    return (_LAYER.sub(".%d", name, count=1), int(layer[1])) if layer else (name, -1)
+    return (_LAYER.sub("%d", name, count=1), int(layer[1])) if layer else (name, -1)
 
 
 def templates(cache: tuple[CacheTensor, ...]) -> dict[str, str]:
@@ -81,11 +86,11 @@ def templates(cache: tuple[CacheTensor, ...]) -> dict[str, str]:
     return {tensor.template: tensor.output for tensor in cache}
 
 
+def of_attribute(cache: tuple[CacheTensor, ...], attribute: str) -> tuple[CacheTensor, ...]:
+    """The tensors of a cache that an attribute of its layers holds."""
+    return tuple(tensor for tensor in cache if tensor.attribute == attribute)
+
+
 def sizes_of(cache: tuple[CacheTensor, ...], template: str) -> tuple[tuple[int | None, ...], ...]:
     """The sizes of the tensors of a template, each once, in the order of the layers."""
     return tuple(dict.fromkeys(tensor.sizes for tensor in cache if tensor.template == template))
-
-
-def layers_of(cache: tuple[CacheTensor, ...], template: str) -> frozenset[int]:
-    """The layers that have a tensor of a template."""
-    return frozenset(tensor.layer for tensor in cache if tensor.template == template)

@@ -7,15 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.clients.caches import (
-    KEY,
-    VALUE,
+    KEYS,
+    VALUES,
     CacheTensor,
     cache_of,
     decoder_of,
-    layers_of,
+    of_attribute,
     other_inputs,
-    sizes_of,
-    templates,
 )
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.values import config_value
@@ -42,16 +40,10 @@ INPUTS = ("input_ids", "attention_mask", "position_ids")
 GIVEN = (*INPUTS, NUM_LOGITS_TO_KEEP)
 """What it gives to a decoder that takes it."""
 
-CACHE_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        KEY: "key",
-        VALUE: "value",
-        "past_conv.%d": "conv",
-        "past_recurrent.%d": "recurrent",
-        "past_ssm.%d": "recurrent",
-    }
+CACHE_WORDS: Mapping[str, str] = MappingProxyType(
+    {KEYS: "key", VALUES: "value", "conv_states.0": "conv", "recurrent_states.0": "recurrent"}
 )
-"""The template of an input of a cache -> the word for it in `past_<word>_names` and `present_<word>_names`."""
+"""The attribute of a layer of the cache -> the word for it in `past_<word>_names` and `present_<word>_names`."""
 
 LAYER_TYPES_NEEDED = ("lfm2", "lfm2_moe", "lfm3")
 """Model types for which the runtime reads the kind of each layer from `decoder.layer_types`."""
@@ -95,13 +87,13 @@ def genai_limits(plan: Plan) -> tuple[str, ...]:
     if part is None:
         return ()
     cache, model, others = cache_of(part), part.spec.name or "this model", other_inputs(part, GIVEN)
-    unknown = [template for template in templates(cache) if template not in CACHE_KEYS]
-    keys, values = ({(each.layer, each.sizes[-1]) for each in cache if each.template == name} for name in (KEY, VALUE))
+    unknown = [tensor.template for tensor in cache if tensor.attribute not in CACHE_WORDS]
+    keys, values = ({(each.layer, each.sizes[-1]) for each in of_attribute(cache, name)} for name in (KEYS, VALUES))
     if others:
         return (f"{NAME} gives no {others[0]}, which the graph takes",)
     if unknown:
         return (f"{NAME} cannot have a cache such as {unknown[0].replace('%d', '0')} ({model})",)
-    if not layers_of(cache, KEY):
+    if not keys:
         return (f"{NAME} cannot have a cache without keys and values ({model})",)
     return (f"{NAME} cannot have keys and values of unlike width ({model})",) if keys != values else ()
 
@@ -134,7 +126,7 @@ def _known_tokens(value: Any, vocabulary: Any) -> Any:
 def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, Any]:
     """The block `model.decoder`: the file, sizes, and the names of inputs and outputs."""
     cache = cache_of(part)
-    heads, width = sizes_of(cache, KEY)[0][1], sizes_of(cache, KEY)[0][-1]
+    _, heads, *_, width = of_attribute(cache, KEYS)[0].sizes
     layers = config_value(config, "num_hidden_layers") or max(tensor.layer for tensor in cache) + 1
     inputs = {name: name for name in INPUTS if name in part.spec.inputs}
     return _without_none(
@@ -146,9 +138,9 @@ def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, 
             "head_size": width,
             "num_hidden_layers": layers,
             "layer_types": _layer_types(config, cache, layers),
-            "inputs": inputs | {f"past_{CACHE_KEYS[name]}_names": name for name in templates(cache)},
+            "inputs": inputs | {f"past_{CACHE_WORDS[each.attribute]}_names": each.template for each in cache},
             "outputs": {"logits": "logits"}
-            | {f"present_{CACHE_KEYS[name]}_names": output for name, output in templates(cache).items()},
+            | {f"present_{CACHE_WORDS[each.attribute]}_names": each.output for each in cache},
         }
     )
 
@@ -157,7 +149,7 @@ def _layer_types(config: Mapping[str, Any], cache: tuple[CacheTensor, ...], laye
     """The kind of each layer, for the types whose kinds the runtime reads."""
     if config.get("model_type") not in LAYER_TYPES_NEEDED:
         return None
-    attention = layers_of(cache, KEY)
+    attention = {tensor.layer for tensor in of_attribute(cache, KEYS)}
     return ["full_attention" if layer in attention else "conv" for layer in range(layers)]
 
 

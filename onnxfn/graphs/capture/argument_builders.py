@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.specs.edits.logits_to_keep import LOGITS_TO_KEEP
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.functions import resolve
@@ -109,13 +110,11 @@ def last_positions(model: Any, number: Any) -> slice:
 
     InvalidSpec if `forward` does not name the argument: it would ignore it among others, and keep all positions.
     """
-    import torch
-
     if LOGITS_TO_KEEP not in inspect.signature(model.forward).parameters:
         name = f"forward of {type(model).__name__} has no argument {LOGITS_TO_KEEP}"
         raise InvalidSpec(f"{name}: it computes the logits of all tokens; leave out the input num_logits_to_keep")
     count = number.item()
-    torch._check(count >= 0)
+    torch_name("check")(count >= 0)
     return slice(-count, None)
 
 

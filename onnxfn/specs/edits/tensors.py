@@ -5,7 +5,7 @@ Edits of tensors reach every spec inside a spec: what tasks add, and the parts o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, cast, get_args, overload
 
@@ -20,8 +20,8 @@ from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
 from onnxfn.specs.facts import checks, gives
 from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
-from onnxfn.specs.records import KINDS, FixedAxis, InputSpec, Kind, Link
-from onnxfn.specs.spec import Cache, ExportSpec, FloatDtype, IntDtype, Target
+from onnxfn.specs.records import KINDS, FixedAxis, InputSpec, Kind
+from onnxfn.specs.spec import ExportSpec, FloatDtype, IntDtype, Target
 from onnxfn.specs.tensor_paths import Path
 
 INT_DTYPES: tuple[str, ...] = get_args(IntDtype)
@@ -52,40 +52,8 @@ def without(spec: ExportSpec, *names: str) -> ExportSpec:
     known = tensor_names(spec)
     for name in names:
         if name not in known:
-            raise _unknown_tensor(spec, name, known)
+            raise unknown_tensor(spec, name, known)
     return each_spec(spec, lambda inner: _without_tensors(inner, names))
-
-
-@overload
-def renamed(spec: ExportSpec, **names: str) -> ExportSpec: ...
-@overload
-def renamed(**names: str) -> SpecEdit: ...
-@as_edit
-def renamed(spec: ExportSpec, **names: str) -> ExportSpec:
-    """The spec with other names for inputs or outputs in ONNX. `forward` is still called with the names it knows.
-
-    Args:
-        spec: A spec.
-        names: Old name = new name: `token_type_ids="segment_ids"`.
-
-    Raises:
-        UnknownName: no input or output has the old name.
-        InvalidSpec: the new name belongs to another tensor.
-
-    >>> from onnxfn import takes
-    >>> spec = renamed(takes("token_type_ids", "batch_size", "ids"), token_type_ids="segment_ids")
-    >>> spec.inputs[0].name, spec.inputs[0].path
-    ('segment_ids', ('token_type_ids',))
-    """
-    known = tensor_names(spec)
-    for old, new in names.items():
-        if old not in known:
-            raise _unknown_tensor(spec, old, known)
-        if new in known and new not in names:
-            raise InvalidSpec(f"cannot rename {old!r} to {new!r}: {spec.name or 'this spec'} has a tensor of that name")
-    if len(set(names.values())) < len(names):
-        raise InvalidSpec(f"two tensors cannot share a name: {', '.join(names.values())}")
-    return each_spec(spec, lambda inner: _with_names(inner, names))
 
 
 @overload
@@ -310,7 +278,7 @@ def _is_in_no_file(spec: ExportSpec) -> bool:
     return bool(views) and parts.issuperset(views)
 
 
-def _unknown_tensor(spec: ExportSpec, name: str, known: Sequence[str]) -> UnknownName:
+def unknown_tensor(spec: ExportSpec, name: str, known: Sequence[str]) -> UnknownName:
     """The error for a tensor that no spec has. It may be an axis, or the output of one layer."""
     problem = unknown("input or output", name, known, of=spec.name or "this spec")
     if name in symbols_in(spec):
@@ -329,35 +297,6 @@ def _without_tensors(spec: ExportSpec, names: tuple[str, ...]) -> ExportSpec:
         outputs=tuple(tensor for tensor in spec.outputs if tensor.name not in names),
         target=evolve(spec.target, input_order=order and tuple(name for name in order if name not in names)),
     )
-
-
-def _with_names(spec: ExportSpec, names: Mapping[str, str]) -> ExportSpec:
-    """The spec with new names wherever it mentions a tensor."""
-
-    def renamed_tensor(tensor: Any) -> Any:
-        return evolve(tensor, name=names[tensor.name], path=tensor.forward_path) if tensor.name in names else tensor
-
-    def new(name: str) -> str:
-        return names.get(name, name)
-
-    mask, order = spec.check.mask_input, spec.target.input_order
-    return evolve(
-        spec,
-        inputs=tuple(map(renamed_tensor, spec.inputs)),
-        outputs=tuple(map(renamed_tensor, spec.outputs)),
-        cache=_with_cache_after(spec.cache, new),
-        check=evolve(spec.check, mask_input=new(mask)) if mask else spec.check,
-        parts=evolve(spec.parts, links=tuple(_renamed_link(link, new) for link in spec.parts.links)),
-        target=evolve(spec.target, input_order=order and tuple(map(new, order))),
-    )
-
-
-def _with_cache_after(cache: Cache, new: Callable[[str], str]) -> Cache:
-    return evolve(cache, rows=tuple(evolve(row, after=new(row.after)) for row in cache.rows)) if cache.rows else cache
-
-
-def _renamed_link(link: Link, new: Callable[[str], str]) -> Link:
-    return evolve(link, input=new(link.input), output=new(link.output))
 
 
 def _with_kind(tensor: InputSpec, kind: Kind) -> InputSpec:

@@ -1,0 +1,50 @@
+"""Caches under the names of another client, against PyTorch; `genai_config.json` has the names as data."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+from agreement import assert_agreement
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn import renamed, spec_for
+from onnxfn.export.cli import app
+
+TASK = "text-generation-with-past"
+PAST = {f"past_key_values.{{layer}}.{kind}": f"past.{{layer}}.{kind}" for kind in ("key", "value")}
+OTHER = {"past_key_values.{layer}.key": "cache_k_{layer}", "present.{layer}.key": "new_k_{layer}"}
+
+
+def test_a_decoder_with_other_names_writes_the_same_text(tmp_path):
+    model = tiny.model("llama", "AutoModelForCausalLM")
+    plain = onnxfn.export(spec_for("llama", TASK), model, tmp_path / "plain", check=False)
+    result = onnxfn.export(renamed(spec_for("llama", TASK), **PAST), model, tmp_path / "out")
+    assert_agreement(result, tmp_path / "out")
+    assert "past.1.value" in result.inputs
+    ids = np.array([[5, 7, 9], [4, 4, 8]])
+    assert (onnxfn.generate(result, ids) == onnxfn.generate(plain, ids)).all()
+
+
+def test_names_that_do_not_show_the_cache_are_checked_token_by_token(tmp_path):
+    model = tiny.model("llama", "AutoModelForCausalLM")
+    result = onnxfn.export(renamed(spec_for("llama", TASK), **OTHER), model, tmp_path / "out")
+    assert any(output.output == "greedy tokens" for output in result.report.differences)
+    with pytest.raises(onnxfn.InvalidSpec, match="generate has no value for the inputs cache_k_0"):
+        onnxfn.generate(result, [[3, 4]])
+
+
+def test_the_command_line_names_the_cache_and_the_side_file_of_a_client(tmp_path):
+    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
+    names = [word for pair in OTHER.items() for word in ("--rename", "=".join(pair))]
+    words = ["export", str(tmp_path / "llama"), str(tmp_path / "out"), "--task", TASK, "--no-check", *names]
+    done = CliRunner().invoke(app, [*words, "--no-template-cache"])
+    assert done.exit_code == 0, done.output
+    decoder = json.loads((tmp_path / "out" / "genai_config.json").read_text())["model"]["decoder"]
+    assert decoder["inputs"]["past_key_names"] == "cache_k_%d"
+    assert decoder["inputs"]["past_value_names"] == "past_key_values.%d.value"
+    assert decoder["outputs"]["present_key_names"] == "new_k_%d"
+    refused = CliRunner().invoke(app, [*words, "--rename", "logits", "--overwrite"])
+    assert refused.exit_code
+    assert "--rename logits has no new name; write --rename OLD=NEW" in refused.output
