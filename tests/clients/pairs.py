@@ -65,8 +65,20 @@ CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """A task -> the classes of its pipeline, of which the first that knows a type loads it. `AutoModel` for others."""
 
-WRITES = frozenset({"text2text-generation", "automatic-speech-recognition", "image-to-text"})
-"""The tasks whose models write tokens, if they have a decoder."""
+GENERATES = frozenset({"text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"})
+"""The tasks whose models are called by `generate`, if they have a decoder."""
+
+QUIET: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "vits": {"noise_scale": 0.0, "noise_scale_duration": 0.0},
+        "speecht5": {"speech_decoder_prenet_dropout": 0.0},
+    }
+)
+"""A model type -> values without which it gives something else each time."""
+
+
+GENERATION: Mapping[str, Mapping[str, int]] = MappingProxyType({"musicgen": {"pad_token_id": 32}})
+"""A model type -> values of its generation configuration. Musicgen pads with the token of its decoder."""
 
 
 @frozen

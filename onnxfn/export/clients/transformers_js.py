@@ -31,11 +31,12 @@ FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         **dict.fromkeys(("granite_speech", "ultravox", "voxtral", "voxtral_realtime"), AUDIO_PARTS),
         **dict.fromkeys(("gemma3n", "gemma4"), (*VISION_PARTS, "audio_encoder")),
         "vision-encoder-decoder": ENCODER_DECODER,
+        "musicgen": ("text_encoder", "decoder_model_merged", "encodec_decode"),
     }
 )
-"""The type of a model that writes text -> the files that it is loaded from."""
+"""The type of a model that writes text or sound -> the files that it is loaded from."""
 
-WRITES_TEXT = frozenset({"text2text-generation", "automatic-speech-recognition", "image-to-text"})
+WRITES = frozenset({"text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"})
 """The tasks for which `FILES` holds."""
 
 KEYS_AND_VALUES = frozenset({KEY, VALUE})
@@ -61,6 +62,10 @@ POSITIONS_OF_RANK_3 = frozenset(
 """Types whose `position_ids` are computed for text, height and width."""
 
 
+DROPPED: Mapping[str, str] = MappingProxyType(dict.fromkeys(("cohere_asr", "moonshine"), "attention_mask"))
+"""A model type -> the input that the client never gives to its encoder. The hub has files without it."""
+
+
 def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Why transformers.js cannot load a plan, one line each; empty if nothing is known against it."""
     model_type, task = str(config.get("model_type") or ""), (plan.task or "").removesuffix(WITH_PAST)
@@ -74,12 +79,16 @@ def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, 
     missing = [file for file in _files(model_type, task, stated) if file not in stems]
     if missing:
         return (f"{NAME} loads {missing[0]}.onnx for {model_type}, which this plan does not write",)
+    dropped = DROPPED.get(model_type)
+    takers = [part.name for part in plan.parts if dropped in part.inputs]
+    if takers:
+        return (f"{NAME} gives {model_type} no {dropped}, which {takers[0]}.onnx takes",)
     return tuple(_decoder_limits(decoder, model_type)) if decoder is not None else ()
 
 
 def _files(model_type: str, task: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The files that a model of a type is loaded from."""
-    if task in WRITES_TEXT and model_type in FILES:
+    if task in WRITES and model_type in FILES:
         return FILES[model_type]
     architecture = next(iter(config.get("architectures") or ()), "")
     whole = task == "text-generation" and architecture.endswith("ForConditionalGeneration")

@@ -7,7 +7,7 @@ export async function result(library, job) {
   if (job.prompts) return masks(library, job, options);
   const words = job.arguments.map((each) => argument(library, each));
   const pipe = await library.pipeline(job.pipeline, job.model, options);
-  if (job.vocoder) pipe.vocoder = await library.AutoModel.from_pretrained(job.vocoder, options);
+  if (job.vocoder) pipe.vocoder = await vocoderOf(library, job, options);
   const inputs = job.processed ? await pipe.processor(words[0]) : {};
   return { result: plain(await pipe(...words)), inputs: plain(inputs) };
 }
@@ -17,9 +17,21 @@ async function fed(library, job, options) {
   const model = await loaded(library, job, options);
   const feeds = Object.entries(job.feeds).map(([name, each]) => [name, tensor(library, each)]);
   const inputs = Object.fromEntries(feeds);
-  const given = job.options ? await model.generate({ ...inputs, ...job.options }) : await model(inputs);
+  const given = await called(library, job, options, model, inputs);
   await model.dispose();
   return { result: plain(given) };
+}
+
+async function called(library, job, options, model, inputs) {
+  if (!job.options) return model(inputs);
+  if (!job.vocoder) return model.generate({ ...inputs, ...job.options });
+  const vocoder = await vocoderOf(library, job, options);
+  return model.generate_speech(inputs.input_ids, inputs.speaker_embeddings, { ...job.options, vocoder });
+}
+
+// The file of a folder that makes a sound of a spectrogram.
+function vocoderOf(library, job, options) {
+  return library.SpeechT5HifiGan.from_pretrained(job.model, { ...options, model_file_name: job.vocoder });
 }
 
 // The model of the first of some classes that knows its type.

@@ -116,6 +116,19 @@ def test_a_cache_without_a_name_is_named():
     assert "no name for the cache past_conv.0 of olmo_hybrid" in own_config_remarks("qwen3_next", WITH_PAST, config)[0]
 
 
+@pytest.mark.parametrize("model_type", ["moonshine", "cohere_asr"])
+def test_an_input_that_transformers_js_drops_is_named(model_type):
+    """Its class gives the encoder the sound alone. So it ends with: Missing the following inputs: attention_mask."""
+    lines = remarks(model_type, "automatic-speech-recognition-with-past")
+    assert f"transformers.js gives {model_type} no attention_mask, which encoder_model.onnx takes" in lines
+
+
+@pytest.mark.parametrize("model_type", ["speecht5", "musicgen", "vits"])
+def test_models_that_write_sound_have_no_remark(model_type):
+    task = "text-to-audio" if model_type == "vits" else "text-to-audio-with-past"
+    assert remarks(model_type, task) == ()
+
+
 def test_kinds_of_tokens_that_no_graph_takes_are_named():
     line = "the configuration has type_vocab_size 2, and no graph takes token_type_ids"
     assert remarks("camembert", "fill-mask", type_vocab_size=2) == (line,)
