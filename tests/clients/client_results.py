@@ -87,7 +87,7 @@ def _table(title: str, seen: Mapping[str, Any]) -> Iterator[str]:
     many = [kind for kind in seen["results"] if kind == DECODER_TYPES or kind.startswith(PAIRS)]
     good = {kind: [case for each, case, line in rows if each == kind and not line.startswith(NOT)] for kind in many}
     shown = [row for row in rows if row[1] not in good.get(row[0], ())]
-    shown += [(f"{len(cases)} {kind}", ", ".join(cases), "works") for kind, cases in good.items() if cases]
+    shown += [(_numbered(len(cases), kind), ", ".join(cases), "works") for kind, cases in good.items() if cases]
     yield f"## {title}\n"
     yield f"{_counts(seen['results'], many)} work. {seen['versions']}; {seen['date']}, `{seen['commit']}`.\n"
     yield "| kind | model | result |\n| --- | --- | --- |"
@@ -95,12 +95,19 @@ def _table(title: str, seen: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
+def _numbered(number: int, kind: str) -> str:
+    """A number with the plural or the singular of a kind: `1 type for image-to-text`."""
+    return f"{number} {kind if number != 1 else kind.replace('types', 'type', 1)}"
+
+
 def _counts(results: Mapping[str, Mapping[str, str]], many: Collection[str]) -> str:
     """How many of the cases work, by kind for those of sweeps: `57 of 59 decoder types, 29 of 30 other cases`."""
     others = {
         f"{kind}/{case}": line for kind, cases in results.items() if kind not in many for case, line in cases.items()
     }
-    tables = {**{kind: results[kind] for kind in many}, "other cases" if many else "cases": others}
+    sweeps = {kind: results[kind] for kind in many if not kind.startswith(PAIRS)}
+    pairs = {f"{kind}/{case}": line for kind in {*many} - {*sweeps} for case, line in results[kind].items()}
+    tables = {**sweeps, "pairs of a type and a task": pairs, "other cases" if many else "cases": others}
     return ", ".join(
         f"{sum(not line.startswith(NOT) for line in lines.values())} of {len(lines)} {kind}"
         for kind, lines in tables.items()
