@@ -10,6 +10,7 @@ from __future__ import annotations
 import every_head
 import pytest
 import swept
+import without_rows
 
 import onnxfn
 from onnxfn import ARCHITECTURES
@@ -69,6 +70,11 @@ def test_95_percent_of_the_pairs_whose_tiny_model_runs_agree():
     counts = every_head.counts(lines)
     assert len(lines) == len(PAIRS)
     assert counts["agreed"] >= 0.95 * (len(lines) - counts["have no tiny model"]), counts
+
+
+def test_85_percent_of_the_model_types_without_a_row_agree_for_a_task():
+    _, with_model, agree = without_rows.counts()
+    assert agree >= 0.85 * with_model, without_rows.causes()
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
