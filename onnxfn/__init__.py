@@ -59,6 +59,7 @@ from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.inputs import with_constants, with_generator, with_input_order
+from onnxfn.specs.edits.mrope import with_mrope
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.quantize import quantize
@@ -308,6 +309,7 @@ __all__ = (
     "with_input",
     "with_input_order",
     "with_inputs_embeds",
+    "with_mrope",
     "with_opset",
     "with_output",
     "with_outputs",

@@ -305,8 +305,10 @@ def logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts,
 
 
 def _like(array: Array, planned: Array) -> Array:
-    """An array in the dtype of a planned input; real numbers stay as they are."""
-    return array if array.dtype.kind == planned.dtype.kind == "f" else array.astype(planned.dtype)
+    """An array in the dtype of a planned input; real numbers stay as they are. M-RoPE has the positions three times."""
+    several = planned.shape[: max(0, planned.ndim - array.ndim)]
+    repeated = np.broadcast_to(array, (*several, *array.shape))
+    return repeated if array.dtype.kind == planned.dtype.kind == "f" else repeated.astype(planned.dtype)
 
 
 def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -220,6 +220,8 @@ def _text_feeds(session: Any, new: Array, mask: Array) -> dict[str, Array]:
     length = lengths.get("input_ids", lengths.get(EMBEDS))
     is_of_new_tokens = lengths.get("attention_mask") == length
     mask_feed = mask[:, -new.shape[1] :] if is_of_new_tokens else mask
+    several = next((port.shape[:-2] for port in session.get_inputs() if port.name == "position_ids"), ())
+    positions = np.broadcast_to(positions, (*several, *positions.shape))  # M-RoPE: one for each of three axes
     texts = {"input_ids": new, "attention_mask": mask_feed, "position_ids": positions}
     return texts | {NUM_LOGITS_TO_KEEP: np.array(1)}  # only the next token is read
 

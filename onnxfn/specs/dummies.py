@@ -227,6 +227,15 @@ def positions(_: Random, shape: tuple[int, ...], *, mask: Array | None = None) -
     return position_ids[..., position_ids.shape[-1] - shape[-1] :]
 
 
+def mrope_positions(_: Random, shape: tuple[int, ...], *, text: Array) -> Array:
+    """Positions in time, height and width, `[3, batch, length]`, from those of a text: as if each row had two tokens.
+
+    >>> mrope_positions(np.random.default_rng(0), (3, 1, 4), text=np.array([[0, 1, 2, 3]])).tolist()
+    [[[0, 1, 2, 3]], [[0, 0, 1, 1]], [[0, 1, 0, 1]]]
+    """
+    return np.stack([text, text // 2, text % 2]).reshape(shape)
+
+
 def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right", shortest: int = 1) -> Array:
     """1 for a token and 0 for padding, which is at the `right`, at the `left`, or nowhere (`none`).
 
@@ -316,6 +325,7 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
             normal,
             constant,
             positions,
+            mrope_positions,
             mask,
             mixed_mask,
             special_ids,

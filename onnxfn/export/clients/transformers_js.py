@@ -106,4 +106,5 @@ def _decoder_limits(part: Part, model_type: str) -> Iterator[str]:
     if model_type in POSITIONS_OF_RANK_3 and "position_ids" in part.spec.inputs:
         rank = len(part.spec.inputs["position_ids"].axes.axes)
         if rank != 3:  # noqa: PLR2004 - text, height and width: [3, batch, sequence]
-            yield f"{NAME} computes position_ids of rank 3 for {model_type}, and the graph takes rank {rank}"
+            own = f"the graph takes rank {rank}: with_mrope(spec)"
+            yield f"{NAME} computes position_ids of rank 3 for {model_type}, and {own}"

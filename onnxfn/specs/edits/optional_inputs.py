@@ -50,6 +50,7 @@ OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
         for form in (
             OptionalInput("attention_mask", ("input_ids", "input_values", "input_features"), "padding_mask"),
             OptionalInput("token_type_ids", ("input_ids",), "segment_ids", "integers", SEGMENTS),
+            OptionalInput("position_ids", ("input_ids",), "token_positions", "positions"),
             OptionalInput("pixel_mask", ("pixel_values",), "pixel_mask"),
             OptionalInput("padding_mask", ("input_values",), "padding_mask"),
             OptionalInput("input_features_mask", ("input_features",), "padding_mask"),
@@ -71,7 +72,7 @@ def with_input(spec: ExportSpec, name: str) -> ExportSpec:
 
     Args:
         spec: A spec.
-        name: The name of the input in `forward`: `attention_mask`, `pixel_mask`, `token_type_ids`, ... Or
+        name: The name of the input in `forward`: `attention_mask`, `position_ids`, `token_type_ids`, ... Or
             `num_logits_to_keep`, int64 without axes, which transformers.js gives to decoders that have it: the graph
             computes logits for that many of the last tokens, and for all tokens if it is 0.
 

@@ -108,7 +108,11 @@ def test_the_decoder_of_gemma_3_alone_needs_no_part_of_the_whole_model():
 def test_positions_of_another_rank_are_named():
     config = {**tiny.config("llama").to_dict(), "model_type": "qwen3_5_text"}
     (line, *_) = own_config_remarks("llama", WITH_PAST, config)
-    assert line == "transformers.js computes position_ids of rank 3 for qwen3_5_text, and the graph takes rank 2"
+    known = "transformers.js computes position_ids of rank 3 for qwen3_5_text, and"
+    assert line == f"{known} the graph takes rank 2: with_mrope(spec)"
+    own, layout = tiny.config("qwen3_5_text"), LAYOUTS["transformers.js"]
+    plan = onnxfn.plan(onnxfn.with_mrope(onnxfn.spec_for(own, WITH_PAST)), own)
+    assert with_remarks(plan, own, layout).remarks == ()
 
 
 def test_a_cache_without_a_name_is_named():
