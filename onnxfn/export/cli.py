@@ -13,6 +13,7 @@ from onnxfn.export.cli_demo import demo_completion, demo_similarities
 from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.cli_export import export_from_library
 from onnxfn.export.cli_files import bench_command, inspect_command, push_command, verify_command
+from onnxfn.export.cli_optimum import our_option
 from onnxfn.export.cli_print import say
 from onnxfn.export.cli_request import export_request
 from onnxfn.export.destination import check_destination
@@ -28,7 +29,7 @@ app: typer.Typer = typer.Typer(
 )
 
 
-@app.command()
+@app.command(context_settings={"token_normalize_func": our_option, "help_option_names": ["-h", "--help"]})
 def export(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="The folder of a checkpoint, a GGUF file, or a name on the hub.")],
@@ -56,6 +57,7 @@ def export(
     no_template_cache: flags.NoTemplateCache = False,
     trace_all: flags.TraceAllLayers = False,
     decoders: flags.Decoders = "merged",
+    monolith: flags.Monolith = False,
     split: flags.Split = False,
     fuse: flags.Fuse = "standard",
     check: flags.Check = True,

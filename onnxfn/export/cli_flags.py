@@ -98,6 +98,10 @@ Decoders = Annotated[
         help="The decoder files: merged (one file, with and without a past), separate (two files), or both (all three)."
     ),
 ]
+Monolith = Annotated[
+    bool,
+    typer.Option("--monolith", help="One file for an encoder-decoder, which computes all of it and has no past."),
+]
 Split = Annotated[
     bool, typer.Option("--split", help="One file for each part of the model: text_model.onnx, vision_model.onnx.")
 ]
@@ -179,6 +183,7 @@ SPEC_FLAGS = (
     "with_input",
     "rename",
     "inputs_embeds",
+    "monolith",
     "split",
     "fuse",
     "adapter",

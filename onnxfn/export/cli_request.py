@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from attrs import frozen
 
+from onnxfn.export.cli_optimum import our_dtype
 from onnxfn.export.cli_results import Form
 from onnxfn.export.spec_edits import SpecEdits, parsed_shapes, parsed_sizes, spec_dtype, suffixed_dtypes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
@@ -49,7 +50,7 @@ class ExportRequest:
 def export_request(values: Values) -> ExportRequest:
     """What flags ask for. InvalidSpec or UnknownName for a value that no export can have."""
     layout = layout_name(values["layout"], values["library"])
-    dtypes = values["dtype"] or ()
+    dtypes = [our_dtype(name) for name in values["dtype"] or ()]
     same = ("model", "out", "decoders", "adapter", "check", "overwrite", "trust_remote_code", "dequantize", "dry_run")
     return ExportRequest(
         **{name: values[name] for name in same},
@@ -69,7 +70,7 @@ def export_request(values: Values) -> ExportRequest:
 
 def spec_edits(values: Values, dtype: str) -> SpecEdits:
     """The edits of the spec that flags ask for; `dtype` is that of the spec."""
-    same = ("task", "io_dtype", "atol", "rtol", "inputs_embeds", "split")
+    same = ("task", "io_dtype", "atol", "rtol", "inputs_embeds", "monolith", "split")
     needs_opset = values["opset"] is None and values["fuse"] == ONNXRUNTIME
     return SpecEdits(
         **{name: values[name] for name in same},

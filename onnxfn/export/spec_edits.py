@@ -12,7 +12,7 @@ from onnxfn.export.lookup.lookup import checkpoint_task, spec_for
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import known_sizes, sized
 from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
-from onnxfn.specs.edits.behaviors import split
+from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.renaming import renamed
@@ -23,7 +23,7 @@ from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import ExportSpec, FloatDtype
-from onnxfn.specs.tasks import for_some_task
+from onnxfn.specs.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
 
 Sizes = tuple[tuple[str, int], ...]
@@ -50,6 +50,7 @@ class SpecEdits:
         inputs: Names of optional inputs to add, such as `attention_mask`.
         names: Other names for inputs, outputs and tensors of a cache, each as a text `OLD=NEW`.
         inputs_embeds: Whether the graph takes embeddings instead of token ids.
+        monolith: Whether an encoder-decoder is one file, without a past.
         split: Whether each part of the model gets a file of its own.
         adapter_inputs: Linear layers for which the graph takes a LoRA adapter.
 
@@ -71,13 +72,14 @@ class SpecEdits:
     inputs: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     inputs_embeds: bool = False
+    monolith: bool = False
     split: bool = False
     adapter_inputs: tuple[str, ...] = ()
 
 
 def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     """The spec for a configuration, or for a model whose type has no row, with the edits applied."""
-    spec = spec_for(config_or_model, edits.task or checkpoint_task(config_or_model))
+    spec = _spec(config_or_model, edits)
     spec = spec if edits.opset is None else with_opset(spec, edits.opset)
     spec = with_tolerance(spec, atol=edits.atol, rtol=edits.rtol)
     float_dtype, io_dtype = cast("FloatDtype", edits.dtype), cast("FloatDtype", edits.io_dtype)
@@ -88,6 +90,18 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     spec = compose(spec, sized(**dict(edits.sizes)))
     spec = with_adapter_inputs(spec, *edits.adapter_inputs) if edits.adapter_inputs else spec
     return renamed(with_inputs_embeds(spec) if edits.inputs_embeds else spec, **parsed_names("--rename", edits.names))
+
+
+def _spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
+    """The spec for the task of the edits; that of the model in one file, if they ask for it and it would have several.
+
+    InvalidSpec for such a model that has no graph of its own as a whole.
+    """
+    task = edits.task or checkpoint_task(config_or_model)
+    spec = spec_for(config_or_model, task)
+    if not edits.monolith or len(plan(spec, config_or_model).parts) == 1:
+        return spec
+    return with_behavior(for_some_task(spec_for(config_or_model, task and task.removesuffix(WITH_PAST))), "monolith")
 
 
 def parsed_sizes(flag: str, values: Iterable[str]) -> Sizes:

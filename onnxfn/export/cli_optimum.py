@@ -1,0 +1,89 @@
+"""The options of `optimum-cli export onnx`: our words for them, or a sentence that says what to write instead.
+
+Options that mean the same have the same word, with hyphens or underscores; SAME_MEANING has other words for ours, and
+ANSWERS the options that are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import typer
+
+SAME_MEANING: Mapping[str, str] = MappingProxyType({"library-name": "library"})
+"""Words of Optimum -> ours, without the hyphens in front."""
+
+DTYPES: Mapping[str, str] = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
+"""Optimum's names of dtypes -> ours."""
+
+AXES: Mapping[str, str] = MappingProxyType(
+    {
+        **{name: name for name in ("batch_size", "sequence_length", "num_choices", "width", "height")},
+        **{name: name for name in ("point_batch_size", "nb_points_per_image", "visual_seq_length")},
+        "nb_max_frames": "sequence_length",
+        "audio_sequence_length": "sequence_length",
+    }
+)
+"""Optimum's options for the sizes of dummy inputs -> our names of these axes."""
+
+CONFIGURED = "the configuration of the model says it, and the dummy inputs follow; leave it out"
+FOLDER = "download the files, such as with `hf download`, and pass their folder as MODEL"
+ALREADY_SIMPLE = "graphs are simplified while they are built, and no pass folds weights"
+
+ANSWERS: Mapping[str, str] = MappingProxyType(
+    {
+        "model": "MODEL is the first argument: onnxfn export MODEL OUT",
+        "m": "MODEL is the first argument: onnxfn export MODEL OUT",
+        "device": "models are traced and checked on the CPU, and a file runs anywhere; time it on a GPU: "
+        "onnxfn bench OUT --provider CUDAExecutionProvider",
+        "optimize": "--fuse onnxruntime writes the operators of ONNX Runtime; --dtype float16 is the rest of O4",
+        "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",
+        "variant": "what a graph takes and gives has options of its own: --output, --with-input, --split, --decoders",
+        "framework": "models are those of PyTorch: there is no other framework; leave it out",
+        "cache-dir": "the client of the hub reads where downloads lie from the environment: HF_HUB_CACHE=FOLDER",
+        "pad-token-id": "the id is read from config.json of the checkpoint; set pad_token_id there",
+        "model-kwargs": "--output and --with-input add outputs and inputs; other arguments of forward are constants in "
+        "a spec, in Python: compose(spec, always(NAME=VALUE))",
+        "no-dynamic-axes": "--shape fixes an axis: --shape batch_size=1 --shape sequence_length=128",
+        "no-constant-folding": ALREADY_SIMPLE,
+        "slim": f"{ALREADY_SIMPLE}; onnxslim runs on the files",
+        "fp16": "--dtype float16",
+        "legacy": "--decoders separate writes a decoder without and one with a past",
+        "revision": FOLDER,
+        "subfolder": FOLDER,
+        "feature-size": CONFIGURED,
+        "num-channels": CONFIGURED,
+        **{
+            word.replace("_", "-"): f"--size {axis}=NUMBER sets the size in the dummy inputs, --shape {axis}=NUMBER "
+            "fixes it in the graph"
+            for word, axis in AXES.items()
+        },
+    }
+)
+"""Options that are refused, without the hyphens in front -> what to write instead, or why there is nothing."""
+
+
+def our_option(word: str) -> str:
+    """The word of our option for a word of the command line, without the hyphens in front.
+
+    typer calls it with each option that is passed. BadParameter for an option of Optimum that is refused.
+
+    >>> our_option("library_name"), our_option("opset")
+    ('library', 'opset')
+    >>> our_option("monolithic")
+    'monolithic'
+    """
+    name = word.replace("_", "-")
+    if name in ANSWERS:
+        raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {ANSWERS[name]}")
+    return SAME_MEANING.get(name, name)
+
+
+def our_dtype(name: str) -> str:
+    """Our name of a dtype; that of Optimum is translated.
+
+    >>> our_dtype("fp16"), our_dtype("q8")
+    ('float16', 'q8')
+    """
+    return DTYPES.get(name, name)

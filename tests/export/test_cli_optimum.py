@@ -1,0 +1,146 @@
+"""Every option of `optimum-cli export onnx` is ours too, or its refusal says what to write instead."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+import tiny
+import typer
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn.export.cli import app
+from onnxfn.export.cli_optimum import ANSWERS, AXES, SAME_MEANING
+from onnxfn.export.spec_edits import SpecEdits, edited_spec
+
+FLAGS = (
+    *("--monolith", "--no-post-process", "--trust-remote-code"),
+    *("--no-dynamic-axes", "--no-constant-folding", "--slim"),
+)
+VALUES = {
+    "-m": "bert",
+    "--model": "bert",
+    "--task": "fill-mask",
+    "--opset": "18",
+    "--device": "cuda",
+    "--dtype": "bf16",
+    "--optimize": "O2",
+    "--variant": "default",
+    "--framework": "pt",
+    "--atol": "1e-4",
+    "--cache_dir": "cache",
+    "--pad_token_id": "0",
+    "--library-name": "transformers",
+    "--model-kwargs": "{}",
+    "--batch_size": "2",
+    "--sequence_length": "16",
+    "--num_choices": "4",
+    "--width": "64",
+    "--height": "64",
+    "--num_channels": "3",
+    "--feature_size": "80",
+    "--nb_max_frames": "3000",
+    "--audio_sequence_length": "16000",
+    "--point_batch_size": "3",
+    "--nb_points_per_image": "2",
+    "--visual_seq_length": "16",
+}
+"""The options of optimum-onnx 0.1.0, those without a value and those with one."""
+
+OPTIONS = [(flag,) for flag in FLAGS] + [*VALUES.items()]
+
+
+@pytest.fixture
+def requests(monkeypatch):
+    """What the command would export."""
+    found = []
+    monkeypatch.setattr(sys.modules["onnxfn.export.cli"], "export_from_library", lambda _, each: found.append(each))
+    return found
+
+
+def run(*words):
+    """The result of the command `export`, and its message in one line without the frame."""
+    result = CliRunner().invoke(app, ["export", *words])
+    return result, " ".join(re.sub("[│╭╮╰╯─]", " ", result.stderr).split())
+
+
+@pytest.mark.parametrize("words", [*OPTIONS, ("--help",), ("-h",)], ids=lambda words: words[0])
+@pytest.mark.parametrize("first", [True, False])
+def test_an_option_is_accepted_or_its_refusal_says_what_to_write(words, first, requests):
+    result, message = run(*words, "model", "out") if first else run("model", "out", *words)
+    if result.exit_code == 0:
+        assert len(requests) == (words[0] not in ("--help", "-h"))
+    else:
+        answer = ANSWERS[words[0].strip("-").replace("_", "-")]
+        assert (result.exit_code, message) == (2, f"Error Invalid value: no option {words[0]}: {answer}")
+        assert requests == []
+
+
+def test_the_options_that_mean_the_same_have_the_same_word(requests):
+    accepted = [words[0] for words in OPTIONS if run("model", "out", *words)[0].exit_code == 0]
+    expected = ["--monolith", "--trust-remote-code", "--task", "--opset", "--dtype", "--atol", "--library-name"]
+    assert accepted == expected
+    assert requests[-3].edits.dtype == "float32"
+    assert requests[-3].dtypes == ("bfloat16",)
+
+
+@pytest.mark.parametrize("words", [("--fp16",), ("--legacy",), ("--revision", "main"), ("--subfolder", "unet")])
+def test_options_of_other_versions_are_answered(words, requests):
+    assert ANSWERS[words[0].strip("-")] in run("model", "out", *words)[1]
+
+
+def test_an_answer_names_options_that_there_are():
+    command = typer.main.get_command(app).commands["export"]
+    known = {name for option in command.params for name in option.opts}
+    answered = {word for answer in ANSWERS.values() for word in re.findall(r"--[a-z][a-z-]+", answer)} - {"--provider"}
+    assert answered <= known
+    assert {f"--{word}" for word in SAME_MEANING.values()} <= known
+    assert not {f"--{word}" for word in ANSWERS} & known
+
+
+def test_the_axes_of_the_answers_are_those_of_specs():
+    """Sizes of dummy inputs, or axes of the inputs of a graph."""
+    tasks = {
+        "bert": "multiple-choice",
+        "visual_bert": "feature-extraction",
+        "sam": "mask-generation",
+        "speech_to_text": "automatic-speech-recognition",
+        "resnet": "image-classification",
+    }
+    models = {name: tiny.model(name) for name in ("bert", "visual_bert", "sam", "speech_to_text", "resnet")}
+    plans = [onnxfn.plan(onnxfn.spec_for(name, task), models[name].config) for name, task in tasks.items()]
+    axes = {
+        word
+        for planned in plans
+        for part in planned.parts
+        for tensor in part.inputs.values()
+        for symbol in tensor.values()
+        for word in re.findall(r"\w+", symbol)
+    }
+    sizes = {size.name for planned in plans for part in planned.parts for size in part.spec.dummies.sizes}
+    assert {*AXES.values()} - axes - sizes == set()
+
+
+def test_words_of_options_may_have_underscores(requests):
+    assert run("model", "out", "--dry_run", "--trust_remote_code", "--io-dtype", "float32")[0].exit_code == 0
+    assert (requests[0].dry_run, requests[0].trust_remote_code, requests[0].edits.io_dtype) == (True, True, "float32")
+
+
+def test_an_unknown_option_is_still_refused_with_the_closest():
+    result, message = run("model", "out", "--overwritten")
+    assert result.exit_code == 2
+    assert "No such option: --overwritten" in message
+    assert "--overwrite" in message.partition("Error")[2]
+
+
+def test_monolith_is_one_file_of_an_encoder_decoder_and_changes_no_other_model(tmp_path):
+    tiny.model("t5", "AutoModelForSeq2SeqLM").save_pretrained(tmp_path / "t5")
+    result, _ = run(str(tmp_path / "t5"), str(tmp_path / "out"), "--monolith")
+    assert result.exit_code == 0, result.output
+    assert "task: text2text-generation (found)" in result.stdout
+    assert [file.name for file in (tmp_path / "out" / "onnx").glob("*.onnx")] == ["model.onnx"]
+    llama = tiny.model("llama", "AutoModelForCausalLM")
+    edits = SpecEdits(monolith=True)
+    assert edited_spec(llama, edits) == edited_spec(llama, SpecEdits())
