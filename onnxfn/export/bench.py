@@ -16,6 +16,7 @@ from attrs import asdict, frozen
 from onnxfn.check.feeds import LIMIT, LIMITS_KEY
 from onnxfn.check.generation import PAST, numpy_dtype, present_name
 from onnxfn.check.sessions import open_session, runtime_message, silent_options
+from onnxfn.export.loaded import check_providers
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDS
@@ -78,10 +79,11 @@ def bench(
         threads: The threads of an operator. None: ONNX Runtime's choice.
 
     Raises:
-        UnknownName: No file has an axis of a name in `sizes`.
+        UnknownName: No file has an axis of a name in `sizes`, or this build of ONNX Runtime has no such provider.
         InvalidSpec: A file does not run on inputs of these sizes.
         CheckFailed: ONNX Runtime cannot load a file.
     """
+    check_providers(providers)
     opened = [(file, *_timed(partial(open_session, file, _options(threads), providers))) for file in files]
     known = {symbol for _, session, _ in opened for symbol in _symbols(session)}
     for symbol in sizes:

@@ -81,7 +81,7 @@ class Loaded:
 
     def session(self, part: str | None = None, *, providers: Sequence[Any] = CPU, options: Any = None) -> Any:
         """A new `onnxruntime.InferenceSession` of a part."""
-        _check_providers(providers)
+        check_providers(providers)
         return open_session(_graph(self, part), options, providers)
 
     def __call__(self, part: str | None = None, /, **inputs: Any) -> dict[str, Array]:
@@ -198,7 +198,7 @@ def _graph(loaded: Loaded, part: str | None) -> Path:
     return graphs[part]
 
 
-def _check_providers(providers: Sequence[Any]) -> None:
+def check_providers(providers: Sequence[Any]) -> None:
     """Raises UnknownName for a provider that this build of ONNX Runtime does not have: it would use another one."""
     import onnxruntime
 

@@ -1,0 +1,110 @@
+"""Options that no other test of the command line is about: what each of them does."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import onnxruntime
+import pytest
+import tiny
+from fine_tunes import save_berts
+from onnx import TensorProto, helper, save
+from typer.testing import CliRunner
+
+from onnxfn.export.cli import app
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def file(tmp_path):
+    """An ONNX file with one operator."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch_size", 3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    save(model, tmp_path / "relu.onnx")
+    return tmp_path / "relu.onnx"
+
+
+FAILING = [
+    ("export", "no/model", "out", "--debug"),
+    ("verify", "no/folder", "--debug"),
+    ("inspect", "brt", "--debug"),
+    ("bench", "no/folder", "--debug"),
+    ("push", "no/folder", "me/tiny", "--debug"),
+    ("batch", "no/folder", "out", "--debug"),
+    ("tasks", "brt", "--debug"),
+    ("demo", ".", "--debug"),
+    ("cache", "--clear", "--debug"),
+]
+
+
+@pytest.mark.parametrize("words", FAILING, ids=lambda words: words[0])
+def test_debug_prints_the_traceback_of_an_error(words, monkeypatch):
+    monkeypatch.setattr(sys.modules["onnxfn.export.cli"], "clear_cache", lambda _: 1 / 0)
+    result = run(*words)
+    assert result.exit_code == 1
+    assert "Traceback (most recent call last):" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("error: ")
+    without = run(*words[:-1])
+    assert without.exit_code == 1
+    assert "Traceback" not in without.stderr
+
+
+def test_inputs_embeds_takes_embeddings_and_the_last_of_check_and_no_check_counts(tmp_path):
+    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
+    result = run("export", tmp_path / "llama", tmp_path / "out", "--inputs-embeds", "--no-check", "--check")
+    assert result.exit_code == 0, result.output
+    assert "check passed" in result.stdout
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
+    names = [port.name for port in session.get_inputs()]
+    assert "inputs_embeds" in names
+    assert "input_ids" not in names
+    assert (tmp_path / "out" / "onnx" / "embed_tokens.onnx").is_file()
+
+
+def test_a_provider_is_named_in_the_table_and_an_unknown_one_is_an_error(file):
+    result = run("bench", file, "--provider", "CPUExecutionProvider", "--runs", "1")
+    assert result.exit_code == 0, result.output
+    assert "CPUExecutionProvider" in result.stdout
+    refused = run("bench", file, "--provider", "TPUExecutionProvider")
+    assert refused.exit_code == 1
+    assert "CPUExecutionProvider" in refused.stderr
+
+
+@pytest.mark.parametrize(("flags", "is_private"), [((), False), (("--private",), True)])
+def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
+    module, repositories = sys.modules["onnxfn.export.cli_files"], []
+    monkeypatch.setattr(module, "verified", lambda _: "verified")
+    monkeypatch.setattr(module, "uploaded", lambda _, name, *, private: repositories.append((name, private)))
+    assert run("push", "folder", "me/tiny", *flags).exit_code == 0
+    assert repositories == [("me/tiny", is_private)]
+
+
+@pytest.mark.parametrize("word", ["--overwrite", "--force"])
+def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatch):
+    save_berts(tmp_path / "models", 1)
+    batches = []
+    nothing = SimpleNamespace(failed=())
+    monkeypatch.setattr(sys.modules["onnxfn.export.cli_batch"], "_exported", lambda *_: batches.append(_[0]) or nothing)
+    flags = ("--dtype", "float16", "--no-check", "--check", word)
+    assert run("batch", tmp_path / "models", tmp_path / "out", *flags).exit_code == 0
+    ((job,),) = batches
+    assert (job.dtypes, job.check, job.overwrite) == (("float16",), True, True)
+
+
+@pytest.mark.parametrize("word", ["--overwrite", "--force"])
+@pytest.mark.parametrize(("flags", "name"), [((), "demo_similarities"), (("--generate",), "demo_completion")])
+def test_the_options_of_the_demo_choose_the_model_and_replace_a_folder(word, flags, name, tmp_path, monkeypatch):
+    calls = []
+    for each in ("demo_similarities", "demo_completion"):
+        demo = lambda *_, overwrite, each=each: calls.append((each, overwrite))  # noqa: E731
+        monkeypatch.setattr(sys.modules["onnxfn.export.cli"], each, demo)
+    (tmp_path / "mine.txt").write_text("")
+    assert run("demo", tmp_path, *flags).exit_code == 1
+    assert calls == []
+    assert run("demo", tmp_path, *flags, word).exit_code == 0
+    assert calls == [(name, True)]

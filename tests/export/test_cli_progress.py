@@ -1,0 +1,148 @@
+"""The stages of a command on the error stream, colors, and the progress of loading weights."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+import tiny
+from rich.console import Console
+
+from onnxfn import Event, spec_for
+from onnxfn.export.cli_print import say
+from onnxfn.export.cli_progress import part_lines, stage_bar, stages
+from onnxfn.export.lookup.loading import load_configuration, load_model
+
+WRITE = (
+    Event("write", "model"),
+    Event("write", "model", 0.5, "progress", 1_000_000, 4_000_000),
+    Event("copy", "model.safetensors"),
+    Event("copy", "model.safetensors", 1.0, "end", 8_000_000, 8_000_000),
+    Event("write", "model", 2.0, "end", 4_000_000, 4_000_000),
+)
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of which nothing is known but its kind."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return Terminal()
+
+
+def without_codes(text):
+    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text)
+
+
+def test_the_bar_has_the_rate_and_the_time_that_is_left_and_vanishes(terminal):
+    with stage_bar(Console(file=terminal, width=120)) as show:
+        for event in WRITE[:2]:
+            show(event)
+        started = terminal.getvalue()
+        for event in WRITE[2:]:
+            show(event)
+        ended = terminal.getvalue()
+    assert "write model" in without_codes(started)
+    assert re.search(r"\x1b\[2K(\x1b\[\?25h|\r)*$", ended)  # the line of the bar is erased
+    bar = Terminal()
+    with stage_bar(Console(file=bar, width=120)) as show:
+        for event in (*WRITE[:2], *WRITE[1:2]):
+            show(event)
+    assert "1.0/4.0 MB  0.5 s  2.0 MB/s  0:02 left" in without_codes(bar.getvalue())
+
+
+def test_the_stages_of_a_part_in_a_row_are_one_line_elsewhere():
+    text = io.StringIO()
+    events = [
+        Event("plan", "", 0.1, "end"),
+        Event("capture", "model", 3.0, "end"),
+        *WRITE[:2],
+        Event("write", "model", 2.0, "end"),
+        Event("check", "model_q4", 1.0, "failure"),
+    ]
+    with part_lines(Console(file=text)) as show:
+        for event in events:
+            show(event)
+    assert text.getvalue().splitlines() == [
+        "plan 0.10 s",
+        "model: capture 3.00 s, write 2.00 s",
+        "model_q4: check 1.00 s (failed)",
+    ]
+
+
+def test_verbose_has_a_line_for_each_stage(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with stages("verbose") as show:
+        for event in WRITE:
+            show(event)
+    assert sys.stderr.getvalue().splitlines() == ["copy model.safetensors: 1.00 s", "write model: 2.00 s"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "has_colors"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_a_terminal_has_colors_unless_it_is_asked_to_have_none(variable, has_colors, terminal, monkeypatch):
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    text = "bert · check passed\n  files\n    model.onnx  ok  --verbose"
+    say(text)
+    assert without_codes(terminal.getvalue()) == f"{text}\n"
+    assert bool(re.search(r"\x1b\[(\d+;)*3[1-7]m", terminal.getvalue())) == has_colors
+
+
+def test_a_pipe_gets_the_text_alone(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    say("check passed")
+    assert sys.stdout.getvalue() == "check passed\n"
+
+
+def test_loading_counts_the_bytes_of_the_checkpoint_and_shows_no_bar_of_transformers(tmp_path, capfd):
+    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(tmp_path)
+    capfd.readouterr()
+    ticks = []
+    config = load_configuration(tmp_path)
+    load_model(str(tmp_path), config, spec_for("bert", "fill-mask"), tick=lambda *counts: ticks.append(counts))
+    assert capfd.readouterr().err == ""
+    content = (tmp_path / "model.safetensors").read_bytes()
+    weights = len(content) - 8 - int.from_bytes(content[:8], "little")
+    assert ticks[-1] == (weights, weights)
+    assert ticks == sorted(ticks)
+    assert len(ticks) > 10
+
+
+def test_on_a_terminal_a_file_gets_the_plan_and_the_terminal_the_bar(tmp_path):
+    """Standard output is a file, and only the error stream is a terminal."""
+    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(tmp_path / "bert")
+    words = [sys.executable, "-m", "onnxfn", "export", str(tmp_path / "bert"), str(tmp_path / "out"), "--no-check"]
+    ours, theirs = pty.openpty()
+    variables = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    with (tmp_path / "stdout").open("w") as stdout:
+        process = subprocess.Popen([*words, "--layout", "optimum"], stdout=stdout, stderr=theirs, env=variables)
+    os.close(theirs)
+    shown = b""
+    try:
+        while block := os.read(ours, 65536):
+            shown += block
+    except OSError:  # Linux, once the other end is closed
+        pass
+    assert process.wait() == 0
+    text = without_codes(shown.decode())
+    assert (tmp_path / "stdout").read_text().startswith("task: fill-mask (found)\nbert · fill-mask · opset 18 · unch")
+    assert "capture model" in text
+    assert "load " in text
+    assert "Loading weights" not in text
+    assert "task:" not in text
