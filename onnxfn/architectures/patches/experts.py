@@ -12,10 +12,15 @@ from torch import Tensor
 
 
 def dbrx_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-    """For DbrxExperts.forward (modeling_dbrx, transformers 5.23). `hidden_states` is `[batch, length, size]`."""
-    stacked = (-1, self.ffn_hidden_size, self.hidden_size)
+    """For DbrxExperts.forward (modeling_dbrx, transformers 5.23). `hidden_states` is `[batch, length, size]`.
+
+    The experts follow each other in the rows of a matrix. Their rows are looked up in it, so that it can be quantized.
+    """
+    import torch
+
+    rows = top_k_index[..., None] * self.ffn_hidden_size + torch.arange(self.ffn_hidden_size, device=top_k_index.device)
     states = hidden_states.reshape(-1, 1, self.hidden_size, 1)
-    gate, up, down = (weight.view(stacked)[top_k_index] for weight in (self.mlp.w1, self.mlp.v1, self.mlp.w2))
+    gate, up, down = (weight[rows] for weight in (self.mlp.w1, self.mlp.v1, self.mlp.w2))
     inner = self.mlp.activation_fn(gate @ states) * (up @ states)
     return _weighted(inner.transpose(-1, -2) @ down, top_k_weights).view(hidden_states.shape)
 
