@@ -25,7 +25,7 @@ NAME = "ORTModel"
 INPUTS = ("input_ids", "attention_mask", "position_ids")
 """What it computes for a decoder."""
 
-OWN_WIDTH = frozenset({"gemma", "gemma3_text", "gpt_oss", "nemotron"})
+OWN_WIDTH = frozenset({"gemma", "gemma3", "gemma3_text", "gpt_oss", "nemotron"})
 """Types whose width of a head is `head_dim`; that of all others is the hidden size divided by the number of heads."""
 
 GROUPED_HEADS = OWN_WIDTH | frozenset(
@@ -72,7 +72,8 @@ def _cache_words(model_type: str, config: Mapping[str, Any]) -> Mapping[str, Any
 def _expected(model_type: str, config: Mapping[str, Any]) -> tuple[Any, Any]:
     """The heads of the empty cache, and the width of each."""
     attention_heads, hidden = config_value(config, "num_attention_heads"), config_value(config, "hidden_size")
-    grouped = config.get("num_kv_heads" if model_type == "falcon" else "num_key_value_heads") or attention_heads
-    heads = grouped if model_type in GROUPED_HEADS or model_type == "falcon" else attention_heads
-    own = config.get("head_dim") if model_type in OWN_WIDTH else None
+    grouped = config_value(config, "num_kv_heads" if model_type == "falcon" else "num_key_value_heads")
+    has_groups = grouped and (model_type in GROUPED_HEADS or model_type == "falcon")
+    heads = grouped if has_groups else attention_heads
+    own = config_value(config, "head_dim") if model_type in OWN_WIDTH else None
     return heads, own or (hidden // attention_heads if hidden and attention_heads else None)
