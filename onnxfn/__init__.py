@@ -24,10 +24,11 @@ from onnxfn.check.generation import generate
 from onnxfn.check.matching import TensorPair
 from onnxfn.export.batch.job_files import read_jobs
 from onnxfn.export.batch.many import batch_preview, export_many
-from onnxfn.export.batch.records import BatchEvent, BatchResult, ExportJob, JobLimits, JobResult
+from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult
 from onnxfn.export.bisect import bisect
 from onnxfn.export.diffusers import export_pipeline, pipeline_parts
 from onnxfn.export.fingerprint import fingerprint
+from onnxfn.export.jobs import ExportJob
 from onnxfn.export.loaded import Loaded, load
 from onnxfn.export.lookup.class_tasks import task_of
 from onnxfn.export.lookup.lookup import derived, spec_for, tasks_for

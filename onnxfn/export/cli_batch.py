@@ -15,8 +15,9 @@ from attrs import evolve
 from onnxfn.export import cli_flags as flags
 from onnxfn.export.batch.job_files import read_jobs
 from onnxfn.export.batch.many import batch_preview, export_many
-from onnxfn.export.batch.records import BatchEvent, BatchResult, ExportJob, JobLimits
+from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits
 from onnxfn.export.cli_errors import one_line_errors
+from onnxfn.export.jobs import ExportJob
 from onnxfn.specs.errors import InvalidSpec, OutputExists
 
 LOG = "batch.jsonl"

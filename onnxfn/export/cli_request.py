@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from attrs import frozen
 
 from onnxfn.export.cli_optimum import our_dtype
 from onnxfn.export.cli_results import Form
-from onnxfn.export.spec_edits import SpecEdits, parsed_shapes, parsed_sizes, spec_dtype, suffixed_dtypes
+from onnxfn.export.jobs import ExportJob
+from onnxfn.export.spec_edits import SpecEdits, parsed_shapes, parsed_sizes, spec_dtype
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import default_cache_folder
 from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
@@ -18,7 +18,7 @@ from onnxfn.graphs.passes.fusing import ONNXRUNTIME
 from onnxfn.graphs.passes.fusing import Fuse as FuseName
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.measurements import Floors, parsed_floors
+from onnxfn.specs.measurements import parsed_floors
 from onnxfn.weights.layouts import HUB, OPTIMUM
 from onnxfn.weights.write import WriteOptions
 
@@ -28,21 +28,15 @@ Values = Mapping[str, Any]
 
 @frozen
 class ExportRequest:
-    """What the flags of the command `export` ask for."""
+    """What the flags of the command `export` ask for.
 
-    model: str
-    out: Path
-    edits: SpecEdits
-    dtypes: tuple[str, ...]
-    decoders: Any
-    adapter: Path | None
-    build: BuildOptions
-    write: WriteOptions
-    check: bool
-    floors: Floors
-    overwrite: bool
-    trust_remote_code: bool
-    dequantize: bool
+    Attributes:
+        job: What to export, and how.
+        dry_run: Whether only the plan is printed.
+        form: How much of the result is printed.
+    """
+
+    job: ExportJob
     dry_run: bool
     form: Form
 
@@ -50,12 +44,14 @@ class ExportRequest:
 def export_request(values: Values) -> ExportRequest:
     """What flags ask for. InvalidSpec or UnknownName for a value that no export can have."""
     layout = layout_name(values["layout"], values["library"])
-    dtypes = [our_dtype(name) for name in values["dtype"] or ()]
-    same = ("model", "out", "decoders", "adapter", "check", "overwrite", "trust_remote_code", "dequantize", "dry_run")
-    return ExportRequest(
+    dtypes = tuple(our_dtype(name) for name in values["dtype"] or ())
+    same = ("decoders", "adapter", "check", "overwrite", "trust_remote_code", "dequantize")
+    job = ExportJob(
+        values["model"],
+        values["out"],
         **{name: values[name] for name in same},
         edits=spec_edits(values, spec_dtype(dtypes, layout)),
-        dtypes=suffixed_dtypes(dtypes, layout),
+        dtypes=dtypes,
         build=build_options(values),
         write=WriteOptions(
             layout=cast("Any", layout),
@@ -64,8 +60,8 @@ def export_request(values: Values) -> ExportRequest:
             alias=values["alias"],
         ),
         floors=parsed_floors("--floor", values["floor"] or ()),
-        form=result_form(json=values["json_"], verbose=values["verbose"]),
     )
+    return ExportRequest(job, values["dry_run"], result_form(json=values["json_"], verbose=values["verbose"]))
 
 
 def spec_edits(values: Values, dtype: str) -> SpecEdits:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any, cast
 
-from attrs import frozen
+from attrs import field, frozen
 
 from onnxfn.export.lookup.lookup import checkpoint_task, spec_for
 from onnxfn.specs.compose import compose
@@ -22,7 +22,7 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.short_repr import short_repr
-from onnxfn.specs.spec import ExportSpec, FloatDtype
+from onnxfn.specs.spec import ExportSpec, FloatDtype, known_opset, known_tolerance
 from onnxfn.specs.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
 
@@ -61,11 +61,11 @@ class SpecEdits:
     __repr__ = short_repr
 
     task: str | None = None
-    opset: int | None = None
+    opset: int | None = field(default=None, validator=known_opset)
     dtype: str = "float32"
     io_dtype: str | None = None
-    atol: float | None = None
-    rtol: float | None = None
+    atol: float | None = field(default=None, validator=known_tolerance)
+    rtol: float | None = field(default=None, validator=known_tolerance)
     sizes: Sizes = ()
     shapes: Shapes = ()
     outputs: tuple[str, ...] = ()

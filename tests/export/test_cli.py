@@ -339,9 +339,9 @@ def test_a_model_of_sentence_transformers_has_its_embedding_as_output(tmp_path):
 
 def test_the_checkpoint_of_another_library_is_its_folder_and_none_for_a_name_on_the_hub(tmp_path, monkeypatch):
     module, checkpoints = sys.modules["onnxfn.export.cli_export"], []
-    for name in ("load_library_model", "edited_spec", "_printed_plan"):
+    for name in ("load_library_model", "job_spec", "_print_planned"):
         monkeypatch.setattr(module, name, lambda *_, **__: None)
-    monkeypatch.setattr(module, "export_model", lambda *_, checkpoint, **__: checkpoints.append(checkpoint))
+    monkeypatch.setattr(module, "export_loaded", lambda _job, _spec, _model, folder, _: checkpoints.append(folder))
     for name in (tmp_path, "owner/name"):
         assert run("export", name, tmp_path / "out", "--library", "sentence_transformers").exit_code == 0
     assert checkpoints == [tmp_path, None]

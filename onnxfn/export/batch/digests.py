@@ -9,8 +9,7 @@ from pathlib import Path
 
 from attrs import asdict, evolve
 
-from onnxfn.export.batch.job_export import build_of
-from onnxfn.export.batch.records import ExportJob
+from onnxfn.export.jobs import ExportJob, build_of
 from onnxfn.graphs.fingerprints import package_versions
 from onnxfn.specs.digest import digest
 from onnxfn.weights.safetensors import entries
@@ -40,7 +39,8 @@ def job_digest(job: ExportJob, folder: Path) -> str:
     options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
     spec = None if job.spec is None else digest(job.spec)
     facts = [json.dumps(options, sort_keys=True, default=str), str(spec), build.fuse, str(build.pretranspose)]
-    facts.extend(_file_state(file) for file in sorted(folder.iterdir()) if file.is_file())
+    for source in (folder, *([job.adapter] if job.adapter else [])):
+        facts.extend(_file_state(file) for file in sorted(source.iterdir()) if file.is_file())
     return hashlib.sha256("\n".join((*facts, *package_versions())).encode()).hexdigest()
 
 

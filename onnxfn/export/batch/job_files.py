@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.batch.records import ExportJob
+from onnxfn.export.jobs import ExportJob
 from onnxfn.export.lookup.load_errors import CONFIG
 from onnxfn.export.spec_edits import SpecEdits
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, unknown
@@ -35,11 +35,14 @@ def _pairs(value: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 SPEC_KEYS: Mapping[str, Key] = MappingProxyType(
     {
-        **{name: (name, _same) for name in ("task", "opset", "io_dtype", "atol", "rtol", "inputs_embeds", "split")},
+        **{name: (name, _same) for name in ("task", "opset", "io_dtype", "atol", "rtol")},
+        **{name: (name, _same) for name in ("inputs_embeds", "monolith", "split")},
         "size": ("sizes", _pairs),
         "shape": ("shapes", _pairs),
         "output": ("outputs", _texts),
         "with_input": ("inputs", _texts),
+        "rename": ("names", _texts),
+        "adapter_input": ("adapter_inputs", _texts),
     }
 )
 """The keys of a job that edit the spec for its checkpoint."""
@@ -51,7 +54,10 @@ WRITE_KEYS: Mapping[str, Key] = MappingProxyType(
 
 JOB_KEYS: Mapping[str, Key] = MappingProxyType(
     {
-        **{name: (name, _same) for name in ("decoders", "check", "overwrite", "dequantize", "trust_remote_code")},
+        **{
+            name: (name, _same)
+            for name in ("decoders", "adapter", "check", "overwrite", "dequantize", "trust_remote_code")
+        },
         "dtype": ("dtypes", _texts),
         "floor": ("floors", lambda values: Floors(**values)),
     }

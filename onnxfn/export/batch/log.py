@@ -10,7 +10,8 @@ from typing import Any
 
 from attrs import asdict, evolve, fields_dict
 
-from onnxfn.export.batch.records import ExportJob, JobResult
+from onnxfn.export.batch.records import JobResult
+from onnxfn.export.jobs import ExportJob
 from onnxfn.export.report_file import REPORT_FILE, read_report
 from onnxfn.specs.errors import OnnxfnError
 

@@ -14,12 +14,10 @@ from time import perf_counter
 from attrs import evolve
 
 from onnxfn.export.batch.digests import job_digest, weight_bytes_of
-from onnxfn.export.batch.job_export import kind_of
 from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
 from onnxfn.export.batch.records import (
     BatchEvent,
     BatchResult,
-    ExportJob,
     JobLimits,
     JobResult,
     OnBatchEvent,
@@ -28,6 +26,7 @@ from onnxfn.export.batch.records import (
 from onnxfn.export.batch.schedule import Task, next_task
 from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
 from onnxfn.export.error_lines import error_line
+from onnxfn.export.jobs import ExportJob, kind_of
 from onnxfn.export.lookup.loading import checkpoint_folder
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from os import PathLike, fspath
 from typing import Any, Literal, get_args
 
 from attrs import Attribute, field, frozen
 
-from onnxfn.export.spec_edits import SpecEdits
-from onnxfn.graphs.build import BuildOptions
+from onnxfn.export.jobs import ExportJob
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.short_repr import short_repr
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.weights.layouts import HUB
-from onnxfn.weights.write import WriteOptions
 
 Status = Literal["exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
 STATUSES: tuple[str, ...] = get_args(Status)
 SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 """The statuses of a job whose files are at the destination."""
-
-HUB_LAYOUT = WriteOptions(layout=HUB)
-
-
-def _as_text(value: str | PathLike[str]) -> Any:
-    return fspath(value) if isinstance(value, str | PathLike) else value
 
 
 def _check_positive(record: Any, attribute: Attribute[Any], value: float | None) -> None:
@@ -36,46 +24,6 @@ def _check_positive(record: Any, attribute: Attribute[Any], value: float | None)
     if isinstance(value, int | float) and not value > 0:
         name = f"{attribute.name} of {type(record).__name__}"
         raise InvalidSpec(f"{name} is {value!r}; pass more than 0, or None for no limit")
-
-
-@frozen(field_transformer=typed_fields)
-class ExportJob:
-    """One of many exports: a checkpoint, where its files go, and how it is exported.
-
-    Attributes:
-        checkpoint: The folder of a checkpoint of transformers, or a name on the hub.
-        path: The folder of the export.
-        spec: The spec; None: the spec for the checkpoint, with `edits`.
-        edits: What is changed of the spec for the checkpoint, such as its task. They have no effect with `spec`.
-        dtypes: Names of dtypes, as for `export`. Empty: the dtype of the spec.
-        decoders: The decoder files, as for `export`.
-        check: Whether the files are compared with PyTorch.
-        floors: What quantized and 16-bit files must reach.
-        overwrite: Whether `path` may exist.
-        dequantize: Whether a quantized checkpoint is exported with float weights.
-        trust_remote_code: Whether code of the checkpoint may run.
-        write: How files are laid out. Default: the layout `hub`.
-        build: How graphs are built. None: with the template cache of the user.
-
-    >>> ExportJob("models/bert", "onnx/bert").check
-    True
-    """
-
-    __repr__ = short_repr
-
-    checkpoint: str = field(converter=_as_text)
-    path: str = field(converter=_as_text)
-    spec: ExportSpec | None = None
-    edits: SpecEdits = SpecEdits()
-    dtypes: tuple[str, ...] = field(default=(), converter=as_tuple)
-    decoders: str = "merged"
-    check: bool = True
-    floors: Floors = DEFAULT_FLOORS
-    overwrite: bool = False
-    dequantize: bool = False
-    trust_remote_code: bool = False
-    write: WriteOptions = HUB_LAYOUT
-    build: BuildOptions | None = None
 
 
 @frozen(kw_only=True, field_transformer=typed_fields)

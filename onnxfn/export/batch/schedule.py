@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from attrs import frozen
 
-from onnxfn.export.batch.records import ExportJob
+from onnxfn.export.jobs import ExportJob
 
 
 @frozen

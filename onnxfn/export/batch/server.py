@@ -17,10 +17,10 @@ from typing import BinaryIO
 
 from attrs import evolve
 
-from onnxfn.export.batch.job_export import export_job
 from onnxfn.export.batch.processes import Ended, run_in_process
-from onnxfn.export.batch.records import ExportJob, JobLimits, JobResult
+from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.error_lines import error_line
+from onnxfn.export.jobs import ExportJob, export_job
 
 IMPORTED = ("onnx", "onnx_ir")
 """Modules that each job imports. They start no threads, so a process that has them can be copied."""

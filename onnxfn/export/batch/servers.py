@@ -12,7 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any
 
-from onnxfn.export.batch.records import ExportJob, JobLimits, JobResult
+from onnxfn.export.batch.records import JobLimits, JobResult
+from onnxfn.export.jobs import ExportJob
 
 SERVER = "onnxfn.export.batch.server"
 END_SECONDS = 5.0

@@ -1,8 +1,10 @@
 """Jobs as a folder, a TOML file, or JSON lines."""
 
 import pytest
+from attrs import fields_dict
 
-from onnxfn import InvalidSpec, ModelNotFound, UnknownName, read_jobs
+from onnxfn import InvalidSpec, ModelNotFound, SpecEdits, UnknownName, read_jobs
+from onnxfn.export.batch.job_files import SPEC_KEYS
 
 TOML = """
 [defaults]
@@ -77,3 +79,8 @@ def test_a_folder_without_checkpoints_and_a_missing_file_are_refused(tmp_path):
         read_jobs(tmp_path, "out")
     with pytest.raises(ModelNotFound, match="nowhere"):
         read_jobs(tmp_path / "nowhere", "out")
+
+
+def test_a_job_can_have_every_edit_that_a_flag_asks_for():
+    # The dtype of a job is in ExportJob.dtypes.
+    assert {field for field, _ in SPEC_KEYS.values()} == {*fields_dict(SpecEdits)} - {"dtype"}
