@@ -107,9 +107,11 @@ def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary
     """The ids of special tokens, from the generation configuration, else from that of the model.
 
     The runtime loads no model with an id that is no token, such as a `pad_token_id` of -1: such ids are left out.
+    Without an end it ends a text at the token for padding, so that is left out, too.
     """
     stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}
-    return {key: _known_tokens(value, vocabulary) for key, value in stated.items()}
+    known = {key: _known_tokens(value, vocabulary) for key, value in stated.items()}
+    return known if known["eos_token_id"] is not None else {**known, "pad_token_id": None}
 
 
 def _known_tokens(value: Any, vocabulary: Any) -> Any:

@@ -94,6 +94,13 @@ def test_genai_config_has_no_tokens_outside_the_vocabulary():
     assert "pad_token_id" not in model
 
 
+def test_genai_config_without_an_end_names_no_padding():
+    """The runtime would end a text at the first token for padding."""
+    config = json.dumps({**tiny.config("llama").to_dict(), "eos_token_id": None, "pad_token_id": 5})
+    model = json.loads(folder_of("llama", "genai_config", config=config).texts["genai_config.json"])["model"]
+    assert model.keys().isdisjoint({"eos_token_id", "pad_token_id"})
+
+
 def test_the_decoder_of_a_model_of_texts_and_images_has_its_own_class():
     config = json.dumps({**tiny.config("gemma3").to_dict(), "architectures": ["Gemma3ForConditionalGeneration"]})
     folder = folder_of("gemma3", "text_architecture", config=config)
