@@ -10,8 +10,11 @@ from lines import answer_jobs
 
 
 def result(job: dict[str, Any]) -> Any:
-    """The new tokens for `ids`, the new text for `text` and for `messages`."""
-    model = genai.Model(job["folder"])
+    """The new tokens for `ids`, the new text for `text` and for `messages`. `overlay` goes over the configuration."""
+    config = genai.Config(job["folder"])
+    if "overlay" in job:
+        config.overlay(json.dumps(job["overlay"]))
+    model = genai.Model(config)
     if "ids" in job:
         return new_tokens(model, job["ids"], job["count"])
     tokenizer = genai.Tokenizer(model)

@@ -90,7 +90,7 @@ def scores(job: dict[str, Any]) -> list[Any]:
 def _ort_model(job: dict[str, Any]) -> Any:
     import optimum.onnxruntime
 
-    return getattr(optimum.onnxruntime, job["class"]).from_pretrained(job["folder"])
+    return getattr(optimum.onnxruntime, job["class"]).from_pretrained(job["folder"], **job.get("load", {}))
 
 
 FUNCTIONS = {function.__name__: function for function in (text, tokens, own_folder, outputs, embeddings, scores)}
