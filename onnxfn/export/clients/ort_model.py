@@ -37,6 +37,10 @@ GROUPED_HEADS = OWN_WIDTH | frozenset(
 """Types whose cache has `num_key_value_heads`; that of all others has `num_attention_heads`."""
 
 
+SINGLE_HEAD = frozenset({"falcon", "gpt_bigcode"})
+"""Types whose cache has a single head where `config.json` states `multi_query`."""
+
+
 def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Why ORTModel cannot load a plan; empty if nothing is known against it."""
     model_type, decoder = str(config.get("model_type") or ""), decoder_of(plan)
@@ -55,13 +59,20 @@ def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is wrong with the empty cache that ORTModel starts from."""
-    heads, width = _expected(model_type, {**config, **_cache_words(model_type, config)})
-    for sizes in (*sizes_of(cache, KEY), *sizes_of(cache, VALUE)):
-        if (sizes[1], sizes[-1]) != (heads, width):
-            own = f"{sizes[1]} x {sizes[-1]}"
-            return (f"{NAME} starts {model_type} with a cache of {heads} x {width} for heads and width, not {own}",)
-    return ()
+    """What is wrong with the empty cache that ORTModel starts from, and whether it is right for the root layout."""
+    stated = {**config, **_cache_words(model_type, config)}
+    wrong = _wrong_sizes(cache, *_expected(model_type, stated))
+    if wrong is None:
+        return ()
+    (heads, width), own = _expected(model_type, stated), f"{wrong[0]} x {wrong[1]}"
+    loads = "" if _wrong_sizes(cache, *_expected(model_type, config)) else "; it loads the folder of --layout optimum"
+    return (f"{NAME} starts {model_type} with a cache of {heads} x {width} for heads and width, not {own}{loads}",)
+
+
+def _wrong_sizes(cache: tuple[CacheTensor, ...], heads: Any, width: Any) -> tuple[Any, Any] | None:
+    """The first heads and width of a cache that are not these; None if there are none."""
+    every = ((sizes[1], sizes[-1]) for sizes in (*sizes_of(cache, KEY), *sizes_of(cache, VALUE)))
+    return next((own for own in every if own != (heads, width)), None)
 
 
 def _cache_words(model_type: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -73,7 +84,8 @@ def _expected(model_type: str, config: Mapping[str, Any]) -> tuple[Any, Any]:
     """The heads of the empty cache, and the width of each."""
     attention_heads, hidden = config_value(config, "num_attention_heads"), config_value(config, "hidden_size")
     grouped = config_value(config, "num_kv_heads" if model_type == "falcon" else "num_key_value_heads")
+    single = model_type in SINGLE_HEAD and config.get("multi_query") and not config.get("new_decoder_architecture")
     has_groups = grouped and (model_type in GROUPED_HEADS or model_type == "falcon")
-    heads = grouped if has_groups else attention_heads
+    heads = 1 if single else grouped if has_groups else attention_heads
     own = config_value(config, "head_dim") if model_type in OWN_WIDTH else None
     return heads, own or (hidden // attention_heads if hidden and attention_heads else None)

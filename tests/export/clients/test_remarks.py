@@ -77,7 +77,15 @@ def test_there_is_no_remark_on_what_all_clients_load(model_type, task):
             ),
         ),
         ("qwen3_5_text", ("ORTModel does not know qwen3_5_text: it needs transformers 4.57",)),
-        ("gpt_bigcode", ("ORTModel starts gpt_bigcode with a cache of 4 x 8 for heads and width, not 1 x 8",)),
+        (
+            "gpt_bigcode",
+            (
+                (
+                    "ORTModel starts gpt_bigcode with a cache of 4 x 8 for heads and width, not 1 x 8; "
+                    "it loads the folder of --layout optimum"
+                ),
+            ),
+        ),
         ("phi3", ("ORTModel starts phi3 with a cache of 4 x 8 for heads and width, not 2 x 8",)),
     ],
 )
