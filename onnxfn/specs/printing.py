@@ -66,7 +66,7 @@ def text(title: str, sections: Sections, summary: str = "") -> str:
     """
     lines = [title, *([f"  {summary}"] if summary else [])]
     for heading, rows in filter(_has_rows, sections):
-        widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+        widths = [max(map(len, column)) for column in zip_longest(*(row for row in rows if row[1:]), fillvalue="")]
         lines.append(f"  {heading}")
         lines.extend(f"    {_aligned(row, widths)}" for row in rows)
     return "\n".join(lines)
@@ -359,7 +359,9 @@ def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+    """A row in columns; a single cell stands alone, however long it is."""
+    cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)] if row[1:] else row
+    return "  ".join(cells).rstrip()
 
 
 def _has_rows(section: tuple[str, Rows]) -> bool:
