@@ -75,6 +75,7 @@ from onnxfn.specs.edits.tensors import (
     without,
 )
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
+from onnxfn.specs.edits.whisper_for_genai import whisper_for_genai
 from onnxfn.specs.errors import (
     CaptureFailed,
     InvalidSpec,
@@ -300,6 +301,7 @@ __all__ = (
     "vision",
     "vision_of_any_size",
     "weight_bytes",
+    "whisper_for_genai",
     "with_adapter_inputs",
     "with_axis",
     "with_axis_names",

@@ -16,6 +16,7 @@ from onnxfn.export.clients.caches import (
     other_inputs,
 )
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
+from onnxfn.export.clients.genai_whisper import is_whisper, whisper_parts
 from onnxfn.export.clients.values import config_value
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.planned import Part, Plan
@@ -65,7 +66,7 @@ def genai_config(folder: Folder) -> dict[str, str]:
     part, config = decoder_of(folder.plan), json_object(folder, CONFIG)
     if part is None or config is None or genai_limits(folder.plan):
         return {}
-    length = config_value(config, "max_position_embeddings") or DEFAULT_LENGTH
+    length = config_value(config, "max_position_embeddings") or config.get("max_target_positions") or DEFAULT_LENGTH
     generation = json_object(folder, GENERATION_CONFIG) or {}
     vocabulary = config_value(config, "vocab_size")
     model = {
@@ -73,7 +74,7 @@ def genai_config(folder: Folder) -> dict[str, str]:
         "vocab_size": vocabulary,
         "context_length": length,
         **_tokens(config, generation, vocabulary),
-        "decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/")),
+        **_parts(folder, part, config),
     }
     chosen = {key: generation[key] for key in SEARCH if generation.get(key) is not None}
     # Graphs append to the cache, so the past and the present cannot lie in one buffer.
@@ -84,7 +85,7 @@ def genai_config(folder: Folder) -> dict[str, str]:
 def genai_limits(plan: Plan) -> tuple[str, ...]:
     """Why the runtime cannot load the decoder of a plan; empty if it can, or if the plan has no decoder."""
     part = decoder_of(plan)
-    if part is None:
+    if part is None or is_whisper(plan):
         return ()
     cache, model, others = cache_of(part), part.spec.name or "this model", other_inputs(part, GIVEN)
     unknown = [tensor.template for tensor in cache if tensor.attribute not in CACHE_WORDS]
@@ -96,6 +97,13 @@ def genai_limits(plan: Plan) -> tuple[str, ...]:
     if not keys:
         return (f"{NAME} cannot have a cache without keys and values ({model})",)
     return (f"{NAME} cannot have keys and values of unlike width ({model})",) if keys != values else ()
+
+
+def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The blocks of the files in `model`."""
+    if is_whisper(folder.plan):
+        return whisper_parts(config, folder.subfolder)
+    return {"decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/"))}
 
 
 def _word(config: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from onnxfn.specs.edits.extra_outputs import with_known_output
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.tensors import with_opset, with_output, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
+from onnxfn.specs.edits.whisper_for_genai import genai_decoder, genai_encoder
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.records import Edit
 from onnxfn.specs.spec import ExportSpec
@@ -40,6 +41,8 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
         for edit in (
             cross_attention,
             embedding_lookup,
+            genai_decoder,
+            genai_encoder,
             merged_decoder,
             with_axis,
             with_behavior,

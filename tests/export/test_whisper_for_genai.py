@@ -1,0 +1,79 @@
+"""Whisper's two files for onnxruntime-genai, against PyTorch, and their `genai_config.json`."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from refusals import refusal
+
+import onnxfn
+from onnxfn import InvalidSpec, WriteOptions, spec_for, whisper_for_genai
+from onnxfn.check.sessions import open_session
+
+TASK = "automatic-speech-recognition-with-past"
+PROMPT, COUNT = [9, 4, 55, 16], 8
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whisper") / "out"
+    model = tiny.model("whisper", "AutoModelForSpeechSeq2Seq")
+    spec = whisper_for_genai(spec_for("whisper", TASK))
+    return onnxfn.export(spec, model, folder, write=WriteOptions(layout="hub")), model, folder
+
+
+def test_the_files_agree_with_pytorch_and_have_the_names_and_types_of_the_client(exported):
+    result, _, _ = exported
+    assert result.report.passed
+    assert list(result.plan["encoder"].inputs) == ["audio_features"]
+    assert list(result.plan["encoder"].outputs)[:3] == ["hidden_states", "present_key_cross_0", "present_value_cross_0"]
+    decoder = result.plan["decoder"]
+    assert list(decoder.inputs)[:5] == [
+        *("input_ids", "past_key_self_0", "past_value_self_0", "past_key_cross_0", "past_value_cross_0")
+    ]
+    assert decoder.spec.inputs["input_ids"].kind == "int32"
+    assert list(decoder.outputs)[:3] == ["logits", "present_key_self_0", "present_value_self_0"]
+
+
+def test_the_two_files_write_the_tokens_of_pytorch(exported):
+    _, model, folder = exported
+    encoder, decoder = (open_session(folder / "onnx" / f"{name}.onnx") for name in ("encoder", "decoder"))
+    shape = (1, model.config.num_mel_bins, 2 * model.config.max_source_positions)
+    sound = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    states = dict(
+        zip([port.name for port in encoder.get_outputs()], encoder.run(None, {"audio_features": sound}), strict=True)
+    )
+    cross = {name.replace("present", "past"): array for name, array in states.items() if "cross" in name}
+    own = {
+        port.name: np.zeros([1, port.shape[1], 0, port.shape[3]], np.float32)
+        for port in decoder.get_inputs()
+        if "self" in port.name
+    }
+    written, new = list(PROMPT), list(PROMPT)
+    for _ in range(COUNT):
+        given = decoder.run(None, {"input_ids": np.array([new], np.int32), **cross, **own})
+        outputs = dict(zip([port.name for port in decoder.get_outputs()], given, strict=True))
+        own = {name: outputs[name.replace("past", "present")] for name in own}
+        new = [int(outputs["logits"][0, -1].argmax())]
+        written += new
+    expected = torch.tensor([PROMPT])
+    with torch.no_grad():
+        for _ in range(COUNT):
+            logits = model(input_features=torch.tensor(sound), decoder_input_ids=expected).logits
+            expected = torch.cat([expected, logits[:, -1:].argmax(-1)], dim=1)
+    assert written == expected[0].tolist()
+
+
+def test_the_side_file_names_both_files(exported):
+    _, model, folder = exported
+    block = json.loads((folder / "genai_config.json").read_text())["model"]
+    assert (block["type"], block["context_length"]) == ("whisper", model.config.max_target_positions)
+    assert (block["encoder"]["filename"], block["decoder"]["filename"]) == ("onnx/encoder.onnx", "onnx/decoder.onnx")
+    assert block["decoder"]["inputs"]["cross_past_key_names"] == "past_key_cross_%d"
+    assert block["encoder"]["head_size"] == model.config.d_model // model.config.encoder_attention_heads
+
+
+def test_a_model_without_cross_attention_is_refused():
+    assert "no encoder-decoder" in refusal(InvalidSpec, whisper_for_genai, spec_for("llama", "text-generation"))
