@@ -17,6 +17,8 @@ from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME
 from onnxfn.graphs.passes.fusing import Fuse as FuseName
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
+from onnxfn.specs.compose import EMPTY
+from onnxfn.specs.edits.tensors import with_tolerance
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.measurements import parsed_floors
 from onnxfn.weights.layouts import HUB, OPTIMUM
@@ -67,6 +69,7 @@ def export_request(values: Values) -> ExportRequest:
 def spec_edits(values: Values, dtype: str) -> SpecEdits:
     """The edits of the spec that flags ask for; `dtype` is that of the spec."""
     same = ("task", "io_dtype", "atol", "rtol", "inputs_embeds", "monolith", "split")
+    with_tolerance(EMPTY, atol=values["atol"], rtol=values["rtol"])  # its error says what a tolerance is
     needs_opset = values["opset"] is None and values["fuse"] == ONNXRUNTIME
     return SpecEdits(
         **{name: values[name] for name in same},
