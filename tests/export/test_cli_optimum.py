@@ -82,8 +82,8 @@ def test_the_options_that_mean_the_same_have_the_same_word(requests):
     accepted = [words[0] for words in OPTIONS if run("model", "out", *words)[0].exit_code == 0]
     expected = ["--monolith", "--trust-remote-code", "--task", "--opset", "--dtype", "--atol", "--library-name"]
     assert accepted == expected
-    assert requests[-3].edits.dtype == "float32"
-    assert requests[-3].dtypes == ("bfloat16",)
+    assert requests[-3].job.edits.dtype == "float32"
+    assert requests[-3].job.dtypes == ("bfloat16",)
 
 
 @pytest.mark.parametrize("words", [("--fp16",), ("--legacy",), ("--revision", "main"), ("--subfolder", "unet")])
@@ -125,7 +125,11 @@ def test_the_axes_of_the_answers_are_those_of_specs():
 
 def test_words_of_options_may_have_underscores(requests):
     assert run("model", "out", "--dry_run", "--trust_remote_code", "--io-dtype", "float32")[0].exit_code == 0
-    assert (requests[0].dry_run, requests[0].trust_remote_code, requests[0].edits.io_dtype) == (True, True, "float32")
+    assert (requests[0].dry_run, requests[0].job.trust_remote_code, requests[0].job.edits.io_dtype) == (
+        True,
+        True,
+        "float32",
+    )
 
 
 def test_an_unknown_option_is_still_refused_with_the_closest():
