@@ -120,7 +120,7 @@ def _names(tensors: Iterable[Any]) -> str:
 
 
 def _file_rows(results: Iterable[Exported], folder: str) -> Rows:
-    """A row for each graph: its weights, its nodes, the worst figures of its check; then the names of other files."""
+    """A row for each graph: size, nodes, the worst figures of its check; then the names of other files."""
     facts = [(name, row) for exported in results for name, row in _facts_by_file(exported, folder).items()]
     columns = list(dict.fromkeys(column for _, row in facts for column in row))
     rows = [(name, *(row.get(column, "") for column in columns)) for name, row in facts if row]
@@ -135,7 +135,7 @@ def _facts_by_file(exported: Exported, folder: str) -> dict[str, dict[str, str]]
     figures = _figures(exported.report)
     return {
         str(path.relative_to(folder)): {
-            "weights": weights.get(path.name, ""),
+            "size": weights.get(path.name, ""),  # a measure of the check has the name `weights`
             "nodes": nodes[path.name],
             **figures.get(path.name, {}),
         }

@@ -10,6 +10,7 @@ import hypothesis
 import onnx
 import pytest
 import tiny
+from attrs import evolve
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
@@ -18,7 +19,7 @@ import onnxfn
 from onnxfn.export.cli import app
 from onnxfn.export.cli_results import LINES, pipeline_text, result_text, screen
 from onnxfn.specs.measurements import Measurement
-from onnxfn.specs.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.planned import Part, Plan, PlannedSpec, WeightBytes
 from onnxfn.specs.reports import Exported, GraphSize, NotQuantized, Report
 
 CLI = Path(onnxfn.__file__).parent / "export" / "CLI.md"
@@ -90,6 +91,8 @@ def large_result(parts, variants):
     spec = PlannedSpec(name="bert", inputs=spec.inputs, outputs=spec.outputs, derived="BertModel")
     plan = Plan([Part(name, spec, dtype=f"q{number % variants}") for number, name in enumerate(names)])
     measured = [Measurement(name, "logits", "agreement", 0.9876, 0.5, "300 tokens", True) for name in names]
+    measured += [Measurement(name, "q_proj", "weights", 0.9912, 0.5, "all weights", True) for name in names]
+    plan = evolve(plan, weight_bytes=[WeightBytes(name, 2_000_000) for name in names])
     return Exported(
         "out",
         [f"out/onnx/{name}.onnx" for name in names] + ["out/config.json"],
@@ -108,7 +111,7 @@ def test_a_result_of_many_files_is_a_screen_with_the_figures_of_each(parts, vari
     lines = result_text(result).splitlines()
     assert len(lines) <= LINES - 1
     assert "check passed" in lines[0]
-    assert re.search(r"onnx/part_0.onnx +10 +ok +0.9876", "\n".join(lines))
+    assert re.search(r"onnx/part_0.onnx +2.00 MB +10 +ok +0.9876 +0.9912", "\n".join(lines))
     pipeline = pipeline_text("out", {"unet": result, "vae": result}).splitlines()
     assert len(pipeline) <= LINES - 1
     assert "check passed" in pipeline[0]
