@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from attrs import asdict, evolve, field, frozen
-from attrs.converters import optional
 
 from onnxfn.export.clients.remarks import with_remarks
 from onnxfn.export.events import OnEvent, ignore, stage_timer
@@ -38,6 +37,10 @@ HUB_LAYOUT = WriteOptions(layout=HUB)
 
 def _as_text(value: str | PathLike[str]) -> Any:
     return fspath(value) if isinstance(value, str | PathLike) else value
+
+
+def _as_path(value: str | PathLike[str] | None) -> Any:
+    return Path(value) if isinstance(value, str | PathLike) else value
 
 
 @frozen(field_transformer=typed_fields)
@@ -72,7 +75,7 @@ class ExportJob:
     edits: SpecEdits = SpecEdits()
     dtypes: tuple[str, ...] = field(default=(), converter=as_tuple)
     decoders: Decoders = "merged"
-    adapter: Path | None = field(default=None, converter=optional(Path))
+    adapter: Path | None = field(default=None, converter=_as_path)
     check: bool = True
     floors: Floors = DEFAULT_FLOORS
     overwrite: bool = False

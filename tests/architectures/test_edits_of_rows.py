@@ -12,6 +12,7 @@ from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.axes import axis_map
 from onnxfn.specs.edits import tensors as edits
 from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan, planned_axes
 from onnxfn.specs.serialize import to_json
@@ -66,8 +67,8 @@ def test_a_renamed_tensor_has_its_new_name_in_every_part_of_any_plan(model_type,
     spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
     before = planned_names(spec, config)
     for name in before & names_in_spec(spec):
-        renamed = planned_names(edits.renamed(spec, **{name: "another"}), config)
-        assert renamed == before - {name} | {"another"}
+        new_names = planned_names(renamed(spec, **{name: "another"}), config)
+        assert new_names == before - {name} | {"another"}
 
 
 @pytest.mark.parametrize(("model_type", "task"), EXAMPLES)

@@ -200,7 +200,7 @@ def test_an_input_that_generate_has_no_value_for_is_named(tmp_path):
     model = tiny.model("bert", "AutoModelForMaskedLM")
     result = onnxfn.export(onnxfn.spec_for("bert", "fill-mask"), model, tmp_path / "model.onnx")
     message = refusal(InvalidSpec, generate, result, np.ones((1, 3)))
-    known = "input_ids, attention_mask, position_ids"
+    known = "input_ids, attention_mask, position_ids, num_logits_to_keep"
     assert message == f"generate has no value for the inputs token_type_ids; it knows {known}"
 
 

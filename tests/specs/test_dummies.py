@@ -114,8 +114,12 @@ def test_a_grid_has_as_many_cells_as_its_row_of_the_mask_has_ones(counts):
     assert array.prod(axis=-1).tolist() == counts
 
 
-# The last axis of grids has size 2, that of packed grids size 3.
-@pytest.mark.parametrize("function", [name for name in FILLS if name not in ("grids", "packed_grids")])
+# The last axis of grids and of grid positions has size 2, that of packed grids size 3. Positions in three directions are
+# for a text of two axes; the docstring has an example.
+OF_OTHER_SHAPES = ("grids", "packed_grids", "grid_positions", "mrope_positions")
+
+
+@pytest.mark.parametrize("function", [name for name in FILLS if name not in OF_OTHER_SHAPES])
 def test_every_function_makes_an_array_of_the_given_shape(function):
     arguments = {
         "integers": {"high": 9},

@@ -24,6 +24,7 @@ from onnxfn.specs.compose import EMPTY
 from onnxfn.specs.dummies import dummies, generates, sized
 from onnxfn.specs.edits import tensors as edits
 from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import takes
 from onnxfn.specs.records import DummySize
@@ -449,7 +450,7 @@ def test_renaming_and_renaming_back_restores_names_and_paths(given_pair, data):
     spec, old = given_pair
     new = data.draw(st.permutations(old) | st.just([f"my_{name}" for name in old]))
     there = dict(zip(old, new, strict=True))
-    back = edits.renamed(edits.renamed(spec, **there), **{late: early for early, late in there.items()})
+    back = renamed(renamed(spec, **there), **{late: early for early, late in there.items()})
     assert list(tensors_in(to_plain(back))) == list(tensors_in(to_plain(spec)))
     assert [one.forward_path for one in back.inputs] == [one.forward_path for one in spec.inputs]
     assert [one.axes for one in back.inputs] == [one.axes for one in spec.inputs]
@@ -458,14 +459,14 @@ def test_renaming_and_renaming_back_restores_names_and_paths(given_pair, data):
 @given(specs_and_names())
 def test_a_renamed_tensor_keeps_its_path(given_pair):
     spec, (old, *_) = given_pair
-    changed = edits.renamed(spec, **{old: "otherwise"})
+    changed = renamed(spec, **{old: "otherwise"})
     assert [one.forward_path for one in changed.inputs] == [one.forward_path for one in spec.inputs]
     assert [one.forward_path for one in changed.outputs] == [one.forward_path for one in spec.outputs]
 
 
 CHANGES = {
     "without": lambda spec: edits.without(spec, spec.inputs[0].name),
-    "renamed": lambda spec: edits.renamed(spec, **{spec.inputs[0].name: "otherwise"}),
+    "renamed": lambda spec: renamed(spec, **{spec.inputs[0].name: "otherwise"}),
     "with_output": lambda spec: edits.with_output(spec, "another", "batch_size _"),
     "with_opset": lambda spec: edits.with_opset(spec, 25),
     "with_tolerance": lambda spec: edits.with_tolerance(spec, atol=2.0, rtol=2.0),
