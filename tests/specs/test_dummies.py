@@ -114,8 +114,8 @@ def test_a_grid_has_as_many_cells_as_its_row_of_the_mask_has_ones(counts):
     assert array.prod(axis=-1).tolist() == counts
 
 
-# The last axis of grids and of grid positions has size 2, that of packed grids size 3. Positions in three directions are
-# for a text of two axes; the docstring has an example.
+# The last axis of grids and of their positions has size 2, that of packed grids size 3.
+# Positions in three directions are for a text of two axes; the docstring has an example.
 OF_OTHER_SHAPES = ("grids", "packed_grids", "grid_positions", "mrope_positions")
 
 
