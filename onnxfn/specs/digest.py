@@ -32,8 +32,8 @@ TENSORS = ("InputSpec", "OutputSpec")
 def digest(record: Any) -> str:
     """The SHA-256 of what a record means: the same in every process, on every system.
 
-    It does not depend on the version of onnxfn. A cache of exports also needs `VERSION`, the versions of torch and
-    transformers, and a digest of the weights: see `fingerprint`.
+    It does not depend on the version of onnxfn. A cache of exports also needs the versions of packages and a digest of
+    the weights, both of which `fingerprint` covers, and the options of `export`.
 
     Args:
         record: A spec or any other record.

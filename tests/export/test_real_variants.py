@@ -1,0 +1,49 @@
+"""Files in 16 and 8 bits of real weights: all-MiniLM-L6-v2 and SmolLM2-135M-Instruct."""
+
+from __future__ import annotations
+
+import pytest
+
+import onnxfn
+from onnxfn import CheckFailed, Floors
+from onnxfn.export.demo import minilm, smollm2
+from onnxfn.export.lookup.loading import load_configuration, load_gguf_model, load_model
+
+WANTED = {"model_fp16": 0.9999, "model_quantized": 0.99}
+"""The cosine of a file's outputs and PyTorch's, on a real text."""
+
+CLOSE = 0.05
+"""Margin between the logits of two tokens between which rounding to 16 bits may decide."""
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    config = load_configuration(minilm())
+    spec = onnxfn.spec_for(config, "feature-extraction")
+    return spec, load_model(str(minilm()), config, spec)
+
+
+def test_minilm_in_16_and_8_bits_reaches_its_cosines_and_its_floors_ask_for_them(encoder, tmp_path):
+    result = onnxfn.export(*encoder, tmp_path / "out", dtypes=("float16", "q8"), checkpoint=minilm())
+    cosines = [measured for measured in result.report.measurements if measured.measure == "cosine"]
+    assert {measured.part for measured in cosines} == WANTED.keys()
+    for measured in cosines:
+        assert measured.value >= WANTED[measured.part]
+        assert measured.floor >= WANTED[measured.part]
+
+
+def test_minilm_below_a_floor_leaves_no_file(encoder, tmp_path):
+    with pytest.raises(CheckFailed, match="cosine"):
+        onnxfn.export(*encoder, tmp_path / "out", dtypes=("q8",), checkpoint=minilm(), floors=Floors(cosine=0.99999))
+    assert not (tmp_path / "out").exists()
+
+
+def test_smollm2_in_16_bits_writes_pytorchs_tokens_where_the_margin_allows(tmp_path):
+    model, tokenizer = load_gguf_model(smollm2())
+    spec = onnxfn.spec_for(model, "text-generation-with-past")
+    result = onnxfn.export(spec, model, tmp_path / "out", dtypes=("float16",), preprocessor=tokenizer)
+    [tokens] = [measured for measured in result.report.measurements if measured.output == "greedy tokens"]
+    assert tokens.cases.startswith("32 tokens")
+    margins = [float(words.rpartition("margin of ")[2]) for words in tokens.note.split("; ") if words]
+    assert tokens.value == 1.0 or margins
+    assert all(margin < CLOSE for margin in margins)
