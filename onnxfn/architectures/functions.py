@@ -58,7 +58,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "superpoint": "keypoint_detection_output",
         "switch_experts": "router_outputs expert_outputs",
         "tapas": "segment_reduction",
-        "timesfm": "masked_mean_std",
+        "timesfm": "masked_mean_std forward",
         "udop": "joined_embeddings",
         "vits": "gated_activation relative_embeddings inverse_spline",
         "wav2vec2_bert": "xvector_output",

@@ -145,6 +145,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("feature-extraction", spec=series_features),
             quantile_forecast,
             tasked("time-series-forecasting", spec=runs("timesfm.forecast_by_quantiles")),
+            patched(
+                "transformers.models.timesfm2_5.modeling_timesfm2_5:TimesFm2_5Model.forward",
+                by="timesfm.forward",
+                why="loops over the patches, 512 by default, to compute their statistics one after the other",
+            ),
         ),
     }
 )

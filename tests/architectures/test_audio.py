@@ -149,6 +149,37 @@ def test_the_mean_and_deviation_of_a_series_equal_the_models():
     assert all(map(torch.equal, timesfm.masked_mean_std(None, steps, padding), expected))
 
 
+@pytest.mark.parametrize(("patches", "offset"), [(1, 0.0), (37, 0.0), (12, 300.0)])
+def test_the_running_mean_and_deviation_equal_those_of_the_models_loop(patches, offset):
+    import torch
+    from transformers.models.timesfm2_5.modeling_timesfm2_5 import TimesFm2_5Model
+
+    generator = torch.Generator().manual_seed(0)
+    steps = torch.randn(3, patches, 8, generator=generator, dtype=torch.float64) + offset
+    masked = torch.rand(3, patches, 8, generator=generator) < 0.5
+    masked[0, : patches // 2], masked[1] = True, True  # no value before the second half, and none at all
+    count, mean, std, histories = *torch.zeros(3, 3, dtype=torch.float64), []
+    for patch, mask in zip(steps.unbind(1), masked.unbind(1), strict=True):
+        count, mean, std = TimesFm2_5Model._update_running_stats(count, mean, std, patch, mask)
+        histories.append((mean, std))
+    expected = [torch.stack(history, dim=1) for history in zip(*histories, strict=True)]
+    for actual, of_loop in zip(timesfm.running_mean_std(steps, ~masked), expected, strict=True):
+        torch.testing.assert_close(actual, of_loop, atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("length", [8, 40, 104])
+def test_timesfm_2_5_computes_the_states_of_a_padded_series_as_the_models_loop(length):
+    import torch
+
+    model = tiny.model("timesfm2_5", "AutoModel")
+    series = torch.randn(3, length, generator=torch.Generator().manual_seed(0))
+    padding = (torch.arange(length) < length // 3).to(torch.int64).expand(3, -1)
+    with torch.no_grad():
+        expected, actual = model(series, padding), timesfm.forward(model, series, padding)
+    for name in ("last_hidden_state", "loc", "scale", "context_mu", "context_sigma"):
+        torch.testing.assert_close(getattr(actual, name), getattr(expected, name), atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("length", [37, 48, 91])
 def test_granites_block_attention_equals_the_models(length, monkeypatch):
     import torch
