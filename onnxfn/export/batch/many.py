@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 from attrs import evolve
 
-from onnxfn.export.batch.digests import job_digest, weight_bytes_of
+from onnxfn.export.batch.digests import job_digest
 from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
+from onnxfn.export.batch.memory import check_of, memory_bound, planned_memory, stored_weights
 from onnxfn.export.batch.records import (
     BatchEvent,
     BatchResult,
@@ -65,8 +66,9 @@ def export_many(
         workers: How many jobs run at a time. None: as many as there are processors; with an executor, all jobs are
             handed to it as soon as they may start.
         limits: What each job may use. One that uses more is ended.
-        memory: Bytes that the weights of the jobs that run at a time may have together, in the dtypes that are written.
-            A larger job runs alone. None: the memory that is available at the start; with an executor no limit.
+        memory: Bytes that the jobs that run at a time may need together. What a job needs follows from its plan, the
+            sizes of its weights, and its check; pages of mapped weights count. A job that needs more runs alone. None:
+            the memory that is available at the start; with an executor no limit.
         retries: How often a job is started again whose process was killed. Jobs that fail are not started again.
         log: A file for a line of JSON for each job that ends. Jobs that it lists as exported are not done again, if the
             checkpoint, the job and the versions of packages are the same, and the files are there; if something has
@@ -101,38 +103,49 @@ def export_many(
 
 
 def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> str:
-    """What `export_many` would do, as text: a line for each job, with the bytes of its weights. Nothing is exported.
+    """What `export_many` would do, as text: a line for each job, with the memory that it needs. Nothing is exported.
 
     Args:
         jobs: What would be exported.
         log: The log of earlier runs, whose exports would not be done again. None: there is no log.
 
     Returns:
-        The number of jobs, the bytes of their weights in the dtypes that are written, and the number of models to
-        trace; then a line for each job.
+        The number of jobs, the memory that the largest needs, and the number of models to trace; then a line for each
+        job.
 
     Raises:
         InvalidSpec: Two jobs have the same path.
 
     >>> batch_preview([])
-    '0 jobs: 0 to export, 0 GB of weights, 0 models to trace'
+    '0 jobs: 0 to export, 0 GB of memory at most, 0 models to trace'
     """
+    previewed = preview_jobs(jobs, log)
+    tasks = [task for task, result in previewed if result is None]
+    traced = sum(task.kind is None for task in tasks) + len({task.kind for task in tasks} - {None})
+    most = max((task.bytes for task in tasks), default=0) / GB
+    lines = (_preview_line(task, result) for task, result in previewed)
+    heading = (
+        f"{len(previewed)} jobs: {len(tasks)} to export, {most:.3g} GB of memory at most, {traced} models to trace"
+    )
+    return "\n".join((heading, *lines))
+
+
+def preview_jobs(
+    jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None
+) -> tuple[tuple[Task, JobResult | None], ...]:
+    """Each job as a task, with the memory that its plan needs; and its result, if it need not or cannot run."""
     jobs = tuple(jobs)
     check_paths(jobs)
     logged = logged_results(None if log is None else Path(log))
     prepared = [_prepared(*each, logged) for each in enumerate(jobs)]
-    tasks = [task for task, result in prepared if result is None]
-    traced = sum(task.kind is None for task in tasks) + len({task.kind for task in tasks} - {None})
-    weights = sum(task.bytes for task in tasks) / GB
-    lines = (_preview_line(task, result) for task, result in prepared)
-    heading = f"{len(jobs)} jobs: {len(tasks)} to export, {weights:.3g} GB of weights, {traced} models to trace"
-    return "\n".join((heading, *lines))
+    planned = iter(with_planned_memory([task for task, result in prepared if result is None]))
+    return tuple((next(planned) if result is None else task, result) for task, result in prepared)
 
 
 def _preview_line(task: Task, result: JobResult | None) -> str:
     job = task.job
     if result is None:
-        return f"{job.checkpoint} -> {job.path}: {task.bytes / GB:.3g} GB"
+        return f"{job.checkpoint} -> {job.path}: needs {task.bytes / GB:.3g} GB of memory"
     return f"{job.checkpoint} -> {job.path}: {result.status} {result.error}".rstrip()
 
 
@@ -170,12 +183,29 @@ def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> t
                 task,
                 job=replacing(job, logged),
                 kind=kind_of(job, folder),
-                bytes=weight_bytes_of(job, folder),
+                bytes=memory_bound(stored_weights(folder), check_of(job)),
                 digest=digest,
             )
     except (OnnxfnError, OSError) as error:
         result = JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
     return task, result
+
+
+def with_planned_memory(tasks: Iterable[Task]) -> Iterator[Task]:
+    """The tasks with the memory that their plans need, or their bounds. A plan is made once for tasks of a kind."""
+    known: dict[tuple[str | None, bool], int | None] = {}
+    for task in tasks:
+        kind = task.kind, task.job.check
+        need = known[kind] if kind in known else _planned_memory(task)
+        known |= {} if task.kind is None else {kind: need}
+        yield evolve(task, bytes=need or task.bytes)
+
+
+def _planned_memory(task: Task) -> int | None:
+    """The memory that the plan of a task needs; None if it cannot be planned: the export says what is wrong."""
+    with suppress(Exception):
+        return planned_memory(task.job, checkpoint_folder(task.job.checkpoint))
+    return None
 
 
 def _run(
@@ -191,6 +221,8 @@ def _run(
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     known_kinds: set[str | None] = set()
+    if memory is not None and sum(sorted(task.bytes for task in tasks)[-workers:]) > memory:
+        waiting = [*with_planned_memory(tasks)]
     with executor_processes(executor) if executor else local_processes(min(workers, len(tasks))) as submit:
         while waiting or running:
             while len(running) < workers and (task := next_task(waiting, running.values(), known_kinds, memory)):

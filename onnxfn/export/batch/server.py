@@ -1,7 +1,7 @@
 """`python -m onnxfn.export.batch.server`: reads jobs from its input, runs each in a process of its own, writes results.
 
 It imports torch once. The processes of the jobs are copies of it, so none of them spends seconds on imports. It ends
-when its input ends, and with it the process of a job.
+when its input ends, and with it the process of a job; also when no job comes for a minute.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ IMPORTED = ("onnx", "onnx_ir")
 IMPORTED_FOR_CHECKS = ("torch", "transformers.modeling_utils", "onnxruntime", "onnxscript", "torch.onnx")
 """Modules that a job imports whose files are compared with PyTorch."""
 
+IDLE_SECONDS = 60.0
+"""How long a server waits for the next job."""
+
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answers each pickled (job, limits) with a pickled JobResult, until the requests end."""
+    """Answers each pickled (job, limits) with a pickled JobResult, until the requests end or none comes."""
     while (request := _next_request(requests)) is not None:
         job, limits = request
         for module in (*IMPORTED, *(IMPORTED_FOR_CHECKS if job.check else ())):
@@ -68,7 +71,9 @@ def _reason(ending: str, limits: JobLimits) -> str:
 
 
 def _next_request(requests: BinaryIO) -> tuple[ExportJob, JobLimits] | None:
-    """The next job and its limits; None at the end."""
+    """The next job and its limits; None at the end, or if none comes."""
+    if not select.select([requests], [], [], IDLE_SECONDS)[0]:
+        return None
     try:
         request: tuple[ExportJob, JobLimits] = pickle.load(requests)  # noqa: S301 - written by the program that started this one
     except EOFError:

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from queue import SimpleQueue
+from functools import cache, partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from onnxfn.export.batch.records import JobLimits, JobResult
@@ -28,33 +29,56 @@ Submit = Callable[[ExportJob, JobLimits], "Future[JobResult]"]
 
 @contextmanager
 def job_server() -> Iterator[RunJob]:
-    """A function that runs jobs, one after the other, in copies of a server process.
-
-    The server starts with the first job. If it was killed, the result of the job is `lost`, and the next job starts
-    another server.
-    """
+    """A function that runs jobs, one after the other, in copies of a server process that ends with the context."""
     servers: list[Any] = []
-
-    def run(job: ExportJob, limits: JobLimits) -> JobResult:
-        if not servers:
-            servers.append(_started_server())
-        try:
-            return _answer(servers[0], job, limits)
-        except (OSError, EOFError, pickle.UnpicklingError):
-            _end(servers.pop())
-            return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
-
     try:
-        yield run
+        yield partial(_run_by_server, servers)
     finally:
         for server in servers:
             _end(server)
 
 
 def run_job(job: ExportJob, limits: JobLimits) -> JobResult:
-    """Runs a job in a server process of its own: what an executor of other processes or machines calls."""
-    with job_server() as run:
-        return run(job, limits)
+    """Runs a job by a server of this process: what an executor of other processes or machines calls.
+
+    The server waits for the next job of the executor, which saves the seconds of its imports. It ends when this process
+    ends, or when no job comes.
+    """
+    idle = _idle_servers(os.getpid())
+    servers = _next_or_none(idle) or []
+    try:
+        return _run_by_server(servers, job, limits)
+    finally:
+        idle.put(servers)
+
+
+@cache
+def _idle_servers(_process: int) -> SimpleQueue[list[Any]]:
+    """The servers that a process of an executor keeps; a copy of the process has its own."""
+    return SimpleQueue()
+
+
+def _next_or_none(queue: SimpleQueue[list[Any]]) -> list[Any] | None:
+    try:
+        return queue.get_nowait()
+    except Empty:
+        return None
+
+
+def _run_by_server(servers: list[Any], job: ExportJob, limits: JobLimits) -> JobResult:
+    """Runs a job by the server in a list of at most one, which is filled with the first job.
+
+    If the server was killed meanwhile, the result of the job is `lost`, and the next job starts another server.
+    """
+    if servers and servers[0].poll() is not None:  # it ended because no job came
+        _end(servers.pop())
+    if not servers:
+        servers.append(_started_server())
+    try:
+        return _answer(servers[0], job, limits)
+    except (OSError, EOFError, pickle.UnpicklingError):
+        _end(servers.pop())
+        return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
 
 
 @contextmanager

@@ -25,6 +25,7 @@ def test_a_folder_is_exported_listed_and_gone_on_with(models, tmp_path):
     listed = run(models, out, "--dry-run")
     assert "2 jobs: 2 to export" in listed.output
     assert "1 models to trace" in listed.output
+    assert "needs 2.3 GB of memory" in listed.output
     assert not out.exists()
 
     options = ("--no-check", "--workers", 1, "--retries", 0, "--seconds", 500, "--memory", 8)
