@@ -25,7 +25,7 @@ from onnxfn.check.compare import (
     rounding,
 )
 from onnxfn.check.exact_outputs import ExactOutputs, NoReference
-from onnxfn.check.generation import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
+from onnxfn.check.greedy_decoding import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
 from onnxfn.check.norms import Scale
 from onnxfn.check.precision import Precision, precision_of
 from onnxfn.check.references import OutputArrays
@@ -120,7 +120,13 @@ def _comparisons(
         exact_logits = cache(partial(_exact_logits, logits_by, exact))
         groups = zip(choices, _groups(texts, len(choices)), _groups(logits_by(run), len(choices)), strict=True)
         comparisons.extend(
-            text_comparison(token_part.spec, *group, exact=partial(_exact_group, exact_logits, number, len(choices)))
+            text_comparison(
+                token_part.spec,
+                *group,
+                exact=partial(_exact_group, exact_logits, number, len(choices)),
+                case=f"{group[0]} ({NEW_TOKENS} tokens after {len(group[1])} left-padded prompts)",
+                start=PROMPT_LENGTH,
+            )
             for number, group in enumerate(groups)
         )
     return comparisons
@@ -326,18 +332,20 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array, exact: Exact) -> Comparison:
-    """Compares the tokens of a group of texts with those that PyTorch's logits would choose.
+def text_comparison(
+    spec: PlannedSpec, choice: str, texts: Array, logits: Array, *, exact: Exact, case: str, start: int
+) -> Comparison:
+    """Compares the tokens of a group of texts, from `start` on, with those that PyTorch's logits would choose.
 
     A text agrees if, at each step, the logit of its token is less than that of PyTorch's choice by at most twice the
     error that a logit may have: then rounding may have decided between the two tokens.
     """
     precision, dtype = precision_of(spec.target.float_dtype), spec.target.float_dtype or "float32"
     scale, agreement = _logit_scale(logits, precision), always_allowed(precision).peak
-    largest, shortfall = _shortfall(choice, texts, logits, scale)
+    largest, shortfall = _shortfall(choice, texts, logits, scale, start)
     judged = Comparison(
         "greedy tokens",
-        f"{choice} ({NEW_TOKENS} tokens after {len(texts)} left-padded prompts)",
+        case,
         texts.shape,
         largest,
         shortfall,
@@ -356,7 +364,7 @@ def text_comparison(spec: PlannedSpec, choice: str, texts: Array, logits: Array,
         bound = allowed(precision, rounding(precision, scale.norms(own), wider)).peak
     except NoReference as problem:
         return _within(judged, scale, allowed_by_scale(precision).peak, f"PyTorch in {dtype}, by scale: {problem}")
-    largest, shortfall = _shortfall(choice, texts, exact_logits, scale)
+    largest, shortfall = _shortfall(choice, texts, exact_logits, scale, start)
     judged = evolve(judged, max_abs=largest, max_rel=shortfall, own_error=float(np.abs(own).max(initial=0.0)))
     return _within(judged, scale, bound, f"PyTorch in {wider}")
 
@@ -377,17 +385,16 @@ def _is_ordinary(logits: Array, precision: Precision) -> Array:
     return ordinary
 
 
-def _shortfall(choice: str, texts: Array, logits: Array, scale: Scale) -> tuple[float, float]:
+def _shortfall(choice: str, texts: Array, logits: Array, scale: Scale, start: int) -> tuple[float, float]:
     """The largest difference of the logit of PyTorch's choice and of the token of a text; and relative to the logit."""
     values = logits.astype(np.float64)
-    step_logits = values[:, PROMPT_LENGTH - 1 : -1]
+    step_logits = values[:, start - 1 : -1]
     choices = np.stack(
-        [TOKEN_CHOICES[choice](values[:, step - 1], texts[:, :step]) for step in range(PROMPT_LENGTH, texts.shape[1])],
+        [TOKEN_CHOICES[choice](values[:, step - 1], texts[:, :step]) for step in range(start, texts.shape[1])],
         axis=1,
     )
     best, actual = (
-        np.take_along_axis(step_logits, tokens[..., None], axis=-1)[..., 0]
-        for tokens in (choices, texts[:, PROMPT_LENGTH:])
+        np.take_along_axis(step_logits, tokens[..., None], axis=-1)[..., 0] for tokens in (choices, texts[:, start:])
     )
     differences = best - actual
     return float(differences.max()), float((differences / np.maximum(np.abs(best), scale.rms)).max())

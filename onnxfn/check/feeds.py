@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.check.generation import numpy_dtype
+from onnxfn.check.greedy_decoding import numpy_dtype
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown

@@ -14,7 +14,7 @@ import numpy as np
 from attrs import evolve
 
 from onnxfn.check.decoded_texts import SessionOpener, can_decode, logits_without_cache, prompts_of, token_part_of
-from onnxfn.check.generation import Decoder, greedy
+from onnxfn.check.greedy_decoding import Decoder, greedy
 from onnxfn.check.references import Reference
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.dummies import Array

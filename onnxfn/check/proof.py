@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.generation import numpy_dtype
+from onnxfn.check.greedy_decoding import numpy_dtype
 from onnxfn.check.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
 from onnxfn.check.quantized_weights import WeightError, quantized_weight_errors
 from onnxfn.check.references import OutputArrays, Reference

@@ -19,6 +19,7 @@ from onnxfn.check.proof import Proof, variant_kind
 from onnxfn.check.references import Reference, largest_sizes, references
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.text_references import TextReferences, text_references
+from onnxfn.check.whole.whole_models import whole_model_report
 from onnxfn.export.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.lookup.quantized import weights_from
 from onnxfn.graphs.build import (
@@ -277,6 +278,8 @@ def check_files(
             checked = partial(check_part, model, part, file, plan, session_for=session_for, exact=exact, tick=tick)
             text = None if variant_kind(part.spec) is None else texts(part, plan)
             reports.append(checked(expected=expected, proof=Proof(text, floors, stored)))
+            if part is plan.parts[-1] and _joined(reports).passed:
+                reports.append(whole_model_report(model, plan, folder, session_for, exact, tick))
             if must_pass and part is plan.parts[-1] and not _joined(reports).passed:
                 raise check_error(_joined(reports))
     return _joined(reports)

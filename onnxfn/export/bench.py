@@ -14,7 +14,7 @@ import numpy as np
 from attrs import asdict, frozen
 
 from onnxfn.check.feeds import LIMIT, LIMITS_KEY
-from onnxfn.check.generation import PAST, numpy_dtype, present_name
+from onnxfn.check.greedy_decoding import PAST, numpy_dtype, present_name
 from onnxfn.check.sessions import open_session, runtime_message, silent_options
 from onnxfn.export.loaded import check_providers
 from onnxfn.specs.axes import terms, value

@@ -20,7 +20,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.architectures import seq2seq
-from onnxfn.check.generation import most_likely_unused_token
+from onnxfn.check.greedy_decoding import most_likely_unused_token
 from onnxfn.check.sessions import open_session
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound

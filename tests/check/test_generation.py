@@ -13,7 +13,8 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.decoded_texts import _choose_by_group
-from onnxfn.check.generation import generate, most_likely_token, most_likely_unused_token, present_name
+from onnxfn.check.generation import generate
+from onnxfn.check.greedy_decoding import most_likely_token, most_likely_unused_token, present_name
 from onnxfn.check.references import _past_from_own_prompt, case_inputs, references
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound

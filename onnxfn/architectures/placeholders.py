@@ -1,0 +1,106 @@
+"""How tokens and the features of images and sounds become one sequence, as the configuration of a model says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.specs.errors import InvalidSpec, listed
+
+IMAGE_FEATURES, AUDIO_FEATURES = "image_features", "audio_features"
+
+PLACEHOLDER_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        IMAGE_FEATURES: ("image_token_id", "image_token_index", "image_patch_id"),
+        AUDIO_FEATURES: ("audio_token_id", "audio_token_index"),
+    }
+)
+"""The output of a file that reads images or sounds -> the keys of a configuration with its placeholder token."""
+
+FIRST_POSITIONS: Mapping[str, int] = MappingProxyType({"paligemma": 1, "gemma3": 1})
+"""Model type -> the position of the first token of a text, where it is not 0. transformers.js counts likewise."""
+
+MERGE_KEYS = ("spatial_merge_size", "merge_size")
+"""Keys of a configuration with the number of patches in height, and in width, that become one token."""
+
+
+@frozen
+class TokenTypes:
+    """An argument of `forward` that says of each token what it is.
+
+    Attributes:
+        argument: The name of the argument.
+        text: The type of a token of the prompt.
+        features: From the name of features to the type of their placeholder tokens.
+        new: The type of a token that the model writes.
+    """
+
+    argument: str
+    text: int = 0
+    features: Mapping[str, int] = field(factory=dict)
+    new: int = 0
+
+
+TOKEN_TYPES = (
+    TokenTypes("mm_token_type_ids", features=MappingProxyType({IMAGE_FEATURES: 1, AUDIO_FEATURES: 3})),
+    TokenTypes("token_type_ids", features=MappingProxyType({IMAGE_FEATURES: 1})),
+)
+"""The arguments for types of tokens, as processors of transformers fill them."""
+
+OTHER_TOKEN_TYPES: Mapping[str, tuple[TokenTypes, ...]] = MappingProxyType(
+    {"paligemma": (TokenTypes("token_type_ids", new=1),)}
+)
+"""Model type -> its token types, where they are others: PaliGemma tells the prompt from what the model writes."""
+
+
+@frozen
+class Placeholders:
+    """How tokens and features become one sequence.
+
+    Attributes:
+        tokens: From the name of features to the id of the token that stands for one row of them.
+        first_position: The position of the first token.
+        merge_size: How many patches in height, and in width, become one token: for positions in three axes.
+        types: The arguments for types of tokens.
+        special: Ids of all tokens that the configuration names: begins, ends, placeholders, padding.
+    """
+
+    tokens: Mapping[str, int] = field(factory=dict)
+    first_position: int = 0
+    merge_size: int = 1
+    types: tuple[TokenTypes, ...] = TOKEN_TYPES
+    special: frozenset[int] = frozenset()
+
+
+def placeholders(config: Mapping[str, Any]) -> Placeholders:
+    """What a configuration, as a plain dict, says about placeholder tokens.
+
+    >>> known = placeholders({"model_type": "llava", "image_token_index": 9, "text_config": {"eos_token_id": 2}})
+    >>> known.tokens, known.first_position, sorted(known.special)
+    ({'image_features': 9}, 0, [2, 9])
+    """
+    values = dict(_values(config))
+    tokens = {name: values[key] for name, keys in PLACEHOLDER_KEYS.items() for key in reversed(keys) if key in values}
+    special = {value for key, value in values.items() if key.endswith(("_token_id", "_token_index", "_patch_id"))}
+    merge_size = next((values[key] for key in MERGE_KEYS if key in values), 1)
+    model_type = str(config.get("model_type"))
+    first, types = FIRST_POSITIONS.get(model_type, 0), OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
+    return Placeholders(tokens, first, merge_size, types, frozenset(special))
+
+
+def placeholder_of(name: str, known: Placeholders) -> int:
+    """The placeholder token of features. InvalidSpec if the configuration has none."""
+    if name not in known.tokens:
+        keys = listed(PLACEHOLDER_KEYS.get(name, ()))
+        raise InvalidSpec(f"config.json names no placeholder token for {name}; it is one of the keys {keys}")
+    return known.tokens[name]
+
+
+def _values(config: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The whole numbers in a configuration and in its sections by key; those of the outermost section are the last."""
+    inner = [each for section in config.values() if isinstance(section, Mapping) for each in _values(section)]
+    own = [(key, value) for key, value in config.items() if isinstance(value, int) and not isinstance(value, bool)]
+    return [*inner, *own]

@@ -1,0 +1,89 @@
+"""A whole model that sees or hears, run by PyTorch: its logits for texts with images, and the texts that it writes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from onnxfn.architectures.placeholders import Placeholders, TokenTypes
+from onnxfn.check.whole.merged_embeddings import token_positions
+from onnxfn.graphs.capture.forward import tensors_for
+from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
+from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.specs.axes import AxisMap, axis_map
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.edits.token_embeddings import IDS
+from onnxfn.specs.errors import CaptureFailed, first_line
+from onnxfn.specs.planned import Part, PlannedSpec
+from onnxfn.specs.records import Constant, InputSpec, OutputSpec
+from onnxfn.specs.spec import Call
+
+WHOLE = "whole model"
+"""The name of the whole model in a report, where other lines have the name of a part."""
+
+MASK, POSITIONS = "attention_mask", "position_ids"
+
+
+def whole_part(arguments: Mapping[str, Array], spec: PlannedSpec) -> Part:
+    """The whole model as a part that takes these arguments and gives logits, in the dtype of another spec."""
+    inputs = (
+        InputSpec(name, AxisMap(axis_map("_").axes * array.ndim), "whole", path=(name,))
+        for name, array in arguments.items()
+    )
+    call = Call(constants=(Constant("use_cache", value=False),), attention=spec.call.attention)
+    logits = OutputSpec("logits", axis_map("batch_size sequence_length _"))
+    return Part(WHOLE, PlannedSpec(inputs=tuple(inputs), outputs=(logits,), call=call, target=spec.target))
+
+
+def forward_arguments(
+    model: Any, arguments: Mapping[str, Array], texts: Array, known: Placeholders, *, has_three_positions: bool
+) -> dict[str, Array]:
+    """The arguments of `forward` for texts that begin with a prompt: also the positions and types of its tokens.
+
+    A model with positions in time, height and width computes these by itself.
+
+    Args:
+        model: The model.
+        arguments: Those of the prompt, as a processor gives them.
+        texts: Token ids, `[batch, length]`.
+        known: How tokens and features become one sequence.
+        has_three_positions: Whether positions are in time, height and width.
+    """
+    parameters = inspect.signature(model.forward).parameters
+    mask, new = arguments[MASK], texts.shape[1] - arguments[IDS].shape[1]
+    mask = np.concatenate([mask, np.ones((len(mask), new), mask.dtype)], axis=1)
+    types = {each.argument: _types(texts, new, each, known) for each in known.types}
+    positions = {} if has_three_positions else {POSITIONS: token_positions(mask, known.first_position)}
+    computed = {name: array for name, array in {**types, **positions}.items() if name in parameters}
+    return {**arguments, **computed, IDS: texts, MASK: mask}
+
+
+def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Array:
+    """The types of the tokens of texts of which the last `new` are no prompt."""
+    of_texts = np.full(texts.shape, types.text)
+    for name, of_placeholder in types.features.items():
+        of_texts[texts == known.tokens.get(name, -1)] = of_placeholder
+    of_texts[:, texts.shape[1] - new :] = types.new
+    return of_texts
+
+
+def texts_of_generate(model: Any, part: Part, arguments: Mapping[str, Array], steps: int) -> Array:
+    """The texts that `model.generate` writes after prompts, greedily and without an end, `[batch, length + steps]`.
+
+    CaptureFailed if it does not run.
+    """
+    import torch
+
+    tensors = dict(zip(arguments, tensors_for(model, part.spec, arguments), strict=True))
+    attention = with_attention(model, part.spec.call.attention)
+    lengths = {"max_new_tokens": steps, "min_new_tokens": steps}
+    try:
+        with quiet(), unchanged_eval(model), attention, torch.no_grad():
+            texts: Array = model.generate(**tensors, **lengths, do_sample=False, num_beams=1, eos_token_id=None).numpy()
+    except Exception as error:  # the code of any model may raise anything
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise CaptureFailed(f"generate of {type(model).__name__} does not run: {reason}") from error
+    return texts

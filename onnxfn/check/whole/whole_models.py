@@ -1,0 +1,203 @@
+"""All parts of a model that sees or hears, one after the other, against the whole model of PyTorch.
+
+The files read pixels and sounds, look up tokens, put features in their places and write a text with the cache, as a
+client does. PyTorch's `forward` gets the pixels and the tokens, and computes features, places and positions by itself.
+So an error between the parts shows, such as positions of another image, which the check of each part cannot see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from onnxfn.architectures.placeholders import Placeholders, placeholders
+from onnxfn.check.check import differences
+from onnxfn.check.compare import Comparison, allowed_by_scale, compare
+from onnxfn.check.decoded_texts import NEW_TOKENS, SessionOpener, text_comparison
+from onnxfn.check.exact_outputs import ExactOutputs
+from onnxfn.check.greedy_decoding import Decoder, greedy, prompt_logits, session_outputs
+from onnxfn.check.precision import precision_of
+from onnxfn.check.proof import is_quantized
+from onnxfn.check.sessions import runtime_message
+from onnxfn.check.whole.prompts_with_images import Prompt, towers_of, whole_prompts
+from onnxfn.check.whole.torch_whole import MASK, WHOLE, forward_arguments, texts_of_generate, whole_part
+from onnxfn.check.whole.towers import TOWERS, takes_three_positions, tower_features, with_features
+from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.specs.config_values import snapshot
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError
+from onnxfn.specs.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.reports import CheckFailed, Report, Tick, no_tick
+from onnxfn.weights.layouts import dtype_suffix
+
+GENERATE = "PyTorch's generate"
+GREEDY = "greedy"
+"""The key of the only choice of tokens."""
+
+
+@frozen
+class Whole:
+    """The parts of a model that sees or hears.
+
+    Attributes:
+        model: The model of PyTorch.
+        towers: The parts that read images and sounds, by the stem of their files.
+        table: The part that looks up the embeddings of tokens.
+        decoder: The part that takes embeddings and gives logits.
+        known: How tokens and features become one sequence.
+        session_of: From a part to the session of its file.
+    """
+
+    model: Any
+    towers: Mapping[str, Part]
+    table: Part
+    decoder: Part
+    known: Placeholders
+    session_of: Callable[[Part], Any] = field(repr=False)
+
+
+def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener) -> Whole | None:
+    """The parts of a plan as a whole; None if it has no part that reads images or sounds, or is quantized."""
+    suffix = dtype_suffix(plan.parts[0].dtype)
+    towers = towers_of(plan.parts, suffix)
+    table = next((part for part in plan.parts if part.name == f"{EMBEDDING_FILE}{suffix}"), None)
+    decoder = next((part for part in plan.parts if EMBEDS in part.inputs and "logits" in part.outputs), None)
+    if not towers or table is None or decoder is None or any(is_quantized(part.spec) for part in plan.parts):
+        return None
+    known = placeholders(snapshot(model))
+    return Whole(model, towers, table, decoder, known, lambda part: session_for(folder / f"{part.name}.onnx"))
+
+
+def whole_model_report(
+    model: Any, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick = no_tick
+) -> Report:
+    """Compares the files of a plan, run one after the other, with the whole model; empty if nothing reads images.
+
+    Args:
+        model: The model of PyTorch, in the float dtype of the plan.
+        plan: The plan. Parts that read images or sounds are those of `TOWERS`.
+        folder: The folder of the files.
+        session_for: Opens an ONNX file.
+        exact: Computes PyTorch's outputs in a wider dtype.
+        tick: Is called between the cases.
+
+    Raises:
+        CheckFailed: The files cannot be run one after the other.
+    """
+    whole = whole_model(model, plan, folder, session_for)
+    if whole is None:
+        return Report((), ())
+    comparisons: list[Comparison] = []
+    refusals: list[str] = []
+    for prompt in whole_prompts(whole.towers, whole.table.spec, whole.known, partial(_features, whole)):
+        tick()
+        try:
+            for comparison in prompt_comparisons(whole, prompt, exact):
+                comparisons.append(comparison)  # noqa: PERF402 - the next one may raise
+        except CaptureFailed as error:
+            refusals.append(f"{prompt.case}: {error}")
+    cases = dict.fromkeys(comparison.case for comparison in comparisons)
+    # A text alone, and a text with an image, must run: else nothing was compared.
+    findings = refusals[:1] if len(cases) <= 1 else ()
+    return Report(differences(evolve(whole.decoder, name=WHOLE), comparisons), (*cases, *refusals), tuple(findings))
+
+
+def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Iterator[Comparison]:
+    """What the files give for a prompt, against PyTorch: the logits of the prompt, and the text after it."""
+    ids, mask = prompt.arguments[IDS], prompt.arguments[MASK]
+    expected = _logits(whole, prompt, ids)
+    with _run_errors(prompt):
+        decoder = decoder_of(whole, prompt)
+        actual = prompt_logits(decoder, ids, mask)
+    last = actual.shape[1]
+    exact_end = partial(_exact, whole, prompt, exact, ids, last)
+    at_tokens = mask[:, -last:].astype(bool)
+    spec, label = whole.decoder.spec, f"{prompt.case} (tokens={ids.shape[1]})"
+    yield compare(spec, "logits", label, actual, expected[:, -last:], lambda array: array[at_tokens], exact_end)
+    if not spec.feedback:
+        return
+    with _run_errors(prompt):
+        texts = greedy(decoder, ids, mask, steps=NEW_TOKENS)
+    case = f"{NEW_TOKENS} tokens after {prompt.case}"
+    of_texts = _logits(whole, prompt, texts)
+    exact_logits = partial(_exact, whole, prompt, exact, texts, texts.shape[1])
+    yield text_comparison(spec, GREEDY, texts, of_texts, exact=exact_logits, case=case, start=ids.shape[1])
+    arguments = _arguments(whole, prompt, ids)
+    generated = texts_of_generate(whole.model, whole_part(arguments, spec), arguments, NEW_TOKENS)
+    yield generate_comparison(spec, texts, generated, of_texts, case)
+
+
+def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logits: Array, case: str) -> Comparison:
+    """Compares texts with those that PyTorch's `generate` writes: their first other token must be as likely.
+
+    Args:
+        spec: The spec of the decoder: its float dtype.
+        texts: `[batch, length]`.
+        generated: Those of `generate`.
+        logits: PyTorch's logits for `texts`.
+        case: The name of the case.
+    """
+    precision = precision_of(spec.target.float_dtype)
+    scale = float(np.sqrt(np.mean(np.square(logits[np.abs(logits) < precision.largest_ordinary], dtype=np.float64))))
+    margins = [0.0]
+    for row in np.flatnonzero((texts != generated).any(axis=1)):
+        step = int(np.argmax(texts[row] != generated[row]))
+        own, other = (float(logits[row, step - 1, tokens[row, step]]) for tokens in (texts, generated))
+        margins.append(abs(own - other))
+    largest, tolerance = max(margins), 2 * allowed_by_scale(precision).peak * scale
+    relative = largest / scale if scale else largest
+    passed = largest <= tolerance
+    return Comparison("tokens of generate", case, texts.shape, largest, relative, tolerance, passed, reference=GENERATE)
+
+
+def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
+    """The decoder of the files for a prompt, with the features of its images and sounds."""
+    session = whole.session_of(whole.decoder)
+    decoder = Decoder(session, session, whole.session_of(whole.table))
+    sessions = {stem: whole.session_of(part) for stem, part in whole.towers.items()}
+    features = tower_features(sessions, prompt.arguments)
+    return with_features(decoder, features, whole.known, prompt.arguments[IDS], prompt.arguments)
+
+
+def _features(whole: Whole, tower: Part, inputs: Mapping[str, Array]) -> Array:
+    """The features that the file of a tower computes."""
+    stem = next(stem for stem, part in whole.towers.items() if part == tower)
+    return session_outputs(whole.session_of(tower), inputs)[TOWERS[stem]]
+
+
+def _arguments(whole: Whole, prompt: Prompt, texts: Array) -> dict[str, Array]:
+    three = takes_three_positions(whole.session_of(whole.decoder))
+    return forward_arguments(whole.model, prompt.arguments, texts, whole.known, has_three_positions=three)
+
+
+def _logits(whole: Whole, prompt: Prompt, texts: Array) -> Array:
+    """The logits of PyTorch's whole model for texts that begin with a prompt. Raises CaptureFailed."""
+    arguments = _arguments(whole, prompt, texts)
+    (logits,) = torch_outputs(whole.model, whole_part(arguments, whole.decoder.spec), arguments)
+    return logits
+
+
+def _exact(whole: Whole, prompt: Prompt, exact: ExactOutputs, texts: Array, last: int) -> tuple[str, Array]:
+    """The name of a wider dtype, and the logits of the last tokens in it. Raises NoReference."""
+    arguments = _arguments(whole, prompt, texts)
+    wider, (logits,) = exact(whole_part(arguments, whole.decoder.spec), arguments)
+    return wider, logits[:, -last:]
+
+
+@contextmanager
+def _run_errors(prompt: Prompt) -> Iterator[None]:
+    """Raises CheckFailed for an error of the files, with the case."""
+    try:
+        yield
+    except CheckFailed:
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
+        raise CheckFailed(f"{WHOLE}: the files cannot be run one after the other ({prompt.case}): {reason}") from error
