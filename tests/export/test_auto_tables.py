@@ -54,8 +54,8 @@ def test_the_loader_of_a_table_reads_the_table(name):
 
 
 def test_every_table_belongs_to_a_task_or_has_a_reason():
-    """A former version of transformers lacks some of the tables."""
-    named = [*(name for names in TABLES.values() for name in names), *OTHER_TABLES]
+    """A former version of transformers lacks some of the tables. Two tasks read that of models that see or hear."""
+    named = [*(name for task, names in TABLES.items() if task != "any-to-any" for name in names), *OTHER_TABLES]
     assert len(set(named)) == len(named)
     assert auto_tables().keys() <= set(named)
     assert set(named) == auto_tables().keys() or Version(transformers.__version__) < Version("5.23")

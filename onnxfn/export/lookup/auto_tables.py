@@ -62,6 +62,9 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "MODEL_FOR_RNNT",
             "MODEL_FOR_TDT",
         ),
+        "image-text-to-text": ("MODEL_FOR_IMAGE_TEXT_TO_TEXT",),
+        "audio-text-to-text": ("MODEL_FOR_MULTIMODAL_LM",),
+        "any-to-any": ("MODEL_FOR_MULTIMODAL_LM",),
         "text-to-audio": ("MODEL_FOR_TEXT_TO_WAVEFORM", "MODEL_FOR_TEXT_TO_SPECTROGRAM"),
         "time-series-forecasting": ("MODEL_FOR_TIME_SERIES_PREDICTION",),
         "time-series-classification": ("MODEL_FOR_TIME_SERIES_CLASSIFICATION",),
@@ -74,8 +77,6 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 OTHER_TABLES: Mapping[str, str] = MappingProxyType(
     {
         "MODEL_FOR_IMAGE": "repeats the models for images of MODEL",
-        "MODEL_FOR_IMAGE_TEXT_TO_TEXT": "models of several modalities, which rows write as several parts",
-        "MODEL_FOR_MULTIMODAL_LM": "repeats MODEL_FOR_IMAGE_TEXT_TO_TEXT, with models for sound",
         "MODEL_FOR_PRETRAINING": "classes for the loss of pretraining; other tables have their heads",
     }
 )

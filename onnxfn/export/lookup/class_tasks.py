@@ -84,7 +84,15 @@ OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "retrieval": ("feature-extraction",),
         "text-encoding": ("feature-extraction",),
         "text-classification": ("audio-classification",),
-        "text2text-generation": ("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
+        "text2text-generation": (
+            "automatic-speech-recognition",
+            "image-to-text",
+            "text-generation",
+            "text-to-audio",
+            "image-text-to-text",
+            "audio-text-to-text",
+            "any-to-any",
+        ),
         "semantic-segmentation": ("image-segmentation",),
     }
 )

@@ -83,7 +83,7 @@ def derive_from_model(model: Any, task: str) -> ExportSpec:
     name = canonical(task).removesuffix(WITH_PAST)
     model = model_copy(model)
     inputs, runs = _accepted_inputs(model)
-    base = compose(ExportSpec(name=model.config.model_type), _known_patches(model), inputs)
+    base = compose(ExportSpec(name=model.config.model_type), known_patches(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
     known = _spec_with_cache(model, base, result)
     if known is None or _is_other_head(known, task) or _lacks_outputs(runs, known, task):
@@ -120,7 +120,7 @@ def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec])
             with quiet(), no_values:
                 return spec_of(_model_without_weights(config, task))
         except Exception as error:  # noqa: BLE001 - a model may raise anything when its tensors have no values
-            errors.append(_summary(error))
+            errors.append(summary(error))
     raise InvalidSpec(
         f"no spec could be derived from {type(config).__name__} without weights: {errors[-1]}; "
         f"load the model and pass it: spec_for(model, {task!r})"
@@ -192,7 +192,7 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
         # torch raises NotImplementedError when a model reads the values of a meta tensor.
         if isinstance(error, NotImplementedError) and any(tensor.is_meta for tensor in model.parameters()):
             raise
-        return None, _summary(error)
+        return None, summary(error)
 
 
 def _spec_with_cache(model: Any, base: ExportSpec, result: Any) -> ExportSpec | None:
@@ -268,7 +268,7 @@ def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSp
     return spec
 
 
-def _known_patches(model: Any) -> ExportSpec:
+def known_patches(model: Any) -> ExportSpec:
     """The patches for the mechanisms in a model's modules, wherever transformers repeats these."""
     names = dict.fromkeys(type(module).__module__ for module in model.modules())
     modules = [import_module(name) for name in names if _is_known(name)]
@@ -310,7 +310,7 @@ def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
     message = (
         f"no spec could be derived from {type(model).__name__}: forward takes {parameters}",
         f", of which {listed(not_known)} is not known" if not_known else "",
-        f"; tried in {len(errors)} forms, first: {_summary(model_errors[0])}" if model_errors else "",
+        f"; tried in {len(errors)} forms, first: {summary(model_errors[0])}" if model_errors else "",
         *(objects or [f"; {HOW_TO_SPECIFY}"]),
     )
     if _has_no_forward(model):
@@ -323,6 +323,6 @@ def _has_no_forward(model: Any) -> bool:
     return getattr(model.forward, "__name__", "") == "_forward_unimplemented"
 
 
-def _summary(error: BaseException) -> str:
+def summary(error: BaseException) -> str:
     """The type of an error and the first line of its message, at most 160 characters."""
     return f"{type(error).__name__}: {first_line(error)}"[:160]

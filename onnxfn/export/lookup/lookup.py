@@ -14,9 +14,11 @@ from onnxfn.export.lookup.derive import (
     derive_from_config,
     derive_from_model,
     keeps_cache,
+    without_values,
 )
 from onnxfn.export.lookup.derive_sample import derive_from_sample
 from onnxfn.export.lookup.heads import for_head, known_tasks
+from onnxfn.export.lookup.multimodal import SEES, has_features, is_in_parts, multimodal_spec
 from onnxfn.export.lookup.other_libraries import row_name
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.specs.config_values import config_of, snapshot
@@ -74,6 +76,8 @@ def spec_for(
         'text-generation'
     """
     model_or_type = _without_wrapper(model_or_type)
+    if is_in_parts(task) or (task is None and has_features(model_or_type)):
+        return _in_parts(model_or_type, task or SEES)
     if not has_row(model_or_type, architectures):
         return derived(model_or_type, task)
     spec = _row(model_or_type, architectures)
@@ -172,6 +176,8 @@ def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportS
     A model that generates has the task with past, if its row has it. Without a row, `model_or_config` must be the
     model, and it has the task with past if it keeps a cache.
     """
+    if has_features(model_or_config):
+        return f"{SEES}{WITH_PAST}"
     if not has_row(model_or_config, architectures):
         task = _task_without_row(model_or_config)
         return f"{task}{WITH_PAST}" if task in GENERATION_TASKS and keeps_cache(model_or_config, task) else task
@@ -193,6 +199,18 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
     class_name = next(iter(values.get("architectures") or ()), None)
     loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
     return ExportSpec(call=Call(loader=loaders.get(class_name, class_name)))
+
+
+def _in_parts(model_or_type: Any, task: str) -> ExportSpec:
+    """The spec of a model that sees or hears and writes, in parts; a configuration is enough."""
+    if hasattr(model_or_type, "forward"):
+        return multimodal_spec(model_or_type, task)
+    if isinstance(model_or_type, (str, Mapping)):
+        raise InvalidSpec(
+            f"the language model of {model_or_type!s:.80} shows its cache; pass the model or its configuration of "
+            f"transformers: spec_for(model, {task!r})"
+        )
+    return without_values(model_or_type, task, lambda model: multimodal_spec(model, task))
 
 
 def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:

@@ -93,6 +93,16 @@ def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "
     return _as_file(both, DECODER_WITH_PAST if behavior == "decoder" else "model")
 
 
+def part_alone(spec: ExportSpec, *, part: str) -> ExportSpec:
+    """The spec of one part of a model, which brings its own inputs, outputs and cache.
+
+    Raises:
+        UnknownName: the spec has no such part.
+        InvalidSpec: the spec has no parts.
+    """
+    return evolve(_view(spec, part), tasks=())
+
+
 @overload
 def split(spec: ExportSpec, *names: str) -> ExportSpec: ...
 @overload

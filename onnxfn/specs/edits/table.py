@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from onnxfn.specs.edits.behaviors import cross_attention, merged_decoder, with_behavior
+from onnxfn.specs.edits.behaviors import cross_attention, merged_decoder, part_alone, with_behavior
 from onnxfn.specs.edits.caches import with_past, with_single_steps
 from onnxfn.specs.edits.extra_outputs import with_known_output
 from onnxfn.specs.edits.new_axes import with_axis
@@ -44,6 +44,7 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
             genai_decoder,
             genai_encoder,
             merged_decoder,
+            part_alone,
             with_axis,
             with_behavior,
             with_inputs_embeds,

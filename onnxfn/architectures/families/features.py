@@ -1,0 +1,48 @@
+"""The parts of models that see or hear and write, as specs: towers, the table of tokens, the language model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.architectures.private.torch_names import NAMES
+from onnxfn.specs.compose import compose
+from onnxfn.specs.edits.behaviors import model_part, written_as
+from onnxfn.specs.facts import links, patched, runs
+from onnxfn.specs.records import Edit, File
+from onnxfn.specs.spec import ExportSpec
+
+VISION, AUDIO, EMBEDDING = "vision_encoder", "audio_encoder", "embed_tokens"
+DECODER, DECODER_WITH_PAST = "decoder_model", "decoder_model_merged"
+"""The names of the parts and of their files. transformers.js looks for these names."""
+
+FEATURES: Mapping[str, str] = MappingProxyType({VISION: "image_features", AUDIO: "audio_features"})
+"""Part -> its output: the rows that stand in place of the tokens of an image or a sound."""
+
+unsplit: ExportSpec = compose(
+    patched(f"{NAMES['FakeTensor']}.tolist", by="feature_splits.sizes", why="the tokens of each image are not counted"),
+    patched("torch:Tensor.split", by="feature_splits.whole", why="a list with an item for each image"),
+    patched("torch:Tensor.__len__", by="feature_splits.length", why="list(tensor) asks for the number of images"),
+    patched("torch:Tensor.__iter__", by="feature_splits.items", why="a list with an item for each image"),
+)
+"""The patches for towers that split their result into a list with an item for each image."""
+
+
+token_table: ExportSpec = runs("features.token_embeddings")
+"""The table of token embeddings as a part of its own."""
+
+
+def tower(part: str, *specs: ExportSpec) -> ExportSpec:
+    """A spec of the part that computes features.
+
+    Args:
+        part: `vision_encoder` or `audio_encoder`.
+        specs: Its inputs and its output.
+    """
+    return model_part(part, *specs, unsplit, runs(f"features.{FEATURES[part]}"))
+
+
+def in_parts(*parts: str) -> ExportSpec:
+    """A spec of a file for each of these parts; the decoder takes the embeddings that another part computes."""
+    files = (File(part, (Edit("part_alone", {"part": part}),)) for part in parts)
+    return compose(written_as(*files), links("inputs_embeds", part=EMBEDDING, output="inputs_embeds"))

@@ -1,0 +1,64 @@
+"""The parts of a model that sees or hears and writes: images and sounds to features, tokens to embeddings."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from torch import Tensor
+
+from onnxfn.architectures.wrappers.feature_methods import feature_method
+from onnxfn.architectures.wrappers.modules import module
+from onnxfn.specs.errors import InvalidSpec
+
+
+def image_features(model: Any) -> Any:
+    """Images -> the rows that stand in place of image tokens: `{"image_features": ...}`."""
+    return _features(model, "get_image_features", "image_features")
+
+
+def audio_features(model: Any) -> Any:
+    """Sounds -> the rows that stand in place of audio tokens: `{"audio_features": ...}`."""
+    return _features(model, "get_audio_features", "audio_features")
+
+
+def token_embeddings(model: Any) -> Any:
+    """Tokens -> embeddings. A token beyond the table, as that of an image may be, has the embedding of token 0.
+
+    Its row is replaced by a feature.
+    """
+    import torch
+
+    def forward(input_ids: Tensor) -> dict[str, Tensor]:
+        table = model.get_input_embeddings()
+        rows = getattr(table, "num_embeddings", None)
+        known = input_ids if rows is None else torch.where(input_ids < rows, input_ids, 0)
+        return {"inputs_embeds": table(known)}
+
+    return module(forward)
+
+
+def _features(model: Any, name: str, output: str) -> Any:
+    method = feature_method(model, name)
+    if method is None:
+        raise InvalidSpec(f"{type(model).__name__} has no {name}, so no graph computes its {output}")
+
+    @wraps(method)
+    def forward(**inputs: Any) -> dict[str, Tensor]:
+        return {output: _joined(method(**inputs, return_dict=True))}
+
+    tower = module(forward)
+    tower.config = model.config
+    return tower
+
+
+def _joined(result: Any) -> Tensor:
+    """The features of a result: its tensor, or those of each image one after the other, `[tokens, width]`."""
+    import torch
+
+    features = getattr(result, "pooler_output", result)
+    if not isinstance(features, (list, tuple)):
+        return features
+    rows = [_joined(each) for each in features]
+    rows = [each.reshape(-1, each.shape[-1]) for each in rows]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)

@@ -1,0 +1,162 @@
+"""The spec of a model that sees or hears and writes, in parts: towers, the table of tokens, the language model.
+
+Each part is derived from the model: transformers 5 names what a tower computes alike over nearly all models.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS
+from onnxfn.architectures.families.features import (
+    AUDIO,
+    DECODER,
+    DECODER_WITH_PAST,
+    EMBEDDING,
+    VISION,
+    in_parts,
+    token_table,
+    tower,
+)
+from onnxfn.architectures.wrappers.feature_methods import feature_method
+from onnxfn.export.lookup.auto_tables import is_listed
+from onnxfn.export.lookup.class_tasks import class_name
+from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, known_patches, summary
+from onnxfn.export.lookup.known_inputs import CONFIG_KEYS
+from onnxfn.export.lookup.probe import all_tensors, outputs_spec, run_at_sizes
+from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.specs.axis_symbols import with_symbols
+from onnxfn.specs.compose import compose
+from onnxfn.specs.config_values import snapshot
+from onnxfn.specs.edits.behaviors import model_part
+from onnxfn.specs.edits.mrope import with_mrope
+from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
+from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.getters import constant, reads
+from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.records import OutputSpec
+from onnxfn.specs.spec import ExportSpec, Parts
+from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
+
+TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "image-text-to-text": (VISION,),
+        "audio-text-to-text": (AUDIO,),
+        "any-to-any": (VISION, AUDIO),
+    }
+)
+"""Task -> the towers that its models may have."""
+
+ROWS: Mapping[str, str] = MappingProxyType({VISION: "num_image_tokens", AUDIO: "num_audio_tokens"})
+"""Tower -> the symbol of the number of rows that it computes: as many as there are tokens to replace."""
+
+METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUDIO: "get_audio_features"})
+"""Tower -> the method of a model that runs it."""
+
+
+SEES = "image-text-to-text"
+"""The task of a model that sees and writes."""
+
+
+def has_features(model_or_config: Any) -> bool:
+    """Whether the class of a model, or that in a configuration, sees images and writes, by transformers' tables."""
+    if isinstance(model_or_config, str):
+        return False
+    is_model = hasattr(model_or_config, "forward")
+    names = [class_name(model_or_config)] if is_model else snapshot(model_or_config).get("architectures") or ()
+    name = next(iter(names), None)
+    if not isinstance(name, str) or not is_listed(name, SEES):
+        return False
+    import transformers
+
+    return hasattr(getattr(transformers, name, None), METHODS[VISION])
+
+
+def is_in_parts(task: str | None) -> bool:
+    """Whether models for a task are written as towers, a table of tokens and a language model."""
+    return task is not None and canonical(task).removesuffix(WITH_PAST) in TOWERS
+
+
+def multimodal_spec(model: Any, task: str) -> ExportSpec:
+    """The spec of a model for a task of TOWERS, derived from the model, which runs on dummy inputs.
+
+    InvalidSpec if the model has none of the towers, or if a tower accepts no inputs that are known.
+    """
+    name = canonical(task)
+    stem = name.removesuffix(WITH_PAST)
+    model = model_copy(model)
+    towers = [part for part in TOWERS[stem] if feature_method(model, METHODS[part]) is not None]
+    if not towers:
+        wanted = listed(METHODS[part] for part in TOWERS[stem])
+        raise InvalidSpec(f"{type(model).__name__} has no method that {task} needs: {wanted}")
+    decoder = DECODER_WITH_PAST if name.endswith(WITH_PAST) else DECODER
+    return compose(
+        ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
+        ExportSpec(call=TASKS[stem].call),
+        *(_tower(model, part) for part in towers),
+        _language_model(model, decoder, name.removeprefix(stem)),
+        in_parts(*towers, EMBEDDING, decoder),
+    )
+
+
+def _language_model(model: Any, decoder: str, past: str) -> ExportSpec:
+    """A spec of the parts that read tokens: the table of embeddings, and the decoder that takes them."""
+    text = with_inputs_embeds(derive_from_model(model, f"text-generation{past}"))
+    text = with_mrope(text) if _has_mrope(model) else text
+    alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
+    width = reads(embedding_width=constant(_embedding_width(model)))
+    table = compose(embedding_lookup(alone), token_table, width)
+    return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width))
+
+
+def _has_mrope(model: Any) -> bool:
+    """Whether positions are three, in time, height and width."""
+    return hasattr(getattr(model, "model", model), "get_rope_index")
+
+
+def _embedding_width(model: Any) -> int:
+    import torch
+
+    table = model.get_input_embeddings()
+    device = next(model.parameters()).device
+    return int(table(torch.zeros((1, 1), dtype=torch.int64, device=device)).shape[-1])
+
+
+def _tower(model: Any, part: str) -> ExportSpec:
+    """A spec of a tower with the first inputs on which it runs."""
+    errors: list[str] = []
+    for inputs in _forms(model, part):
+        spec = compose(CONFIG_KEYS, inputs, known_patches(model), tower(part, ExportSpec()))
+        own = compose(spec, spec.parts.behaviors[0].spec)
+        try:
+            runs_of_tower = run_at_sizes(model, resolved(evolve(own, parts=Parts()), snapshot(model)), all_tensors)
+        except INPUT_REFUSALS as error:
+            errors.append(summary(error))
+            continue
+        (output,) = outputs_spec(runs_of_tower).outputs
+        return tower(part, CONFIG_KEYS, inputs, known_patches(model), ExportSpec(outputs=(_named(output, part),)))
+    raise InvalidSpec(
+        f"{METHODS[part]} of {type(model).__name__} runs on no inputs that are known; "
+        f"tried in {len(errors)} forms{f', first: {errors[0]}' if errors else ''}; for its language model alone, "
+        "choose the task text-generation"
+    )
+
+
+def _named(output: OutputSpec, part: str) -> OutputSpec:
+    """The output with a usual symbol for the number of its rows, where no input has an axis of that size."""
+    of_rows = [axis.symbol for axis in output.axes.axes if axis.symbol.startswith(f"{output.name}_axis")][-1:]
+    return with_symbols(output, dict.fromkeys(of_rows, ROWS[part]))  # type: ignore[no-any-return]
+
+
+def _forms(model: Any, part: str) -> Iterator[ExportSpec]:
+    """The forms whose arguments the method of a tower has, those with the most arguments first."""
+    method = feature_method(model, METHODS[part])
+    known = inspect.signature(method).parameters if method else {}
+    for names, forms in IMAGE_FORMS.items():
+        if known.keys() >= {*names.split()}:
+            yield from forms

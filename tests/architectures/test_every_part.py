@@ -1,0 +1,70 @@
+"""Models that see or hear and write, in parts: which of transformers' tables have a spec, and which agree.
+
+The default run exports `SAMPLE`. The sweep exports every model type, and records a line for each:
+`python -m pytest -m sweep --record tests/architectures/test_every_part.py` writes `tests/sweeps/parts.json`, and
+`--left` goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import every_part
+import pytest
+import swept
+
+import onnxfn
+from onnxfn.export.lookup.lookup import checkpoint_task
+
+PAIRS = every_part.pairs()
+
+SAMPLE = ("gemma3", "llava", "qwen2_vl")
+"""Images of one size, features in a list, and patches in one row with three positions for each token."""
+
+SEES = "image-text-to-text-with-past"
+
+
+@pytest.mark.parametrize("model_type", SAMPLE)
+def test_each_part_agrees_with_pytorch(model_type, tmp_path):
+    every_part.exported(every_part.tiny_model(model_type, SEES), SEES, tmp_path / "out")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("model_type", "task"), PAIRS)
+def test_every_model_in_parts_is_recorded(model_type, task, tmp_path, only_left, record):
+    only_left(every_part.NAME, model_type, task)
+    before = swept.seen(every_part.NAME).get(model_type, {}).get(task)
+    line = every_part.line(model_type, task, tmp_path / "out")
+    record(every_part.NAME, model_type, task, line, set(PAIRS))
+    agreed = before is not None and not before.startswith(swept.NOT)
+    assert not (agreed and line.startswith(swept.NOT)), line
+
+
+def test_a_model_that_sees_is_exported_in_parts_by_default():
+    model = every_part.tiny_model("llava", SEES)
+    assert checkpoint_task(model) == SEES
+    assert onnxfn.plan(onnxfn.spec_for(model, SEES), model).files == (
+        "vision_encoder.onnx",
+        "embed_tokens.onnx",
+        "decoder_model_merged.onnx",
+    )
+
+
+def test_a_model_without_a_cache_has_a_decoder_of_another_name():
+    model = every_part.tiny_model("llava", SEES)
+    plan = onnxfn.plan(onnxfn.spec_for(model, "image-text-to-text"), model)
+    assert list(plan["decoder_model"].inputs) == ["inputs_embeds", "attention_mask", "position_ids"]
+
+
+def test_the_text_half_is_one_graph_that_says_what_it_leaves_out():
+    model = every_part.tiny_model("qwen2_vl", SEES)
+    assert onnxfn.plan(onnxfn.spec_for(model, "text-generation-with-past"), model).files == ("model.onnx",)
+
+
+def test_the_parts_have_the_names_that_clients_look_for():
+    model = every_part.tiny_model("qwen2_vl", SEES)
+    plan = onnxfn.plan(onnxfn.spec_for(model, SEES), model)
+    decoder = plan["decoder_model_merged"]
+    assert plan["embed_tokens"].inputs == {"input_ids": {0: "batch_size", 1: "sequence_length"}}
+    assert plan["embed_tokens"].outputs == {"inputs_embeds": {0: "batch_size", 1: "sequence_length"}}
+    assert plan["vision_encoder"].outputs == {"image_features": {0: "num_image_tokens"}}
+    assert list(decoder.inputs)[:3] == ["inputs_embeds", "attention_mask", "past_key_values.0.key"]
+    assert decoder.inputs["position_ids"] == {1: "batch_size", 2: "sequence_length"}
