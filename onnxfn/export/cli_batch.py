@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -14,10 +13,16 @@ from attrs import evolve
 
 from onnxfn.export import cli_flags as flags
 from onnxfn.export.batch.job_files import read_jobs
-from onnxfn.export.batch.many import batch_preview, export_many
-from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits
+from onnxfn.export.batch.many import batch_preview, export_many, preview_jobs
+from onnxfn.export.batch.records import BatchResult, JobLimits
+from onnxfn.export.batch.tables import batch_content, preview_content
 from onnxfn.export.cli_errors import one_line_errors
+from onnxfn.export.cli_print import say
+from onnxfn.export.cli_progress import jobs_shown
+from onnxfn.export.cli_request import result_form
+from onnxfn.export.cli_results import Form, batch_text
 from onnxfn.export.jobs import ExportJob
+from onnxfn.export.result_json import json_text
 from onnxfn.specs.errors import InvalidSpec, OutputExists
 
 LOG = "batch.jsonl"
@@ -49,33 +54,61 @@ def batch_command(
     retries: Annotated[
         int, typer.Option(min=0, help="How often a job is started again if its process was killed.")
     ] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the jobs and the bytes of their weights.")] = False,
+    total_memory: Annotated[
+        float | None,
+        typer.Option(help="Gigabytes that the jobs that run at a time may need together. Default: what is available."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the jobs and the memory that they need; export nothing.")
+    ] = False,
+    json_: flags.Json = False,
+    verbose: flags.Verbose = False,
     overwrite: flags.Overwrite = False,
     debug: flags.Debug = False,
 ) -> None:
     """Export many checkpoints, each in a process of its own. Exit code 1 if a job failed, after all others are done."""
     with one_line_errors(debug=debug):
+        form = result_form(json=json_, verbose=verbose)
         defaults = {"dtype": tuple(dtype) if dtype else None, "check": check}
         listed = read_jobs(jobs, out, **{name: value for name, value in defaults.items() if value is not None})
         if dry_run:
-            typer.echo(batch_preview(listed, out / LOG if resume else None))
+            _print_preview(listed, out / LOG if resume else None, form)
             return
         _check_log(out / LOG, resume=resume, overwrite=overwrite)
         listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
-        limits = JobLimits(seconds=seconds, memory_bytes=None if memory is None else int(memory * GB))
-        result = _exported(listed, out / LOG, dask, workers, limits, retries)
-    typer.echo(result)
+        limits = JobLimits(seconds=seconds, memory_bytes=_bytes(memory))
+        with _dask_executor(dask) as executor, jobs_shown() as on_event:
+            result = export_many(
+                listed,
+                executor=executor,
+                workers=workers,
+                limits=limits,
+                memory=_bytes(total_memory),
+                retries=retries,
+                log=out / LOG,
+                on_event=on_event,
+            )
+    _print_result(result, form)
     if result.failed:
         raise typer.Exit(1)
 
 
-def _exported(
-    jobs: tuple[ExportJob, ...], log: Path, dask: str | None, workers: int | None, limits: JobLimits, retries: int
-) -> BatchResult:
-    with _dask_executor(dask) as executor:
-        return export_many(
-            jobs, executor=executor, workers=workers, limits=limits, retries=retries, log=log, on_event=_show
-        )
+def _print_preview(jobs: tuple[ExportJob, ...], log: Path | None, form: Form) -> None:
+    say(json_text(preview_content(preview_jobs(jobs, log))) if form == "json" else batch_preview(jobs, log))
+
+
+def _print_result(result: BatchResult, form: Form) -> None:
+    match form:
+        case "json":
+            say(json_text(batch_content(result)))
+        case "verbose":
+            say(result)
+        case _:
+            say(batch_text(result))
+
+
+def _bytes(gigabytes: float | None) -> int | None:
+    return None if gigabytes is None else int(gigabytes * GB)
 
 
 @contextmanager
@@ -103,14 +136,3 @@ def _check_log(log: Path, *, resume: bool, overwrite: bool) -> None:
     if not overwrite:
         raise OutputExists(f"{log} is the log of an earlier run; pass --resume to go on, or --overwrite to start again")
     log.unlink()
-
-
-def _show(event: BatchEvent) -> None:
-    """Shows the progress: one line that changes on a terminal, else a line for each job that ends."""
-    left = "" if event.remaining is None else f", about {event.remaining:.0f} s left"
-    line = f"{event.completed}/{event.total} {event.status} {event.path}{left}"
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[2K{line[:100]}" + ("\n" if event.completed == event.total else ""))
-        sys.stderr.flush()
-    elif event.status not in ("start", "unchanged"):
-        sys.stderr.write(f"{line}\n")

@@ -12,8 +12,8 @@ STYLES: Mapping[str, str] = MappingProxyType(
     {
         r"^\S.*$": "bold",
         r"^  \S.*$": "cyan",
-        r"^error:|^warning:|\bFAILED\b|\bdiffers?\b": "bold red",
-        r"\bcheck passed\b|(?<= )ok(?=  |$)": "green",
+        r"^error:|^warning:|\bFAILED\b|\bdiffers?\b|(?<=  )(failed|timed out|out of memory|lost)(?=  |$)": "bold red",
+        r"\bcheck passed\b|(?<= )ok(?=  |$)|(?<=  )(exported|unchanged)(?=  |$)": "green",
         r"--[a-z][-a-z]+": "yellow",
     }
 )

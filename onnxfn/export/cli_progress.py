@@ -1,4 +1,4 @@
-"""The stages of a command on the error stream: one bar on a terminal, lines elsewhere."""
+"""The stages of a command, or its jobs, on the error stream: one bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from onnxfn.export.batch.records import BatchEvent, OnBatchEvent
 from onnxfn.export.cli_results import Form
 from onnxfn.export.events import OnEvent
 from onnxfn.export.progress import amount
@@ -95,6 +96,40 @@ def part_lines(console: Any) -> Iterator[OnEvent]:
         yield show
     finally:
         print_line()
+
+
+@contextmanager
+def jobs_shown() -> Iterator[OnBatchEvent]:
+    """Shows the progress over all jobs: a bar on a terminal, which vanishes; a line for each job that ends elsewhere.
+
+    Both have the number of jobs that ended and the time that is left.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda event: _print_job(console, event)
+        return
+    columns = (SpinnerColumn(), BarColumn(bar_width=30), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(event: BatchEvent) -> None:
+            bar.update(task, description=_job_line(event), completed=event.completed, total=event.total)
+
+        yield show
+
+
+def _print_job(console: Any, event: BatchEvent) -> None:
+    if event.status not in ("start", "unchanged"):
+        console.print(_job_line(event), style="dim", markup=False, soft_wrap=True)
+
+
+def _job_line(event: BatchEvent) -> str:
+    """How many jobs ended, what happened to which job, and the time that is left."""
+    left = "" if event.remaining is None else f", about {event.remaining:.0f} s left"
+    return f"{event.completed}/{event.total} {event.status} {event.path}{left}"
 
 
 def _stage_lines(console: Any) -> OnEvent:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
+from onnxfn.export.batch.tables import batch_sections, batch_title
 from onnxfn.specs.errors import listed
 from onnxfn.specs.layer_groups import grouped_rows
 from onnxfn.specs.measurements import with_heads
@@ -55,6 +56,11 @@ def result_text(exported: Exported) -> str:
     ]
     derived: Sections = [("derived from", [(part.spec.derived,)])] if part.spec.derived else []
     return screen(exported_title(exported), [*derived, *sections], exported_summary(exported))
+
+
+def batch_text(result: Any) -> str:
+    """The result of many exports in at most `LINES - 1` lines."""
+    return screen(batch_title(result), batch_sections(result))
 
 
 def plan_text(plan: Plan) -> str:

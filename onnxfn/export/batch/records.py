@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
 
+from onnxfn.export.batch.tables import batch_sections, batch_title
 from onnxfn.export.jobs import ExportJob
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.printing import text
 from onnxfn.specs.short_repr import short_repr
 
 Status = Literal["exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
-STATUSES: tuple[str, ...] = get_args(Status)
 SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 """The statuses of a job whose files are at the destination."""
 
@@ -85,7 +86,7 @@ class JobResult:
 
 @frozen(field_transformer=typed_fields)
 class BatchResult:
-    """How many exports ended. It prints a summary, and a line for each job that failed.
+    """How many exports ended. It prints a table with a row for each job.
 
     Attributes:
         jobs: The result of each job, in the order of the jobs.
@@ -103,11 +104,8 @@ class BatchResult:
         return tuple(job for job in self.jobs if not job.succeeded)
 
     def __str__(self) -> str:
-        """The number of jobs of each status, and the error of each job that failed."""
-        numbers = {status: sum(job.status == status for job in self.jobs) for status in STATUSES}
-        counts = ", ".join(f"{number} {status}" for status, number in numbers.items() if number) or "none"
-        heading = f"{len(self.jobs)} jobs in {self.seconds:.1f} s: {counts}"
-        return "\n".join((heading, *(f"{job.status}: {job.path}: {job.error}" for job in self.failed)))
+        """The number of jobs of each status, the error of each job that failed, and a row for each job."""
+        return text(batch_title(self), batch_sections(self))
 
 
 @frozen(field_transformer=typed_fields)

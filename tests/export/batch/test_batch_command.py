@@ -1,12 +1,18 @@
 """The command `onnxfn batch`."""
 
 import json
+from typing import get_args
 
 import pytest
+from attrs import fields_dict
 from fine_tunes import save_berts
 from typer.testing import CliRunner
 
+from onnxfn import BatchResult
+from onnxfn.export.batch.records import JobResult, Status
+from onnxfn.export.batch.tables import STATUSES
 from onnxfn.export.cli import app
+from onnxfn.export.cli_results import batch_text
 
 
 def run(*words):
@@ -38,7 +44,7 @@ def test_a_folder_is_exported_listed_and_gone_on_with(models, tmp_path):
     refused = run(models, out, *options)
     assert refused.exit_code == 1
     assert "--resume" in refused.output
-    resumed = run(models, out, *options, "--resume")
+    resumed = run(models, out, *options, "--resume", "--verbose")
     assert resumed.exit_code == 0
     assert "2 unchanged" in resumed.output
     again = run(models, out, *options, "--overwrite")
@@ -54,6 +60,36 @@ def test_a_failed_job_is_named_and_the_exit_code_is_1(models, tmp_path):
     assert "1 exported, 1 failed" in result.output
     assert "missing/folder" in result.output
     assert (tmp_path / "out/bert-000/onnx/model_fp16.onnx").is_file()
+
+
+def test_the_result_and_the_dry_run_are_json_alone(models, tmp_path):
+    out = tmp_path / "out"
+    planned = json.loads(run(models, out, "--dry-run", "--json", "--no-check").stdout)
+    assert [job["status"] for job in planned["jobs"]] == ["planned"] * 2
+    assert all(job["needed_bytes"] > 0 for job in planned["jobs"])
+    done = run(models, out, "--json", "--no-check", "--workers", 1, "--total-memory", 4)
+    content = json.loads(done.stdout)
+    assert content["counts"] == {"exported": 2}
+    assert {*content["jobs"][0]} == {*fields_dict(JobResult)}
+    assert "2/2 exported" in done.stderr
+
+
+def test_the_statuses_of_the_title_are_those_of_a_result():
+    assert get_args(Status) == STATUSES
+
+
+def test_a_table_has_a_row_for_each_job_and_errors_first():
+    jobs = [JobResult("a", f"out/{n}", "exported", 1.5, 2 * 10**9, 3 * 10**6) for n in range(40)]
+    jobs.append(JobResult("b", "out/b", "lost", attempts=2, error="the process was killed"))
+    result = BatchResult(jobs, 9.0)
+    lines = str(result).splitlines()
+    assert lines[0] == "41 jobs in 9.0 s: 40 exported, 1 lost"
+    assert lines[2].split("  ")[2:] == ["out/b", "lost", "the process was killed"]
+    assert lines[5].split() == ["out/0", "exported", "1.5", "s", "2.00", "GB", "3.00", "MB"]
+    assert len(lines) == 46
+    brief = batch_text(result).splitlines()
+    assert len(brief) == 24
+    assert brief[-1].strip() == "and 23 more: --verbose"
 
 
 def test_an_address_without_a_scheduler_is_an_error_in_one_line(models, tmp_path):
