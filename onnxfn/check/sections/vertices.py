@@ -1,0 +1,113 @@
+"""The vertices of a graph whose sections are looked for: inputs and nodes, and the layers whose weights each reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.graphs.passes.merging import PREFIX
+
+OUTSIDE = -1
+"""The mark of weights that belong to no layer."""
+
+OF_SHAPES = ("Shape", "Size")
+"""Operators whose result depends on no element of what they read."""
+
+NO_LAYERS: frozenset[int] = frozenset()
+
+
+@frozen(eq=False)
+class Vertex:
+    """An input of a graph, or a node.
+
+    Attributes:
+        key: The name of the node, or of the input.
+        node: The index of the node; None for an input.
+        inputs: The values that it reads, also inside the branches of a node; initializers are not among them.
+        outputs: Its values.
+        data: The inputs on whose elements its values depend.
+        reads: The indices of the layers whose weights it reads, and `OUTSIDE` for weights of no layer. A node that
+            reads nothing but weights has none: its readers read them.
+        operator: The operator of the node; empty for an input.
+        is_float_input: Whether it is an input of real numbers that belongs to no layer.
+    """
+
+    key: str
+    node: int | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    data: tuple[str, ...]
+    reads: frozenset[int] = NO_LAYERS
+    operator: str = ""
+    is_float_input: bool = False
+
+
+def vertices_of(
+    graph: Any, layers: Sequence[str], parameters: Iterable[str], of_layers: Collection[str]
+) -> tuple[Vertex, ...]:
+    """The vertices of an `onnx.GraphProto`: its inputs, then its nodes in their order. See `graph_sections`."""
+    mark = _marks(layers, parameters)
+    initializers = {each.name: mark(each.name.removeprefix(PREFIX)) for each in graph.initializer}
+    inputs = [each for each in graph.input if each.name not in initializers]
+    known: dict[str, frozenset[int]] = {**initializers, "": NO_LAYERS}
+    nodes = []
+    for index, node in enumerate(graph.node):
+        nodes.append(_vertex(index, node, known, initializers))
+    floats = {each.name for each in inputs if each.name not in of_layers and _is_float(each)}
+    ports = (Vertex(each.name, None, (), (each.name,), (), is_float_input=each.name in floats) for each in inputs)
+    return (*ports, *nodes)
+
+
+def _vertex(
+    index: int, node: Any, known: dict[str, frozenset[int]], initializers: Mapping[str, frozenset[int]]
+) -> Vertex:
+    """The vertex of a node. If it reads nothing but weights, its outputs get their layers in `known`."""
+    names = tuple(dict.fromkeys(name for name in read_names(node) if name))
+    marks = NO_LAYERS.union(*(known.get(name, NO_LAYERS) for name in names))
+    if marks and all(name in known for name in names):
+        known.update(dict.fromkeys(node.output, marks))
+        marks = NO_LAYERS
+    inputs = tuple(name for name in names if name not in initializers)
+    data = () if node.op_type in OF_SHAPES else inputs
+    return Vertex(f"node {index} ({node.op_type})", index, inputs, tuple(node.output), data, marks, node.op_type)
+
+
+def read_names(node: Any) -> Iterator[str]:
+    """The names that a node reads from the graph around it, those that its branches read included."""
+    yield from node.input
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            inner = {each.name for each in (*body.input, *body.initializer)} | {
+                name for each in body.node for name in each.output
+            }
+            names = [name for each in body.node for name in read_names(each)]
+            yield from (name for name in (*names, *(each.name for each in body.output)) if name not in inner)
+
+
+def _marks(layers: Sequence[str], parameters: Iterable[str]) -> Callable[[str], frozenset[int]]:
+    """A function from the name of an initializer to the layer whose weight it is; constants are of none.
+
+    The names of quantized and packed weights begin as those of the parameters.
+    """
+    prefix = layers[0].rpartition(".")[0]
+    indices = {path: index for index, path in enumerate(layers)}
+    names = {*parameters}
+    modules = {name.rpartition(".")[0] for name in names} - {""}
+
+    def mark(name: str) -> frozenset[int]:
+        first, _, _ = name.removeprefix(f"{prefix}." if prefix else "").partition(".")
+        path = f"{prefix}.{first}" if prefix else first
+        if path in indices and name.startswith(f"{path}."):
+            return frozenset({indices[path]})
+        return frozenset({OUTSIDE}) if name in names or name.rpartition(".")[0] in modules else NO_LAYERS
+
+    return mark
+
+
+def _is_float(value: Any) -> bool:
+    from onnx import TensorProto
+
+    floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+    return value.type.tensor_type.elem_type in floats
