@@ -85,6 +85,15 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
                 ("interpolation_indices_and_weights", "interpolation_indices_and_weights"),
             )
         },
+        **{
+            f"{model}._deepstack_process": ("deepstack.added_features", "selects the tokens of images by a mask")
+            for model in (
+                "Qwen3VLTextModel",
+                "Qwen3VLMoeTextModel",
+                "Qwen3OmniMoeThinkerTextModel",
+                "CohereCompassTextModel",
+            )
+        },
         "xLSTMBackend.forward": ("xlstm.matrix_memory", "loops over chunks of the text, then over its last tokens"),
         "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the sequence"),
     }

@@ -17,6 +17,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "clap": "patch_embeddings",
         "clipseg": "conditional_embeddings",
         "cpmant": "attention_mask",
+        "deepstack": "added_features",
         "depth_pro": "patch_feature_maps",
         "diffusers": "NUM_UPSAMPLERS upsampled_features",
         "dpt": "depth_estimation_output semantic_segmentation_output",
@@ -74,7 +75,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "codecs": "encoder decoder single_chunk_encoder single_chunk_decoder vocoder",
         "diffusers": "vae_encoder dcae_encoder vae_decoder",
         "eomt": "with_constant_mask_probs",
-        "features": "image_features audio_features token_embeddings",
+        "features": "image_features image_features_of_whole_images audio_features token_embeddings",
         "lightglue": "keypoint_matcher",
         "musicgen": "text_encoder encodec_decode build_delay_pattern_mask",
         "olmo_hybrid": "with_conv_states_in_parts",
@@ -90,6 +91,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "towers": "text_model vision_model audio_model video_model prefix_attention_model",
         "transducers": "encoder decoder",
         "vits": "speech",
+        "wide_rows": "language_model",
     }
 )
 """File in `wrappers/` -> the functions that rows name."""

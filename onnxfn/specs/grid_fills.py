@@ -62,6 +62,22 @@ def grid_positions(_: Random, shape: tuple[int, ...], *, merge: int = 1) -> Arra
     return places
 
 
+def rectangles(random: Random, shape: tuple[int, ...], *, side: int = 1) -> Array:
+    """Ones in the upper left of each image, whose last two axes are its rows and columns, and zeros elsewhere.
+
+    The height and the width of the ones are multiples of `side`, at least half of those of the image.
+
+    >>> rectangles(np.random.default_rng(1), (1, 2, 4), side=2).tolist()
+    [[[1, 1, 1, 1], [1, 1, 1, 1]]]
+    """
+    mask = np.zeros(shape, dtype=np.int64)
+    for image in mask.reshape(-1, *shape[-2:]):
+        cells = np.array(shape[-2:]) // side
+        height, width = random.integers((cells + 1) // 2, cells, endpoint=True) * side
+        image[:height, :width] = 1
+    return mask
+
+
 def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
     """Left, top, right and bottom of boxes, whole numbers below `high`. The last axis has size 4."""
     corners = random.integers(0, high, (*shape[:-1], 2, 2))

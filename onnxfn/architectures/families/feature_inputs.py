@@ -1,7 +1,7 @@
-"""What processors give to towers: images of one size, images of any size, patches in one row, tiles, sounds.
+"""What processors give to towers that see: images of one size, images of any size, patches in one row, tiles.
 
-A form is a spec of the inputs, with the names that processors and clients use, and of their dummies. The arguments of
-`get_image_features` and `get_audio_features` tell which forms a model may take.
+A form is a spec of the inputs, with the names of the arguments of `get_image_features`, and of their dummies. The
+arguments tell which forms a model may take.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.facts import case, takes
-from onnxfn.specs.getters import constant, from_config, product
+from onnxfn.specs.facts import case, runs, takes
+from onnxfn.specs.getters import constant, either, from_config, power, product, reads
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 
@@ -29,8 +29,9 @@ PIXELS = compose(
 
 
 def _sides(rows: int, columns: int) -> ExportSpec:
-    """A spec of the height and the width of images, in merged patches."""
-    return sized(height=product("merged_size", constant(rows)), width=product("merged_size", constant(columns)))
+    """A spec of the height and the width of images, in merged patches, or in 16 pixels."""
+    height, width = (either(product("merged_size", constant(side)), constant(16 * side)) for side in (rows, columns))
+    return sized(height=height, width=width)
 
 
 SIZED_PIXELS = compose(
@@ -42,8 +43,44 @@ SIZED_PIXELS = compose(
 )
 """Images of any size, all of one size in a call."""
 
-GRIDS = compose(
-    takes("image_grid_thw", "num_images 3", "packed_grids"),
+ONE_SIZED_IMAGE = compose(
+    SIZED_PIXELS,
+    takes("pixel_values", "1 num_channels= height width", "pixels", kind="float"),
+    runs("features.image_features_of_whole_images"),
+)
+"""An image of any size, which has no padding, so that its own size is that of the tensor."""
+
+FINE_PIXELS = compose(
+    PIXELS,
+    takes("high_res_pixel_values", "num_images num_channels= fine_height= fine_width=", "pixels", kind="float"),
+    reads(
+        fine_height="high_res_vision_config.image_size",
+        fine_width="high_res_vision_config.image_size",
+    ),
+)
+"""Images of two sizes, a coarse and a fine one."""
+
+TILES = compose(
+    takes("pixel_values", "batch_size num_tiles num_channels= image_height= image_width=", "pixels", kind="float"),
+    generates("pixels", "normal"),
+    generates("whole", "constant", value=1),
+    generates("corners", "rectangles", side=from_config("patch_size")),
+    sized(batch_size=2, num_tiles=3),
+    case("one", sized(batch_size=1, num_tiles=2)),
+    case("several", sized(batch_size=3, num_tiles=4)),
+)
+"""The tiles of the images of each text."""
+
+MASKED_TILES: Forms = (
+    compose(
+        TILES,
+        takes("pixel_attention_mask", "batch_size num_tiles image_height= image_width=", "corners", kind="bool"),
+    ),
+    compose(TILES, takes("pixel_attention_mask", "batch_size num_tiles", "padding_mask", kind="bool")),
+)
+"""Tiles with a mask of their pixels, or a mask of the tiles."""
+
+GRID_DUMMIES = compose(
     generates("patches", "normal"),
     generates(
         "packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=from_config("merged_side")
@@ -52,18 +89,87 @@ GRIDS = compose(
     case("one", sized(num_images=1, num_patches=64)),
     case("several", sized(num_images=3, num_patches=144)),
 )
+"""The patches of one to three images in one row."""
+
+GRIDS = compose(GRID_DUMMIES, takes("image_grid_thw", "num_images 3", "packed_grids"))
 """Where each image has its patches: its frames, its height and its width in patches."""
 
-PACKED_PATCHES: Forms = (
-    compose(takes("pixel_values", "num_patches patch_values=", "patches", kind="float"), GRIDS),
-    compose(takes("pixel_values", "num_patches num_channels= patch_size= patch_size=", "patches", kind="float"), GRIDS),
+PACKED_PATCHES: Forms = tuple(
+    compose(takes("pixel_values", f"num_patches {values}", "patches", kind="float"), GRIDS)
+    for values in ("patch_values=", "num_channels= patch_size= patch_size=", "frame_values=")
 )
 """The patches of all images in one row, each as a vector or as a small image."""
 
+UNMERGED = generates("packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=1)
+"""Grids of any sides."""
+
+MERGED_PATCHES = compose(
+    takes("pixel_values", "num_patches merged_size= merged_size= num_channels=", "patches", kind="float"),
+    GRIDS,
+    UNMERGED,
+)
+"""Patches that are merged before the model takes them, and the grids of the merged patches."""
+
+FLAT_GRIDS = compose(
+    takes("pixel_values", "num_patches frame_values=", "patches", kind="float"),
+    takes("image_grid_hw", "num_images 2", "packed_grids"),
+    GRID_DUMMIES,
+)
+"""Patches in one row, and the height and the width of each image."""
+
+MERGE_SIZES = compose(
+    PACKED_PATCHES[0],
+    takes("image_merge_sizes", "num_images", "merge_sizes"),
+    generates("merge_sizes", "constant", value=from_config("merged_side")),
+)
+"""Patches in one row, and how many per side each image merges."""
+
+PATCH_STRIPS = compose(
+    takes("pixel_values", "1 num_channels= patch_size= patch_size*num_patches", "patches", kind="float"),
+    takes("target_sizes", "num_images 2", "packed_grids"),
+    GRID_DUMMIES,
+    generates(
+        "packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=from_config("strip_side")
+    ),
+)
+"""The patches of all images side by side, as one image of the height of a patch."""
+
+PLACED_PATCHES = compose(
+    takes("pixel_values", "num_images num_tokens*pooled_patches patch_values=", "patches", kind="float"),
+    takes("pixel_position_ids", "num_images num_tokens*pooled_patches 2", "patch_places", path=("image_position_ids",)),
+    reads(
+        pooled_side=either("vision_config.pooling_kernel_size", constant(1)),
+        pooled_patches=power("pooled_side", constant(2)),
+    ),
+    generates("patches", "uniform", low=0.0),
+    generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
+    sized(num_images=2, num_tokens=8),
+    case("one", sized(num_images=1, num_tokens=6)),
+    case("several", sized(num_images=3, num_tokens=15)),
+)
+"""The patches of each image, and the column and the row of each; -1 for padding."""
+
+IMAGE_PATCHES = compose(
+    PIXELS,
+    takes("pixel_values", "num_images num_patches patch_values=", "pixels", kind="float"),
+    sized(num_patches=12),
+    case("one", sized(num_patches=7)),
+    case("several", sized(num_patches=15)),
+)
+"""The patches of each image, without places."""
+
+
 IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
-        "pixel_values image_grid_thw": PACKED_PATCHES,
-        "pixel_values": (SIZED_PIXELS, PIXELS),
+        "pixel_values image_grid_thw image_merge_sizes": (MERGE_SIZES,),
+        "pixel_values image_grid_thw": (*PACKED_PATCHES, MERGED_PATCHES),
+        "pixel_values image_grid_hw": (FLAT_GRIDS,),
+        "pixel_values target_sizes": (PATCH_STRIPS,),
+        "pixel_values image_position_ids": (PLACED_PATCHES,),
+        "pixel_values pixel_attention_mask": MASKED_TILES,
+        "pixel_values high_res_pixel_values": (FINE_PIXELS,),
+        "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES),
+        "pixel_values image_sizes": (ONE_SIZED_IMAGE,),
     }
 )
-"""The arguments of `get_image_features` -> the forms in the order in which to try them; the first row that fits."""
+"""The arguments of `get_image_features` -> the forms, in the order in which to try them."""

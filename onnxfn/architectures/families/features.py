@@ -32,6 +32,10 @@ token_table: ExportSpec = runs("features.token_embeddings")
 """The table of token embeddings as a part of its own."""
 
 
+wide_decoder: ExportSpec = runs("wide_rows.language_model")
+"""A decoder for rows that carry more than an embedding."""
+
+
 def tower(part: str, *specs: ExportSpec) -> ExportSpec:
     """A spec of the part that computes features.
 
@@ -39,7 +43,7 @@ def tower(part: str, *specs: ExportSpec) -> ExportSpec:
         part: `vision_encoder` or `audio_encoder`.
         specs: Its inputs and its output.
     """
-    return model_part(part, *specs, unsplit, runs(f"features.{FEATURES[part]}"))
+    return model_part(part, unsplit, runs(f"features.{FEATURES[part]}"), *specs)
 
 
 def in_parts(*parts: str) -> ExportSpec:

@@ -9,12 +9,24 @@ from torch import Tensor
 
 from onnxfn.architectures.wrappers.feature_methods import feature_method
 from onnxfn.architectures.wrappers.modules import module
+from onnxfn.architectures.wrappers.wide_rows import Width, widened, width_of
 from onnxfn.specs.errors import InvalidSpec
 
 
 def image_features(model: Any) -> Any:
     """Images -> the rows that stand in place of image tokens: `{"image_features": ...}`."""
     return _features(model, "get_image_features", "image_features")
+
+
+def image_features_of_whole_images(model: Any) -> Any:
+    """Images without padding -> features. The tower gets the size of the tensor as the size of each image."""
+    tower = image_features(model)
+
+    def forward(pixel_values: Tensor) -> dict[str, Tensor]:
+        count, _, *size = pixel_values.shape
+        return tower(pixel_values=pixel_values, image_sizes=[tuple(size)] * count)  # type: ignore[no-any-return]
+
+    return module(forward)
 
 
 def audio_features(model: Any) -> Any:
@@ -29,11 +41,13 @@ def token_embeddings(model: Any) -> Any:
     """
     import torch
 
+    width = width_of(model)
+
     def forward(input_ids: Tensor) -> dict[str, Tensor]:
         table = model.get_input_embeddings()
         rows = getattr(table, "num_embeddings", None)
         known = input_ids if rows is None else torch.where(input_ids < rows, input_ids, 0)
-        return {"inputs_embeds": table(known)}
+        return {"inputs_embeds": widened(table(known), width, [], 0.0)}
 
     return module(forward)
 
@@ -43,9 +57,13 @@ def _features(model: Any, name: str, output: str) -> Any:
     if method is None:
         raise InvalidSpec(f"{type(model).__name__} has no {name}, so no graph computes its {output}")
 
+    width = Width() if output == "audio_features" else width_of(model)
+
     @wraps(method)
     def forward(**inputs: Any) -> dict[str, Tensor]:
-        return {output: _joined(method(**inputs, return_dict=True))}
+        result = method(**inputs, return_dict=True)
+        deep = [_joined(each) for each in getattr(result, "deepstack_features", None) or ()]
+        return {output: widened(_joined(result), width, deep, 1.0)}
 
     tower = module(forward)
     tower.config = model.config
@@ -57,6 +75,8 @@ def _joined(result: Any) -> Tensor:
     import torch
 
     features = getattr(result, "pooler_output", result)
+    if features is None:
+        features = result.last_hidden_state
     if not isinstance(features, (list, tuple)):
         return features
     rows = [_joined(each) for each in features]

@@ -91,6 +91,7 @@ CONFIG_KEYS = reads(
     latent_size=either("latent_dim", "hidden_size"),
     context_length=either("context_length", "prediction_length"),
     patch_values=product(NUM_CHANNELS, PATCH_FRAMES, PATCH_SIZE, PATCH_SIZE),
+    frame_values=product(NUM_CHANNELS, PATCH_SIZE, PATCH_SIZE),
     patch_size=PATCH_SIZE,
     merged_side=MERGED_SIDE,
     merged_size=product(MERGED_SIDE, PATCH_SIZE),

@@ -22,6 +22,7 @@ from onnxfn.architectures.families.features import (
     in_parts,
     token_table,
     tower,
+    wide_decoder,
 )
 from onnxfn.architectures.wrappers.feature_methods import feature_method
 from onnxfn.export.lookup.auto_tables import is_listed
@@ -30,8 +31,9 @@ from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, known
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS
 from onnxfn.export.lookup.probe import all_tensors, outputs_spec, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.axis_symbols import with_symbols
-from onnxfn.specs.compose import compose
+from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.edits.mrope import with_mrope
@@ -106,12 +108,15 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
 
 def _language_model(model: Any, decoder: str, past: str) -> ExportSpec:
     """A spec of the parts that read tokens: the table of embeddings, and the decoder that takes them."""
+    from onnxfn.architectures.wrappers.wide_rows import Width, width_of  # imports torch
+
     text = with_inputs_embeds(derive_from_model(model, f"text-generation{past}"))
     text = with_mrope(text) if _has_mrope(model) else text
     alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = reads(embedding_width=constant(_embedding_width(model)))
     table = compose(embedding_lookup(alone), token_table, width)
-    return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width))
+    is_wide = width_of(model) != Width()
+    return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width, wide_decoder if is_wide else EMPTY))
 
 
 def _has_mrope(model: Any) -> bool:
@@ -120,21 +125,21 @@ def _has_mrope(model: Any) -> bool:
 
 
 def _embedding_width(model: Any) -> int:
+    """The width of a row of embeddings."""
     import torch
 
-    table = model.get_input_embeddings()
     device = next(model.parameters()).device
-    return int(table(torch.zeros((1, 1), dtype=torch.int64, device=device)).shape[-1])
+    token = torch.zeros((1, 1), dtype=torch.int64, device=device)
+    return int(submodule_of(model, token_table.call.submodule)(token)["inputs_embeds"].shape[-1])
 
 
 def _tower(model: Any, part: str) -> ExportSpec:
     """A spec of a tower with the first inputs on which it runs."""
     errors: list[str] = []
     for inputs in _forms(model, part):
-        spec = compose(CONFIG_KEYS, inputs, known_patches(model), tower(part, ExportSpec()))
-        own = compose(spec, spec.parts.behaviors[0].spec)
+        own = tower(part, CONFIG_KEYS, inputs, known_patches(model)).parts.behaviors[0].spec
         try:
-            runs_of_tower = run_at_sizes(model, resolved(evolve(own, parts=Parts()), snapshot(model)), all_tensors)
+            runs_of_tower = run_at_sizes(model, resolved(own, snapshot(model)), all_tensors)
         except INPUT_REFUSALS as error:
             errors.append(summary(error))
             continue

@@ -1,0 +1,93 @@
+"""Rows of embeddings that carry more than an embedding, for models whose decoder needs to know more about images.
+
+A row is `[embedding | DeepStack 1 | ... | DeepStack D | mark]`. DeepStack features are added to the states after the
+first D layers (Qwen3-VL); the mark is 1 for an image and 0 for a token, as tokens of an image see each other (Gemma 3).
+Rows of tokens have zeros there. Programs copy whole rows in place of placeholder tokens, so they need not know.
+
+Source: "DeepStack: Deeply Stacking Visual Tokens is Surprisingly Simple and Effective for LMMs", arXiv 2406.04334.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+from attrs import frozen
+from torch import Tensor
+
+from onnxfn.architectures.wrappers.modules import module
+
+TYPES = ("token_type_ids", "mm_token_type_ids")
+"""The arguments of `forward` that say which tokens are of an image."""
+
+
+@frozen
+class Width:
+    """What a row has after the embedding.
+
+    Attributes:
+        deep: The number of DeepStack features.
+        types: The argument that the mark is for; empty if rows have no mark.
+    """
+
+    deep: int = 0
+    types: str = ""
+
+
+def width_of(model: Any) -> Width:
+    """What the rows of a model have after the embedding."""
+    sections = getattr(model.config, "vision_config", None)
+    layers = getattr(sections, "deepstack_visual_indexes", None) or ()
+    deep = len(layers) if deep_decoder(model) is not None else 0
+    sees_blocks = hasattr(sys.modules[type(model).__module__], "get_block_sequence_ids_for_mask")
+    parameters = inspect.signature(model.forward).parameters
+    return Width(deep, next((name for name in TYPES if name in parameters), "") if sees_blocks else "")
+
+
+def deep_decoder(model: Any) -> Any | None:
+    """The module of a model that adds DeepStack features to its states; None if there is none."""
+    for each in model.modules():
+        if "deepstack_visual_embeds" in inspect.signature(each.forward).parameters:
+            return each
+    return None
+
+
+def widened(rows: Tensor, width: Width, deep: list[Tensor], mark: float) -> Tensor:
+    """The rows with what comes after the embedding; zeros for DeepStack features that are not given."""
+    import torch
+
+    stacked = deep or [torch.zeros_like(rows)] * width.deep
+    marks = [torch.full_like(rows[..., :1], mark)] if width.types else []
+    return torch.cat([rows, *stacked, *marks], dim=-1) if stacked or marks else rows
+
+
+def language_model(model: Any) -> Any:
+    """The model for rows that carry more than an embedding."""
+    import torch
+
+    width = width_of(model)
+
+    def forward(inputs_embeds: Tensor | None = None, **inputs: Any) -> Any:
+        if inputs_embeds is None:  # the check runs texts alone by their tokens
+            return model(**inputs)
+        size = (inputs_embeds.shape[-1] - bool(width.types)) // (width.deep + 1)
+        rows, *deep = inputs_embeds[..., : size * (width.deep + 1)].split(size, dim=-1)
+        types = {width.types: (inputs_embeds[..., -1] > 0).to(torch.int64)} if width.types else {}
+        if not deep:
+            return model(inputs_embeds=rows, **types, **inputs)
+
+        def deepened(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
+            visual = {
+                "visual_pos_masks": torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device),
+                "deepstack_visual_embeds": [each.reshape(-1, size) for each in deep],
+            }
+            return arguments, {**named, **visual}
+
+        hook = deep_decoder(model).register_forward_pre_hook(deepened, with_kwargs=True)  # type: ignore[union-attr]
+        try:
+            return model(inputs_embeds=rows, **types, **inputs)
+        finally:
+            hook.remove()
+
+    return module(forward)
