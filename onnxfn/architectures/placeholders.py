@@ -36,22 +36,34 @@ class TokenTypes:
         text: The type of a token of the prompt.
         features: From the name of features to the type of their placeholder tokens.
         new: The type of a token that the model writes.
+        attention: What attends to what by these types; empty if they give positions alone.
     """
 
     argument: str
     text: int = 0
     features: Mapping[str, int] = field(factory=dict)
     new: int = 0
+    attention: str = ""
 
 
 TOKEN_TYPES = (
     TokenTypes("mm_token_type_ids", features=MappingProxyType({IMAGE_FEATURES: 1, AUDIO_FEATURES: 3})),
-    TokenTypes("token_type_ids", features=MappingProxyType({IMAGE_FEATURES: 1})),
+    TokenTypes(
+        "token_type_ids",
+        features=MappingProxyType({IMAGE_FEATURES: 1}),
+        attention="the tokens of an image attend to each other in both directions",
+    ),
 )
 """The arguments for types of tokens, as processors of transformers fill them."""
 
 OTHER_TOKEN_TYPES: Mapping[str, tuple[TokenTypes, ...]] = MappingProxyType(
-    {"paligemma": (TokenTypes("token_type_ids", new=1),)}
+    {
+        "paligemma": (
+            TokenTypes(
+                "token_type_ids", new=1, attention="the tokens of a prompt attend to each other in both directions"
+            ),
+        )
+    }
 )
 """Model type -> its token types, where they are others: PaliGemma tells the prompt from what the model writes."""
 

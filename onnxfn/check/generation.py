@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 from attrs import evolve
 
+from onnxfn.architectures.placeholders import placeholders
 from onnxfn.check.greedy_decoding import Decoder, encoder_feeds, greedy, input_names
 from onnxfn.check.prompts import (
     encoder_array,
@@ -21,38 +23,73 @@ from onnxfn.check.prompts import (
     token_mask,
 )
 from onnxfn.check.sessions import open_session
+from onnxfn.check.whole.processed import arrays_of, processed, saved_processor
+from onnxfn.check.whole.towers import TOWERS, read_arguments, tower_features, with_features
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
 from onnxfn.specs.reports import Exported
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
+
+MAIN_ARGUMENTS = frozenset({"pixel_values", "input_features"})
+"""The arguments that hold images and sounds, which a file must read."""
 
 ENCODER = "encoder_model"
 DECODERS = (("decoder_model_merged",), ("decoder_model", "decoder_with_past_model"))
 """The decoder files of an encoder-decoder: one file, or one for the first token and one for the others."""
 
 
+@overload
 def generate(
     exported: Exported | str | PathLike[str],
-    input_ids: Array | Sequence[Sequence[int]],
+    input_ids: str,
+    *,
+    images: Sequence[Any] = (),
+    audio: Sequence[Any] = (),
+    max_new_tokens: int = 16,
+    stop: Iterable[int] = (),
+    dtype: str | None = None,
+) -> str: ...
+@overload
+def generate(
+    exported: Exported | str | PathLike[str],
+    input_ids: Array | Sequence[Sequence[int]] | Mapping[str, Any],
     attention_mask: Array | Sequence[Sequence[int]] | None = None,
     *,
     max_new_tokens: int = 16,
     stop: Iterable[int] = (),
     start: int | None = None,
     dtype: str | None = None,
-) -> Array:
-    """Decodes texts greedily with ONNX Runtime.
+) -> Array: ...
+def generate(
+    exported: Exported | str | PathLike[str],
+    input_ids: Array | Sequence[Sequence[int]] | Mapping[str, Any] | str,
+    attention_mask: Array | Sequence[Sequence[int]] | None = None,
+    *,
+    images: Sequence[Any] = (),
+    audio: Sequence[Any] = (),
+    max_new_tokens: int = 16,
+    stop: Iterable[int] = (),
+    start: int | None = None,
+    dtype: str | None = None,
+) -> Array | str:
+    """Decodes texts greedily with ONNX Runtime; for a model that sees or hears, texts with images or sounds.
 
     Args:
         exported: A decoder with past or an encoder-decoder: the result of `export` or of `load`, the folder of an
             export, or the ONNX file of a decoder.
         input_ids: Token ids, `[batch, length]`, as an array or as lists of one length: the prompts of a decoder, or
-            the texts that an encoder reads. For an encoder of sound or images, its features.
+            the texts that an encoder reads. For an encoder of sound or images, its features. Or a text: the processor,
+            or the tokenizer, that is saved in the folder reads it. Or all that a processor computed, by name:
+            `input_ids`, `attention_mask`, `pixel_values`.
         attention_mask: `[batch, length]`, 0 for padding and 1 for tokens. Prompts of different lengths are padded on
             the left. The default has no padding.
+        images: Images that belong to a text, in order: images of PIL, arrays or paths of files. A text without
+            placeholders gets them in front, or in a message of the chat template.
+        audio: Sounds that belong to a text: samples at the sampling rate of the processor, or paths of files.
         max_new_tokens: The largest number of tokens that are decoded, 0 or more.
-        stop: Token ids that end a text. An ended text is filled with its last token until all texts have ended.
+        stop: Token ids that end a text. An ended text is filled with its last token until all texts have ended. The
+            answer to a text also ends at the end token of the configuration in the folder.
         start: The first token that the decoder of an encoder-decoder gets. The default is `decoder_start_token_id` of
             the configuration in the folder. A decoder without an encoder has none.
         dtype: Which of the `dtypes` of the export runs. None: that of the result of `load`, the first of the export, or
@@ -60,13 +97,15 @@ def generate(
 
     Returns:
         Token ids, int64: `[batch, length + new]` for a decoder, its prompts included; `[batch, 1 + new]` for an
-        encoder-decoder, `start` included.
+        encoder-decoder, `start` included. For a text, its continuation as a text:
+        `generate(folder, "What is this?", images=["cat.png"])`.
 
     Raises:
-        ModelNotFound: There is no such file, or no decoder with past in the folder.
+        ModelNotFound: There is no such file, no decoder with past in the folder, or no processor for a text.
         InvalidSpec: The decoder has an input that `generate` has no value for; `start` is neither given nor configured,
             or is given without an encoder; `max_new_tokens` is below 0; or the prompts are not for the model: a token
-            that it does not have, a mask of another shape, no tokens.
+            that it does not have, a mask of another shape, no tokens. Or images come without a text or to a model that
+            does not see, or a text has more or fewer placeholder tokens than images have rows of features.
         CheckFailed: ONNX Runtime cannot load a file, or the folder holds files of two exports.
 
     Example:
@@ -82,9 +121,18 @@ def generate(
         [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
     path, stop_ids, steps = export_path(exported), stop_tokens(stop), number_of_tokens(max_new_tokens)
+    if isinstance(input_ids, str):
+        processor = saved_processor(path)
+        prompt = processed(processor, input_ids, images, audio)
+        ends = (*stop_ids, *_end_tokens(path))
+        texts = generate(exported, prompt, max_new_tokens=steps, stop=ends, dtype=dtype)
+        return str(processor.decode(texts[0, prompt[IDS].shape[1] :], skip_special_tokens=True))
+    if len(images) or len(audio):
+        raise InvalidSpec('images and audio belong to a text: generate(folder, "What is this?", images=[...])')
     folder = onnx_folder(path)
-    inputs = encoder_array(input_ids)
-    mask = token_mask(attention_mask, inputs)
+    arguments: Mapping[str, Any] = input_ids if isinstance(input_ids, Mapping) else {IDS: input_ids}
+    inputs = encoder_array(arguments[IDS])
+    mask = token_mask(arguments.get("attention_mask") if attention_mask is None else attention_mask, inputs)
     suffix = dtype_suffix(_first_dtype(exported) if dtype is None else dtype)
     graphs_of_dtype(folder, dtype)  # raises ModelNotFound
     if (folder / f"{ENCODER}{suffix}.onnx").is_file():
@@ -96,6 +144,7 @@ def generate(
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
     ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
     with run_errors(ids):
+        decoder = _with_features(decoder, path, suffix, {**arrays_of(arguments), IDS: ids})
         return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
 
 
@@ -109,6 +158,29 @@ def _decoder_of_encoded(folder: Path, suffix: str, inputs: Array, mask: Array) -
     decoder, encoder = _seq2seq_decoder(folder, suffix), open_session(folder / f"{ENCODER}{suffix}.onnx")
     with run_errors(inputs):
         return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
+
+
+def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping[str, Array]) -> Decoder:
+    """The decoder with the features of images and sounds among the arguments; of a text alone as it is."""
+    folder = onnx_folder(path)
+    files = {stem: folder / f"{stem}{suffix}.onnx" for stem in TOWERS}
+    sessions = {stem: open_session(file) for stem, file in files.items() if file.is_file()}
+    if unread := sorted(arguments.keys() & MAIN_ARGUMENTS - read_arguments(sessions)):
+        raise InvalidSpec(f"no file in {folder} reads {listed(unread)}; the files that do are {listed(TOWERS)}")
+    if not sessions:
+        return decoder
+    known = placeholders(json.loads((path / "config.json").read_text()))
+    return with_features(decoder, tower_features(sessions, arguments), known, arguments[IDS], arguments)
+
+
+def _end_tokens(folder: Path) -> tuple[int, ...]:
+    """The end tokens of the configuration in a folder."""
+    for name in ("generation_config.json", "config.json"):
+        config = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
+        ends = config.get("eos_token_id")
+        if ends is not None:
+            return tuple(ends) if isinstance(ends, list) else (ends,)
+    return ()
 
 
 def _start_token(folder: Path) -> int:
@@ -127,6 +199,9 @@ def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix
     if path.suffix == ".onnx":
         return path
     names = [part.name for part in exported.plan.parts] if isinstance(exported, Exported) else [f"model{suffix}"]
+    merged = folder / f"{DECODERS[0][0]}{suffix}.onnx"
+    if merged.is_file():
+        return merged
     return folder / next(f"{name}.onnx" for name in names if name.endswith(suffix) and not _is_table(name))
 
 

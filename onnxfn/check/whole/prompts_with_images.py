@@ -118,7 +118,7 @@ def text_arguments(texts: Sequence[Sequence[int]], token: int, ordinary: Sequenc
 
     >>> text = text_arguments([(2, 1), (1,)], 9, [1, 2, 3, 4, 5, 6, 7])
     >>> text["input_ids"].tolist()[0], text["attention_mask"].tolist()[1]
-    ([1, 2, 3, 4, 5, 9, 9, 6, 7, 9, 1, 2, 3, 4], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
+    ([1, 2, 3, 4, 5, 9, 9, 6, 7, 9, 1, 2, 3, 4], [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1])
     """
     rows = [_tokens(images, token, ordinary, number) for number, images in enumerate(texts)]
     length = max(map(len, rows))
@@ -128,9 +128,9 @@ def text_arguments(texts: Sequence[Sequence[int]], token: int, ordinary: Sequenc
 
 
 def _tokens(images: Sequence[int], token: int, ordinary: Sequence[int], number: int) -> list[int]:
-    """The tokens of a text. Each has one ordinary token less in front than the text before it."""
+    """The tokens of a text. Each has three ordinary tokens less in front than the text before it."""
     drawn = cycle([*ordinary[number:], *ordinary[:number]])
-    text = [*islice(drawn, max(1, LEAD - number))]
+    text = [*islice(drawn, max(1, LEAD - 3 * number))]
     for index, rows in enumerate(images):
         text += [*islice(drawn, BETWEEN if index else 0), *[token] * rows]
     return [*text, *islice(drawn, TAIL)]

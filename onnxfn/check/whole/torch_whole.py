@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,12 @@ def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Ar
     return of_texts
 
 
-def texts_of_generate(model: Any, part: Part, arguments: Mapping[str, Array], steps: int) -> Array:
+def texts_of_generate(
+    model: Any, part: Part, arguments: Mapping[str, Array], steps: int, never: Collection[int]
+) -> Array:
     """The texts that `model.generate` writes after prompts, greedily and without an end, `[batch, length + steps]`.
+
+    It writes none of the tokens `never`.
 
     CaptureFailed if it does not run.
     """
@@ -79,7 +83,7 @@ def texts_of_generate(model: Any, part: Part, arguments: Mapping[str, Array], st
 
     tensors = dict(zip(arguments, tensors_for(model, part.spec, arguments), strict=True))
     attention = with_attention(model, part.spec.call.attention)
-    lengths = {"max_new_tokens": steps, "min_new_tokens": steps}
+    lengths = {"max_new_tokens": steps, "min_new_tokens": steps, "suppress_tokens": sorted(never)}
     try:
         with quiet(), unchanged_eval(model), attention, torch.no_grad():
             texts: Array = model.generate(**tensors, **lengths, do_sample=False, num_beams=1, eos_token_id=None).numpy()

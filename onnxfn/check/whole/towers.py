@@ -34,6 +34,11 @@ def argument_of(input_name: str) -> str:
     return ARGUMENTS.get(input_name, input_name)
 
 
+def read_arguments(sessions: Mapping[str, Any]) -> set[str]:
+    """The arguments of `forward` that towers read."""
+    return {argument_of(port.name) for session in sessions.values() for port in session.get_inputs()}
+
+
 def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) -> dict[str, Array]:
     """The features of images and sounds by name, `[rows, width]`, from those towers whose first input is given.
 

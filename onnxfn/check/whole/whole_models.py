@@ -7,9 +7,10 @@ So an error between the parts shows, such as positions of another image, which t
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from onnxfn.check.check import differences
 from onnxfn.check.compare import Comparison, allowed_by_scale, compare
 from onnxfn.check.decoded_texts import NEW_TOKENS, SessionOpener, text_comparison
 from onnxfn.check.exact_outputs import ExactOutputs
-from onnxfn.check.greedy_decoding import Decoder, greedy, prompt_logits, session_outputs
+from onnxfn.check.greedy_decoding import Decoder, greedy, most_likely_token, prompt_logits, session_outputs
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import is_quantized
 from onnxfn.check.sessions import runtime_message
@@ -38,8 +39,12 @@ from onnxfn.specs.reports import CheckFailed, Report, Tick, no_tick
 from onnxfn.weights.layouts import dtype_suffix
 
 GENERATE = "PyTorch's generate"
+STEPS = "logits of new tokens"
 GREEDY = "greedy"
 """The key of the only choice of tokens."""
+
+NEVER = float(np.finfo(np.float32).min)
+"""The logit of a token that is not written, such as a placeholder: no image belongs to it."""
 
 
 @frozen
@@ -105,8 +110,9 @@ def whole_model_report(
             refusals.append(f"{prompt.case}: {error}")
     cases = dict.fromkeys(comparison.case for comparison in comparisons)
     # A text alone, and a text with an image, must run: else nothing was compared.
-    findings = refusals[:1] if len(cases) <= 1 else ()
-    return Report(differences(evolve(whole.decoder, name=WHOLE), comparisons), (*cases, *refusals), tuple(findings))
+    findings = refusals[:1] if len(cases) <= 2 else ()  # noqa: PLR2004 - the logits and the text of a text alone
+    notes = (*refusals, *_unread_types(whole))
+    return Report(differences(evolve(whole.decoder, name=WHOLE), comparisons), (*cases, *notes), tuple(findings))
 
 
 def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Iterator[Comparison]:
@@ -121,17 +127,39 @@ def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Ite
     at_tokens = mask[:, -last:].astype(bool)
     spec, label = whole.decoder.spec, f"{prompt.case} (tokens={ids.shape[1]})"
     yield compare(spec, "logits", label, actual, expected[:, -last:], lambda array: array[at_tokens], exact_end)
-    if not spec.feedback:
-        return
+    if spec.feedback:
+        yield from _text_comparisons(whole, prompt, decoder, exact)
+
+
+def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: ExactOutputs) -> Iterator[Comparison]:
+    """What the files write after a prompt, against PyTorch: the logits of each step, the tokens, those of generate."""
+    ids, spec, case = prompt.arguments[IDS], whole.decoder.spec, f"{NEW_TOKENS} tokens after {prompt.case}"
+    steps: list[Array] = []
+
+    def choose(logits: Array, texts: Array) -> Array:
+        steps.append(logits)
+        return most_likely_token(_ordinary(whole.known, logits), texts)
+
     with _run_errors(prompt):
-        texts = greedy(decoder, ids, mask, steps=NEW_TOKENS)
-    case = f"{NEW_TOKENS} tokens after {prompt.case}"
+        texts = greedy(decoder, ids, prompt.arguments[MASK], steps=NEW_TOKENS, choose=choose)
+    at_steps = slice(ids.shape[1] - 1, -1)
     of_texts = _logits(whole, prompt, texts)
-    exact_logits = partial(_exact, whole, prompt, exact, texts, texts.shape[1])
-    yield text_comparison(spec, GREEDY, texts, of_texts, exact=exact_logits, case=case, start=ids.shape[1])
+    exact_logits = cache(partial(_exact, whole, prompt, exact, texts, texts.shape[1]))
+
+    def exact_steps() -> tuple[str, Array]:
+        wider, logits = exact_logits()
+        return wider, logits[:, at_steps]
+
+    def exact_ordinary() -> tuple[str, Array]:
+        wider, logits = exact_logits()
+        return wider, _ordinary(whole.known, logits)
+
+    yield compare(spec, STEPS, case, np.stack(steps, axis=1), of_texts[:, at_steps], exact=exact_steps)
+    ordinary = _ordinary(whole.known, of_texts)
+    yield text_comparison(spec, GREEDY, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
     arguments = _arguments(whole, prompt, ids)
-    generated = texts_of_generate(whole.model, whole_part(arguments, spec), arguments, NEW_TOKENS)
-    yield generate_comparison(spec, texts, generated, of_texts, case)
+    generated = texts_of_generate(whole.model, whole_part(arguments, spec), arguments, NEW_TOKENS, whole.known.special)
+    yield generate_comparison(spec, texts, generated, ordinary, case)
 
 
 def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logits: Array, case: str) -> Comparison:
@@ -157,6 +185,14 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
     return Comparison("tokens of generate", case, texts.shape, largest, relative, tolerance, passed, reference=GENERATE)
 
 
+def _ordinary(known: Placeholders, logits: Array) -> Array:
+    """Logits by which no token is written that the configuration names: a random model may write a placeholder."""
+    special = [token for token in known.special if 0 <= token < logits.shape[-1]]
+    ordinary = logits.copy()
+    ordinary[..., special] = NEVER
+    return ordinary
+
+
 def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
     """The decoder of the files for a prompt, with the features of its images and sounds."""
     session = whole.session_of(whole.decoder)
@@ -174,7 +210,22 @@ def _features(whole: Whole, tower: Part, inputs: Mapping[str, Array]) -> Array:
 
 def _arguments(whole: Whole, prompt: Prompt, texts: Array) -> dict[str, Array]:
     three = takes_three_positions(whole.session_of(whole.decoder))
-    return forward_arguments(whole.model, prompt.arguments, texts, whole.known, has_three_positions=three)
+    known = _with_read_types(whole)
+    return forward_arguments(whole.model, prompt.arguments, texts, known, has_three_positions=three)
+
+
+def _with_read_types(whole: Whole) -> Placeholders:
+    """How tokens and features become one sequence, without the types that no file reads but attention depends on."""
+    read = tuple(each for each in whole.known.types if not each.attention or each.argument in whole.decoder.inputs)
+    return evolve(whole.known, types=read)
+
+
+def _unread_types(whole: Whole) -> list[str]:
+    """A line for each argument with types of tokens that the model reads and that no file does."""
+    parameters = inspect.signature(whole.model.forward).parameters
+    read = _with_read_types(whole).types
+    unread = [each for each in whole.known.types if each not in read and each.argument in parameters]
+    return [f"without {each.argument}, which no file takes: with it {each.attention}" for each in unread]
 
 
 def _logits(whole: Whole, prompt: Prompt, texts: Array) -> Array:

@@ -1,0 +1,155 @@
+"""The check of a model that sees runs all of its files, one after the other, and finds faults between them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import every_part
+import numpy as np
+import pytest
+from attrs import evolve, frozen
+from refusals import refusal
+
+import onnxfn
+from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.sessions import open_check_session
+from onnxfn.check.whole.prompts_with_images import whole_prompts
+from onnxfn.check.whole.whole_models import WHOLE, prompt_comparisons, whole_model, whole_model_report
+from onnxfn.specs.reports import CheckFailed
+
+TASK = "image-text-to-text-with-past"
+
+
+@pytest.fixture(scope="module")
+def llava():
+    return every_part.tiny_model("llava", TASK)
+
+
+@pytest.fixture(scope="module")
+def exported(llava, tmp_path_factory):
+    return onnxfn.export(onnxfn.spec_for(llava, TASK), llava, tmp_path_factory.mktemp("llava") / "out")
+
+
+@pytest.fixture(scope="module")
+def whole(llava, exported):
+    from pathlib import Path
+
+    return whole_model(llava, exported.plan, Path(exported.path), cache(open_check_session))
+
+
+def test_a_report_has_the_cases_of_the_whole_model(exported):
+    cases = [case for case in exported.report.cases if "text" in case]
+    assert [case for case in cases if case.startswith("16 tokens after")] == [
+        "16 tokens after a text alone",
+        "16 tokens after 1 image in a text",
+        "16 tokens after 2 images in a text",
+        "16 tokens after 2 images in 2 left-padded texts",
+    ]
+    outputs = {each.output: each for each in exported.report.differences if each.part == WHOLE}
+    assert {*outputs} == {"logits", "logits of new tokens", "greedy tokens", "tokens of generate"}
+    assert outputs["tokens of generate"].max_abs == 0
+
+
+@frozen
+class Faulty:
+    """A session with a fault in what it is fed, or in what it returns."""
+
+    session: object
+    fed: object = lambda feeds: feeds
+    returned: object = lambda outputs: outputs
+
+    def get_inputs(self):
+        return self.session.get_inputs()
+
+    def get_outputs(self):
+        return self.session.get_outputs()
+
+    def run(self, names, feeds, *options):
+        return self.returned(self.session.run(names, self.fed(feeds), *options))
+
+
+def with_fault(whole, part, **fault):
+    """The whole model with a fault in the session of a part."""
+
+    def session_of(each):
+        session = whole.session_of(each)
+        return Faulty(session, **fault) if each == part(whole) else session
+
+    return evolve(whole, session_of=session_of)
+
+
+def fed(name, change, *, later=False):
+    """A fault in an input of a session; `later`: only in the steps after the prompt."""
+
+    def changed(feeds):
+        if name not in feeds or (later and feeds["inputs_embeds"].shape[1] > 1):
+            return feeds
+        return {**feeds, name: change(feeds[name])}
+
+    return changed
+
+
+def tower(whole):
+    return whole.towers["vision_encoder"]
+
+
+def table(whole):
+    return whole.table
+
+
+def decoder(whole):
+    return whole.decoder
+
+
+FAULTS = {
+    "the features of two images are exchanged": (tower, {"returned": lambda outputs: [outputs[0][::-1]]}),
+    "the rows of an image are in another order": (tower, {"returned": lambda outputs: [outputs[0][:, ::-1]]}),
+    "features are a little larger": (tower, {"returned": lambda outputs: [1.001 * outputs[0]]}),
+    "pixels are upside down": (tower, {"fed": fed("pixel_values", lambda pixels: pixels[:, :, ::-1].copy())}),
+    "the table is off by a row": (table, {"fed": fed("input_ids", lambda ids: (ids + 1) % 100)}),
+    "positions after the prompt are off by one": (
+        decoder,
+        {"fed": fed("position_ids", lambda positions: positions + 1, later=True)},
+    ),
+    "padding is not masked": (decoder, {"fed": fed("attention_mask", np.ones_like)}),
+    "padding is not masked after the prompt": (decoder, {"fed": fed("attention_mask", np.ones_like, later=True)}),
+    "the cache of a layer is lost": (decoder, {"fed": fed("past_key_values.1.key", np.zeros_like, later=True)}),
+}
+
+
+@pytest.mark.parametrize(("part", "fault"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_between_the_parts_is_found(whole, part, fault):
+    assert not all(each.passed for each in compared(with_fault(whole, part, **fault)))
+
+
+def test_the_parts_without_a_fault_agree(whole):
+    assert all(each.passed for each in compared(with_fault(whole, decoder)))
+
+
+def test_another_placeholder_token_is_refused_with_both_numbers(whole):
+    def rows_of(part, inputs):
+        return whole.session_of(part).run(None, dict(inputs))[0]
+
+    prompts = [*whole_prompts(whole.towers, whole.table.spec, whole.known, rows_of)]
+    wrong = evolve(whole, known=evolve(whole.known, tokens={"image_features": 98}))
+    said = refusal(CheckFailed, list, prompt_comparisons(wrong, prompts[1], exact_outputs(whole.model, None)))
+    assert "1 image in a text" in said
+    assert "4 rows of features for 0 placeholder tokens (id 98)" in said
+
+
+def compared(whole):
+    """The comparisons of all prompts, of which the last is a padded batch."""
+
+    def rows_of(part, inputs):
+        return whole.session_of(part).run(None, dict(inputs))[0]
+
+    for prompt in whole_prompts(whole.towers, whole.table.spec, whole.known, rows_of):
+        yield from prompt_comparisons(whole, prompt, exact_outputs(whole.model, None))
+
+
+def test_a_model_that_reads_texts_alone_has_no_such_report(llava, exported):
+    from pathlib import Path
+
+    plan = evolve(exported.plan, parts=exported.plan.parts[1:])
+    report = whole_model_report(llava, plan, Path(exported.path), open_check_session, exact_outputs(llava, None))
+    assert not report.differences
