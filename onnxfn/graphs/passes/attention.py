@@ -55,12 +55,14 @@ class Match:
     Attributes:
         scores: the scores before the softmax.
         value: the values, `[batch, heads, keys, size]`.
+        product: the node that multiplies the weights with the values.
         boolean_mask: True for the keys that a query may attend to; None if the masks of the scores are added.
         output: the output of the attention, `[batch, heads, length, size]`.
     """
 
     scores: Scores
     value: Any
+    product: Any
     boolean_mask: Any
     output: Any
 
@@ -118,8 +120,8 @@ def _match(softmax: Any, product: Any) -> Match | None:
         return None
     mask, zeroed_output = zeroed_rows(scores.masks, output) or (None, None)
     if mask is not None and _has_heads(zeroed_output):
-        return Match(scores, value, mask, zeroed_output)
-    return Match(scores, value, None, output)
+        return Match(scores, value, product, mask, zeroed_output)
+    return Match(scores, value, product, None, output)
 
 
 def _has_heads(value: Any, axis: int = 1) -> bool:
@@ -191,7 +193,7 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     scores, last = match.scores, match.output.producer()
     heads = shape_of(scores.query)[1]
     key, value, group_nodes = _keys_and_values(scores.key, match.value, heads)
-    cache = _cache(key, value, position, {last, scores.transpose, *group_nodes})
+    cache = _cache(key, value, position, {last, match.product, scores.transpose, *group_nodes})
     mask = attention_mask(last, scores.query, match.boolean_mask, scores.masks, masks)
     tensors = (scores.query, cache.new_key if cache else key, cache.new_value if cache else value, match.output)
     flat = _flat(last, *tensors)
