@@ -65,6 +65,7 @@ from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.quantize import quantize
 from onnxfn.specs.edits.renaming import renamed
+from onnxfn.specs.edits.shared_cache import with_shared_cache
 from onnxfn.specs.edits.tensors import (
     only_tasks,
     with_dtypes,
@@ -318,6 +319,7 @@ __all__ = (
     "with_outputs",
     "with_past",
     "with_shapes",
+    "with_shared_cache",
     "with_tolerance",
     "without",
     "write_adapter",

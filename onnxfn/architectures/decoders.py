@@ -40,7 +40,7 @@ from onnxfn.specs.getters import (
     reads,
 )
 from onnxfn.specs.records import Getter, Source
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.spec import ExportSpec, Target
 from onnxfn.specs.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
@@ -55,8 +55,11 @@ QUESTION_ANSWERING = "question-answering"
 llama: ExportSpec = compose(text_decoder, generation_positions)
 mixtral: ExportSpec = compose(llama, batched_experts)
 
+# Sinks, ALiBi, layers that share a cache, a mask of the values, ...: no GroupQueryAttention computes this.
+own_attention = ExportSpec(target=Target(shared_cache=False))
+
 # ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.
-bloom: ExportSpec = text_decoder
+bloom: ExportSpec = compose(text_decoder, own_attention)
 
 gpt_bigcode: ExportSpec = compose(
     llama, reads(num_key_value_heads=if_else("multi_query", constant(1), "num_attention_heads"))
@@ -276,7 +279,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "biogpt": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "bitnet": _row(llama),
         "bloom": _row(bloom, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "codegen": _row(llama),
+        "codegen": _row(compose(llama, own_attention)),
         "cohere": _row(llama),
         "cohere2": _row(llama),
         "cohere2_moe": _row(mixtral),
@@ -284,8 +287,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "cwm": _row(llama),
         "deepseek_v2": _row(deepseek_v2, TEXT_CLASSIFICATION),
         "deepseek_v3": _row(deepseek_v3),
-        "diffllama": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "doge": _row(llama, TEXT_CLASSIFICATION),
+        "diffllama": _row(compose(llama, own_attention), TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        "doge": _row(compose(llama, own_attention), TEXT_CLASSIFICATION),
         "dots1": _row(mixtral),
         "ernie4_5": _row(llama),
         "ernie4_5_moe": _row(mixtral),
@@ -295,13 +298,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "falcon_h1": _row(falcon_h1),
         "falcon_mamba": _row(falcon_mamba),
         "flex_olmo": _row(mixtral),
-        "flint": _row(mixtral),
+        "flint": _row(compose(mixtral, own_attention)),
         "gemma": _row(llama, TEXT_CLASSIFICATION),
         "gemma2": _row(llama, TEXT_CLASSIFICATION),
         "gemma3": _row(gemma3, TEXT_CLASSIFICATION),
         "gemma3_text": _row(llama),
-        "gemma3n_text": _row(gemma3n),
-        "gemma4_text": _row(gemma4),
+        "gemma3n_text": _row(compose(gemma3n, own_attention)),
+        "gemma4_text": _row(compose(gemma4, own_attention)),
         "gemma4_unified_text": _row(gemma4),
         "glm": _row(llama),
         "glm4": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
@@ -310,15 +313,15 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "gpt-sw3": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "gpt2": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "gpt_bigcode": _row(gpt_bigcode, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "gpt_neo": _row(llama, TEXT_CLASSIFICATION),
+        "gpt_neo": _row(compose(llama, own_attention), TEXT_CLASSIFICATION),
         "gpt_neox": _row(llama, TEXT_CLASSIFICATION),
-        "gpt_neox_japanese": _row(llama),
-        "gpt_oss": _row(mixtral),
+        "gpt_neox_japanese": _row(compose(llama, own_attention)),
+        "gpt_oss": _row(compose(mixtral, own_attention)),
         "gptj": _row(llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
         "granite": _row(llama),
-        "granite_swa": _row(llama),
+        "granite_swa": _row(compose(llama, own_attention)),
         "granitemoe": _row(mixtral),
-        "granitemoe_swa": _row(mixtral),
+        "granitemoe_swa": _row(compose(mixtral, own_attention)),
         "granitemoehybrid": _row(granitemoehybrid),
         "granitemoeshared": _row(mixtral),
         "helium": _row(llama),
@@ -382,7 +385,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "stablelm": _row(llama),
         "starcoder2": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
         "vaultgemma": _row(llama),
-        "xglm": _row(llama),
+        "xglm": _row(compose(llama, own_attention)),
         "youtu": _row(deepseek_v3),
         "zamba": _row(zamba, TEXT_CLASSIFICATION),
         "zamba2": _row(zamba2, TEXT_CLASSIFICATION),

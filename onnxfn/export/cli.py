@@ -49,6 +49,7 @@ def export(
     inputs_embeds: flags.InputsEmbeds = False,
     adapter: flags.Adapter = None,
     adapter_input: flags.AdapterInputs = None,
+    shared_cache: flags.SharedCache = False,
     layout: flags.Layout = None,
     alias: flags.Alias = False,
     external_data_suffix: flags.ExternalDataSuffix = None,

@@ -120,6 +120,13 @@ AdapterInputs = Annotated[
         "for ONNX Runtime, and is not merged.",
     ),
 ]
+SharedCache = Annotated[
+    bool,
+    typer.Option(
+        "--shared-cache",
+        help="A decoder whose past and present may lie in one buffer: onnxruntime-genai then copies no cache.",
+    ),
+]
 Layout = Annotated[
     str | None,
     typer.Option(
@@ -188,6 +195,7 @@ SPEC_FLAGS = (
     "fuse",
     "adapter",
     "adapter_input",
+    "shared_cache",
     "floor",
 )
 """The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""

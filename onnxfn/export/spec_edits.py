@@ -16,6 +16,7 @@ from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.renaming import renamed
+from onnxfn.specs.edits.shared_cache import with_shared_cache
 from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec
@@ -53,6 +54,7 @@ class SpecEdits:
         monolith: Whether an encoder-decoder is one file, without a past.
         split: Whether each part of the model gets a file of its own.
         adapter_inputs: Linear layers for which the graph takes a LoRA adapter.
+        shared_cache: Whether past and present of a decoder may lie in one buffer.
 
     >>> SpecEdits(task="fill-mask", opset=20)
     SpecEdits(task='fill-mask', opset=20)
@@ -75,6 +77,7 @@ class SpecEdits:
     monolith: bool = False
     split: bool = False
     adapter_inputs: tuple[str, ...] = ()
+    shared_cache: bool = False
 
 
 def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
@@ -89,6 +92,7 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))
     spec = compose(spec, sized(**dict(edits.sizes)))
     spec = with_adapter_inputs(spec, *edits.adapter_inputs) if edits.adapter_inputs else spec
+    spec = with_shared_cache(spec) if edits.shared_cache else spec
     return renamed(with_inputs_embeds(spec) if edits.inputs_embeds else spec, **parsed_names("--rename", edits.names))
 
 

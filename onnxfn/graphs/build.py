@@ -31,6 +31,7 @@ from onnxfn.graphs.passes.pads import separate_pads
 from onnxfn.graphs.passes.quantize import quantize_weights
 from onnxfn.graphs.passes.quantized_slots import bind_quantized_weights
 from onnxfn.graphs.passes.repeat_layers import repeat_layers
+from onnxfn.graphs.passes.shared_cache import share_cache
 from onnxfn.graphs.passes.simplify import simplify
 from onnxfn.graphs.passes.size_reads import share_size_reads
 from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, to_slots
@@ -345,6 +346,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         simplify,
         lambda graph: convert_opset(widen_integers(graph), opset),
         lambda graph: fuse_operators(graph, options.fuse),
+        lambda graph: share_cache(graph, part) if part.spec.target.shared_cache else graph,
         separate_pads,
     )
     with timed("capture", part.name) as tick:

@@ -32,7 +32,7 @@ RECORDS: Mapping[str, type] = MappingProxyType(
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
-SCHEMA = 5
+SCHEMA = 6
 """The number of the form that records have in JSON. It grows when a record or a field comes, goes or changes.
 
 Form 1 had no number. A file of an older form is read as it is: fields that it lacks have their defaults.

@@ -197,6 +197,8 @@ class Target:
         input_order: The inputs that come first, in this order; None leaves the order of the spec.
         quantization: The rules for weights that are stored in fewer bits. The last rule that selects a weight wins.
         adapter_inputs: The linear layers for which the graph takes a LoRA adapter: names, or their ends.
+        shared_cache: Whether past and present may lie in one buffer that is longer than the text. False: they never
+            can, because the attention is another one than GroupQueryAttention computes.
     """
 
     opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
@@ -206,6 +208,7 @@ class Target:
     input_order: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
     quantization: tuple[WeightRule, ...] = field(default=(), converter=unique_rules, metadata={"join": "rules"})
     adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
+    shared_cache: bool | None = joined_field("rightmost")
 
     __repr__ = short_repr
 

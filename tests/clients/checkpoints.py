@@ -111,6 +111,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
         "roberta masked": Checkpoint("roberta", "AutoModelForMaskedLM", "with end"),
         "llama": Checkpoint("llama", "AutoModelForCausalLM", "chat"),
         "gpt2": Checkpoint("gpt2", "AutoModelForCausalLM", "chat"),
+        "qwen2": Checkpoint("qwen2", "AutoModelForCausalLM", "chat"),
         "t5": Checkpoint("t5", "AutoModelForSeq2SeqLM", "with end"),
         "bart": Checkpoint("bart", "AutoModelForSeq2SeqLM", "with end"),
         "marian": Checkpoint("marian", "AutoModelForSeq2SeqLM", "with end"),

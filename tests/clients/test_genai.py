@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from cases import CHAT, TEXTS
 from exporting import exported, reference
@@ -32,6 +34,17 @@ def test_a_decoder_that_takes_num_logits_to_keep_gets_it(exports, note):
     given = run_client("genai", {"folder": str(folder), "count": COUNT, "text": TEXTS[0]})["result"]
     assert "num_logits_to_keep" in source.names
     assert given == written_text(source, {"text": TEXTS[0]})
+
+
+@pytest.mark.parametrize("checkpoint", ["llama", "qwen2", "smollm2"])
+def test_past_and_present_may_lie_in_one_buffer(checkpoint, exports, note):
+    """`genai_config.json` says that they do; the runtime gives the same memory as past and as present."""
+    flags = ("--shared-cache",)
+    note({"client": "genai", "kind": "text", "case": f"{checkpoint}, shared cache", "flags": flags})
+    folder = exported(exports, checkpoint, TASK, flags)
+    assert json.loads((folder / "genai_config.json").read_text())["search"]["past_present_share_buffer"] is True
+    given = run_client("genai", {"folder": str(folder), "count": COUNT, "text": TEXTS[0]})["result"]
+    assert given == written_text(reference(exports, checkpoint, folder, "AutoModelForCausalLM"), {"text": TEXTS[0]})
 
 
 def written_text(reference, prompt):

@@ -77,8 +77,8 @@ def genai_config(folder: Folder) -> dict[str, str]:
         **_parts(folder, part, config),
     }
     chosen = {key: generation[key] for key in SEARCH if generation.get(key) is not None}
-    # Graphs append to the cache, so the past and the present cannot lie in one buffer.
-    search = {**chosen, "max_length": length, "past_present_share_buffer": False}
+    # Other graphs append to the cache, so that past and present cannot lie in one buffer.
+    search = {**chosen, "max_length": length, "past_present_share_buffer": bool(part.spec.target.shared_cache)}
     return changed(folder, GENAI_CONFIG, {"model": _without_none(model), "search": search})
 
 

@@ -36,6 +36,7 @@ STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType(
         "SkipLayerNormalization": "LayerNormalization",
         "BiasGelu": "Gelu",
         "FastGelu": "Gelu",
+        "GroupQueryAttention": "Attention",
     }
 )
 """An operator of ONNX Runtime -> the standard operator that is a part of it."""

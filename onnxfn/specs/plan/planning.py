@@ -20,6 +20,7 @@ from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.axis_ranges import within_ranges
 from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_outputs, per_layer
+from onnxfn.specs.plan.shared_cache import refuse_unshared_cache
 from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
 from onnxfn.specs.planned import BATCH, Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import (
@@ -58,7 +59,7 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged")
     Raises:
         MissingValue: the configuration lacks a value that the spec reads.
         UnknownName: a fixed axis is in no input, or `decoders` is another word.
-        InvalidSpec: a file would have no output.
+        InvalidSpec: a file would have no output, or a cache cannot lie in a shared buffer.
 
     >>> from onnxfn import bert_inputs, compose, text_encoder
     >>> bert = plan(compose(text_encoder, bert_inputs), {"vocab_size": 99, "type_vocab_size": 2})
@@ -68,6 +69,7 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged")
     planned = planned_axes(spec, config, decoders=decoders)
     for part in planned.parts:
         _refuse_missing_outputs(part.spec)
+        refuse_unshared_cache(part.spec)
         if config is not None:
             refuse_unread_values(spec, snapshot(config), part.spec)
     return planned

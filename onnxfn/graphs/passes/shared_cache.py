@@ -1,0 +1,179 @@
+"""The pass that lets past and present lie in one buffer: GroupQueryAttention in place of the standard Attention.
+
+The standard Attention joins the past and the new keys, so that the present is longer than the past. A
+GroupQueryAttention writes the new keys behind the past; past and present may be the same memory, which is longer than
+the text. It reads `[batch, length, heads * size]`, and it is told the length of the text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.graphs.passes.constants import filled_constant, int_constant
+from onnxfn.graphs.passes.nodes import attribute, insert_node, is_operator, replace_value
+from onnxfn.graphs.passes.onnxruntime_operators import DOMAIN, import_domain
+from onnxfn.graphs.passes.shapes import flatten_heads, shape_of, size_tensor, transposed_from
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.plan.shared_cache import LENGTH_AXIS, LENGTHS, growing_inputs
+from onnxfn.specs.planned import Part
+
+OPERATOR = f"{DOMAIN}::GroupQueryAttention"
+SWAP_HEADS = (0, 2, 1, 3)
+RANK = 4
+
+
+@frozen(eq=False)
+class Lengths:
+    """What every GroupQueryAttention reads: the last position of each text, and the length of all, both int32."""
+
+    last_positions: Any
+    total: Any
+
+
+def share_cache(model: Any, part: Part) -> Any:
+    """Lets past and present lie in one buffer that may be longer than the text.
+
+    Before: a fused graph of opset 23 or later, whose inputs are those of the part. Each Attention joins the cache.
+    After: each Attention is a GroupQueryAttention that reads the whole mask, and no node reads the length of the past
+    from a cache: it is the length of the mask less that of the new tokens.
+
+    Raises:
+        CaptureFailed: another operator reads or writes the cache.
+    """
+    from onnx_ir.passes import common
+
+    inputs = dict(zip(part.inputs, model.graph.inputs, strict=True))
+    past = {inputs[name]: name for name in growing_inputs(part.spec)}
+    first = next(iter(model.graph))
+    _read_past_length(first, [inputs[name] for name in LENGTHS], past)
+    lengths = _lengths(first, inputs[LENGTHS[1]])
+    biases: dict[Any, Any] = {}
+    for node in [node for node in model.graph if is_operator(node, "Attention")]:
+        if _has_cache(node, past):
+            _replace(node, lengths, biases)
+    common.RemoveUnusedNodesPass()(model)
+    for value, name in past.items():
+        _refuse_other_readers(value, name)
+    model.graph.sort()
+    return import_domain(model)
+
+
+def _has_cache(attention: Any, past: dict[Any, str]) -> bool:
+    return len(attention.inputs) > RANK + 1 and attention.inputs[4] in past and attention.inputs[5] in past
+
+
+def _refuse_other_readers(value: Any, name: str) -> None:
+    """CaptureFailed if another operator reads a cache, or reads what is written into it."""
+    nodes = [use.node for use in value.uses()]
+    written = [output for node in nodes if node.op_type == "GroupQueryAttention" for output in node.outputs[1:]]
+    readers = [node for node in nodes if node.op_type != "GroupQueryAttention"]
+    readers += [use.node for output in written for use in output.uses()]
+    if readers or not nodes:
+        by = f"{readers[0].op_type} reads it" if readers else "no attention reads it"
+        raise CaptureFailed(f"{name} cannot lie in a shared buffer: {by}; export without with_shared_cache")
+
+
+def _read_past_length(first: Any, lengths: list[Any], past: dict[Any, str]) -> None:
+    """Reads the length of the past from the mask, wherever a node reads it from a cache."""
+    reads = [use.node for value in past for use in value.uses() if use.node.op_type == "Shape"]
+    if not reads:
+        return
+    new, total = (_length(first, value) for value in lengths)
+    length = insert_node(first, "Sub", [total, new], [(total, (1,))]).outputs[0]
+    for node in reads:
+        if (attribute(node, "start", 0), attribute(node, "end")) == (LENGTH_AXIS, LENGTH_AXIS + 1):
+            replace_value(node.outputs[0], length)
+
+
+def _length(first: Any, value: Any) -> Any:
+    return insert_node(first, "Shape", [value], [(int_constant(first.graph, 0), (1,))], start=1, end=2).outputs[0]
+
+
+def _lengths(first: Any, text: Any) -> Lengths:
+    """The lengths that the operator reads. All texts are as long as the mask `text`, which hides their padding."""
+    import onnx_ir
+
+    like = onnx_ir.Value(type=onnx_ir.TensorType(onnx_ir.DataType.INT32))
+    total = insert_node(first, "Cast", [_length(first, text)], [(like, (1,))], to=onnx_ir.DataType.INT32).outputs[0]
+    unit = filled_constant(first.graph, 1, [1], onnx_ir.DataType.INT32)
+    last = insert_node(first, "Sub", [total, unit], [(like, (1,))]).outputs[0]
+    batch = shape_of(text)[0]
+    size = size_tensor(first, batch, (text, 0))
+    return Lengths(insert_node(first, "Expand", [last, size], [(like, (batch,))]).outputs[0], total)
+
+
+def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
+    """Replaces an Attention that joins the cache by a GroupQueryAttention."""
+    query, key, value, mask, *past = attention.inputs
+    heads, key_heads = _heads(attention)
+    tensors = [_flat(attention, tensor) for tensor in (query, key, value)]
+    output, *present = attention.outputs
+    attributes = {"num_heads": heads, "kv_num_heads": key_heads, "scale": attribute(attention, "scale")}
+    if attribute(attention, "softcap"):
+        attributes["softcap"] = attribute(attention, "softcap")
+    bias = _bias(attention, mask, query.dtype, biases)
+    inputs = [*tensors, *past, lengths.last_positions, lengths.total, None, None, None, bias]
+    flat = (*shape_of(tensors[0])[:2], heads * shape_of(past[1])[3])
+    outputs = [(output, flat), *((each, each.shape) for each in present)]
+    node = insert_node(attention, OPERATOR, inputs, outputs, **attributes)
+    replace_value(output, _unflat(attention, node.outputs[0], output))
+    for old, new in zip(present, node.outputs[1:], strict=True):
+        replace_value(old, new)
+
+
+def _heads(attention: Any) -> tuple[int, int]:
+    """The numbers of heads of queries and of keys."""
+    if attribute(attention, "q_num_heads"):
+        return attribute(attention, "q_num_heads"), attribute(attention, "kv_num_heads")
+    return shape_of(attention.inputs[0])[1], shape_of(attention.inputs[1])[1]
+
+
+def _flat(before: Any, value: Any) -> Any:
+    """A tensor as `[batch, length, heads * size]`."""
+    if len(shape_of(value)) != RANK:
+        return value
+    swapped = transposed_from(value, SWAP_HEADS)
+    if swapped is None:
+        batch, heads, length, size = shape_of(value)
+        outputs = [(value, (batch, length, heads, size))]
+        swapped = insert_node(before, "Transpose", [value], outputs, perm=SWAP_HEADS).outputs[0]
+    return flatten_heads(before, swapped)
+
+
+def _unflat(before: Any, flat: Any, like: Any) -> Any:
+    """What replaces the output of an Attention: with its four axes, if it has four."""
+    if len(shape_of(like)) != RANK:
+        return flat
+    batch, heads, length, size = shape_of(like)
+    sizes = int_constant(before.graph, 0, 0, heads, size)
+    split = insert_node(before, "Reshape", [flat, sizes], [(like, (batch, length, heads, size))]).outputs[0]
+    return insert_node(before, "Transpose", [split], [(like, like.shape)], perm=SWAP_HEADS).outputs[0]
+
+
+def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:
+    """A mask as the operator reads it: four axes, of the dtype of the queries, added to the scores."""
+    if mask is None:
+        raise CaptureFailed("an attention without a mask cannot have its cache in a shared buffer")
+    if mask not in known:
+        known[mask] = _four_axes(attention, _added(attention, mask, dtype))
+    return known[mask]
+
+
+def _added(before: Any, mask: Any, dtype: Any) -> Any:
+    """A mask that is added to the scores: zero for a key that a query may attend to, else half the lowest number."""
+    import onnx_ir
+
+    if mask.dtype != onnx_ir.DataType.BOOL:
+        return mask
+    zero, half = (filled_constant(before.graph, number, [], dtype) for number in (0.0, dtype.min / 2))
+    like = onnx_ir.Value(type=onnx_ir.TensorType(dtype))
+    return insert_node(before, "Where", [mask, zero, half], [(like, mask.shape)]).outputs[0]
+
+
+def _four_axes(before: Any, mask: Any) -> Any:
+    if len(shape_of(mask)) == RANK:
+        return mask
+    axes, sizes = int_constant(before.graph, 0, 1), (1, 1, *shape_of(mask))
+    return insert_node(before, "Unsqueeze", [mask, axes], [(mask, sizes)]).outputs[0]

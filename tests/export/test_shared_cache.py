@@ -1,0 +1,144 @@
+"""Decoders whose past and present lie in one buffer: GroupQueryAttention, against PyTorch."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tiny
+import torch
+from agreement import assert_agreement
+from refusals import refusal
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn import InvalidSpec, plan, spec_for, with_dtypes, with_shared_cache
+from onnxfn.export.cli import app
+
+TASK = "text-generation-with-past"
+MAX_LENGTH = 40
+PADDED = np.array([[0, 0, 0, 17, 45, 9], [3, 17, 45, 9, 22, 64]])
+MASK = (PADDED != 0).astype(np.int64)
+
+SIZES = {"gemma2": {"head_dim": 8, "query_pre_attn_scalar": 5}, "qwen3": {"head_dim": 16}}
+"""Heads of other widths than in `tiny`: the operator takes multiples of 8."""
+
+
+def exported(model_type, folder, edit=lambda spec: spec):
+    """An export whose cache may lie in a shared buffer, and the model."""
+    model = tiny.model(model_type, "AutoModelForCausalLM", **SIZES.get(model_type, {}))
+    return onnxfn.export(edit(with_shared_cache(spec_for(model_type, TASK))), model, folder / "out"), model
+
+
+def operators(folder):
+    """The operators of a file."""
+    return [node.op_type for node in onnx.load(folder / "out" / "model.onnx", load_external_data=False).graph.node]
+
+
+# Softcap and windows (gemma2), grouped heads, norms of queries (qwen3), one fused matrix (gpt2), convolutions (lfm2).
+@pytest.mark.parametrize("model_type", ["llama", "qwen2", "qwen3", "gemma2", "gpt2", "lfm2"])
+def test_the_graph_agrees_with_pytorch_where_the_cache_grows(model_type, tmp_path):
+    result, _ = exported(model_type, tmp_path)
+    assert_agreement(result, tmp_path / "out")
+    found = operators(tmp_path)
+    assert "GroupQueryAttention" in found
+    assert "Attention" not in found
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gemma2", "gpt2"])
+def test_a_shared_buffer_gives_the_tokens_of_pytorch(model_type, tmp_path):
+    """Texts padded on the left; past and present are the same memory, which begins with garbage."""
+    result, model = exported(model_type, tmp_path)
+    model.generation_config.eos_token_id = None
+    expected = model.generate(
+        torch.tensor(PADDED), attention_mask=torch.tensor(MASK), do_sample=False, max_new_tokens=12
+    )
+    given = shared_tokens(result.plan.parts[0], tmp_path / "out" / "model.onnx", 12)
+    assert given.tolist() == expected[:, PADDED.shape[1] :].tolist()
+
+
+def shared_tokens(part, file, count):
+    """The tokens that a file adds, with one buffer for the past and the present of each layer."""
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    buffers = {each: onnxruntime.OrtValue.ortvalue_from_numpy(garbage(part, each.input)) for each in part.spec.feedback}
+    ids, mask, written = PADDED, MASK, []
+    while len(written) < count:
+        positions = (mask.cumsum(1) - 1).clip(0)[:, -ids.shape[1] :]
+        binding = session.io_binding()
+        for name, value in {"input_ids": ids, "attention_mask": mask, "position_ids": positions}.items():
+            if name in part.inputs:
+                binding.bind_cpu_input(name, np.ascontiguousarray(value))
+        for each, buffer in buffers.items():
+            binding.bind_ortvalue_input(each.input, buffer)
+            binding.bind_ortvalue_output(each.output, buffer)
+        binding.bind_output("logits")
+        session.run_with_iobinding(binding)
+        (logits,) = (value for value in binding.copy_outputs_to_cpu() if value.ndim == 3)
+        ids = logits[:, -1].argmax(-1)[:, None]
+        mask = np.concatenate([mask, np.ones_like(ids)], 1)
+        written.append(ids)
+    return np.concatenate(written, 1)
+
+
+def garbage(part, name):
+    """Keys or values of two texts, more than any will have."""
+    _, heads, _, width = (axis.symbol for axis in part.spec.inputs[name].axes.axes)
+    return np.full((2, int(heads), MAX_LENGTH, int(width)), 7e3, np.float32)
+
+
+def test_it_generates_the_same_texts_with_a_cache_that_grows(tmp_path):
+    result, model = exported("llama", tmp_path)
+    plain = onnxfn.export(spec_for("llama", TASK), model, tmp_path / "plain")
+    ids = np.array([[5, 7, 9], [4, 4, 8]])
+    assert (onnxfn.generate(result, ids) == onnxfn.generate(plain, ids)).all()
+
+
+def test_it_is_there_in_float16(tmp_path):
+    result, _ = exported("llama", tmp_path, lambda spec: with_dtypes(spec, float="float16"))
+    assert result.report.passed
+    assert "GroupQueryAttention" in operators(tmp_path)
+
+
+# What is refused, before anything is traced
+
+
+@pytest.mark.parametrize(
+    ("model_type", "reason"),
+    [
+        ("minicpm3", "keys are 16 wide, and values 4"),
+        ("gemma2", "a head is 12 wide, and GroupQueryAttention takes multiples of 8"),
+        ("mamba", "the graph takes no keys and values that grow"),
+    ],
+)
+def test_a_cache_that_cannot_lie_in_a_shared_buffer_is_refused_in_the_plan(model_type, reason):
+    spec, config = with_shared_cache(spec_for(model_type, TASK)), tiny.config(model_type)
+    message = f"the cache of {model_type} cannot lie in a shared buffer: {reason}"
+    assert refusal(InvalidSpec, plan, spec, config) == message
+
+
+@pytest.mark.parametrize("model_type", ["bloom", "mpt", "gpt_oss", "doge"])
+def test_a_type_whose_attention_the_operator_does_not_compute_is_refused(model_type):
+    message = f"GroupQueryAttention does not compute the attention of {model_type}"
+    assert message in refusal(InvalidSpec, with_shared_cache, spec_for(model_type, TASK))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "task"), [("llama", "text-generation"), ("t5", "text2text-generation-with-past")]
+)
+def test_a_spec_without_a_decoder_with_a_past_is_refused(model_type, task):
+    message = f"{model_type} is no decoder with a past for {task}, so it has no cache to share; "
+    assert message in refusal(InvalidSpec, with_shared_cache, spec_for(model_type, task))
+
+
+# The command line
+
+
+def test_the_command_line_says_to_genai_that_the_buffer_is_shared(tmp_path):
+    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
+    words = ["export", str(tmp_path / "llama"), "--task", TASK, "--no-template-cache"]
+    for flags, is_shared in (("--shared-cache",), True), ((), False):
+        out = tmp_path / str(is_shared)
+        done = CliRunner().invoke(app, [*words[:2], str(out), *words[2:], *flags])
+        assert done.exit_code == 0, done.output
+        assert json.loads((out / "genai_config.json").read_text())["search"]["past_present_share_buffer"] is is_shared
