@@ -35,6 +35,10 @@ FIRST_STEP_OF_SCAN = Patch(
 """Another patch of a model whose calls are recorded."""
 
 
+REAL = 2
+"""The number of the kind of tensors that have values."""
+
+
 @frozen
 class Layer:
     """A layer of a stack.
@@ -132,9 +136,9 @@ def prove_calls(
     Raises LayersDiffer if a layer that is not traced does not call the same functions with the same arguments as the
     layer that stands for it, or if the model cannot run. The message names the first function that differs.
     """
-    calls = _calls(model, part, stacks, cache_stack, tick)
-    with truncated(model, stacks):
-        traced_calls = _calls(model, traced_part, stacks, cache_stack, tick)
+    with truncated(model, stacks):  # first, as it tells in less time with which tensors the model runs
+        kind, traced_calls = _calls(model, traced_part, stacks, cache_stack, tick)
+    _, calls = _calls(model, part, stacks, cache_stack, tick, kind)
     expected, repeated = _expected_calls(traced_calls, stacks)
     for index, (call, row) in enumerate(zip(calls, expected, strict=False)):
         tick()
@@ -147,11 +151,14 @@ def prove_calls(
 # The calls of a run
 
 
-def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: LayerStack, tick: Tick) -> list[Call]:
-    """The calls in a run of a part on dummy inputs.
+def _calls(
+    model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: LayerStack, tick: Tick, first_kind: int = 0
+) -> tuple[int, list[Call]]:
+    """The kind of the tensors with which a part runs on dummy inputs, as a number, and the calls in that run.
 
-    The tensors have shapes and no values. Some models need fake tensors, which take longer. A model that branches on
-    values runs with real ones. Raises LayersDiffer if the model cannot run.
+    0: The tensors have shapes and no values. 1: Some models need fake tensors, which take longer. 2: A model that
+    branches on values runs with real ones. Kinds before `first_kind` are not tried. Raises LayersDiffer if the model
+    cannot run.
     """
     inputs, parameters = tensors_for(model, part.spec, dummies(part.spec, {})), _parameters(model, stacks)
     mode = torch_name("FakeTensorMode")(allow_non_fake_inputs=True)
@@ -168,11 +175,11 @@ def _calls(model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: La
         return calls
 
     with quiet(), _as_in_a_trace(part):
-        for kind in (meta, fake):
+        for number, kind in [*enumerate((meta, fake))][first_kind:]:
             with suppress(Exception):  # a branch on values raises an error of any type
-                return run(kind)
+                return number, run(kind)
         try:
-            return run(real)
+            return REAL, run(real)
         except Exception as error:
             raise LayersDiffer(f"the layers could not be compared: {first_line(root_cause(error))}") from error
 
