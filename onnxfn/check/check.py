@@ -135,7 +135,8 @@ def _model_findings(model: Any, part: Part, reference: Reference, comparisons: I
     if all(comparison.passed for comparison in comparisons):
         return ()
     half = half_module(model, part, reference.inputs)
-    return (*random_findings(model, part, reference), *([] if half is None else [half_finding(model, half)]))
+    alone = reference if reference.alone is None else reference.alone()
+    return (*random_findings(model, part, alone), *([] if half is None else [half_finding(model, half)]))
 
 
 def check_error(report: Report) -> CheckFailed:
@@ -216,6 +217,9 @@ def case_comparisons(
     comparisons = tuple(output_comparisons(part, reference, outputs, exact, before, tick))
     if all(comparison.passed for comparison in comparisons):
         return comparisons
+    if reference.alone is not None:
+        alone = evolve(reference.alone(), case=reference.case)
+        return case_comparisons(model, part, file, alone, outputs, exact, before, tick)
     half = half_module(model, part, reference.inputs)
     if half is not None:
         return compared_in_half(model, part, reference, outputs, comparisons, half)

@@ -32,7 +32,15 @@ from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_affordable_batch, with_dummies
+from onnxfn.specs.plan.check_cases import (
+    cases,
+    has_large_inputs,
+    has_rows_of,
+    in_case,
+    past_lengths,
+    with_affordable_batch,
+    with_dummies,
+)
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
 from onnxfn.specs.records import DummySize
@@ -41,6 +49,9 @@ from onnxfn.weights.onnx_files import metadata
 
 SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
 """The tokens that a long text always may have, and the parameters times tokens that a longer one may cost."""
+
+LARGE_ROWS = 1_000_000
+"""The numbers of the images or sounds of a case from which on PyTorch answers it together with smaller batches."""
 
 SEEDS = 1000
 """The distance of the seeds of other dummy inputs: greater than the number of cases."""
@@ -70,12 +81,14 @@ class Reference:
         inputs: The arrays of the inputs.
         outputs: PyTorch's arrays of the outputs.
         other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
+        alone: Computes the outputs for these inputs alone, where `outputs` are rows of a larger batch.
     """
 
     case: str
     inputs: Mapping[str, Array]
     outputs: OutputArrays
     other: Callable[[int], Reference] | None = field(default=None, eq=False, repr=False)
+    alone: Callable[[], Reference] | None = field(default=None, eq=False, repr=False)
 
 
 def longest_text(model: Any) -> int:
@@ -141,11 +154,50 @@ def references(
     dummy_cases = [case for case in every_case if case.real_inputs is None]
     with_past = [case for case in dummy_cases if case.name != LONG_PAST and _has_past(case.spec)]
     shared, long_text = _shared_prompt_outputs(model, part, with_past), None
+    batch = _shared_batch(part, dummy_cases)
+    rows = [] if batch is None else [case for case in dummy_cases if has_rows_of(case.spec, batch.spec)]
+    of_batch = cache(lambda: case_reference(model, part, batch or every_case[0]))
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
-        reference = case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
+        if case is batch:
+            reference = of_batch()
+        elif case in rows:
+            reference = _first_rows(model, part, case, of_batch())
+        else:
+            reference = case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
         long_text = reference.outputs if case.name == LONG_TEXT else long_text
         yield reference
+
+
+def _shared_batch(part: Part, dummy_cases: Sequence[CheckCase]) -> CheckCase | None:
+    """The case of large images whose rows are those of other cases, too; None if there is none.
+
+    A quantized file is measured, and no measure tells whether its rows depend on one another.
+    """
+    if part.spec.target.quantization:
+        return None
+    batches = (
+        larger
+        for larger in dummy_cases
+        if has_large_inputs(larger.spec, LARGE_ROWS)
+        and any(has_rows_of(case.spec, larger.spec) for case in dummy_cases)
+    )
+    return max(batches, key=lambda case: known_sizes(case.spec, {})[part.spec.batch], default=None)
+
+
+def _first_rows(model: Any, part: Part, case: CheckCase, batch: Reference) -> Reference:
+    """The reference of a case whose inputs are the first rows of a larger batch; so are its outputs."""
+    count, sizes = known_sizes(case.spec, {})[part.spec.batch], {len(array) for array in batch.inputs.values()}
+    if {len(array) for array in batch.outputs} != sizes:
+        return case_reference(model, part, case)
+    inputs = {name: array[:count] for name, array in batch.inputs.items()}
+    label = _case_label(part.spec, case.name, inputs)
+
+    def alone() -> Reference:
+        return evolve(batch, case=label, inputs=inputs, outputs=_torch_outputs(model, part, inputs), other=other)
+
+    other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number)))
+    return Reference(label, inputs, tuple(array[:count] for array in batch.outputs), other, cache(alone))
 
 
 def case_reference(model: Any, part: Part, case: CheckCase, shared: OutputArrays | None = None) -> Reference:

@@ -8,7 +8,7 @@ import onnxfn
 from onnxfn import compose, gives, takes
 from onnxfn.specs.dummies import known_sizes, sized
 from onnxfn.specs.facts import case
-from onnxfn.specs.plan.check_cases import AFFORDABLE_BATCH, cases, in_case, with_affordable_batch
+from onnxfn.specs.plan.check_cases import AFFORDABLE_BATCH, cases, has_rows_of, in_case, with_affordable_batch
 
 SIDE = 1024
 
@@ -45,3 +45,36 @@ def test_small_images_and_other_rows_keep_their_batch(side, batch, texts):
 
 def test_one_text_for_all_large_images_fits_any_batch():
     assert checked_sizes(planned(SIDE, 3, 1)) == {"batch_size": AFFORDABLE_BATCH, "text_batch_size": 1}
+
+
+def pair(inputs, outputs, *edits):
+    """The specs of two cases of images, of batch 1 and 3; the second has more edits."""
+    spec = compose(
+        takes("pixel_values", inputs, "dummies.normal", kind="float"),
+        gives("scores", outputs),
+        sized(**dict.fromkeys({"batch_size", "height"} & {*inputs.split()}, 32)),
+        case("one", sized(batch_size=1)),
+        case("several", sized(batch_size=3), *edits),
+    )
+    part = onnxfn.plan(spec, {}).parts[0]
+    return [in_case(part.spec, each) for each in cases(part.spec)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "edits", "expected"),
+    [
+        ("batch_size 3 32 32", "batch_size 9", [], True),
+        ("batch_size 3 height 32", "batch_size 9", [], False),  # the height is another in each case
+        ("batch_size 3 height 32", "batch_size 9", [sized(height=32)], True),
+        ("batch_size 3 32 32", "_ 9", [], False),
+        ("batch_size 3 32 32", "batch_size batch_size", [], False),
+        ("batch_size 3 32 32", "2*batch_size 9", [], False),
+        ("3 batch_size 32 32", "batch_size 9", [], False),
+        ("batch_size 3 32 32", "batch_size 9", [takes("pixel_values", "batch_size 3 32 32", "position_ids")], False),
+    ],
+)
+def test_a_case_has_rows_of_a_larger_batch_if_the_two_differ_in_the_batch_alone(inputs, outputs, edits, expected):
+    one, several = pair(inputs, outputs, *edits)
+    assert has_rows_of(one, several) == expected
+    assert not has_rows_of(several, one)
+    assert not has_rows_of(one, one)

@@ -8,7 +8,7 @@ from math import prod
 
 from attrs import evolve
 
-from onnxfn.specs.axes import names, shape, symbols, terms
+from onnxfn.specs.axes import AxisMap, names, shape, symbols, terms
 from onnxfn.specs.compose import compose, group, named
 from onnxfn.specs.dummies import known_sizes, planned_sizes
 from onnxfn.specs.fixed_axes import fixed_sizes
@@ -69,15 +69,50 @@ def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
     A case stays as it is if an image or sound has no axis of the batch: their number may have to fit the batch.
     """
     planned = in_case(spec, case)
-    sizes, fed = known_sizes(planned, {}), {feedback.input for feedback in spec.feedback}
-    real = [input_ for input_ in planned.inputs if "float" in input_.kind and input_.name not in fed]
-    has_batch = all(spec.batch in names(input_.axes) for input_ in real)
-    if not has_batch or sum(prod(shape(input_.axes, sizes)) for input_ in real) <= LARGE_INPUTS:
+    if not has_large_inputs(planned):
         return case
+    sizes = known_sizes(planned, {})
     alone = [input_ for input_ in planned.inputs if spec.batch not in names(input_.axes)]
     rows = [size for input_ in alone for size in shape(input_.axes, sizes)[:1]]
     smaller = Dummies(sizes=(DummySize(spec.batch, _smaller_batch(sizes[spec.batch], rows)),))
     return evolve(case, dummies=group(case.dummies, smaller))
+
+
+def has_large_inputs(planned: PlannedSpec, more_than: int = LARGE_INPUTS) -> bool:
+    """Whether the images or sounds of a case have more numbers than that, and each has the axis of the batch."""
+    sizes, fed = known_sizes(planned, {}), {feedback.input for feedback in planned.feedback}
+    real = [input_ for input_ in planned.inputs if "float" in input_.kind and input_.name not in fed]
+    has_batch = all(planned.batch in names(input_.axes) for input_ in real)
+    return has_batch and sum(prod(shape(input_.axes, sizes)) for input_ in real) > more_than
+
+
+def has_rows_of(planned: PlannedSpec, larger: PlannedSpec) -> bool:
+    """Whether the first rows of the inputs of a case are inputs of another: the two differ in the batch alone.
+
+    Each input and output has the batch as its first axis, and as no other. All are made in the same way, and there is
+    no past.
+    """
+    batch, pair = planned.batch, (planned, larger)
+    tensors = [tensor for spec in pair for side in (spec.inputs, spec.outputs) for tensor in side]
+    sizes, of_larger = (known_sizes(spec, {}) for spec in pair)
+    sizeless, sizeless_larger = (evolve(spec, dummies=evolve(spec.dummies, sizes=())) for spec in pair)
+    return (
+        sizeless == sizeless_larger
+        and not planned.feedback
+        and all(_axes_of(batch, tensor.axes) == [0] for tensor in tensors)
+        and {**sizes, batch: 0} == {**of_larger, batch: 0}
+        and sizes[batch] < of_larger[batch]
+    )
+
+
+def _axes_of(batch: str, axes: AxisMap) -> list[int]:
+    """The axes whose size depends on the batch; an axis that is a multiple of it is told by the number -1.
+
+    >>> _axes_of("batch", axis_map("batch 3 height")), _axes_of("batch", axis_map("2*batch batch"))
+    ([0], [-1, 1])
+    """
+    of_batch = {axis: symbol for axis, symbol in symbols(axes).items() if batch in terms(symbol)}
+    return [axis if symbol == batch else -1 for axis, symbol in of_batch.items()]
 
 
 def _smaller_batch(batch: int, rows: Sequence[int]) -> int:

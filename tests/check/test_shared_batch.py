@@ -1,0 +1,81 @@
+"""PyTorch answers cases of large images in one batch; a model whose rows depend on one another answers each alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import onnxfn
+from onnxfn import compose, generates, gives, sized, takes
+from onnxfn.check.references import LARGE_ROWS, references
+
+SIDE = 420
+SPEC = compose(
+    takes("pixels", f"batch_size 3 {SIDE} {SIDE}", "pixels", kind="float"),
+    gives("scores", "batch_size 9"),
+    generates("pixels", "normal"),
+    sized(batch_size=2),
+)
+
+
+def model_of(rows):
+    """A model of images that computes with the means of its rows, and the batches that it was called with."""
+    module, batches = torch.nn.Module(), []
+    module.head = torch.nn.Linear(3, 9)
+
+    def forward(pixels):
+        batches.extend(size for size in pixels.shape[:1] if type(size) is int)  # a trace has a symbol
+        return {"scores": rows(module.head(pixels.mean(dim=(2, 3))))}
+
+    module.forward = forward
+    return module.eval(), batches
+
+
+def each_alone(scores):
+    return scores
+
+
+def relative_to_the_best(scores):
+    return scores - scores.amax(dim=0, keepdim=True)
+
+
+def test_the_images_are_large():
+    assert 3 * 3 * SIDE**2 > LARGE_ROWS
+
+
+def test_pytorch_runs_the_largest_batch_alone_and_the_first_row_is_the_answer_to_it():
+    model, batches = model_of(each_alone)
+    one, several = references(model, onnxfn.plan(SPEC, {}).parts[0])
+    assert batches == [3]
+    assert np.array_equal(one.inputs["pixels"], several.inputs["pixels"][:1])
+    np.testing.assert_allclose(one.outputs[0], several.outputs[0][:1])
+    np.testing.assert_allclose(one.alone().outputs[0], one.outputs[0], atol=1e-6)
+
+
+def test_small_images_are_answered_case_by_case():
+    model, batches = model_of(each_alone)
+    small = compose(SPEC, takes("pixels", "batch_size 3 32 32", "pixels", kind="float"))
+    assert [reference.alone for reference in references(model, onnxfn.plan(small, {}).parts[0])] == [None, None]
+    assert batches == [1, 3]
+
+
+def test_a_quantized_file_is_measured_against_each_case():
+    model, batches = model_of(each_alone)
+    [*references(model, onnxfn.plan(onnxfn.quantize(SPEC, bits=8), {}).parts[0])]
+    assert batches == [1, 3]
+
+
+@pytest.mark.parametrize("rows", [each_alone, relative_to_the_best])
+def test_a_model_passes_its_check_whether_its_rows_depend_on_one_another_or_not(rows, tmp_path):
+    model, batches = model_of(rows)
+    result = onnxfn.export(SPEC, model, tmp_path)
+    assert result.report.passed
+    assert (1 in batches) == (rows is relative_to_the_best)
+
+
+def test_a_graph_whose_rows_depend_on_one_another_fails_where_those_of_the_model_do_not(tmp_path):
+    wrong, right = model_of(relative_to_the_best)[0], model_of(each_alone)[0]
+    right.load_state_dict(wrong.state_dict())
+    result = onnxfn.export(SPEC, wrong, tmp_path)
+    assert not onnxfn.validate(SPEC, right, result).passed
