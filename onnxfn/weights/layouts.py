@@ -64,7 +64,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 io_dtype="float32",
                 suffixes=True,
                 clients=("transformers.js",),
-                side_files=("external_data", "text_architecture"),
+                side_files=("external_data", "text_architecture", "text_sizes"),
             ),
             # What a repository on the hub has. All programs find graphs in `onnx/`, or where a side file says.
             Layout(
@@ -78,7 +78,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 clients=("transformers.js", "onnxruntime-genai", "ORTModel", "sentence-transformers"),
                 side_files=(
                     *("external_data", "default_dtype", "graph_dtype", "layer_words", "separate_heads"),
-                    *("text_architecture", "feature_levels"),
+                    *("text_architecture", "text_sizes", "feature_levels"),
                     *("modules", "pooling", "tokenizer_config", "chat_template"),
                     *("preprocessor_config", "genai_config"),
                 ),

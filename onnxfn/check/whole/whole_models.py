@@ -216,7 +216,10 @@ def _arguments(whole: Whole, prompt: Prompt, texts: Array) -> dict[str, Array]:
 
 def _with_read_types(whole: Whole) -> Placeholders:
     """How tokens and features become one sequence, without the types that no file reads but attention depends on."""
-    read = tuple(each for each in whole.known.types if not each.attention or each.argument in whole.decoder.inputs)
+    from onnxfn.architectures.wrappers.wide_rows import width_of  # imports torch
+
+    arguments = {*whole.decoder.inputs, width_of(whole.model).types}
+    read = tuple(each for each in whole.known.types if not each.attention or each.argument in arguments)
     return evolve(whole.known, types=read)
 
 

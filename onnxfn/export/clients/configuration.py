@@ -49,6 +49,10 @@ SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The model type -> what describes the cache of a graph that has keys and values apart, for a `multi_query` model."""
 
 
+FLAT_TYPES = frozenset({"qwen2_vl"})
+TEXT_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+"""The types whose language model clients describe by keys of the whole configuration, and these keys."""
+
 TEXT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"Gemma3ForConditionalGeneration": "Gemma3ForCausalLM"})
 """The class of a model of texts and images -> that of its decoder alone, which writes text from text."""
 
@@ -113,6 +117,18 @@ def with_text_architecture(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     names = config.get("architectures")
     return {**config, "architectures": [TEXT_ARCHITECTURES.get(each, each) for each in names]} if names else {**config}
+
+
+def text_sizes(folder: Folder) -> dict[str, str]:
+    """`config.json` that also has the sizes of the language model outside its section, where clients look for them.
+
+    transformers 5 writes them in `text_config` alone; the checkpoints that the clients know have them outside.
+    """
+    config = json_object(folder, CONFIG)
+    if config is None or config.get("model_type") not in FLAT_TYPES or not isinstance(config.get("text_config"), dict):
+        return {}
+    sizes = {key: config["text_config"][key] for key in TEXT_SIZES if key in config["text_config"]}
+    return changed(folder, CONFIG, {**sizes, **config})
 
 
 def separate_heads(folder: Folder) -> dict[str, str]:

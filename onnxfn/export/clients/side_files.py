@@ -17,6 +17,7 @@ from onnxfn.export.clients.configuration import (
     layer_words,
     separate_heads,
     text_architecture,
+    text_sizes,
 )
 from onnxfn.export.clients.folder import Folder, SideFile
 from onnxfn.export.clients.genai import genai_config
@@ -33,6 +34,7 @@ SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
             *(external_data, default_dtype, graph_dtype, layer_words, separate_heads, text_architecture),
             *(
                 feature_levels,
+                text_sizes,
                 tokenizer_config,
                 chat_template,
                 preprocessor_config,

@@ -36,7 +36,12 @@ FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The type of a model that writes text or sound -> the files that it is loaded from."""
 
-WRITES = frozenset({"text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"})
+WRITES = frozenset(
+    {
+        *("text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"),
+        *("image-text-to-text", "audio-text-to-text", "any-to-any"),
+    }
+)
 """The tasks for which `FILES` holds."""
 
 KEYS_AND_VALUES = frozenset({KEY, VALUE})

@@ -27,6 +27,10 @@ automatic-speech-recognition: speecht5 whisper lite-whisper moonshine cohere_asr
 image-to-text: vision-encoder-decoder idefics3 smolvlm llava llava_onevision moondream1 florence2 qwen2_vl
   qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe lfm2_vl paligemma llava_qwen2 gemma3 gemma3n gemma4 mistral3
   lighton_ocr glm_ocr granite_speech ultravox voxtral voxtral_realtime
+image-text-to-text: idefics3 smolvlm llava llava_onevision moondream1 florence2 qwen2_vl qwen2_5_vl qwen3_vl
+  qwen3_vl_moe qwen3_5 qwen3_5_moe lfm2_vl paligemma llava_qwen2 gemma3 gemma3n gemma4 mistral3 lighton_ocr glm_ocr
+audio-text-to-text: granite_speech ultravox voxtral voxtral_realtime gemma3n gemma4
+any-to-any: gemma3n gemma4
 document-question-answering: vision-encoder-decoder
 audio-classification: wav2vec2 wav2vec2-bert unispeech unispeech-sat wavlm hubert audio-spectrogram-transformer
 audio-xvector: wavlm

@@ -185,3 +185,13 @@ def test_there_is_no_alias_where_none_is_needed_or_none_helps(model_type):
     config = tiny.config(model_type)
     plan = onnxfn.plan(onnxfn.spec_for(config, WITH_PAST), config)
     assert alias_of(plan, config.to_dict()) == {}
+
+
+def test_transformers_js_loads_a_model_that_sees_from_its_parts():
+    import every_part
+
+    model = every_part.tiny_model("llava", "image-text-to-text-with-past")
+    plan = onnxfn.plan(onnxfn.spec_for(model, "image-text-to-text-with-past"), model)
+    assert with_remarks(plan, model.config, LAYOUTS["transformers.js"]).remarks == ()
+    (line,) = with_remarks(plan, {"model_type": "kosmos-2"}, LAYOUTS["transformers.js"]).remarks
+    assert line == "transformers.js has no session for kosmos-2 (image-text-to-text)"

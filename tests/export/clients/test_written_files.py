@@ -322,3 +322,11 @@ def test_a_model_without_levels_states_none():
     config = {"model_type": "sam", "vision_config": {"hidden_size": 32}}
     folder = folder_of("sam", "feature_levels", config=json.dumps(config), task="feature-extraction")
     assert json.loads(folder.texts["config.json"]) == config
+
+
+def test_the_sizes_of_a_language_model_are_where_transformers_js_looks_for_them():
+    config = {"model_type": "qwen2_vl", "hidden_size": 7, "text_config": {"hidden_size": 8, "num_hidden_layers": 2}}
+    folder = folder_of("llama", "text_sizes", config=json.dumps(config))
+    assert json.loads(folder.texts["config.json"]) == {**config, "num_hidden_layers": 2}
+    other = json.dumps({**config, "model_type": "qwen2_5_vl"})
+    assert folder_of("llama", "text_sizes", config=other).texts["config.json"] == other

@@ -1,0 +1,35 @@
+"""transformers.js in Node.js writes PyTorch's tokens for models that see or hear, from folders as written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from multimodal import FLAGS, HEARS, TASKS, WRITING, prompts, sight, written
+from pairs import tensor
+from running import client_process
+
+pytestmark = pytest.mark.clients
+
+CLASSES = {HEARS: ["AutoModelForAudioTextToText"]}
+SIGHT_CLASSES = ["AutoModelForImageTextToText"]
+
+
+@pytest.fixture(scope="session")
+def program():
+    """One process of Node.js for all models."""
+    with client_process("transformers.js") as answered:
+        yield answered
+
+
+@pytest.mark.parametrize("model_type", TASKS)
+def test_a_model_that_sees_or_hears_writes_the_tokens_of_pytorch(model_type, program, tmp_path, note):
+    note({"client": "transformers.js", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type})
+    note({"flags": FLAGS.get(model_type, ())})
+    model = sight(model_type, tmp_path)
+    classes = CLASSES.get(TASKS[model_type], SIGHT_CLASSES)
+    job = {"folder": str(model.folder), "classes": classes, "options": WRITING}
+    for prompt in prompts(model):
+        feeds = {name: tensor(np.asarray(array)) for name, array in prompt.arguments.items()}
+        given = program({**job, "feeds": feeds})["result"]
+        tokens = np.reshape(given["data"], given["dims"])[:, -WRITING["max_new_tokens"] :]
+        assert tokens.tolist() == written(model, prompt).tolist(), prompt.case
