@@ -36,6 +36,7 @@ from onnxfn.check.usual_errors import agreeing_with_any_case, largest_own_norms,
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
+from onnxfn.specs.errors import listed
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched
@@ -84,10 +85,6 @@ def check(
     """
     session_for = session_for or cache(open_check_session)
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
-    comparisons: list[Comparison] = []
-    values: list[Values] = []
-    cases: list[str] = []
-    findings: tuple[str, ...] = ()
     expected = references(model, part, largest=largest_sizes(file)) if expected is None else expected
     run_options, stopped = silent_run_options(), threading.Event()
 
@@ -97,32 +94,60 @@ def check(
 
     # PyTorch computes a case while ONNX Runtime runs the file in the case before.
     with ThreadPoolExecutor(1) as pool, stopped_on_error(stop):
-        weights = pool.submit(_weights, model, part, file, stopped.is_set)
+        weights = pool.submit(file_weights, model, part, file, stopped.is_set)
         run = partial(_with_outputs, session_for(file), run_options, file, part)
         with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
-            for reference, outputs in pairs:
-                findings += () if cases else interface_findings(part, file, reference)
-                findings += size_findings(part, reference) if not findings else ()
-                cases.append(reference.case)
-                judged = judged_case(model, part, file, reference, outputs, exact, comparisons, tick)
-                findings += judged.findings
-                findings += _model_findings(model, part, reference, judged.comparisons) if not findings else ()
-                comparisons.extend(judged.comparisons)
-                values.extend(judged.values)
-                tick()
+            judged = judged_cases(model, part, file, pairs, exact, tick)
         of_weights, errors = result_of(weights, tick)
+    comparisons, cases = judged.comparisons, judged.cases
     if not is_quantized(part.spec):
         decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
-        comparisons.extend(decoded)
-        cases.extend(comparison.case for comparison in decoded)
+        comparisons += tuple(decoded)
+        cases += tuple(comparison.case for comparison in decoded)
     measurements = (
-        *variant_measurements(part, session_for(file), proof, values, errors),
+        *variant_measurements(part, session_for(file), proof, judged.values, errors),
         *greedy_measurements(proof.model or model, part, plan or Plan((part,)), file.parent, session_for, proof.text),
     )
-    return Report(differences(part, comparisons), tuple(cases), (*of_weights, *findings), measurements)
+    return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings), measurements)
 
 
-def _weights(
+@frozen
+class JudgedCases:
+    """What a file is worth in all cases: see `JudgedCase`; and the names of the cases."""
+
+    comparisons: tuple[Comparison, ...]
+    values: tuple[Values, ...]
+    findings: tuple[str, ...]
+    cases: tuple[str, ...]
+
+
+def judged_cases(
+    model: Any,
+    part: Part,
+    file: Path,
+    pairs: Iterable[tuple[Reference, OutputArrays]],
+    exact: ExactOutputs,
+    tick: Tick = no_tick,
+) -> JudgedCases:
+    """What a file is worth in all cases, each a reference with ONNX Runtime's outputs; and what it declares."""
+    comparisons: list[Comparison] = []
+    values: list[Values] = []
+    cases: list[str] = []
+    findings: tuple[str, ...] = ()
+    for reference, outputs in pairs:
+        findings += () if cases else interface_findings(part, file, reference)
+        findings += size_findings(part, reference) if not findings else ()
+        cases.append(reference.case)
+        judged = judged_case(model, part, file, reference, outputs, exact, comparisons, tick)
+        findings += judged.findings
+        findings += _model_findings(model, part, reference, judged.comparisons) if not findings else ()
+        comparisons.extend(judged.comparisons)
+        values.extend(judged.values)
+        tick()
+    return JudgedCases(tuple(comparisons), tuple(values), findings, tuple(cases))
+
+
+def file_weights(
     model: Any, part: Part, file: Path, is_stopped: Callable[[], bool]
 ) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
     """What is wrong with the weights of a file, and the errors of its quantized weights."""
@@ -147,9 +172,26 @@ def check_error(report: Report) -> CheckFailed:
         for difference in report.differences
         if not difference.passed
     ]
-    hint = [HOW_TO_BISECT] if differences else []
-    lines = [*report.findings, *differences, *hint, *failed_measurements(report.measurements)]
+    hint = [HOW_TO_BISECT] if differences and not report.sections else []
+    lines = [
+        *report.findings,
+        *_failed_sections(report),
+        *differences,
+        *hint,
+        *failed_measurements(report.measurements),
+    ]
     return CheckFailed("; ".join(lines) or "nothing was checked", report)
+
+
+def _failed_sections(report: Report) -> list[str]:
+    """A line that names the sections which differ; without them, the errors of all sections together are too large."""
+    failed = [each for each in report.sections if not each.passed]
+    if not failed:
+        return ["no section alone differs by more than is allowed"] if report.sections else []
+    first = failed[0]
+    allowed = "" if first.tolerance is None else f" (allowed are {first.tolerance:.1e})"
+    names = listed([f"{each.part}: {each.section}" for each in failed])
+    return [f"{names} differ: {first.output!r} of the first is {first.max_abs:.2e} away from PyTorch{allowed}"]
 
 
 def _own_error(difference: Difference) -> str:

@@ -17,6 +17,7 @@ from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.proof import Proof, variant_kind
 from onnxfn.check.references import Reference, largest_sizes, references
+from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.text_references import TextReferences, text_references
 from onnxfn.check.whole.whole_models import whole_model_report
@@ -37,6 +38,7 @@ from onnxfn.graphs.capture.dtypes import float_dtypes, in_dtype_if_small, withou
 from onnxfn.graphs.capture.patching import UNUSED_PATCHES
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.passes.stored_blocks import STORED
+from onnxfn.specs.check_modes import CheckMode
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, listed
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
@@ -67,7 +69,7 @@ class Job:
         timed: The timer of the stages.
         real_inputs: The inputs that a preprocessor computed.
         unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
-        check: Whether the files are checked.
+        check: How the files are checked.
         adapter: The adapter that fills inputs of the graphs, if there is one.
         texts: The references of the real text that quantized and 16-bit files are measured against; None: the default.
         floors: What these files must reach.
@@ -81,7 +83,7 @@ class Job:
     timed: StageTimer
     real_inputs: RealInputs
     unbound_graph: UnboundGraph = field(factory=captured_once)
-    check: bool = field(kw_only=True)
+    check: CheckMode = field(kw_only=True)
     adapter: Path | None = None
     texts: TextReferences | None = field(default=None, kw_only=True)
     floors: Floors = field(default=DEFAULT_FLOORS, kw_only=True)
@@ -235,12 +237,12 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
 def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
     check_layers(job.model, job.plan, graphs)
-    files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check)
+    files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check != "none")
     if job.adapter is not None:
         files |= dict.fromkeys(write_input_adapter(job.adapter, job.plan, graphs, job.folder), "")
     of_files = (job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors)
-    check = partial(check_files, *of_files, references_of=job.references, must_pass=True)
-    report = check() if job.check else None
+    check = partial(check_files, *of_files, references_of=job.references, must_pass=True, mode=job.check)
+    report = check() if job.check != "none" else None
     if report is not None and job.adapter is not None:
         reports = check_with_adapter(job.model, job.plan, graphs, job.folder, job.adapter, job.timed, job.floors)
         report = _joined((report, *reports))
@@ -260,8 +262,12 @@ def check_files(
     *,
     references_of: References = references,
     must_pass: bool = False,
+    mode: CheckMode = "whole",
 ) -> Report:
-    """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails."""
+    """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
+
+    By sections, each part is checked by itself, and no text is decoded.
+    """
     reports: list[Report] = []
     texts, stored = texts or text_references(model), model
     dtype = plan.parts[0].spec.target.float_dtype
@@ -273,12 +279,16 @@ def check_files(
             present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
             raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
         with timed("check", part.name) as tick, ticking_operators(tick):
-            expected = references_of(model, part, real_inputs.get(part.name), largest=largest_sizes(file), tick=tick)
-            session_for = partial(_session, sessions, tick)
-            checked = partial(check_part, model, part, file, plan, session_for=session_for, exact=exact, tick=tick)
             text = None if variant_kind(part.spec) is None else texts(part, plan)
-            reports.append(checked(expected=expected, proof=Proof(text, floors, stored)))
-            if part is plan.parts[-1] and _joined(reports).passed:
+            of_part, proof = (model, part, file), Proof(text, floors, stored)
+            real, session_for = real_inputs.get(part.name), partial(_session, sessions, tick)
+            if mode == "sections":
+                reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
+            else:
+                expected = references_of(model, part, real, largest=largest_sizes(file), tick=tick)
+                checked = partial(check_part, *of_part, plan, session_for=session_for, exact=exact, tick=tick)
+                reports.append(checked(expected=expected, proof=proof))
+            if mode == "whole" and part is plan.parts[-1] and _joined(reports).passed:
                 reports.append(whole_model_report(model, plan, folder, session_for, exact, tick))
             if must_pass and part is plan.parts[-1] and not _joined(reports).passed:
                 raise check_error(_joined(reports))
@@ -292,6 +302,7 @@ def _joined(reports: Sequence[Report]) -> Report:
         tuple(dict.fromkeys(case for report in reports for case in report.cases)),
         tuple(finding for report in reports for finding in report.findings),
         tuple(measurement for report in reports for measurement in report.measurements),
+        tuple(section for report in reports for section in report.sections),
     )
 
 

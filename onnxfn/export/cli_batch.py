@@ -19,7 +19,7 @@ from onnxfn.export.batch.tables import batch_content, preview_content
 from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.cli_print import say
 from onnxfn.export.cli_progress import jobs_shown
-from onnxfn.export.cli_request import result_form
+from onnxfn.export.cli_request import chosen_check, result_form
 from onnxfn.export.cli_results import Form, batch_text
 from onnxfn.export.jobs import ExportJob
 from onnxfn.export.result_json import json_text
@@ -48,7 +48,8 @@ def batch_command(
         typer.Option("--resume", help="Go on with an earlier run: what is exported and unchanged is not done again."),
     ] = False,
     dtype: flags.Dtypes = None,
-    check: flags.Check = True,
+    check: flags.Check = None,
+    no_check: flags.NoCheck = False,
     seconds: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
     memory: Annotated[float | None, typer.Option(help="Gigabytes of memory that a job may use.")] = None,
     retries: Annotated[
@@ -69,7 +70,7 @@ def batch_command(
     """Export many checkpoints, each in a process of its own. Exit code 1 if a job failed, after all others are done."""
     with one_line_errors(debug=debug):
         form = result_form(json=json_, verbose=verbose)
-        defaults = {"dtype": tuple(dtype) if dtype else None, "check": check}
+        defaults = {"dtype": tuple(dtype) if dtype else None, "check": chosen_check(check, no_check=no_check)}
         listed = read_jobs(jobs, out, **{name: value for name, value in defaults.items() if value is not None})
         if dry_run:
             _print_preview(listed, out / LOG if resume else None, form)

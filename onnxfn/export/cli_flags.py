@@ -22,8 +22,13 @@ Overwrite = Annotated[
     ),
 ]
 Check = Annotated[
-    bool, typer.Option("--check/--no-check", help="Compare the files with PyTorch before they appear at the path.")
+    str | None,
+    typer.Option(
+        help="Compare the files with PyTorch before they appear at the path: whole (each file as it is), sections (one "
+        "layer at a time, for models larger than memory) or none. Default: whole."
+    ),
 ]
+NoCheck = Annotated[bool, typer.Option("--no-check", help="The same as --check none.")]
 FloorValues = Annotated[
     list[str] | None,
     typer.Option(

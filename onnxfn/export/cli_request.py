@@ -17,6 +17,7 @@ from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME
 from onnxfn.graphs.passes.fusing import Fuse as FuseName
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
+from onnxfn.specs.check_modes import CheckMode, check_mode
 from onnxfn.specs.compose import EMPTY
 from onnxfn.specs.edits.tensors import with_tolerance
 from onnxfn.specs.errors import InvalidSpec
@@ -47,11 +48,12 @@ def export_request(values: Values) -> ExportRequest:
     """What flags ask for. InvalidSpec or UnknownName for a value that no export can have."""
     layout = layout_name(values["layout"], values["library"])
     dtypes = tuple(our_dtype(name) for name in values["dtype"] or ())
-    same = ("decoders", "adapter", "check", "overwrite", "trust_remote_code", "dequantize")
+    same = ("decoders", "adapter", "overwrite", "trust_remote_code", "dequantize")
     job = ExportJob(
         values["model"],
         values["out"],
         **{name: values[name] for name in same},
+        check=chosen_check(values["check"], no_check=values["no_check"]),
         edits=spec_edits(values, spec_dtype(dtypes, layout)),
         dtypes=dtypes,
         build=build_options(values),
@@ -94,6 +96,13 @@ def build_options(values: Values) -> BuildOptions:
 def layout_name(layout: str | None, library: str) -> str:
     """The layout of an export: what a flag says, else that of the programs that load the models of a library."""
     return layout or (OPTIMUM if library == "diffusers" else HUB)
+
+
+def chosen_check(check: str | None, *, no_check: bool) -> CheckMode:
+    """How files are checked, by two flags. InvalidSpec for both: `--no-check` is short for `--check none`."""
+    if no_check and check is not None:
+        raise InvalidSpec(f"--no-check is --check none, and --check {check} is another; leave out one of them")
+    return check_mode(cast("CheckMode", check or not no_check))
 
 
 def result_form(*, json: bool, verbose: bool) -> Form:

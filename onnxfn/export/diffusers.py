@@ -19,6 +19,7 @@ from onnxfn.export.pipeline import export
 from onnxfn.export.publishing import publish
 from onnxfn.export.staging import staging_folder
 from onnxfn.graphs.build import BuildOptions
+from onnxfn.specs.check_modes import CheckMode
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed
 from onnxfn.specs.os_errors import write_errors
@@ -98,7 +99,7 @@ def export_pipeline(
     pipeline: Any,
     path: str | Path,
     *,
-    check: bool = True,
+    check: bool | CheckMode = "whole",
     overwrite: bool = False,
     build: BuildOptions = BuildOptions(),
     write: WriteOptions = WriteOptions(),
@@ -113,7 +114,7 @@ def export_pipeline(
     Args:
         pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
         path: The folder that gets a folder for each part.
-        check: Whether ONNX Runtime runs the files and its outputs are compared with PyTorch's.
+        check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
         overwrite: Whether `path` may exist. What an earlier export of a pipeline wrote there, ONNX files, their
             external data and unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache, fused operators.

@@ -20,6 +20,7 @@ from onnxfn.export.recipes import load_recipe, recipe_key, save_recipe
 from onnxfn.export.spec_edits import SpecEdits, edited_spec, spec_dtype, suffixed_dtypes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import default_cache_folder
+from onnxfn.specs.check_modes import CheckMode, check_mode
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
@@ -55,7 +56,7 @@ class ExportJob:
         dtypes: Names of dtypes, as for `export`. Empty: the dtype of the spec.
         decoders: The decoder files, as for `export`.
         adapter: The folder of a LoRA adapter that PEFT wrote, as for `export`.
-        check: Whether the files are compared with PyTorch.
+        check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
         floors: What quantized and 16-bit files must reach.
         overwrite: Whether `path` may exist.
         dequantize: Whether a quantized checkpoint is exported with float weights.
@@ -64,7 +65,7 @@ class ExportJob:
         build: How graphs are built. None: with the template cache of the user.
 
     >>> ExportJob("models/bert", "onnx/bert").check
-    True
+    'whole'
     """
 
     __repr__ = short_repr
@@ -76,7 +77,7 @@ class ExportJob:
     dtypes: tuple[str, ...] = field(default=(), converter=as_tuple)
     decoders: Decoders = "merged"
     adapter: Path | None = field(default=None, converter=_as_path)
-    check: bool = True
+    check: CheckMode = field(default="whole", converter=check_mode)
     floors: Floors = DEFAULT_FLOORS
     overwrite: bool = False
     dequantize: bool = False
@@ -105,7 +106,7 @@ def export_job(job: ExportJob, on_event: OnEvent = ignore, on_plan: OnPlan = ign
     checked_quantization(job.checkpoint, dequantize=job.dequantize)
     job = evolve(job, build=build_of(job))
     key = kind_of(job, folder)
-    exported = None if job.check else _from_recipe(job, folder, key, on_event)
+    exported = None if job.check != "none" else _from_recipe(job, folder, key, on_event)
     if exported is not None:
         on_plan(exported.plan)
         return exported
@@ -216,7 +217,7 @@ def _save_recipe(job: ExportJob, key: str | None, model: Any, exported: Exported
     build = build_of(job)
     cache = build.template_cache
     has_variants = bool(suffixed_dtypes(job.dtypes, job.write.layout))
-    if key is None or cache is None or has_variants or (job.check and load_recipe(cache, key) is not None):
+    if key is None or cache is None or has_variants or (job.check != "none" and load_recipe(cache, key) is not None):
         return
     save_recipe(key, model, exported.plan, folder, Path(job.path), BuildOptions(template_cache=cache, fuse=build.fuse))
 

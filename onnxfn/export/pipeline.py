@@ -43,6 +43,7 @@ from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.graphs.passes.quantize import NOT_QUANTIZED
+from onnxfn.specs.check_modes import CheckMode, check_mode
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.os_errors import write_errors
@@ -73,7 +74,7 @@ def export(
     preprocessor: Any = None,
     decoders: Decoders = "merged",
     dtypes: Sequence[str] = (),
-    check: bool = True,
+    check: bool | CheckMode = "whole",
     floors: Floors = DEFAULT_FLOORS,
     overwrite: bool = False,
     build: BuildOptions = BuildOptions(),
@@ -115,7 +116,8 @@ def export(
             end as transformers.js and Optimum expect: `model.onnx`, `model_fp16.onnx`, `model_quantized.onnx`,
             `model_q4.onnx`. The model is traced once for each float dtype. If one dtype fails, no file appears. Empty:
             the files have the dtype of the spec, and no ending.
-        check: Whether ONNX Runtime runs the files and its outputs are compared with PyTorch's.
+        check: How ONNX Runtime's outputs are compared with PyTorch's. `"whole"` or True: each file as it is.
+            `"sections"`: one layer at a time, for models larger than memory; see `Report.sections`. `"none"` or False.
         floors: What a quantized or 16-bit variant must reach in each measure, where it is not the default: see
             `Floors`. A text of the package is tokenized by `preprocessor`, or by the tokenizer of `checkpoint`.
         overwrite: Whether `path` may exist. What an earlier export wrote there, ONNX files, their external data and
@@ -186,7 +188,9 @@ def export(
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
                 of_files = (copied, planned, onnx_staging, options, timed, real_inputs)
-                job = Job(*of_files, check=check, texts=texts, floors=floors, adapter=input_adapter(spec, adapter))
+                job = Job(
+                    *of_files, check=check_mode(check), texts=texts, floors=floors, adapter=input_adapter(spec, adapter)
+                )
                 built = build_variants(job, build)
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
@@ -247,6 +251,7 @@ def validate(
     adapter: str | Path | None = None,
     preprocessor: Any = None,
     decoders: Decoders = "merged",
+    check: CheckMode = "whole",
     floors: Floors = DEFAULT_FLOORS,
     on_event: OnEvent = ignore,
     timeout: float | None = None,
@@ -264,6 +269,7 @@ def validate(
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case.
         decoders: The decoder files in the folder, as for `export`.
+        check: `"whole"` or `"sections"`, as for `export`.
         floors: What quantized and 16-bit files must reach, as for `export`.
         on_event: Called with an `Event`, as by `export`. An exception that it raises stops the check.
         timeout: Seconds after which the check is stopped. None: there is no limit.
@@ -297,7 +303,8 @@ def validate(
             copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged_adapter(spec, adapter))
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
-        return check_files(copied, planned, folder, timed, real_inputs, text_references(copied, preprocessor), floors)
+        of_files = (copied, planned, folder, timed, real_inputs, text_references(copied, preprocessor), floors)
+        return check_files(*of_files, mode=check_mode(check))
 
 
 def _resolved_options(

@@ -220,16 +220,21 @@ def _options(options: ResolvedWriteOptions, fuse: str) -> dict[str, Any]:
 def check_facts(report: Report | None) -> dict[str, Any]:
     """What a check found, as JSON has it."""
     if report is None:
-        return {"status": NOT_CHECKED, "cases": [], "outputs": [], "measurements": []}
+        return {"status": NOT_CHECKED, "cases": [], "outputs": [], "measurements": [], "sections": []}
     return {
         "status": PASSED,
         "cases": list(report.cases),
         "outputs": [_figures(difference) for difference in report.differences],
         "measurements": [asdict(measurement) for measurement in report.measurements],
+        "sections": [_finite(asdict(section)) for section in report.sections],
     }
 
 
 def _figures(difference: Difference) -> dict[str, Any]:
-    figures = {name: to_plain(getattr(difference, name, None)) for name in FIGURES}
+    return _finite({name: to_plain(getattr(difference, name, None)) for name in FIGURES})
+
+
+def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures with null in place of numbers that JSON does not have."""
     infinite = {name for name, value in figures.items() if isinstance(value, float) and not isfinite(value)}
     return {name: None if name in infinite else value for name, value in figures.items()}

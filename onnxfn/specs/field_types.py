@@ -20,7 +20,7 @@ from onnxfn.specs.named_records import Named
 Fits = Callable[[Any], bool]
 """Whether a value has a type."""
 
-MEASURED = ("onnxfn.specs.reports", "onnxfn.specs.measurements", "onnxfn.check.matching")
+MEASURED = ("onnxfn.specs.reports", "onnxfn.specs.measurements", "onnxfn.specs.section_errors", "onnxfn.check.matching")
 """The modules of records whose numbers may be NaN or infinite: they were measured."""
 
 

@@ -22,6 +22,7 @@ from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
 from onnxfn.specs.measurements import STATUS, measured_rows, with_heads
 from onnxfn.specs.modalities import MODALITY_OF
 from onnxfn.specs.output_types import output_dtype, tensor_dtype
+from onnxfn.specs.section_errors import section_rows
 from onnxfn.specs.short_repr import counted
 from onnxfn.specs.variant_rows import has_variants, variant_rows
 
@@ -154,7 +155,9 @@ def report_sections(report: Any) -> Sections:
     rows_measured = measured_rows(report.measurements)
     measured = [("measured against PyTorch in float32", rows_measured)] if rows_measured else []
     differences = [("ONNX Runtime against PyTorch", with_heads(head, rows))] if rows or not measured else []
-    return [*findings, *differences, *compared, *measured, ("cases", cases)]
+    rows_of_sections = section_rows(report.sections)
+    sections = [("by sections", rows_of_sections)] if rows_of_sections else []
+    return [*findings, *sections, *differences, *compared, *measured, ("cases", cases)]
 
 
 def _reference_rows(differences: Sequence[Any]) -> Rows:

@@ -17,6 +17,7 @@ from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.plots import draw_report
 from onnxfn.specs.public_calls import public
+from onnxfn.specs.section_errors import SectionError
 from onnxfn.specs.short_repr import short_repr, shortened_call
 
 CPU = ("CPUExecutionProvider",)
@@ -183,6 +184,7 @@ class Report:
         findings: What is wrong with a file besides the values of its outputs, one line each: its inputs and outputs are
             not those of the plan, or its weights are not those of the model.
         measurements: What the outputs of quantized and 16-bit files are worth. A quantized file has no differences.
+        sections: How far each section is from PyTorch; nothing unless the check was by sections.
 
     >>> by = "PyTorch in float32; float64 was not needed"
     >>> shapes, case = ((2, 8),), "one (batch_size=2)"
@@ -202,6 +204,7 @@ class Report:
     cases: tuple[str, ...] = field(default=(), converter=as_tuple)
     findings: tuple[str, ...] = field(default=(), converter=as_tuple)
     measurements: tuple[Measurement, ...] = field(default=(), converter=as_tuple)
+    sections: tuple[SectionError, ...] = field(default=(), converter=as_tuple)
 
     def plot(self, axes: Any = None) -> Any:
         """Draws the error of each output in each case against what is allowed; returns the axes of matplotlib.
@@ -217,7 +220,7 @@ class Report:
     def passed(self) -> bool:
         """Whether every output agrees or reaches its floors, and nothing was found. Without outputs it has not."""
         passed = [result.passed for result in self.differences] + [result.passed for result in self.measurements]
-        return bool(passed) and all(passed) and not self.findings
+        return bool(passed) and all(passed) and all(each.passed for each in self.sections) and not self.findings
 
     def __str__(self) -> str:
         return printing.text(printing.check_status(self), printing.report_sections(self))

@@ -54,9 +54,9 @@ def test_debug_prints_the_traceback_of_an_error(words, monkeypatch):
     assert "Traceback" not in without.stderr
 
 
-def test_inputs_embeds_takes_embeddings_and_the_last_of_check_and_no_check_counts(tmp_path):
+def test_inputs_embeds_takes_embeddings_and_a_check_may_be_whole(tmp_path):
     tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
-    result = run("export", tmp_path / "llama", tmp_path / "out", "--inputs-embeds", "--no-check", "--check")
+    result = run("export", tmp_path / "llama", tmp_path / "out", "--inputs-embeds", "--check", "whole")
     assert result.exit_code == 0, result.output
     assert "check passed" in result.stdout
     session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
@@ -89,11 +89,13 @@ def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatc
     save_berts(tmp_path / "models", 1)
     batches = []
     nothing = SimpleNamespace(failed=())
-    monkeypatch.setattr(sys.modules["onnxfn.export.cli_batch"], "_exported", lambda *_: batches.append(_[0]) or nothing)
-    flags = ("--dtype", "float16", "--no-check", "--check", word)
+    module = sys.modules["onnxfn.export.cli_batch"]
+    monkeypatch.setattr(module, "export_many", lambda jobs, **_: batches.append(jobs) or nothing)
+    monkeypatch.setattr(module, "_print_result", lambda *_: None)
+    flags = ("--dtype", "float16", "--check", "sections", word)
     assert run("batch", tmp_path / "models", tmp_path / "out", *flags).exit_code == 0
     ((job,),) = batches
-    assert (job.dtypes, job.check, job.overwrite) == (("float16",), True, True)
+    assert (job.dtypes, job.check, job.overwrite) == (("float16",), "sections", True)
 
 
 @pytest.mark.parametrize("word", ["--overwrite", "--force"])

@@ -101,9 +101,14 @@ def _marks(layers: Sequence[str], parameters: Iterable[str]) -> Callable[[str], 
         path = f"{prefix}.{first}" if prefix else first
         if path in indices and name.startswith(f"{path}."):
             return frozenset({indices[path]})
-        return frozenset({OUTSIDE}) if name in names or name.rpartition(".")[0] in modules else NO_LAYERS
+        return frozenset({OUTSIDE}) if _begins_as(name, names) or name.rpartition(".")[0] in modules else NO_LAYERS
 
     return mark
+
+
+def _begins_as(name: str, names: Collection[str]) -> bool:
+    """Whether a name, or a beginning of it that ends before a dot, is among names."""
+    return bool(name) and (name in names or _begins_as(name.rpartition(".")[0], names))
 
 
 def _is_float(value: Any) -> bool:

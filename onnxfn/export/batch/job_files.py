@@ -95,7 +95,7 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
     ...     _ = file.write_text('{"model": "org/bert", "task": "fill-mask", "dtype": "q8"}')
     ...     [job] = read_jobs(file, "onnx", check=False)
     >>> job.path, job.edits.task, job.dtypes, job.check
-    ('onnx/bert', 'fill-mask', ('q8',), False)
+    ('onnx/bert', 'fill-mask', ('q8',), 'none')
     """
     source, out = Path(source), Path(out)
     if source.is_dir():

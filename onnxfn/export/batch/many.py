@@ -15,7 +15,7 @@ from attrs import evolve
 
 from onnxfn.export.batch.digests import job_digest
 from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
-from onnxfn.export.batch.memory import check_of, memory_bound, planned_memory, stored_weights
+from onnxfn.export.batch.memory import memory_bound, planned_memory, stored_weights
 from onnxfn.export.batch.records import (
     BatchEvent,
     BatchResult,
@@ -183,7 +183,7 @@ def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> t
                 task,
                 job=replacing(job, logged),
                 kind=kind_of(job, folder),
-                bytes=memory_bound(stored_weights(folder), check_of(job)),
+                bytes=memory_bound(stored_weights(folder), job.check),
                 digest=digest,
             )
     except (OnnxfnError, OSError) as error:
@@ -193,7 +193,7 @@ def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> t
 
 def with_planned_memory(tasks: Iterable[Task]) -> Iterator[Task]:
     """The tasks with the memory that their plans need, or their bounds. A plan is made once for tasks of a kind."""
-    known: dict[tuple[str | None, bool], int | None] = {}
+    known: dict[tuple[str | None, str], int | None] = {}
     for task in tasks:
         kind = task.kind, task.job.check
         need = known[kind] if kind in known else _planned_memory(task)

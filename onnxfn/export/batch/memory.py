@@ -95,12 +95,7 @@ def planned_memory(job: ExportJob, folder: Path) -> int | None:
         return None
     plan = job_plan(job, job_spec(job, config), config)
     model = model_without_weights(config, plan.parts[0].spec, trust_remote_code=job.trust_remote_code)
-    return memory_need(with_weight_bytes(plan, model), stored_weights(folder), check_of(job))
-
-
-def check_of(job: ExportJob) -> str:
-    """How the files of a job are checked, as a word."""
-    return WHOLE if job.check else "none"
+    return memory_need(with_weight_bytes(plan, model), stored_weights(folder), job.check)
 
 
 def _need(written: int, stored: StoredWeights, check: str) -> int:

@@ -36,7 +36,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answers each pickled (job, limits) with a pickled JobResult, until the requests end or none comes."""
     while (request := _next_request(requests)) is not None:
         job, limits = request
-        for module in (*IMPORTED, *(IMPORTED_FOR_CHECKS if job.check else ())):
+        for module in (*IMPORTED, *(IMPORTED_FOR_CHECKS if job.check != "none" else ())):
             import_module(module)
         ended = run_in_process(partial(job_result, job), limits, partial(_is_open, requests))
         pickle.dump(finished_result(job, limits, ended), replies)

@@ -32,8 +32,8 @@ def test_a_folder_has_a_job_for_each_checkpoint_in_it(tmp_path):
         (tmp_path / name / "config.json").write_text("{}")
     jobs = read_jobs(tmp_path, "out", check=False)
     assert [(job.checkpoint, job.path, job.check) for job in jobs] == [
-        (str(tmp_path / "a"), "out/a", False),
-        (str(tmp_path / "b"), "out/b", False),
+        (str(tmp_path / "a"), "out/a", "none"),
+        (str(tmp_path / "b"), "out/b", "none"),
     ]
 
 
@@ -45,7 +45,7 @@ def test_a_toml_file_has_defaults_and_jobs(tmp_path):
         str(tmp_path / "models/bert"),
         "out/bert",
         ("float32", "q4"),
-        False,
+        "none",
         "hub",
     )
     assert (second.checkpoint, second.path, second.dtypes) == ("org/llama", "out/small", ("q8",))

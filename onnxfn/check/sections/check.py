@@ -1,0 +1,234 @@
+"""The check of a file by sections: embedding, layers and head, one after the other, each with PyTorch's hidden states.
+
+PyTorch runs each case once, with its weights read from the checkpoint, and its hidden states are recorded. Then each
+section of the written file runs by itself, twice in each case: with PyTorch's hidden states, so that an error is that
+of this section alone, and with those that the sections before it computed. The outputs of the second chain are those of
+the whole file, and are compared as in the check of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from onnxfn.check.check import differences, file_weights, judged_cases
+from onnxfn.check.compare import Comparison, compare
+from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs
+from onnxfn.check.precision import precision_of
+from onnxfn.check.proof import NO_PROOF, Proof, is_quantized, variant_measurements
+from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
+from onnxfn.check.sections.cut import Section, Sections, graph_sections
+from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
+from onnxfn.check.sections.layer_chains import fits_shapes, layer_paths
+from onnxfn.check.sections.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
+from onnxfn.check.sessions import silent_run_options
+from onnxfn.check.valid_elements import Select, all_elements, valid_elements
+from onnxfn.specs.axes import symbols
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.planned import Part
+from onnxfn.specs.reports import Report, Tick, no_tick
+from onnxfn.specs.section_errors import SectionError
+from onnxfn.weights.waiting import stopped_on_error
+
+TOKEN_RANK = 3
+"""The number of axes of hidden states of tokens: batch, length, size. Only there is padding left out."""
+
+
+@frozen(eq=False)
+class RecordedCase:
+    """A case: its inputs, PyTorch's outputs, and PyTorch's hidden states."""
+
+    reference: Reference
+    hidden: HiddenStates
+
+
+@frozen(eq=False)
+class SectionedFile:
+    """A written file with its sections, the part that it is for, and the cases."""
+
+    written: WrittenGraph
+    sections: Sections
+    part: Part
+    cases: Sequence[RecordedCase] = field(repr=False)
+
+
+def check_by_sections(
+    model: Any,
+    part: Part,
+    file: Path,
+    *,
+    exact: ExactOutputs | None = None,
+    proof: Proof = NO_PROOF,
+    real_inputs: Mapping[str, Array] | None = None,
+    tick: Tick = no_tick,
+) -> Report:
+    """Compares an ONNX file with PyTorch section by section; `Report.sections` has a row for each.
+
+    The other figures are those of `check`, which has the arguments described, in the same cases. No text is decoded.
+
+    Raises:
+        InvalidSpec: The layers of the model are no chain in the graph of the file.
+        CheckFailed: ONNX Runtime cannot load or run a section.
+    """
+    exact = exact or exact_outputs(model, part.spec.target.float_dtype)
+    of_weights, errors = file_weights(model, part, file, partial(_is_stopped, tick))
+    sectioned = sectioned_file(model, part, file, real_inputs, tick)
+    runs = compared_sections(sectioned, tick)
+    pairs = zip((case.reference for case in sectioned.cases), runs.outputs, strict=True)
+    judged = judged_cases(model, part, file, pairs, exact, tick)
+    session = SectionedSession(sectioned.written, sectioned.sections, tick)
+    measurements = variant_measurements(part, session, proof, judged.values, errors)
+    findings = (*of_weights, *judged.findings)
+    return Report(differences(part, judged.comparisons), judged.cases, findings, measurements, runs.errors)
+
+
+def _is_stopped(tick: Tick) -> bool:
+    """Whether the rest of the weights is of no use: never, but `tick` may raise."""
+    tick()
+    return False
+
+
+def sectioned_file(
+    model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None, tick: Tick = no_tick
+) -> SectionedFile:
+    """The sections of a file, and the cases, which PyTorch computes. InvalidSpec if there are no sections."""
+    written = written_graph(file)
+    layers = layer_paths(model, written.initializers)
+    dtype = part.spec.target.float_dtype
+    wider = None if is_quantized(part.spec) else next(iter(precision_of(dtype).wider), None)
+    with recorded_hidden_states(model, layers, wider) as last_run:
+        every = references(model, part, real_inputs, largest=largest_sizes(file), tick=tick)
+        cases = [RecordedCase(reference, last_run()) for reference in every]
+    fits = [fits_shapes(written.model.graph, _shapes(case), _sizes(part, case)) for case in cases]
+    of_layers = {each.name for each in (*part.spec.inputs, *part.spec.outputs) if each.layer is not None}
+    names = model.state_dict(keep_vars=True)
+    sections = graph_sections(
+        written.model.graph, layers, names, of_layers, lambda name, layer: all(each(name, layer) for each in fits)
+    )
+    return SectionedFile(written, sections, part, cases)
+
+
+def _shapes(case: RecordedCase) -> list[tuple[int, ...]]:
+    return [state.shape for state in case.hidden.states]
+
+
+def _sizes(part: Part, case: RecordedCase) -> dict[str, int]:
+    """The size of each symbol of the inputs in a case."""
+    return {
+        symbol: case.reference.inputs[input_.name].shape[axis]
+        for input_ in part.spec.inputs
+        for axis, symbol in symbols(input_.axes).items()
+    }
+
+
+@frozen(eq=False)
+class SectionRuns:
+    """What the sections of a file computed.
+
+    Attributes:
+        errors: How far each section is from PyTorch.
+        outputs: The planned outputs of the file in each case, from hidden states that were handed on.
+    """
+
+    errors: tuple[SectionError, ...]
+    outputs: tuple[OutputArrays, ...]
+
+
+def compared_sections(sectioned: SectionedFile, tick: Tick = no_tick) -> SectionRuns:
+    """Runs all sections with PyTorch's hidden states and with those of the file, and compares the former."""
+    cases, hidden = sectioned.cases, sectioned.sections.hidden
+    feeds = [dict(case.reference.inputs) for case in cases]
+    replaced: list[Values] = [dict(zip(hidden, case.hidden.states, strict=True)) for case in cases]
+    run_options = silent_run_options()
+    planned_outputs: list[dict[str, Array]] = [{} for _ in cases]
+    errors: list[SectionError] = []
+    with stopped_on_error(partial(setattr, run_options, "terminate", True)):
+        runs = run_sections(
+            sectioned.written, sectioned.sections, feeds * 2, [*replaced, *({} for _ in cases)], run_options, tick
+        )
+        for section, outputs in runs:
+            alone, handed_on = outputs[: len(cases)], outputs[len(cases) :]
+            for values, own in zip(planned_outputs, handed_on, strict=True):
+                values |= {name: array for name, array in own.items() if name in sectioned.part.outputs}
+            error = _section_error(sectioned, section, alone, handed_on, tick)
+            errors += [] if error is None else [error]
+    planned = tuple(tuple(values[name] for name in sectioned.part.outputs) for values in planned_outputs)
+    return SectionRuns(tuple(errors), planned)
+
+
+def _section_error(
+    sectioned: SectionedFile, section: Section, alone: Sequence[Values], handed_on: Sequence[Values], tick: Tick
+) -> SectionError | None:
+    """How far a section is from PyTorch in its worst case; None if PyTorch has none of its values."""
+    comparisons = [
+        comparison
+        for case, values in zip(sectioned.cases, alone, strict=True)
+        for comparison in _comparisons(sectioned, case, values, tick)
+    ]
+    if not comparisons:
+        return None
+    quantized = is_quantized(sectioned.part.spec)
+    worst = max(comparisons, key=lambda each: (not each.passed, each.max_abs / (each.tolerance or 1.0)))
+    return SectionError(
+        part=sectioned.part.name,
+        section=section.name,
+        output=worst.output,
+        max_abs=worst.max_abs,
+        tolerance=None if quantized else worst.tolerance,
+        worst_case=worst.case,
+        passed=all(np.isfinite(each.max_abs) if quantized else each.passed for each in comparisons),
+        handed_on=_handed_on_error(sectioned, handed_on),
+    )
+
+
+def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, tick: Tick) -> Iterator[Comparison]:
+    """The comparisons of the outputs of a section in a case: hidden states and planned outputs."""
+    reference, spec = case.reference, sectioned.part.spec
+    planned = dict(zip(sectioned.part.outputs, reference.outputs, strict=True))
+    for name, actual in values.items():
+        if name in sectioned.sections.hidden:
+            index = sectioned.sections.hidden.index(name)
+            expected, wide = case.hidden.states[index], case.hidden.exact[index - 1] if index else None
+            name_of_exact = "float64" if wide is not None and wide.dtype == np.float64 else "float32"
+            exact = None if wide is None else partial(_exact, name_of_exact, wide)
+            select = _tokens(sectioned.part, reference, expected)
+            yield compare(spec, name, reference.case, _real(actual), expected, select, exact, tick=tick)
+        elif name in planned:
+            output = next(each for each in spec.outputs if each.name == name)
+            select = valid_elements(spec, output, reference.inputs)
+            yield compare(spec, name, reference.case, actual, planned[name], select, tick=tick)
+
+
+def _exact(name: str, array: Array) -> tuple[str, Array]:
+    return name, array
+
+
+def _real(array: Array) -> Array:
+    """Hidden states as float32, as PyTorch's are recorded."""
+    return array if array.dtype == np.float64 else array.astype(np.float32)
+
+
+def _tokens(part: Part, reference: Reference, states: Array) -> Select:
+    """Selects the hidden states of tokens, not of padding."""
+    mask, shape = reference.inputs.get(part.spec.check.mask_input or ""), states.shape
+    if mask is None or len(shape) != TOKEN_RANK or shape[0] != len(mask) or shape[1] > mask.shape[1]:
+        return all_elements
+    tokens = mask[:, mask.shape[1] - shape[1] :].astype(bool)
+    return lambda array: array[tokens]
+
+
+def _handed_on_error(sectioned: SectionedFile, handed_on: Sequence[Values]) -> float | None:
+    """The largest difference of the hidden states from PyTorch's, with the errors of all sections before."""
+    errors = [
+        float(np.abs(select(_real(actual)) - select(expected)).max(initial=0.0))
+        for case, values in zip(sectioned.cases, handed_on, strict=True)
+        for name, expected in zip(sectioned.sections.hidden, case.hidden.states, strict=True)
+        if (actual := values.get(name)) is not None and actual.shape == expected.shape
+        for select in [_tokens(sectioned.part, case.reference, expected)]
+    ]
+    return max(errors, default=None)

@@ -1,0 +1,130 @@
+"""The hidden states that PyTorch hands from layer to layer in a run, and what each layer returns in a wider dtype."""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.graphs.capture.casting import cast_on_use
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.errors import InvalidSpec
+
+
+@frozen(eq=False)
+class HiddenStates:
+    """The hidden states of a run.
+
+    Attributes:
+        states: Those that go into each layer, and those that the last layer returns.
+        exact: What each layer returns in the wider dtype for the same input; None where that is not what goes on, or
+            was not computed.
+    """
+
+    states: tuple[Array, ...]
+    exact: tuple[Array | None, ...]
+
+
+@contextmanager
+def recorded_hidden_states(
+    model: Any, layers: Sequence[str], wider: str | None = None
+) -> Iterator[Callable[[], HiddenStates]]:
+    """A context in which the runs of a model are recorded; a function that returns the hidden states of the last run.
+
+    The function raises InvalidSpec if the run did not call each layer once, in their order. With `wider`, each layer
+    also runs in that dtype, on a copy of its arguments.
+    """
+    calls: list[int] = []
+    before: dict[int, Array] = {}
+    after: dict[int, Array] = {}
+    exact: dict[int, Array] = {}
+
+    def enter(index: int, module: Any, arguments: Any, named: Any) -> None:
+        if index == 0:
+            for each in (calls, before, after, exact):
+                each.clear()
+        calls.append(index)
+        before[index] = _array(_first_tensor((arguments, named)))
+        if wider is not None:
+            exact[index] = _in_wider_dtype(module, arguments, named, wider)
+
+    def leave(index: int, _: Any, __: Any, result: Any) -> None:
+        after[index] = _array(_first_tensor(result))
+
+    def last_run() -> HiddenStates:
+        if calls != [*range(len(layers))]:
+            raise InvalidSpec(
+                f"{type(model).__name__} does not call each of {layers[0]} to {layers[-1]} once, in order"
+            )
+        end = len(layers)
+        states = (*(before[index] for index in range(end)), after[end - 1])
+        return HiddenStates(
+            states,
+            tuple(
+                exact.get(index) if np.array_equal(after[index], states[index + 1]) else None for index in range(end)
+            ),
+        )
+
+    with ExitStack() as hooks:
+        for index, path in enumerate(layers):
+            module = model.get_submodule(path)
+            hooks.callback(module.register_forward_pre_hook(partial(enter, index), with_kwargs=True).remove)
+            hooks.callback(module.register_forward_hook(partial(leave, index)).remove)
+        yield last_run
+
+
+def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Array:
+    """What a layer returns in a wider dtype; its arguments, such as a cache that it changes, are copied."""
+    import torch
+
+    dtype = getattr(torch, wider)
+    with _copied_in(dtype):
+        arguments, named = copy.deepcopy((arguments, named))
+    with cast_on_use(module, dtype):
+        return _array(_first_tensor(module.forward(*arguments, **named)))
+
+
+@contextmanager
+def _copied_in(dtype: Any) -> Iterator[None]:
+    """A context in which `copy.deepcopy` copies a tensor of real numbers in a dtype."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    mode = TorchFunctionMode()  # of this thread alone
+
+    def torch_function(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
+        if function is not torch.Tensor.__deepcopy__:
+            return function(*arguments, **named or {})
+        tensor = arguments[0]
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor.clone()
+
+    mode.__torch_function__ = types.MethodType(torch_function, mode)
+    with mode:
+        yield
+
+
+def _first_tensor(value: Any) -> Any:
+    """The first tensor of real numbers in the arguments or the result of a module."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value if value.is_floating_point() else None
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
+    return next((tensor for item in items if (tensor := _first_tensor(item)) is not None), None)
+
+
+def _array(tensor: Any) -> Array:
+    """A copy of a tensor as an array: float64, or float32."""
+    import torch
+
+    if tensor is None:
+        raise InvalidSpec("a layer takes or returns no hidden states")
+    wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+    array: Array = tensor.detach().to(wide).cpu().numpy().copy()
+    return array

@@ -1,0 +1,179 @@
+"""The graphs of sections, cut out of a written ONNX file, whose weights stay where they are; and their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from onnxfn.check.sections.cut import Section, Sections
+from onnxfn.check.sections.vertices import read_names
+from onnxfn.check.sessions import (
+    FOLDER_OF_EXTERNAL_DATA,
+    IN_PLACE_BYTES,
+    check_options,
+    open_session,
+    runtime_message,
+    silent_run_options,
+)
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.reports import CheckFailed, Tick, no_tick
+from onnxfn.weights.onnx_files import with_weights_in_place
+from onnxfn.weights.waiting import watched
+
+
+@frozen(eq=False)
+class WrittenGraph:
+    """A written ONNX file without its weights: they are external data, also those in the file itself.
+
+    Attributes:
+        file: The file.
+        model: The `onnx.ModelProto`.
+        initializers: Its initializers by name.
+        types: The type of each value, as a number of ONNX.
+    """
+
+    file: Path
+    model: Any
+    initializers: Mapping[str, Any] = field(repr=False)
+    types: Mapping[str, int] = field(repr=False)
+
+
+def written_graph(file: Path) -> WrittenGraph:
+    """The graph of an ONNX file; only small weights are read. Types that the file does not state are inferred."""
+    import onnx
+
+    model = onnx.ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
+    graph = model.graph
+    stated = _types(graph)
+    if any(name and name not in stated for node in graph.node for name in node.output):
+        stated = {**_types(onnx.shape_inference.infer_shapes(model).graph), **stated}
+    return WrittenGraph(file, model, {each.name: each for each in graph.initializer}, stated)
+
+
+def _types(graph: Any) -> dict[str, int]:
+    values = (*graph.value_info, *graph.input, *graph.output)
+    return {value.name: value.type.tensor_type.elem_type for value in values}
+
+
+def section_model(written: WrittenGraph, section: Section) -> bytes:
+    """The ONNX model of a section: its nodes as the file has them, and references to their weights."""
+    import onnx
+
+    model = onnx.ModelProto(ir_version=written.model.ir_version)
+    model.opset_import.extend(written.model.opset_import)
+    model.functions.extend(written.model.functions)
+    graph, nodes = model.graph, [written.model.graph.node[index] for index in section.nodes]
+    graph.name = section.name
+    graph.node.extend(nodes)
+    read = dict.fromkeys(name for node in nodes for name in read_names(node))
+    graph.initializer.extend(written.initializers[name] for name in read if name in written.initializers)
+    for name in section.inputs:
+        value = graph.input.add(name=name)
+        value.type.tensor_type.elem_type = written.types[name]
+    for name in section.outputs:
+        graph.output.add(name=name)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def section_session(written: WrittenGraph, section: Section, tick: Tick = no_tick) -> Any:
+    """An ONNX Runtime session of a section. CheckFailed if ONNX Runtime cannot load it."""
+    options = check_options(written.file)
+    options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(written.file.parent))
+    opened = partial(open_session, written.file, options, content=section_model(written, section))
+    return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
+
+
+Values = Mapping[str, Array]
+"""Arrays by the names of values of a graph."""
+
+
+def run_sections(
+    written: WrittenGraph,
+    sections: Sections,
+    feeds: Sequence[Values],
+    replaced: Sequence[Values],
+    run_options: Any = None,
+    tick: Tick = no_tick,
+) -> Iterator[tuple[Section, list[Values]]]:
+    """Runs a section after the other, each for all cases; yields each with its outputs in each case.
+
+    Only one section is in memory at a time. CheckFailed if ONNX Runtime cannot load or run it.
+
+    Args:
+        written: The file.
+        sections: Its sections.
+        feeds: The inputs of the graph in each case.
+        replaced: In each case the values that later sections read in place of those that were computed.
+        run_options: A run ends when their `terminate` is set.
+        tick: Is called between two runs.
+    """
+    known: list[dict[str, Array]] = [dict(each) for each in feeds]
+    last = {name: index for index, section in enumerate(sections.sections) for name in section.inputs}
+    for index, section in enumerate(sections.sections):
+        session = section_session(written, section, tick)
+        outputs: list[Values] = []
+        for values, others in zip(known, replaced, strict=True):
+            tick()
+            computed = _run(written, session, section, values, run_options)
+            outputs.append(computed)
+            values |= {name: _in_type(written, name, others.get(name, array)) for name, array in computed.items()}
+            for name in [name for name in values if last.get(name, -1) <= index]:
+                del values[name]
+        del session
+        yield section, outputs
+
+
+def _in_type(written: WrittenGraph, name: str, array: Array) -> Array:
+    """An array of PyTorch in the type of a value."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    if name not in written.types:
+        return array
+    converted: Array = array.astype(tensor_dtype_to_np_dtype(written.types[name]), copy=False)
+    return converted
+
+
+def _run(written: WrittenGraph, session: Any, section: Section, values: Values, run_options: Any) -> Values:
+    feeds = {name: np.ascontiguousarray(values[name]) for name in section.inputs}
+    try:
+        arrays = session.run([*section.outputs], feeds, run_options or silent_run_options())
+    except Exception as error:
+        where = f"section {section.name} of {written.file.name}"
+        raise CheckFailed(f"ONNX Runtime cannot run {where}: {runtime_message(error)}") from error
+    return dict(zip(section.outputs, arrays, strict=True))
+
+
+@frozen(eq=False)
+class SectionedSession:
+    """Runs an ONNX file by its sections, by the two methods of `onnxruntime.InferenceSession` that a measurement calls.
+
+    Each run reads all weights once.
+    """
+
+    written: WrittenGraph
+    sections: Sections
+    tick: Tick = no_tick
+
+    def get_inputs(self) -> list[Any]:
+        """The names of the inputs, and their types as ONNX Runtime writes them."""
+        from onnx import TensorProto
+
+        inputs = [each.name for each in self.written.model.graph.input]
+        return [
+            SimpleNamespace(name=name, type=f"tensor({TensorProto.DataType.Name(self.written.types[name]).lower()})")
+            for name in inputs
+        ]
+
+    def run(self, names: Sequence[str], feeds: Values) -> list[Array]:
+        """The outputs of these names."""
+        outputs_by_name: dict[str, Array] = {}
+        for _, [outputs] in run_sections(self.written, self.sections, [feeds], [{}], tick=self.tick):
+            outputs_by_name |= {name: array for name, array in outputs.items() if name in names}
+        return [outputs_by_name[name] for name in names]

@@ -1,0 +1,257 @@
+"""The check by sections: it has the verdict of the whole check, and finds a fault in the layer where it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+from onnx import helper, numpy_helper
+from refusals import refusal
+
+import onnxfn
+from onnxfn.check.check import check_error
+from onnxfn.check.sections.layer_chains import layer_paths
+from onnxfn.export.report_file import check_facts
+from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.reports import Report
+from onnxfn.specs.serialize import from_json, to_json
+
+DECODER = ("AutoModelForCausalLM", "text-generation-with-past")
+MODELS = {
+    "llama": (*DECODER, {"num_hidden_layers": 6, "num_key_value_heads": 4, "head_dim": 8}),
+    "gemma3_text": (*DECODER, {}),
+    "lfm2": (*DECODER, {}),
+    "bert": ("AutoModelForSequenceClassification", "text-classification", {"num_hidden_layers": 4}),
+}
+"""Model type -> the class of its model, the task, and sizes."""
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """A function from a model type to its spec, its model and the folder of its export; each is exported once."""
+    known = {}
+
+    def export(model_type):
+        if model_type not in known:
+            loader, task, sizes = MODELS[model_type]
+            model, folder = tiny.model(model_type, loader, **sizes), tmp_path_factory.mktemp(model_type) / "out"
+            spec = onnxfn.spec_for(model, task)
+            onnxfn.export(spec, model, folder, check=False)
+            known[model_type] = spec, model, folder
+        return known[model_type]
+
+    return export
+
+
+def by_sections(spec, model, folder):
+    return onnxfn.validate(spec, model, folder, check="sections")
+
+
+def initializer(graph, name):
+    return next(each for each in graph.initializer if each.name == name)
+
+
+def changed(name, change):
+    """An edit of a weight by a function of its array."""
+
+    def edit(graph):
+        weight = initializer(graph, name)
+        array = np.ascontiguousarray(change(numpy_helper.to_array(weight).copy()))
+        weight.CopyFrom(numpy_helper.from_array(array, name))
+
+    return edit
+
+
+def node_after(graph, weight, operator):
+    """The first node with an operator among those after the first reader of a weight."""
+    start = next(index for index, node in enumerate(graph.node) if weight in node.input)
+    return next(node for node in graph.node[start:] if node.op_type == operator)
+
+
+def reader(graph, weight):
+    return next(node for node in graph.node if weight in node.input)
+
+
+def other_operator(weight, operator, new, **attributes):
+    """An edit of the first node with an operator after the reader of a weight: another operator reads its input."""
+
+    def edit(graph):
+        node = node_after(graph, weight, operator)
+        fresh = helper.make_node(new, node.input[:1], node.output, **attributes)
+        node.CopyFrom(fresh)
+
+    return edit
+
+
+def swapped(first, second):
+    """An edit of a graph in which the readers of two weights read those of each other."""
+
+    def edit(graph):
+        nodes = reader(graph, first), reader(graph, second)
+        for node, old, new in zip(nodes, (first, second), (second, first), strict=True):
+            node.input[[*node.input].index(old)] = new
+
+    return edit
+
+
+def other_epsilon(weight, epsilon):
+    """An edit of the norm of a weight: its variance gets another epsilon."""
+
+    def edit(graph):
+        end = [*graph.node].index(reader(graph, weight))
+        add = next(node for node in reversed(graph.node[:end]) if node.op_type == "Add" and "constant" in node.input[1])
+        graph.initializer.append(numpy_helper.from_array(np.float32([epsilon]).reshape(()), "another epsilon"))
+        add.input[1] = "another epsilon"
+
+    return edit
+
+
+def without_first_row(array):
+    array[0] = 0.0
+    return array
+
+
+LOW = onnxfn.Floors(agreement=0.0, kl=9.0, cosine=-1.0)
+"""Floors that random weights reach."""
+
+LAYERS = "model.layers"
+LLAMA_FAULTS = {
+    "a weight is scaled": (3, changed(f"{LAYERS}.3.mlp.down_proj.weight", lambda array: 1.01 * array)),
+    "a matrix is transposed": (4, changed(f"{LAYERS}.4.self_attn.o_proj.weight", np.transpose)),
+    "a row is zero": (5, changed(f"{LAYERS}.5.self_attn.v_proj.weight", without_first_row)),
+    "a norm is shifted": (2, changed(f"{LAYERS}.2.post_attention_layernorm.weight", lambda array: array + 1e-3)),
+    "q and k are swapped": (
+        1,
+        swapped(f"{LAYERS}.1.self_attn.q_proj.weight", f"{LAYERS}.1.self_attn.k_proj.weight"),
+    ),
+    "gate and up are swapped": (0, swapped(f"{LAYERS}.0.mlp.gate_proj.weight", f"{LAYERS}.0.mlp.up_proj.weight")),
+    "another epsilon": (2, other_epsilon(f"{LAYERS}.2.post_attention_layernorm.weight", 1e-4)),
+    "another epsilon in the first norm": (4, other_epsilon(f"{LAYERS}.4.input_layernorm.weight", 1e-4)),
+    "halves are not negated": (
+        3,
+        other_operator(f"{LAYERS}.3.self_attn.q_proj.weight", "Neg", "Identity"),
+    ),
+    "another activation": (5, other_operator(f"{LAYERS}.5.mlp.gate_proj.weight", "Sigmoid", "Tanh")),
+    "softmax over another axis": (
+        1,
+        other_operator(f"{LAYERS}.1.self_attn.q_proj.weight", "Softmax", "Softmax", axis=2),
+    ),
+    "no mask": (
+        0,
+        lambda graph: node_before(graph, f"{LAYERS}.0.self_attn.q_proj.weight", "Softmax"),
+    ),
+}
+"""A fault -> the layer where it is, and the edit of the graph."""
+
+
+def node_before(graph, weight, operator):
+    """Lets the node with an operator read the first input of the Add before it: scores without a mask."""
+    softmax = node_after(graph, weight, operator)
+    add = next(node for node in graph.node if softmax.input[0] in node.output)
+    softmax.input[0] = add.input[0]
+
+
+BERT = "bert.encoder.layer"
+OTHER_FAULTS = [
+    ("bert", f"{BERT}.2", changed(f"{BERT}.2.output.dense.weight", lambda array: 1.01 * array)),
+    ("bert", f"{BERT}.0", swapped(f"{BERT}.0.attention.self.query.weight", f"{BERT}.0.attention.self.key.weight")),
+    ("bert", f"{BERT}.3", changed(f"{BERT}.3.intermediate.dense.bias", lambda array: array + 0.01)),
+    ("gemma3_text", f"{LAYERS}.0", changed(f"{LAYERS}.0.self_attn.q_norm.weight", lambda array: array + 0.01)),
+    ("gemma3_text", f"{LAYERS}.1", other_operator(f"{LAYERS}.1.mlp.gate_proj.weight", "Tanh", "Sigmoid")),
+    ("lfm2", f"{LAYERS}.0", changed(f"{LAYERS}.0.feed_forward.w2.weight", lambda array: 1.01 * array)),
+    ("lfm2", f"{LAYERS}.1", changed(f"{LAYERS}.1.feed_forward.w3.weight", lambda array: 1.01 * array)),
+]
+"""Model type, the section with the fault, and the edit of the graph."""
+
+
+def edited(folder, copied, edit):
+    """A copy of an export whose ONNX file was edited."""
+    shutil.copytree(folder, copied)
+    model = onnx.load(copied / "model.onnx")
+    edit(model.graph)
+    onnx.save(model, copied / "model.onnx")
+    return copied
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+def test_files_without_a_fault_pass(exports, model_type):
+    spec, model, folder = exports(model_type)
+    report = by_sections(spec, model, folder)
+    whole = onnxfn.validate(spec, model, folder)
+    names = layer_paths(model, {name for name, _ in model.named_parameters()})
+    assert [each.section for each in report.sections] == ["embedding", *names, "head"]
+    assert report.passed
+    assert whole.passed
+    decoded = {"greedy tokens"}  # texts are decoded by the whole check alone
+    assert {each.output for each in report.differences} == {each.output for each in whole.differences} - decoded
+    assert report.cases == whole.cases[: len(report.cases)]
+
+
+@pytest.mark.parametrize("fault", LLAMA_FAULTS)
+def test_a_fault_in_a_layer_is_found_in_that_layer(exports, fault, tmp_path):
+    spec, model, folder = exports("llama")
+    layer, edit = LLAMA_FAULTS[fault]
+    copied = edited(folder, tmp_path / "out", edit)
+    report = by_sections(spec, model, copied)
+    assert [each.section for each in report.sections if not each.passed] == [f"{LAYERS}.{layer}"]
+    assert not onnxfn.validate(spec, model, copied).passed
+
+
+@pytest.mark.parametrize(("model_type", "section", "edit"), OTHER_FAULTS, ids=[f"{a}-{b}" for a, b, _ in OTHER_FAULTS])
+def test_faults_in_encoders_and_among_unlike_layers(exports, model_type, section, edit, tmp_path):
+    spec, model, folder = exports(model_type)
+    report = by_sections(spec, model, edited(folder, tmp_path / "out", edit))
+    assert [each.section for each in report.sections if not each.passed] == [section]
+
+
+def test_a_report_names_the_layer_in_its_table_its_json_and_its_error(exports, tmp_path):
+    spec, model, folder = exports("bert")
+    passed = by_sections(spec, model, folder)
+    assert f"model: {BERT}.3" in str(passed)
+    assert from_json(to_json(passed), record=Report) == passed
+    facts = check_facts(passed)["sections"]
+    assert [each["section"] for each in facts] == ["embedding", *(f"{BERT}.{index}" for index in range(4)), "head"]
+    assert all(0 <= each["max_abs"] <= each["tolerance"] for each in facts)
+    edit = changed(f"{BERT}.2.output.dense.weight", lambda array: 1.01 * array)
+    failed = by_sections(spec, model, edited(folder, tmp_path / "out", edit))
+    assert f"model: {BERT}.2 differ: " in str(check_error(failed))
+
+
+def test_an_export_by_sections_writes_them_to_the_report(exports, tmp_path):
+    spec, model, _ = exports("bert")
+    exported = onnxfn.export(spec, model, tmp_path / "out", check="sections")
+    stated = json.loads((tmp_path / "out" / "report.json").read_text())["check"]
+    assert stated["status"] == "passed"
+    assert [each["section"] for each in stated["sections"]] == [each.section for each in exported.report.sections]
+    assert onnxfn.verify(tmp_path / "out").passed
+
+
+@pytest.mark.parametrize("dtype", ["float16", "q8", "q4"])
+def test_16_bit_and_quantized_files_are_measured_as_by_the_whole_check(exports, dtype, tmp_path):
+    spec, model, _ = exports("llama")
+    reports = {
+        mode: onnxfn.export(spec, model, tmp_path / mode, dtypes=(dtype,), floors=LOW, check=mode).report
+        for mode in ("whole", "sections")
+    }
+    measured = [
+        {(each.output, each.measure): each.value for each in report.measurements if each.output != "greedy tokens"}
+        for report in reports.values()
+    ]
+    assert measured[0] == pytest.approx(measured[1], abs=1e-3)
+    assert len(reports["sections"].sections) == 8
+    assert {each.tolerance is None for each in reports["sections"].sections} == {dtype != "float16"}
+
+
+def test_a_model_without_a_chain_of_layers_is_refused_with_advice(tmp_path):
+    model = tiny.model("albert", "AutoModel")
+    spec = onnxfn.spec_for(model, "feature-extraction")
+    message = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out", check="sections")
+    assert message.endswith("check the whole graph: --check whole, or check='whole'")
+    assert not (tmp_path / "out").exists()
+    assert "did you mean 'sections'" in refusal(
+        UnknownName, onnxfn.export, spec, model, tmp_path / "o", check="section"
+    )
