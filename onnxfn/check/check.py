@@ -32,7 +32,7 @@ from onnxfn.check.quantized_weights import WeightError
 from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
 from onnxfn.check.repeated import random_findings
 from onnxfn.check.sessions import open_check_session, runtime_message, silent_run_options
-from onnxfn.check.usual_errors import agreeing_with_any_case, largest_own_norms, usual_error
+from onnxfn.check.usual_errors import agreeing_with_any_case, largest_own_norms, usual_errors
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.dummies import Array
@@ -288,7 +288,7 @@ def output_comparisons(
     for index, (output, actual, expected) in enumerate(pairs):
         select = valid_elements(part.spec, output, reference.inputs)
         of_output, of_rounded = (partial(function, index) if function else None for function in functions)
-        usual, elsewhere = usual_error(part, index, reference, exact), largest_own_norms(before, output.name)
+        usual, elsewhere = usual_errors(part, index, reference, exact), largest_own_norms(before, output.name)
         measures = of_output, of_rounded, usual, elsewhere
         yield compare(part.spec, output.name, reference.case, actual, expected, select, *measures, tick)
 

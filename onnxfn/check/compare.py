@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def compare(
     select: Select = all_elements,
     exact: Exact | None = None,
     exact_of_rounded: Exact | None = None,
-    usual_error: UsualError | None = None,
+    usual_errors: Sequence[UsualError] = (),
     own_elsewhere: Norms = NO_ERROR,
     tick: Tick = no_tick,
 ) -> Comparison:
@@ -87,7 +88,7 @@ def compare(
         select: Selects the elements that are compared.
         exact: Computes the exact array, if it is needed. None: there is none.
         exact_of_rounded: Computes the exact array for inputs that are rounded. None: no input has a float dtype.
-        usual_error: Computes PyTorch's own error for other inputs of these sizes. None: there are none.
+        usual_errors: Each computes PyTorch's own error for more of other inputs of these sizes.
         own_elsewhere: The largest norms of PyTorch's own error in this output in the cases before.
         tick: Is called between the steps, each of which takes a few passes over the arrays.
     """
@@ -104,7 +105,7 @@ def compare(
     elif has_tolerance(spec):
         judged = _within_tolerance(pair)
     else:
-        judged = _by_arithmetic(pair, select, exact, exact_of_rounded, usual_error, own_elsewhere)
+        judged = _by_arithmetic(pair, select, exact, exact_of_rounded, usual_errors, own_elsewhere)
     return evolve(judged, output=output, case=case, shape=actual.shape)
 
 
@@ -169,7 +170,7 @@ def _by_arithmetic(
     select: Select,
     exact: Exact | None,
     exact_of_rounded: Exact | None,
-    usual_error: UsualError | None,
+    usual_errors: Sequence[UsualError],
     own_elsewhere: Norms,
 ) -> Comparison:
     """The comparison by the rule of `precision.py`; by scale if there is no exact reference."""
@@ -189,7 +190,7 @@ def _by_arithmetic(
         try:
             wider, values = _exact_elements(pair, select, ordinary, exact)
             judged = _by_exact(pair, elements, wider, values)
-            for other_error in _other_errors(pair, elements, values, select, exact_of_rounded, usual_error):
+            for other_error in _other_errors(pair, elements, values, select, exact_of_rounded, usual_errors):
                 if not judged.passed:
                     with suppress(NoReference):
                         judged = _by_exact(pair, elements, wider, values, other_error())
@@ -219,7 +220,7 @@ def _other_errors(
     values: Array,
     select: Select,
     exact_of_rounded: Exact | None,
-    usual_error: UsualError | None,
+    usual_errors: Sequence[UsualError],
 ) -> Iterator[UsualError]:
     """Functions that compute other measures of PyTorch's own error, for where its error in this case is too small.
 
@@ -230,10 +231,13 @@ def _other_errors(
         wider, moved = _exact_elements(pair, select, _is_ordinary(pair), exact_of_rounded)
         return rounding(pair.precision, elements.scale.norms(moved - values), wider)
 
+    def of_other_inputs(usual_error: UsualError) -> Norms:
+        return rounding(pair.precision, usual_error(), "a wider dtype, for other inputs,")
+
     if exact_of_rounded is not None:
         yield effect_of_rounded
-    if usual_error is not None and values.size <= FEW_ELEMENTS:
-        yield lambda: rounding(pair.precision, usual_error(), "a wider dtype, for other inputs,")
+    if values.size <= FEW_ELEMENTS:
+        yield from (partial(of_other_inputs, usual_error) for usual_error in usual_errors)
 
 
 def own_norms(spec: PlannedSpec, expected: Array, exact: Array) -> Norms:

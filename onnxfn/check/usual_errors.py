@@ -4,6 +4,8 @@ An output of few elements, such as the similarity of an image and a text, may ha
 error is no measure for a graph. So PyTorch answers other inputs of the same sizes, in the dtype of the export and in
 float64, and the largest of these errors counts.
 
+The inputs are computed one by one, until the output agrees: in a model of texts and videos each costs a minute.
+
 In an output of many elements the error depends on the kernels that PyTorch chooses for the sizes and masks of a case.
 So an error that is too large in one case agrees if PyTorch's own error in another case allows it.
 """
@@ -11,6 +13,7 @@ So an error that is too large in one case agrees if PyTorch's own error in anoth
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache, partial
 
 from attrs import evolve
 
@@ -26,15 +29,21 @@ OTHER_INPUTS = 4
 """How many other inputs PyTorch answers."""
 
 
-def usual_error(part: Part, index: int, reference: Reference, exact: ExactOutputs) -> UsualError | None:
-    """A function that computes the largest norms of PyTorch's own error in an output, for inputs like a reference's.
+def usual_errors(part: Part, index: int, reference: Reference, exact: ExactOutputs) -> tuple[UsualError, ...]:
+    """Functions that compute the largest norms of PyTorch's own error in an output, for inputs like a reference's.
 
-    None if the inputs are real: there are no others like them.
+    The first computes those of one input, the second those of this one and another, and so on. There are none if the
+    inputs are real: no others are like them.
     """
     other = reference.other
     if other is None:
-        return None
-    return lambda: larger(*(_own_error(part, index, other(number), exact) for number in range(1, OTHER_INPUTS + 1)))
+        return ()
+    own_error = cache(lambda number: _own_error(part, index, other(number), exact))
+
+    def largest(count: int) -> Norms:
+        return larger(*map(own_error, range(1, count + 1)))
+
+    return tuple(partial(largest, count) for count in range(1, OTHER_INPUTS + 1))
 
 
 def agreeing_with_any_case(part: Part, comparisons: Sequence[Comparison]) -> list[Comparison]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tiny
@@ -12,7 +14,7 @@ from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.norms import Norms
 from onnxfn.check.precision import PRECISIONS
 from onnxfn.check.references import references
-from onnxfn.check.usual_errors import OTHER_INPUTS, agreeing_with_any_case, usual_error
+from onnxfn.check.usual_errors import OTHER_INPUTS, agreeing_with_any_case, usual_errors
 
 FLOAT32 = PRECISIONS["float32"]
 SPEC = onnxfn.PlannedSpec(target=onnxfn.specs.spec.Target(float_dtype="float32"))
@@ -25,7 +27,7 @@ def is_passed(length, usual):
     norms = Norms(usual * FLOAT32.unit_roundoff, usual * FLOAT32.unit_roundoff)
     exact = ("float64", expected)
     arrays = (actual.astype(np.float32), expected.astype(np.float32))
-    return compare(SPEC, "y", "case", *arrays, exact=lambda: exact, usual_error=lambda: norms).passed
+    return compare(SPEC, "y", "case", *arrays, exact=lambda: exact, usual_errors=[lambda: norms]).passed
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,20 @@ def is_passed(length, usual):
 )
 def test_the_usual_error_counts_in_outputs_of_few_elements(length, usual, passed):
     assert is_passed(length, usual) == passed
+
+
+def test_other_inputs_are_computed_until_the_output_agrees():
+    expected, computed = np.ones(3), []
+    actual = expected + 2 * FLOAT32.agreement * FLOAT32.unit_roundoff
+
+    def usual(size):
+        computed.append(size)
+        return Norms(size * FLOAT32.unit_roundoff, size * FLOAT32.unit_roundoff)
+
+    usual_of_each = [partial(usual, size) for size in (1, FLOAT32.agreement, 2 * FLOAT32.agreement)]
+    arrays = (actual.astype(np.float32), expected.astype(np.float32))
+    assert compare(SPEC, "y", "case", *arrays, exact=lambda: ("float64", expected), usual_errors=usual_of_each).passed
+    assert computed == [1, FLOAT32.agreement]
 
 
 @pytest.mark.parametrize(("own", "passed"), [((2, 30), True), ((2, 2), False), ((2, None), False)])
@@ -85,7 +101,8 @@ def test_the_usual_error_is_the_largest_over_other_inputs_of_the_same_sizes(clas
         peaks = [np.abs(other.outputs[0] - exact(part, other.inputs)[1][0]) for other in others]
         scales = [np.sqrt(np.mean(other.outputs[0].astype(float) ** 2)) for other in others]
         errors = [np.sqrt(np.mean(peak**2)) / scale for peak, scale in zip(peaks, scales, strict=True)]
-        assert usual_error(part, 0, reference, exact)().rms == pytest.approx(max(errors))
+        of_inputs = [usual().rms for usual in usual_errors(part, 0, reference, exact)]
+        assert of_inputs == pytest.approx([max(errors[: count + 1]) for count in range(OTHER_INPUTS)])
 
 
 def test_real_inputs_have_no_usual_error(classifier):
@@ -93,4 +110,4 @@ def test_real_inputs_have_no_usual_error(classifier):
     arrays = next(references(model, part)).inputs
     *_, real = references(model, part, arrays)
     assert real.case.startswith("preprocessed")
-    assert usual_error(part, 0, real, exact_outputs(model, "float32")) is None
+    assert usual_errors(part, 0, real, exact_outputs(model, "float32")) == ()
