@@ -171,6 +171,8 @@ def _of_fewer_bits() -> Iterator[Exporter]:
         options = ("--no-template-cache", "--dtype", dtype)
         yield small(f"onnxfn {dtype}", OURS, _onnxfn(*options, *floors), dtype=dtype)
         yield small(f"onnxfn {dtype} unchecked", OURS, _onnxfn(*options, "--no-check"), dtype=dtype)
+        by_sections = _onnxfn(*options, *floors, "--check", "sections")
+        yield small(f"onnxfn {dtype} by sections", OURS, by_sections, dtype=dtype)
     yield small("genai builder float16", "genai", _genai("fp16", "cuda"), dtype="float16")
     yield small("genai builder int4", "genai", _genai("int4", "cpu"), dtype="q4")
     yield small("genai builder int8", "genai", _genai("int8", "cpu"), dtype="q8")

@@ -155,9 +155,12 @@ def report_sections(report: Any) -> Sections:
     rows_measured = measured_rows(report.measurements)
     measured = [("measured against PyTorch in float32", rows_measured)] if rows_measured else []
     differences = [("ONNX Runtime against PyTorch", with_heads(head, rows))] if rows or not measured else []
-    rows_of_sections = section_rows(report.sections)
-    sections = [("by sections", rows_of_sections)] if rows_of_sections else []
-    return [*findings, *sections, *differences, *compared, *measured, ("cases", cases)]
+    return [*findings, *_sections_of_graphs(report), *differences, *compared, *measured, ("cases", cases)]
+
+
+def _sections_of_graphs(report: Any) -> Sections:
+    """The figures of each section of the graphs, if the check was by sections."""
+    return [("ONNX Runtime against PyTorch, by sections", section_rows(report.sections))] if report.sections else []
 
 
 def _reference_rows(differences: Sequence[Any]) -> Rows:
@@ -208,7 +211,8 @@ def _check_sections(exported: Any) -> Sections:
     report = exported.report
     if not has_variants(exported.plan) or report.findings:
         return report_sections(report)[:-1]
-    return [("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))]
+    worst = ("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))
+    return [worst, *_sections_of_graphs(report)]
 
 
 def with_float_dtype(spec: Any) -> Any:

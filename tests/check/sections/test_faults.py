@@ -11,10 +11,12 @@ import pytest
 import tiny
 from onnx import helper, numpy_helper
 from refusals import refusal
+from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.check import check_error
 from onnxfn.check.sections.layer_chains import layer_paths
+from onnxfn.export.cli import app
 from onnxfn.export.report_file import check_facts
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.reports import Report
@@ -255,3 +257,19 @@ def test_a_model_without_a_chain_of_layers_is_refused_with_advice(tmp_path):
     assert "did you mean 'sections'" in refusal(
         UnknownName, onnxfn.export, spec, model, tmp_path / "o", check="section"
     )
+
+
+@pytest.mark.parametrize("dtypes", [(), ("float16",)])
+def test_the_command_line_prints_the_sections_with_verbose(dtypes, tmp_path):
+    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
+    words = ["export", str(tmp_path / "llama"), str(tmp_path / "out"), "--check", "sections", "--verbose"]
+    result = CliRunner().invoke(app, [*words, *(word for dtype in dtypes for word in ("--dtype", dtype))])
+    assert result.exit_code == 0, result.output
+    assert "by sections" in result.stdout
+    assert f"{LAYERS}.1 " in result.stdout
+
+
+def test_two_words_for_the_check_are_refused(tmp_path):
+    result = CliRunner().invoke(app, ["export", "no", str(tmp_path), "--no-check", "--check", "sections"])
+    assert result.exit_code == 1
+    assert "--no-check is --check none, and --check sections is another" in result.output
