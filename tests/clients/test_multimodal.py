@@ -1,4 +1,4 @@
-"""transformers.js in Node.js writes PyTorch's tokens for models that see or hear, from folders as written."""
+"""transformers.js and onnxruntime-genai write PyTorch's tokens for models that see or hear, from folders as written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from multimodal import FLAGS, HEARS, TASKS, WRITING, prompts, sight, written
 from pairs import tensor
-from running import client_process
+from running import client_process, run_client
 
 pytestmark = pytest.mark.clients
 
@@ -33,3 +33,15 @@ def test_a_model_that_sees_or_hears_writes_the_tokens_of_pytorch(model_type, pro
         given = program({**job, "feeds": feeds})["result"]
         tokens = np.reshape(given["data"], given["dims"])[:, -WRITING["max_new_tokens"] :]
         assert tokens.tolist() == written(model, prompt).tolist(), prompt.case
+
+
+@pytest.mark.parametrize("model_type", ["qwen2_5_vl", "qwen3_vl"])
+def test_onnxruntime_genai_writes_the_tokens_of_pytorch(model_type, tmp_path, note):
+    note({"client": "genai", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type})
+    note({"flags": FLAGS.get(model_type, ())})
+    model = sight(model_type, tmp_path)
+    job = {"folder": str(model.folder), "count": WRITING["max_new_tokens"]}
+    for prompt in prompts(model):
+        feeds = {name: tensor(np.asarray(array)) for name, array in prompt.arguments.items()}
+        given = run_client("genai", {**job, "feeds": feeds, "placeholder": model.known.tokens["image_features"]})
+        assert given["result"] == written(model, prompt).tolist(), prompt.case

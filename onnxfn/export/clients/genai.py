@@ -16,9 +16,12 @@ from onnxfn.export.clients.caches import (
     other_inputs,
 )
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
+from onnxfn.export.clients.genai_images import decoder_with_images, image_blocks, sees_in_genai
 from onnxfn.export.clients.genai_whisper import is_whisper, whisper_parts
 from onnxfn.export.clients.values import config_value
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
+from onnxfn.specs.edits.token_embeddings import EMBEDS
+from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.planned import Part, Plan
 
 NAME = "onnxruntime-genai"
@@ -63,8 +66,9 @@ DEFAULT_LENGTH = 2048
 
 def genai_config(folder: Folder) -> dict[str, str]:
     """`genai_config.json` for a decoder that the runtime can load; nothing for other plans."""
-    part, config = decoder_of(folder.plan), json_object(folder, CONFIG)
-    if part is None or config is None or genai_limits(folder.plan):
+    config = json_object(folder, CONFIG) or {}
+    part = decoder_with_images(folder.plan) if sees_in_genai(folder.plan, config) else decoder_of(folder.plan)
+    if part is None or not config or genai_limits(folder.plan):
         return {}
     length = config_value(config, "max_position_embeddings") or config.get("max_target_positions") or DEFAULT_LENGTH
     generation = json_object(folder, GENERATION_CONFIG) or {}
@@ -103,7 +107,8 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
     """The blocks of the files in `model`."""
     if is_whisper(folder.plan):
         return whisper_parts(config, folder.subfolder)
-    return {"decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/"))}
+    images = image_blocks(folder.plan, config, folder.subfolder) if sees_in_genai(folder.plan, config) else {}
+    return {"decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/")), **images}
 
 
 def _word(config: Mapping[str, Any]) -> str:
@@ -138,11 +143,11 @@ def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, 
     cache = cache_of(part)
     _, heads, *_, width = of_attribute(cache, KEYS)[0].sizes
     layers = config_value(config, "num_hidden_layers") or max(tensor.layer for tensor in cache) + 1
-    inputs = {name: name for name in INPUTS if name in part.spec.inputs}
+    inputs = {name: name for name in (*INPUTS, EMBEDS) if name in part.spec.inputs}
     return _without_none(
         {
             "filename": filename,
-            "hidden_size": config_value(config, "hidden_size"),
+            "hidden_size": _width(part, config),
             "num_attention_heads": config_value(config, "num_attention_heads"),
             "num_key_value_heads": heads,
             "head_size": width,
@@ -153,6 +158,13 @@ def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, 
             | {f"present_{CACHE_WORDS[each.attribute]}_names": each.output for each in cache},
         }
     )
+
+
+def _width(part: Part, config: Mapping[str, Any]) -> Any:
+    """The width of the rows that a decoder takes; rows of some models carry more than an embedding."""
+    if EMBEDS not in part.spec.inputs:
+        return config_value(config, "hidden_size")
+    return int(graph_axes(part.spec, part.spec.inputs[EMBEDS]).axes[-1].symbol)
 
 
 def _layer_types(config: Mapping[str, Any], cache: tuple[CacheTensor, ...], layers: int) -> list[str] | None:

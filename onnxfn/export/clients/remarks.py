@@ -10,6 +10,7 @@ from attrs import evolve
 
 from onnxfn.export.clients.alias import alias_of, alias_remarks
 from onnxfn.export.clients.genai import genai_limits
+from onnxfn.export.clients.genai_images import image_limits
 from onnxfn.export.clients.ort_model import ort_model_limits
 from onnxfn.export.clients.transformers_js import transformers_js_limits
 from onnxfn.specs.config_values import snapshot
@@ -22,7 +23,7 @@ Limits = Callable[[Plan, Mapping[str, Any]], tuple[str, ...]]
 LIMITS: Mapping[str, Limits] = MappingProxyType(
     {
         "transformers.js": transformers_js_limits,
-        "onnxruntime-genai": lambda plan, _: genai_limits(plan),
+        "onnxruntime-genai": lambda plan, config: (*genai_limits(plan), *image_limits(plan, config)),
         "ORTModel": ort_model_limits,
     }
 )

@@ -19,8 +19,9 @@ from onnxfn.export.clients.configuration import (
     text_architecture,
     text_sizes,
 )
-from onnxfn.export.clients.folder import Folder, SideFile
-from onnxfn.export.clients.genai import genai_config
+from onnxfn.export.clients.folder import CONFIG, Folder, SideFile, json_object
+from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config
+from onnxfn.export.clients.genai_images import write_embedding
 from onnxfn.export.clients.preprocessor import preprocessor_config
 from onnxfn.export.clients.sentence_transformers import modules, pooling
 from onnxfn.export.clients.tokenizer import chat_template, tokenizer_config
@@ -75,7 +76,9 @@ def write_side_files(
     new = {name: text for name, text in after.texts.items() if text != folder.texts.get(name) and name not in fixed}
     for name, text in new.items():
         (staging / name).write_text(text, encoding="utf-8")
-    return tuple(staging / name for name in new)
+    config = json_object(after, CONFIG) or {}
+    graphs = write_embedding(staging / layout.subfolder, plan, config) if GENAI_CONFIG in after.names else ()
+    return (*(staging / name for name in new), *graphs)
 
 
 def _texts(staging: Path) -> dict[str, str]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import onnxruntime_genai as genai
 from lines import answer_jobs
 
 
 def result(job: dict[str, Any]) -> Any:
-    """The new tokens for `ids`, the new text for `text` and for `messages`. `overlay` goes over the configuration."""
+    """The new tokens for `ids`, the new text for `text` and for `messages`; with
+    images for `feeds`. `overlay` goes over the configuration."""
     config = genai.Config(job["folder"])
     if "overlay" in job:
         config.overlay(json.dumps(job["overlay"]))
     model = genai.Model(config)
+    if "feeds" in job:
+        return tokens_with_images(model, job)
     if "ids" in job:
         return new_tokens(model, job["ids"], job["count"])
     tokenizer = genai.Tokenizer(model)
@@ -37,6 +41,24 @@ def new_tokens(model: Any, ids: Any, count: int) -> list[int]:
     while not generator.is_done():
         generator.generate_next_token()
     return [int(token) for token in generator.get_sequence(0)[len(ids) :]]
+
+
+def tokens_with_images(model: Any, job: dict[str, Any]) -> list[list[int]]:
+    """The tokens that the model adds to texts with images. The feeds are what a processor gives."""
+    feeds = {name: np.array(each["data"], each["type"]).reshape(each["dims"]) for name, each in job["feeds"].items()}
+    ids = feeds["input_ids"].astype(np.int32)
+    parameters = genai.GeneratorParams(model)
+    parameters.set_search_options(do_sample=False, max_length=ids.shape[1] + job["count"], batch_size=len(ids))
+    generator = genai.Generator(model, parameters)
+    tensors = genai.NamedTensors()
+    placeholders = np.array([(ids == job["placeholder"]).sum()], np.int64)
+    for name, array in {**feeds, "input_ids": ids, "num_image_tokens": placeholders}.items():
+        if name != "attention_mask":  # the runtime makes it
+            tensors[name] = array
+    generator.set_inputs(tensors)
+    while not generator.is_done():
+        generator.generate_next_token()
+    return [[int(token) for token in generator.get_sequence(row)[ids.shape[1] :]] for row in range(len(ids))]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,145 @@
+"""onnxruntime-genai and models that see: `embedding.onnx`, and the blocks of `genai_config.json`.
+
+The runtime runs `embedding.onnx` at each step: it looks up tokens and puts features of images in their places.
+transformers.js merges by itself and loads `embed_tokens.onnx`. The former graph has the nodes of the latter, and its
+external data, so both files share one table of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from onnxfn.architectures.placeholders import IMAGE_FEATURES, placeholders
+from onnxfn.export.clients.folder import first_parts
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
+from onnxfn.specs.planned import Part, Plan
+from onnxfn.weights.layouts import dtype_suffix
+
+EMBEDDING = "embedding"
+"""The stem of the file, as onnxruntime-genai calls the part."""
+
+VISION = "vision_encoder"
+
+DECODER = "decoder_model_merged"
+
+GRID = "image_grid_thw"
+
+TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id")
+SIZES = ("spatial_merge_size", "patch_size")
+"""Keys of the configuration, and of its section for images, that the runtime reads in `model` and in `model.vision`."""
+
+TYPES: Mapping[str, str] = MappingProxyType({"qwen2_5_vl": "qwen2_5_vl", "qwen3_vl": "qwen3_vl"})
+"""Model type -> the value of `model.type` whose runtime gives its files what they take."""
+
+
+def sees_in_genai(plan: Plan, config: Mapping[str, Any]) -> bool:
+    """Whether onnxruntime-genai has a runtime for a plan with images."""
+    return {VISION, EMBEDDING_FILE, DECODER} <= {*parts_by_stem(plan)} and config.get("model_type") in TYPES
+
+
+def image_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """A line for a model that sees and for which no files of the runtime are known."""
+    if sees_in_genai(plan, config) or not {VISION, EMBEDDING_FILE} <= {*parts_by_stem(plan)}:
+        return ()
+    return (f"onnxruntime-genai gets no genai_config.json for {config.get('model_type')} with images",)
+
+
+def decoder_with_images(plan: Plan) -> Part:
+    """The part that takes embeddings, of a plan that the runtime can load."""
+    return parts_by_stem(plan)[DECODER]
+
+
+def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """The type, the tokens, and the blocks of the files that read images and tokens, in `model`.
+
+    Args:
+        plan: A plan that the runtime can load.
+        config: The configuration of the model.
+        folder: The folder of the ONNX files.
+    """
+    vision = parts_by_stem(plan)[VISION]
+    section = config.get("vision_config") or {}
+    return {
+        "type": TYPES[str(config["model_type"])],
+        **{key: config[key] for key in TOKENS if key in config},
+        "embedding": {
+            "filename": f"{folder}/{EMBEDDING}.onnx".removeprefix("/"),
+            "inputs": {IDS: IDS, IMAGE_FEATURES: IMAGE_FEATURES},
+            "outputs": {EMBEDS: EMBEDS},
+        },
+        "vision": {
+            "filename": f"{folder}/{vision.name}.onnx".removeprefix("/"),
+            **{key: section[key] for key in SIZES if key in section},
+            "inputs": {"pixel_values": "pixel_values", GRID: GRID},
+            "outputs": {IMAGE_FEATURES: IMAGE_FEATURES},
+        },
+    }
+
+
+def parts_by_stem(plan: Plan) -> dict[str, Part]:
+    """The parts of the first dtype of a plan, by the stem of their files without the suffix of the dtype."""
+    return {part.name.removesuffix(dtype_suffix(part.dtype)): part for part in first_parts(plan)}
+
+
+def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Writes `embedding.onnx` beside `embed_tokens.onnx`; nothing for plans that the runtime has no use for."""
+    if not sees_in_genai(plan, config):
+        return ()
+    import onnx
+
+    table = onnx.load(folder / f"{parts_by_stem(plan)[EMBEDDING_FILE].name}.onnx", load_external_data=False)
+    path = folder / f"{EMBEDDING}.onnx"
+    path.write_bytes(merging_graph(table, placeholders(config).tokens[IMAGE_FEATURES]).SerializeToString())
+    return (path,)
+
+
+def merging_graph(table: Any, placeholder: int) -> Any:
+    """The graph of a table of embeddings that also takes `image_features`, which stand in place of a token.
+
+    Args:
+        table: An `onnx.ModelProto` from `input_ids` to `inputs_embeds`.
+        placeholder: The id of the token. There may be none of it in the texts: then there are no rows of features.
+
+    Returns:
+        An `onnx.ModelProto` with the inputs `input_ids` and `image_features`, `[rows, width]`. It refers to the same
+        external data.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    merging = type(table)()
+    merging.CopyFrom(table)
+    graph, node = merging.graph, helper.make_node
+    for each in graph.node:
+        each.output[:] = ["token_embeddings" if name == EMBEDS else name for name in each.output]
+    width = graph.output[0].type.tensor_type.shape.dim[2].dim_value
+    constants = {
+        "placeholder": np.int64(placeholder),
+        "one_axis": np.array([-1]),
+        "last_axis": np.array([-1]),
+        "first_axis": np.int64(0),
+        "no_features": np.zeros((1, width), np.float32),
+    }
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
+    graph.node.extend(
+        [
+            node("Equal", [IDS, "placeholder"], ["is_placeholder"]),
+            node("Cast", ["is_placeholder"], ["ones"], to=TensorProto.INT64),
+            node("Reshape", ["ones", "one_axis"], ["ones_in_a_row"]),
+            node("CumSum", ["ones_in_a_row", "first_axis"], ["counts"]),
+            node("Shape", [IDS], ["shape"]),
+            node("Reshape", ["counts", "shape"], ["numbers"]),
+            node("Where", ["is_placeholder", "numbers", "first_axis"], ["row_numbers"]),
+            node("Concat", ["no_features", IMAGE_FEATURES], ["rows"], axis=0),
+            node("Gather", ["rows", "row_numbers"], ["features"], axis=0),
+            node("Unsqueeze", ["is_placeholder", "last_axis"], ["is_feature"]),
+            node("Where", ["is_feature", "features", "token_embeddings"], [EMBEDS]),
+        ]
+    )
+    rows = helper.make_tensor_value_info(IMAGE_FEATURES, TensorProto.FLOAT, ["num_image_tokens", width])
+    graph.input.append(rows)
+    return merging

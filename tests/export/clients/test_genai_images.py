@@ -1,0 +1,86 @@
+"""`embedding.onnx` for onnxruntime-genai: the graph of the table, with features in the places of placeholder tokens."""
+
+from __future__ import annotations
+
+import json
+
+import every_part
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import onnxfn
+from onnxfn.check.whole.merged_embeddings import merged_embeddings
+
+TASK = "image-text-to-text-with-past"
+HUB = onnxfn.WriteOptions(layout="hub")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return every_part.tiny_model("qwen2_5_vl", TASK)
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("qwen") / "out"
+    onnxfn.export(onnxfn.spec_for(model, TASK), model, folder, check=False, write=HUB)
+    return folder
+
+
+def session(folder, stem):
+    return onnxruntime.InferenceSession(folder / "onnx" / f"{stem}.onnx")
+
+
+@pytest.mark.parametrize("texts", [[[5, 6, 7]], [[5, -1, -1, 6]], [[-1, 5, 6], [7, 8, -1]]])
+def test_features_stand_in_the_places_of_placeholder_tokens(model, folder, texts):
+    placeholder = model.config.image_token_id
+    ids = np.where(np.array(texts) < 0, placeholder, texts)
+    (embeddings,) = session(folder, "embed_tokens").run(None, {"input_ids": ids})
+    count = int((ids == placeholder).sum())
+    features = np.random.default_rng(0).normal(size=(count, embeddings.shape[-1])).astype(np.float32)
+    given = {"input_ids": ids, "image_features": features}
+    (merged,) = session(folder, "embedding").run(["inputs_embeds"], given)
+    assert np.array_equal(merged, merged_embeddings(embeddings, ids, {placeholder: features}))
+
+
+def test_genai_config_names_the_files_and_their_tensors(model, folder):
+    config = json.loads((folder / "genai_config.json").read_text())["model"]
+    assert config["type"] == "qwen2_5_vl"
+    assert config["image_token_id"] == model.config.image_token_id
+    for block in ("embedding", "vision", "decoder"):
+        graph = onnx.load(folder / config[block]["filename"], load_external_data=False).graph
+        names = {each.name for each in (*graph.input, *graph.output)}
+        stated = {*config[block]["inputs"].values(), *config[block]["outputs"].values()}
+        assert {name % 0 if "%d" in name else name for name in stated} <= names
+    assert config["vision"]["spatial_merge_size"] == model.config.vision_config.spatial_merge_size
+
+
+def test_the_files_are_part_of_the_report(folder):
+    assert onnxfn.verify(folder).passed
+    assert "onnx/embedding.onnx" in json.loads((folder / "report.json").read_text())["files"]
+
+
+def test_both_files_share_one_table_of_weights(model, tmp_path):
+    model.resize_token_embeddings(40_000)
+    spec = onnxfn.spec_for(model, TASK)
+    write = onnxfn.WriteOptions(layout="hub", external_data_threshold=1000)
+    onnxfn.export(spec, model, tmp_path / "out", check=False, write=write)
+    tables = [
+        onnx.load(tmp_path / "out" / "onnx" / f"{stem}.onnx", load_external_data=False)
+        for stem in ("embed_tokens", "embedding")
+    ]
+    stored = [
+        {entry.key: entry.value for each in table.graph.initializer for entry in each.external_data} for table in tables
+    ]
+    assert stored[0] == stored[1]
+    assert stored[0]["location"] == "embed_tokens.onnx_data"
+
+
+def test_a_model_that_the_runtime_does_not_know_gets_no_such_file(tmp_path):
+    llava = every_part.tiny_model("llava", TASK)
+    result = onnxfn.export(onnxfn.spec_for(llava, TASK), llava, tmp_path / "out", check=False, write=HUB)
+    assert not (tmp_path / "out" / "genai_config.json").exists()
+    assert not (tmp_path / "out" / "onnx" / "embedding.onnx").exists()
+    assert "onnxruntime-genai gets no genai_config.json for llava with images" in result.plan.remarks
