@@ -96,7 +96,7 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     """
     values = dict(_values(config))
     tokens = {name: values[key] for name, keys in PLACEHOLDER_KEYS.items() for key in reversed(keys) if key in values}
-    special = {value for key, value in values.items() if key.endswith(("_token_id", "_token_index", "_patch_id"))}
+    special = {value for key, value in values.items() if str(key).endswith(("_token_id", "_token_index", "_patch_id"))}
     merge_size = next((values[key] for key in MERGE_KEYS if key in values), 1)
     model_type = str(config.get("model_type"))
     first, types = FIRST_POSITIONS.get(model_type, 0), OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)

@@ -19,7 +19,7 @@ from onnxfn.specs.converters import plain_number
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.functions import resolve
-from onnxfn.specs.grid_fills import boxes, grid_positions, grids, packed_grids, rectangles
+from onnxfn.specs.grid_fills import boxes, grid_mask, grid_positions, grids, packed_grids, rectangles
 from onnxfn.specs.planned import AnySpec
 from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
 from onnxfn.specs.sample_fills import scaled, two_values
@@ -333,6 +333,7 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
             grids,
             packed_grids,
             rectangles,
+            grid_mask,
             grid_positions,
             boxes,
         )

@@ -11,17 +11,32 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def grids(_: Random, shape: tuple[int, ...], *, mask: Array) -> Array:
+def grids(_: Random, shape: tuple[int, ...], *, mask: Array, merge: int = 1) -> Array:
     """Height and width of a grid with as many cells as each row of a mask has ones. The last axis has size 2.
+
+    Both are multiples of `merge`.
 
     >>> grids(np.random.default_rng(0), (2, 2), mask=np.array([[1] * 12, [1] * 10 + [0] * 2])).tolist()
     [[3, 4], [2, 5]]
     """
     sides = np.ones(shape, dtype=np.int64)
-    for row, cells in enumerate(mask.sum(axis=-1).tolist()):
+    for row, cells in enumerate((mask.sum(axis=-1) // merge**2).tolist()):
         height = max(divisor for divisor in range(1, int(cells**0.5) + 1) if cells % divisor == 0)
-        sides[row] = height, cells // height
+        sides[row] = height * merge, cells // height * merge
     return sides
+
+
+def grid_mask(_: Random, shape: tuple[int, ...], *, merge: int = 1) -> Array:
+    """Ones for the patches of images, and zeros for padding after them, about a third in every second image.
+
+    The number of ones is a multiple of the square of `merge`.
+
+    >>> grid_mask(np.random.default_rng(0), (2, 6)).tolist()
+    [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]
+    """
+    cells = shape[-1] // merge**2
+    counts = np.array([(cells - cells // 3 * (row % 2)) * merge**2 for row in range(shape[0])])
+    return (np.arange(shape[-1]) < counts[:, None]).astype(np.int64)
 
 
 def packed_grids(_: Random, shape: tuple[int, ...], *, patches: Array, merge: int = 1, frames: int = 1) -> Array:

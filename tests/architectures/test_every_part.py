@@ -15,16 +15,23 @@ import onnxfn
 from onnxfn.export.lookup.lookup import checkpoint_task
 
 PAIRS = every_part.pairs()
+SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
 
-SAMPLE = ("gemma3", "llava", "qwen2_vl")
-"""Images of one size, features in a list, and patches in one row with three positions for each token."""
+SAMPLE = (
+    ("gemma3", SEES),
+    ("lfm2_vl", SEES),
+    ("llava", SEES),
+    ("mistral3", SEES),
+    ("qwen3_vl", SEES),
+    ("smolvlm", SEES),
+    ("voxtral", HEARS),
+)
+"""Marked rows, a hybrid cache, features in a list, an image of any size, DeepStack, tiles, and sounds."""
 
-SEES = "image-text-to-text-with-past"
 
-
-@pytest.mark.parametrize("model_type", SAMPLE)
-def test_each_part_agrees_with_pytorch(model_type, tmp_path):
-    every_part.exported(every_part.tiny_model(model_type, SEES), SEES, tmp_path / "out")
+@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+def test_each_part_agrees_with_pytorch(model_type, task, tmp_path):
+    every_part.exported(every_part.tiny_model(model_type, task), task, tmp_path / "out")
 
 
 @pytest.mark.sweep
@@ -68,3 +75,36 @@ def test_the_parts_have_the_names_that_clients_look_for():
     assert plan["vision_encoder"].outputs == {"image_features": {0: "num_image_tokens"}}
     assert list(decoder.inputs)[:3] == ["inputs_embeds", "attention_mask", "past_key_values.0.key"]
     assert decoder.inputs["position_ids"] == {1: "batch_size", 2: "sequence_length"}
+
+
+TOWERS = {
+    "gemma3": ("pixel_values",),
+    "glm_ocr": ("pixel_values", "image_grid_thw"),
+    "idefics3": ("pixel_values", "pixel_attention_mask"),
+    "internvl": ("pixel_values",),
+    "lfm2_vl": ("pixel_values", "pixel_attention_mask", "spatial_shapes"),
+    "llava": ("pixel_values",),
+    "mistral3": ("pixel_values",),
+    "qwen2_5_vl": ("pixel_values", "image_grid_thw"),
+    "qwen2_vl": ("pixel_values", "grid_thw"),
+    "qwen3_5": ("pixel_values", "image_grid_thw"),
+    "qwen3_vl": ("pixel_values", "image_grid_thw"),
+    "smolvlm": ("pixel_values", "pixel_attention_mask"),
+}
+"""Model type -> the inputs of its vision encoder, as the processors of transformers.js name them."""
+
+
+@pytest.mark.parametrize(("model_type", "names"), TOWERS.items())
+def test_a_tower_takes_what_a_processor_gives(model_type, names):
+    model = every_part.tiny_model(model_type, SEES)
+    plan = onnxfn.plan(onnxfn.spec_for(model, SEES), model)
+    assert [part.name for part in plan] == ["vision_encoder", "embed_tokens", "decoder_model_merged"]
+    assert tuple(plan["vision_encoder"].inputs) == names
+    assert list(plan["vision_encoder"].outputs) == ["image_features"]
+
+
+def test_the_spectrogram_of_voxtral_has_the_name_that_clients_use():
+    model = every_part.tiny_model("voxtral", HEARS)
+    plan = onnxfn.plan(onnxfn.spec_for(model, HEARS), model)
+    assert list(plan["audio_encoder"].inputs) == ["audio_values"]
+    assert plan["audio_encoder"].outputs == {"audio_features": {0: "num_audio_tokens"}}

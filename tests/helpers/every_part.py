@@ -42,9 +42,10 @@ def pairs() -> tuple[tuple[str, str], ...]:
 def tiny_model(model_type: str, task: str) -> Any:
     """A tiny model of the class that transformers lists for a task."""
     import shrunk
+    from sizes.parts import OVERRIDES
 
     (name,) = auto_tables()[TABLES[task.removesuffix("-with-past")]].classes[model_type]
-    return shrunk.model(model_type, name)
+    return shrunk.model(model_type, name, **OVERRIDES.get(model_type, {}))
 
 
 def exported(model: Any, task: str, folder: Path) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.facts import case, runs, takes
+from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.facts import case, patched, runs, takes
 from onnxfn.specs.getters import constant, either, from_config, power, product, reads
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
@@ -47,6 +47,7 @@ ONE_SIZED_IMAGE = compose(
     SIZED_PIXELS,
     takes("pixel_values", "1 num_channels= height width", "pixels", kind="float"),
     runs("features.image_features_of_whole_images"),
+    patched("torch:as_tensor", by="feature_splits.symbols", why="the height and the width of an image are not known"),
 )
 """An image of any size, which has no padding, so that its own size is that of the tensor."""
 
@@ -63,7 +64,7 @@ FINE_PIXELS = compose(
 TILES = compose(
     takes("pixel_values", "batch_size num_tiles num_channels= image_height= image_width=", "pixels", kind="float"),
     generates("pixels", "normal"),
-    generates("whole", "constant", value=1),
+    padded("right"),
     generates("corners", "rectangles", side=from_config("patch_size")),
     sized(batch_size=2, num_tiles=3),
     case("one", sized(batch_size=1, num_tiles=2)),
@@ -129,7 +130,10 @@ PATCH_STRIPS = compose(
     takes("target_sizes", "num_images 2", "packed_grids"),
     GRID_DUMMIES,
     generates(
-        "packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=from_config("strip_side")
+        "packed_grids",
+        "packed_grids",
+        patches=NestedDummy("patches", "num_patches"),
+        merge=from_config(product("strip_side", constant(2))),
     ),
 )
 """The patches of all images side by side, as one image of the height of a patch."""
@@ -149,6 +153,24 @@ PLACED_PATCHES = compose(
 )
 """The patches of each image, and the column and the row of each; -1 for padding."""
 
+PADDED_PATCHES = compose(
+    takes("pixel_values", "num_images num_patches patch_values=", "patches", kind="float"),
+    takes("pixel_attention_mask", "num_images num_patches", "padding_mask"),
+    takes("spatial_shapes", "num_images 2", "grid_shapes"),
+    generates("patches", "normal"),
+    generates("padding_mask", "grid_mask", merge=from_config("merged_side")),
+    generates(
+        "grid_shapes",
+        "grids",
+        mask=NestedDummy("padding_mask", "num_images num_patches"),
+        merge=from_config("merged_side"),
+    ),
+    sized(num_images=2, num_patches=96),
+    case("one", sized(num_images=1, num_patches=64)),
+    case("several", sized(num_images=3, num_patches=144)),
+)
+"""The patches of each image, padded, with the height and the width of each."""
+
 IMAGE_PATCHES = compose(
     PIXELS,
     takes("pixel_values", "num_images num_patches patch_values=", "pixels", kind="float"),
@@ -166,6 +188,7 @@ IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_values image_grid_hw": (FLAT_GRIDS,),
         "pixel_values target_sizes": (PATCH_STRIPS,),
         "pixel_values image_position_ids": (PLACED_PATCHES,),
+        "pixel_values spatial_shapes pixel_attention_mask": (PADDED_PATCHES,),
         "pixel_values pixel_attention_mask": MASKED_TILES,
         "pixel_values high_res_pixel_values": (FINE_PIXELS,),
         "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES),

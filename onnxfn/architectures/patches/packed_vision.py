@@ -36,7 +36,7 @@ class Patches:
     width: Tensor
 
 
-def _patches(grid_thw: Tensor) -> Patches:
+def patches_of(grid_thw: Tensor) -> Patches:
     """The facts about each patch of images with these grids."""
     import torch
 
@@ -84,7 +84,7 @@ def position_ids(grid_thw: Tensor, spatial_merge_size: Any, *, include_temporal:
     """For get_vision_position_ids: the frame, if it is wanted, the row and the column of each patch."""
     import torch
 
-    patches = _patches(grid_thw)
+    patches = patches_of(grid_thw)
     merge = spatial_merge_size if isinstance(spatial_merge_size, int) else spatial_merge_size[patches.image]
     frame = [patches.within // (patches.height * patches.width)] if include_temporal else []
     return torch.stack([*frame, *_row_and_column(patches, merge)], dim=-1)
@@ -106,7 +106,7 @@ def window_index(
     from torch.nn import functional
 
     side = window_size // spatial_merge_size // patch_size
-    cells = _patches(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // spatial_merge_size], dim=1))
+    cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // spatial_merge_size], dim=1))
     frame = cells.height * cells.width
     row, column = cells.within % frame // cells.width, cells.within % frame % cells.width
     top, left = row // side * side, column // side * side
@@ -121,7 +121,7 @@ def window_index(
 
 def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     """For get_vision_pixel_shuffle_index: the order in which patches that are merged follow each other."""
-    patches = _patches(grid_thw)
+    patches = patches_of(grid_thw)
     frame = patches.height * patches.width
     row, column = _row_and_column(patches, merge_size)
     return patches.start + patches.within // frame * frame + row * patches.width + column
@@ -129,7 +129,7 @@ def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tenso
 
 def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     """For get_vision_frame_index of Kimi K2.5: 0 for a patch of an image, and from 1 the frame for one of a video."""
-    patches = _patches(grid_thw)
+    patches = patches_of(grid_thw)
     frames = grid_thw[:, 0][patches.image]
     return patches.within // (patches.height * patches.width) + (frames > 1).long()
 
@@ -142,7 +142,7 @@ def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int
     import torch
 
     height, width = grid_thw[:, 1], grid_thw[:, 2]
-    cells = _patches(torch.stack([torch.ones_like(height), height // kernel_height, width // kernel_width], dim=1))
+    cells = patches_of(torch.stack([torch.ones_like(height), height // kernel_height, width // kernel_width], dim=1))
     counts = grid_thw.prod(-1)
     frame, row_length = (height * width)[cells.image], width[cells.image]
     row, column = cells.within // cells.width * kernel_height, cells.within % cells.width * kernel_width
@@ -158,7 +158,7 @@ def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs
     import torch
     from torch.nn import functional
 
-    patches = _patches(functional.pad(target_sizes, (1, 0), value=1))
+    patches = patches_of(functional.pad(target_sizes, (1, 0), value=1))
     bounds = torch.arange(1 / num_patches_per_side, 1.0, 1 / num_patches_per_side, device=target_sizes.device)
     row, column = (
         ((index / size)[:, None] >= bounds).sum(-1)
@@ -180,7 +180,7 @@ def interpolation_indices_and_weights(
     kwargs: Any = None,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     """For get_vision_interpolation_indices_and_weights: where each patch reads the table of positions, how strongly."""
-    patches = _patches(grid_thw)
+    patches = patches_of(grid_thw)
     (rows, row_weights), (columns, column_weights) = (
         transformers_name("interpolation_weights")(index, size, num_grid_per_side, mode, align_corners, padding)
         for index, size in zip(
@@ -195,7 +195,7 @@ def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tenso
     """For Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings: the table `[height, width, size]` at each patch."""
     import torch
 
-    patches = _patches(grid_thw)
+    patches = patches_of(grid_thw)
     row, column = _row_and_column(patches, spatial_merge_size)
     height, width, _ = positional_embeddings.shape
     row_weights = antialiased_weights(row, patches.height, height)
@@ -212,7 +212,7 @@ def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes:
     """
     import torch
 
-    patches = _patches(grid_thw)
+    patches = patches_of(grid_thw)
     merge = merge_sizes[patches.image]
     inner, middle = patches.within % (merge * merge), (merge - 1) / 2
     row_weights, column_weights = (

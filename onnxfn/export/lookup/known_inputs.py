@@ -79,6 +79,7 @@ CONFIG_KEYS = reads(
     image_width=either(item(IMAGE_SIZE, 1), IMAGE_SIZE),
     video_frames=either(*_keys("num_frames", VISION_CONFIGS), *_keys("frames_per_clip", VISION_CONFIGS), constant(2)),
     num_mel_bins=NUM_MEL_BINS,
+    stacked_mels=product(NUM_MEL_BINS, either(*_keys("num_stacked_frames", AUDIO_CONFIGS))),
     max_length=either("max_length", *_keys("max_source_positions", AUDIO_CONFIGS)),
     num_frames=product(
         either(*_keys("max_source_positions", AUDIO_CONFIGS), *_keys("max_position_embeddings", AUDIO_CONFIGS)),

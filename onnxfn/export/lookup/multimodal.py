@@ -24,6 +24,7 @@ from onnxfn.architectures.families.features import (
     tower,
     wide_decoder,
 )
+from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
 from onnxfn.architectures.wrappers.feature_methods import feature_method
 from onnxfn.export.lookup.auto_tables import is_listed
 from onnxfn.export.lookup.class_tasks import class_name
@@ -41,7 +42,7 @@ from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_em
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.records import OutputSpec
+from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.specs.spec import ExportSpec, Parts
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
 
@@ -53,6 +54,14 @@ TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Task -> the towers that its models may have."""
+
+CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"qwen2_vl": {"image_grid_thw": "grid_thw"}, "voxtral": {"input_features": "audio_values"}}
+)
+"""Model type -> argument of a tower -> the name of the input in transformers.js, where it is another one."""
+
+FORMS: Mapping[str, Mapping[str, tuple[ExportSpec, ...]]] = MappingProxyType({VISION: IMAGE_FORMS, AUDIO: SOUND_FORMS})
+"""Tower -> the arguments of its method -> the forms of its inputs."""
 
 ROWS: Mapping[str, str] = MappingProxyType({VISION: "num_image_tokens", AUDIO: "num_audio_tokens"})
 """Tower -> the symbol of the number of rows that it computes: as many as there are tokens to replace."""
@@ -92,6 +101,7 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     name = canonical(task)
     stem = name.removesuffix(WITH_PAST)
     model = model_copy(model)
+    model.main_input_name = "input_ids"  # of the decoder, which may run on texts alone
     towers = [part for part in TOWERS[stem] if feature_method(model, METHODS[part]) is not None]
     if not towers:
         wanted = listed(METHODS[part] for part in TOWERS[stem])
@@ -115,8 +125,8 @@ def _language_model(model: Any, decoder: str, past: str) -> ExportSpec:
     alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = reads(embedding_width=constant(_embedding_width(model)))
     table = compose(embedding_lookup(alone), token_table, width)
-    is_wide = width_of(model) != Width()
-    return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width, wide_decoder if is_wide else EMPTY))
+    own = wide_decoder if width_of(model) != Width() else EMPTY
+    return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width, own))
 
 
 def _has_mrope(model: Any) -> bool:
@@ -136,7 +146,8 @@ def _embedding_width(model: Any) -> int:
 def _tower(model: Any, part: str) -> ExportSpec:
     """A spec of a tower with the first inputs on which it runs."""
     errors: list[str] = []
-    for inputs in _forms(model, part):
+    for form in _forms(model, part):
+        inputs = evolve(form, inputs=tuple(_as_clients_say(model, tensor) for tensor in form.inputs))
         own = tower(part, CONFIG_KEYS, inputs, known_patches(model)).parts.behaviors[0].spec
         try:
             runs_of_tower = run_at_sizes(model, resolved(own, snapshot(model)), all_tensors)
@@ -152,6 +163,12 @@ def _tower(model: Any, part: str) -> ExportSpec:
     )
 
 
+def _as_clients_say(model: Any, tensor: InputSpec) -> InputSpec:
+    """The input with the name that clients use for this model type."""
+    name = CLIENT_NAMES.get(model.config.model_type, {}).get(tensor.name, tensor.name)
+    return evolve(tensor, name=name, path=tensor.forward_path)
+
+
 def _named(output: OutputSpec, part: str) -> OutputSpec:
     """The output with a usual symbol for the number of its rows, where no input has an axis of that size."""
     of_rows = [axis.symbol for axis in output.axes.axes if axis.symbol.startswith(f"{output.name}_axis")][-1:]
@@ -162,6 +179,6 @@ def _forms(model: Any, part: str) -> Iterator[ExportSpec]:
     """The forms whose arguments the method of a tower has, those with the most arguments first."""
     method = feature_method(model, METHODS[part])
     known = inspect.signature(method).parameters if method else {}
-    for names, forms in IMAGE_FORMS.items():
+    for names, forms in FORMS[part].items():
         if known.keys() >= {*names.split()}:
             yield from forms

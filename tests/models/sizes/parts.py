@@ -1,0 +1,57 @@
+"""Sizes of models that see or hear and write, where those of `derived.py` leave out a tower or do not fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+CODES = 64
+"""The codes of an image in Chameleon's tiny model."""
+
+
+def _code_name(code: int) -> str:
+    """The name of a code in Chameleon's vocabulary, whose digits are letters."""
+    return f"IMGIMG{''.join('ABCDEFGHIJ'[int(digit)] for digit in str(code))}Z"
+
+
+GEMMA4_VISION: Mapping[str, Any] = MappingProxyType(
+    {
+        "model_type": "gemma4_vision",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "patch_size": 4,
+        "pooling_kernel_size": 2,
+        "position_embedding_size": 64,
+        "initializer_range": 0.15,
+    }
+)
+
+OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "aria": {"projector_patch_to_query_dict": {64: 16}},
+        "chameleon": {
+            "vocabulary_map": {"<image>": 127, **{_code_name(code): 20 + code for code in range(CODES)}},
+        },
+        "fun_asr_nano": {"audio_config": {"max_position_embeddings": 512}},
+        "granite_speech": {"window_size": 4, "downsample_rate": 2},
+        "granite_speech_plus": {"window_size": 4, "downsample_rate": 2},
+        "gemma4": {"vision_config": dict(GEMMA4_VISION)},
+        "llama4": {
+            "vision_config": {
+                "intermediate_size": 128,
+                "projector_input_dim": 32,
+                "projector_output_dim": 32,
+                "vision_output_dim": 32,
+            }
+        },
+        "shieldgemma2": {"mm_tokens_per_image": 16, "yes_token_index": 5, "no_token_index": 6},
+        "voxtral": {"audio_token_id": 120},
+        "vipllava": {"vision_feature_layers": [-1, -2], "vision_feature_layer": [-1, -2]},
+    }
+)
+"""By model type."""
