@@ -1,0 +1,60 @@
+"""Forms of decoders that clients ask for: logits of the last tokens alone, and a cache in a shared buffer.
+
+`python -m pytest -m sweep --record --left tests/architectures/test_decoder_forms.py` goes on where it stopped.
+"""
+
+import pytest
+import swept
+import tiny
+
+import onnxfn
+from onnxfn import InvalidSpec, spec_for, with_input, with_shared_cache
+from onnxfn.architectures import decoders
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
+from onnxfn.specs.tasks import task_names
+
+TASK = "text-generation-with-past"
+NAME = "decoder_forms"
+FORMS = {NUM_LOGITS_TO_KEEP: lambda spec: with_input(spec, NUM_LOGITS_TO_KEEP), "shared_cache": with_shared_cache}
+"""The name of a form -> the edit."""
+
+TYPES = [name for name, row in decoders.ROWS.items() if name != "internlm2" and TASK in task_names(row)]
+"""The decoders that transformers has."""
+
+PAIRS = [(name, form) for name in TYPES for form in FORMS]
+
+WIDTHS = {"shared_cache": {name: {"head_dim": 8} for name in ("gemma", "gemma2", "gemma3_text", "qwen3", "qwen3_moe")}}
+"""Sizes of a form for types whose tiny models have heads of another width than a multiple of 8."""
+
+
+def line(model_type, form, folder):
+    """What an export in a form gives; an edit or a plan may refuse it, and nothing else may."""
+    model = tiny.model(model_type, "AutoModelForCausalLM", **WIDTHS.get(form, {}).get(model_type, {}))
+    try:
+        spec = FORMS[form](spec_for(model_type, TASK))
+        onnxfn.plan(spec, model)
+    except InvalidSpec as refused:
+        return f"{swept.NOT}{refused}"
+    result = onnxfn.export(spec, model, folder)
+    assert result.report.passed
+    return swept.line(result)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("model_type", "form"), PAIRS)
+def test_every_decoder_agrees_with_pytorch_in_a_form_or_its_plan_refuses_it(
+    model_type, form, tmp_path, only_left, record
+):
+    only_left(NAME, model_type, form)
+    record(NAME, model_type, form, line(model_type, form, tmp_path / "out"), set(PAIRS))
+
+
+def test_the_recorded_forms_are_of_this_table():
+    assert swept.pairs(NAME) == set(PAIRS)
+
+
+def test_all_decoders_can_keep_the_last_logits_and_most_share_their_cache():
+    seen = swept.seen(NAME)
+    assert [name for name in TYPES if not swept.validated({"": seen[name][NUM_LOGITS_TO_KEEP]})] == []
+    refused = [name for name in TYPES if not swept.validated({"": seen[name]["shared_cache"]})]
+    assert len(refused) <= 28
