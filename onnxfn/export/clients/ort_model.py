@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.clients.caches import (
@@ -36,6 +37,9 @@ GROUPED_HEADS = OWN_WIDTH | frozenset(
 )
 """Types whose cache has `num_key_value_heads`; that of all others has `num_attention_heads`."""
 
+
+KEY_PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType({"deepseek_v3": ("qk_nope_head_dim", "qk_rope_head_dim")})
+"""Types whose keys are as wide as these values together; their values have a width of their own."""
 
 SINGLE_HEAD = frozenset({"falcon", "gpt_bigcode"})
 """Types whose cache has a single head where `config.json` states `multi_query`."""
@@ -88,4 +92,5 @@ def _expected(model_type: str, config: Mapping[str, Any]) -> tuple[Any, Any]:
     has_groups = grouped and (model_type in GROUPED_HEADS or model_type == "falcon")
     heads = 1 if single else grouped if has_groups else attention_heads
     own = config_value(config, "head_dim") if model_type in OWN_WIDTH else None
+    own = sum(config.get(name) or 0 for name in KEY_PARTS.get(model_type, ())) or own
     return heads, own or (hidden // attention_heads if hidden and attention_heads else None)

@@ -38,8 +38,10 @@ def own_folder(job: dict[str, Any]) -> dict[str, list[int]]:
 
     torch.manual_seed(0)
     default = transformers.AutoConfig.for_model(job["model_type"])
-    known = {*default.to_dict(), *default.attribute_map}
+    known = {*default.to_dict(), *default.attribute_map, *job["known"]}
     config = type(default)(**{name: value for name, value in job["sizes"].items() if name in known})
+    if (config.pad_token_id or 0) >= config.vocab_size:
+        config.pad_token_id = 0
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with tempfile.TemporaryDirectory() as root:
         model.save_pretrained(f"{root}/checkpoint")
