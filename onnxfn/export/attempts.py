@@ -74,6 +74,7 @@ class Job:
         texts: The references of the real text that quantized and 16-bit files are measured against; None: the default.
         floors: What these files must reach.
         references: Computes PyTorch's outputs.
+        preprocessor: The processor of a model that sees or hears, if it is known.
     """
 
     model: Any
@@ -88,6 +89,7 @@ class Job:
     texts: TextReferences | None = field(default=None, kw_only=True)
     floors: Floors = field(default=DEFAULT_FLOORS, kw_only=True)
     references: References = field(default=references, kw_only=True)
+    preprocessor: Any = field(default=None, kw_only=True)
 
 
 @frozen
@@ -242,7 +244,7 @@ def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
         files |= dict.fromkeys(write_input_adapter(job.adapter, job.plan, graphs, job.folder), "")
     of_files = (job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors)
     check = partial(check_files, *of_files, references_of=job.references, must_pass=True, mode=job.check)
-    report = check() if job.check != "none" else None
+    report = check(preprocessor=job.preprocessor) if job.check != "none" else None
     if report is not None and job.adapter is not None:
         reports = check_with_adapter(job.model, job.plan, graphs, job.folder, job.adapter, job.timed, job.floors)
         report = _joined((report, *reports))
@@ -263,6 +265,7 @@ def check_files(
     references_of: References = references,
     must_pass: bool = False,
     mode: CheckMode = "whole",
+    preprocessor: Any = None,
 ) -> Report:
     """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
 
@@ -289,7 +292,7 @@ def check_files(
                 checked = partial(check_part, *of_part, plan, session_for=session_for, exact=exact, tick=tick)
                 reports.append(checked(expected=expected, proof=proof))
             if mode == "whole" and part is plan.parts[-1] and _joined(reports).passed:
-                reports.append(whole_model_report(model, plan, folder, session_for, exact, tick))
+                reports.append(whole_model_report(model, plan, folder, session_for, exact, tick, preprocessor))
             if must_pass and part is plan.parts[-1] and not _joined(reports).passed:
                 raise check_error(_joined(reports))
     return _joined(reports)

@@ -188,9 +188,8 @@ def export(
             with staging_folder(destination) as staging:
                 onnx_staging = _make_onnx_staging(staging, destination)
                 of_files = (copied, planned, onnx_staging, options, timed, real_inputs)
-                job = Job(
-                    *of_files, check=check_mode(check), texts=texts, floors=floors, adapter=input_adapter(spec, adapter)
-                )
+                job = Job(*of_files, check=check_mode(check), texts=texts, floors=floors, preprocessor=preprocessor)
+                job = evolve(job, adapter=input_adapter(spec, adapter))
                 built = build_variants(job, build)
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
@@ -304,7 +303,7 @@ def validate(
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         of_files = (copied, planned, folder, timed, real_inputs, text_references(copied, preprocessor), floors)
-        return check_files(*of_files, mode=check_mode(check))
+        return check_files(*of_files, mode=check_mode(check), preprocessor=preprocessor)
 
 
 def _resolved_options(

@@ -151,3 +151,11 @@ def test_pictures_without_places_in_a_text_are_refused(with_processor):
     _, folder, _ = with_processor
     said = refusal(InvalidSpec, onnxfn.generate, folder, "<image> and what is this?", images=[picture(0), picture(1)])
     assert "2 images" in said
+
+
+def test_the_check_reads_pictures_by_the_processor(with_processor):
+    model, folder, processor = with_processor
+    report = onnxfn.validate(onnxfn.spec_for(model, TASK), model, folder, preprocessor=processor)
+    assert report.passed
+    cases = [case for case in report.cases if "LlavaProcessor" in case and case.startswith("16")]
+    assert cases == [f"16 tokens after {count} by LlavaProcessor" for count in ("1 picture", "2 pictures")]

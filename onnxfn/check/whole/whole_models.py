@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from onnxfn.check.greedy_decoding import Decoder, greedy, most_likely_token, pro
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import is_quantized
 from onnxfn.check.sessions import runtime_message
+from onnxfn.check.whole.processed_prompts import processed_prompts
 from onnxfn.check.whole.prompts_with_images import Prompt, towers_of, whole_prompts
 from onnxfn.check.whole.torch_whole import MASK, WHOLE, forward_arguments, texts_of_generate, whole_part
 from onnxfn.check.whole.towers import TOWERS, takes_three_positions, tower_features, with_features
@@ -81,7 +83,13 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
 
 
 def whole_model_report(
-    model: Any, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick = no_tick
+    model: Any,
+    plan: Plan,
+    folder: Path,
+    session_for: SessionOpener,
+    exact: ExactOutputs,
+    tick: Tick = no_tick,
+    preprocessor: Any = None,
 ) -> Report:
     """Compares the files of a plan, run one after the other, with the whole model; empty if nothing reads images.
 
@@ -92,6 +100,7 @@ def whole_model_report(
         session_for: Opens an ONNX file.
         exact: Computes PyTorch's outputs in a wider dtype.
         tick: Is called between the cases.
+        preprocessor: The processor of the model. What it makes of a text with pictures is one more case.
 
     Raises:
         CheckFailed: The files cannot be run one after the other.
@@ -101,7 +110,8 @@ def whole_model_report(
         return Report((), ())
     comparisons: list[Comparison] = []
     refusals: list[str] = []
-    for prompt in whole_prompts(whole.towers, whole.table.spec, whole.known, partial(_features, whole)):
+    of_dummies = whole_prompts(whole.towers, whole.table.spec, whole.known, partial(_features, whole))
+    for prompt in chain(of_dummies, processed_prompts(preprocessor)):
         tick()
         try:
             for comparison in prompt_comparisons(whole, prompt, exact):
