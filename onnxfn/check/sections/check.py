@@ -8,8 +8,8 @@ the whole file, and are compared as in the check of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from onnxfn.check.check import differences, file_weights, judged_cases
 from onnxfn.check.compare import Comparison, compare
-from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs
+from onnxfn.check.exact_outputs import ExactOutputs, NoReference, exact_outputs
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import NO_PROOF, Proof, is_quantized, variant_measurements
 from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
@@ -28,6 +28,7 @@ from onnxfn.check.sections.layer_chains import fits_shapes, layer_paths
 from onnxfn.check.sections.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sessions import silent_run_options
 from onnxfn.check.valid_elements import Select, all_elements, valid_elements
+from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import Part
@@ -35,16 +36,23 @@ from onnxfn.specs.reports import Report, Tick, no_tick
 from onnxfn.specs.section_errors import SectionError
 from onnxfn.weights.waiting import stopped_on_error
 
+HALF = ("float16", "bfloat16")
+"""The dtypes in which nearly each comparison needs the result in a wider dtype, so that it is computed at once."""
+
 TOKEN_RANK = 3
 """The number of axes of hidden states of tokens: batch, length, size. Only there is padding left out."""
 
 
 @frozen(eq=False)
 class RecordedCase:
-    """A case: its inputs, PyTorch's outputs, and PyTorch's hidden states."""
+    """A case: its inputs, PyTorch's outputs, and PyTorch's hidden states.
+
+    `exact` returns them with what each layer returns in a wider dtype. It may run PyTorch once more, at its first call.
+    """
 
     reference: Reference
     hidden: HiddenStates
+    exact: Callable[[], HiddenStates]
 
 
 @frozen(eq=False)
@@ -100,10 +108,16 @@ def sectioned_file(
     written = written_graph(file)
     layers = layer_paths(model, written.initializers)
     dtype = part.spec.target.float_dtype
-    wider = None if is_quantized(part.spec) else next(iter(precision_of(dtype).wider), None)
-    with recorded_hidden_states(model, layers, wider) as last_run:
+    wider = () if is_quantized(part.spec) else precision_of(dtype).wider
+    at_once = wider if dtype in HALF else ()
+    with recorded_hidden_states(model, layers, at_once) as last_run:
         every = references(model, part, real_inputs, largest=largest_sizes(file), tick=tick)
-        cases = [RecordedCase(reference, last_run()) for reference in every]
+        runs = [(reference, last_run()) for reference in every]
+    rerun = partial(_hidden_states, model, part, layers, wider)
+    cases = [
+        RecordedCase(reference, hidden, cache(partial(rerun, reference, hidden if at_once else None)))
+        for reference, hidden in runs
+    ]
     fits = [fits_shapes(written.model.graph, _shapes(case), _sizes(part, case)) for case in cases]
     of_layers = {each.name for each in (*part.spec.inputs, *part.spec.outputs) if each.layer is not None}
     names = model.state_dict(keep_vars=True)
@@ -111,6 +125,22 @@ def sectioned_file(
         written.model.graph, layers, names, of_layers, lambda name, layer: all(each(name, layer) for each in fits)
     )
     return SectionedFile(written, sections, part, cases)
+
+
+def _hidden_states(
+    model: Any,
+    part: Part,
+    layers: Sequence[str],
+    wider: Sequence[str],
+    reference: Reference,
+    known: HiddenStates | None,
+) -> HiddenStates:
+    """The hidden states of a case, with what the layers return in a wider dtype. PyTorch runs if they are not known."""
+    if known is not None:
+        return known
+    with recorded_hidden_states(model, layers, wider) as last_run:
+        torch_outputs(model, part, reference.inputs)
+    return last_run()
 
 
 def _shapes(case: RecordedCase) -> list[tuple[int, ...]]:
@@ -193,9 +223,8 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
     for name, actual in values.items():
         if name in sectioned.sections.hidden:
             index = sectioned.sections.hidden.index(name)
-            expected, wide = case.hidden.states[index], case.hidden.exact[index - 1] if index else None
-            name_of_exact = "float64" if wide is not None and wide.dtype == np.float64 else "float32"
-            exact = None if wide is None else partial(_exact, name_of_exact, wide)
+            expected = case.hidden.states[index]
+            exact = partial(_exact, case, index - 1) if index else None
             select = _tokens(sectioned.part, reference, expected)
             yield compare(spec, name, reference.case, _real(actual), expected, select, exact, tick=tick)
         elif name in planned:
@@ -204,8 +233,12 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
             yield compare(spec, name, reference.case, actual, planned[name], select, tick=tick)
 
 
-def _exact(name: str, array: Array) -> tuple[str, Array]:
-    return name, array
+def _exact(case: RecordedCase, layer: int) -> tuple[str, Array]:
+    """What a layer returns in a wider dtype, and the name of that. NoReference if it cannot run in one."""
+    array = case.exact().exact[layer]
+    if array is None:
+        raise NoReference("the layer does not run in a wider dtype, or another tensor than it returns goes on")
+    return ("float64" if array.dtype == np.float64 else "float32"), array
 
 
 def _real(array: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -33,12 +33,12 @@ class HiddenStates:
 
 @contextmanager
 def recorded_hidden_states(
-    model: Any, layers: Sequence[str], wider: str | None = None
+    model: Any, layers: Sequence[str], wider: Sequence[str] = ()
 ) -> Iterator[Callable[[], HiddenStates]]:
     """A context in which the runs of a model are recorded; a function that returns the hidden states of the last run.
 
-    The function raises InvalidSpec if the run did not call each layer once, in their order. With `wider`, each layer
-    also runs in that dtype, on a copy of its arguments.
+    The function raises InvalidSpec if the run did not call each layer once, in their order. Each layer
+    also runs in the first of the dtypes `wider` that can run it, on a copy of its arguments.
     """
     calls: list[int] = []
     before: dict[int, Array] = {}
@@ -51,8 +51,7 @@ def recorded_hidden_states(
                 each.clear()
         calls.append(index)
         before[index] = _array(_first_tensor((arguments, named)))
-        if wider is not None:
-            exact[index] = _in_wider_dtype(module, arguments, named, wider)
+        exact.update((index, array) for array in _in_wider_dtypes(module, arguments, named, wider))
 
     def leave(index: int, _: Any, __: Any, result: Any) -> None:
         after[index] = _array(_first_tensor(result))
@@ -77,6 +76,14 @@ def recorded_hidden_states(
             hooks.callback(module.register_forward_pre_hook(partial(enter, index), with_kwargs=True).remove)
             hooks.callback(module.register_forward_hook(partial(leave, index)).remove)
         yield last_run
+
+
+def _in_wider_dtypes(module: Any, arguments: Any, named: Any, wider: Sequence[str]) -> list[Array]:
+    """What a layer returns in the first of these dtypes that can run it; nothing if none can."""
+    for dtype in wider:
+        with suppress(Exception):  # the code of any layer may raise anything
+            return [_in_wider_dtype(module, arguments, named, dtype)]
+    return []
 
 
 def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Array:
