@@ -3,8 +3,9 @@
     python benchmarks/many.py [--jobs 200]
 
 So many checkpoints each of a tiny BERT and of a tiny Llama, with weights of their own, in two processes, without a
-check. A sample of the files must agree with PyTorch. "graphs" is the time of the first job of each architecture, which
-traces the model. "copying" is the time of copying the checkpoints' files.
+check: once by `export_many` alone, once by a cluster of dask with two workers on this machine. A sample of the files
+must agree with PyTorch. "graphs" is the time of the first job of each architecture, which traces the model. "copying"
+is the time of copying the checkpoints' files. It needs onnxfn[dask].
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import argparse
 import shutil
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -78,19 +81,33 @@ def differences(architecture: str, folders: list[Path], out: Path) -> Iterator[f
         yield float(np.abs(next(iter(result(**feeds).values())) - expected).max())
 
 
-def measured(architecture: str, folders: list[Path], folder: Path) -> dict[str, Any]:
+@contextmanager
+def dask_workers(folder: Path) -> Iterator[Executor]:
+    """The executor of a cluster of dask on this machine, with its workers in processes."""
+    from distributed import Client, LocalCluster
+
+    options = {"n_workers": WORKERS, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with LocalCluster(**options, local_directory=folder) as cluster, Client(cluster) as client:
+        yield client.get_executor()
+
+
+def measured(
+    architecture: str, folders: list[Path], folder: Path, run_by: str, executor: Executor | None
+) -> dict[str, Any]:
     """The row of an architecture. Fails if a job failed or a file differs from PyTorch."""
-    out, build = folder / f"{architecture}-out", BuildOptions(template_cache=folder / f"{architecture}-cache")
+    folder = folder / f"{architecture}-{run_by}"
+    out, build = folder / "out", BuildOptions(template_cache=folder / "cache")
     jobs = [ExportJob(path, out / path.name, check=False, build=build) for path in folders]
-    copying = copying_seconds(folders, folder / f"{architecture}-copy")
-    first = exported(jobs, out)
+    copying = copying_seconds(folders, folder / "copy")
+    first = exported(jobs, out, executor)
     largest = max(differences(architecture, folders, out))
     if largest > TOLERANCE:
         raise SystemExit(f"a file of {architecture} is {largest} away from PyTorch")
-    second = exported(jobs, out)
+    second = exported(jobs, out, executor)
     graph = max(job.seconds for job in first.jobs)
     return {
         "model": architecture,
+        "run by": run_by,
         "jobs": len(jobs),
         "seconds": first.seconds,
         "allowed s": COPYING_FACTOR * copying + graph + SECONDS_A_JOB * len(jobs),
@@ -101,11 +118,15 @@ def measured(architecture: str, folders: list[Path], folder: Path) -> dict[str, 
     }
 
 
-def exported(jobs: list[ExportJob], out: Path) -> BatchResult:
-    result = export_many(jobs, workers=WORKERS, log=out / "batch.jsonl")
+def exported(jobs: list[ExportJob], out: Path, executor: Executor | None) -> BatchResult:
+    result = export_many(jobs, executor=executor, workers=WORKERS, log=out / "batch.jsonl")
     if result.failed:
         raise SystemExit(str(result))
     return result
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['model']} by {row['run by']}"
 
 
 def main() -> None:
@@ -115,11 +136,16 @@ def main() -> None:
     options = arguments.parse_args()
     with TemporaryDirectory() as folder:
         folders = save_fine_tunes(Path(folder), options.jobs)
-        rows = [measured(name, paths, Path(folder)) for name, paths in folders.items()]
+        with dask_workers(Path(folder, "dask")) as dask:
+            rows = [
+                measured(name, paths, Path(folder), run_by, executor)
+                for run_by, executor in (("processes", None), ("dask", dask))
+                for name, paths in folders.items()
+            ]
     required = [
-        *(Required(f"{row['model']}: seconds / allowed", row["seconds"] / row["allowed s"], 1.0) for row in rows),
+        *(Required(f"{_name(row)}: seconds / allowed", row["seconds"] / row["allowed s"], 1.0) for row in rows),
         *(
-            Required(f"{row['model']}: seconds of the second run", row["second run s"], SECOND_RUN_SECONDS)
+            Required(f"{_name(row)}: seconds of the second run", row["second run s"], SECOND_RUN_SECONDS)
             for row in rows
         ),
     ]

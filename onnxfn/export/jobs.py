@@ -31,7 +31,7 @@ from onnxfn.specs.serialize import to_json
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import HUB
-from onnxfn.weights.write import WriteOptions, resolved_write_options
+from onnxfn.weights.write import LINK, WriteOptions, resolved_write_options
 
 HUB_LAYOUT = WriteOptions(layout=HUB)
 
@@ -125,7 +125,7 @@ def kind_of(job: ExportJob, folder: Path) -> str | None:
     their recipe, too.
     """
     build, is_local = build_of(job), folder == Path(job.checkpoint)
-    if build.template_cache is None or not is_local or job.write.weight_storage == "link" or job.adapter:
+    if build.template_cache is None or not is_local or job.adapter:
         return None
     options = {
         **asdict(job.edits),
@@ -219,7 +219,9 @@ def _save_recipe(job: ExportJob, key: str | None, model: Any, exported: Exported
     has_variants = bool(suffixed_dtypes(job.dtypes, job.write.layout))
     if key is None or cache is None or has_variants or (job.check != "none" and load_recipe(cache, key) is not None):
         return
-    save_recipe(key, model, exported.plan, folder, Path(job.path), BuildOptions(template_cache=cache, fuse=build.fuse))
+    is_linked = job.write.weight_storage == LINK
+    options = BuildOptions(template_cache=cache, fuse=build.fuse, pretranspose=not is_linked)
+    save_recipe(key, model, exported.plan, folder, Path(job.path), options)
 
 
 def _loaded(job: ExportJob, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent, *, as_stored: bool) -> Any:

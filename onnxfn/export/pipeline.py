@@ -55,6 +55,7 @@ from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import layout_of, write_configs, write_texts
 from onnxfn.weights.side_files import copy_side_files
 from onnxfn.weights.write import (
+    LINK,
     ResolvedWriteOptions,
     WriteOptions,
     resolved_write_options,
@@ -219,11 +220,12 @@ def export_from_recipe(
 
     Returns:
         The same as `export`, without a report. None, and nothing is written, if a template of the recipe is missing
-        in the cache. `write.weight_storage` cannot be `"link"`.
+        in the cache.
     """
     check_destination(Path(path), overwrite=overwrite)
     destination = Destination(Path(path), layout_of(write.layout).subfolder)
-    options, planned = resolved_write_options(write), recipe.plan
+    resolved, planned = resolved_write_options(write), recipe.plan
+    options = with_checkpoint_entries(resolved, checkpoint, destination.onnx_folder, overwrite=overwrite)
     with stage_timer(on_event) as (timed, seconds), write_errors(Path(path)):
         with timed("template", ""):
             graphs = recipe_graphs(recipe, template_cache, checkpoint)
@@ -316,7 +318,7 @@ def _resolved_options(
     options = with_checkpoint_entries(
         resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
     )
-    return evolve(build, pretranspose=build.pretranspose and options.weight_storage != "link"), options
+    return evolve(build, pretranspose=build.pretranspose and options.weight_storage != LINK), options
 
 
 def _complete_folder(

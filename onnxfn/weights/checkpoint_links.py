@@ -21,21 +21,24 @@ def entries_by_bytes(
 ) -> dict[str, TensorEntry]:
     """From the name of a tensor to the entry of the checkpoint with the same dtype and bytes, if there is one.
 
-    Every byte is compared; `tick` is called after each chunk. Names only decide between several entries with the same
-    bytes. A weight that was transposed, converted or computed has no entry.
+    An array that numpy has mapped from the place of an entry has that entry. Of other tensors every byte is compared;
+    `tick` is called after each chunk. Names only decide between several entries with the same bytes. A weight that was
+    transposed, converted or computed has no entry.
     """
     views = byte_views(entries)
     if not views:
         return {}
+    places = {(entry.file.resolve(), entry.offset, entry.length, entry.dtype): entry for entry in views}
+    mapped = {name: entry for name, tensor in tensors.items() if (entry := places.get(_place(tensor))) is not None}
     candidates: dict[Any, list[TensorEntry]] = {}
     for entry, view in views.items():
         candidates.setdefault((entry.dtype, entry.length, bytes(view[:PREFIX_BYTES])), []).append(entry)
     matches = {
         name: _first_match(name, tensor, candidates.get(key, ()), views, tick)
         for name, tensor in tensors.items()
-        if (key := _prefix_key(tensor)) is not None
+        if name not in mapped and (key := _prefix_key(tensor)) is not None
     }
-    return {name: entry for name, entry in matches.items() if entry is not None}
+    return mapped | {name: entry for name, entry in matches.items() if entry is not None}
 
 
 def entries_by_name(
@@ -88,6 +91,20 @@ def arrays(entries: Iterable[TensorEntry]) -> dict[str, Any]:
         entry.name: view.view(DataType[entry.dtype].numpy()).reshape(entry.shape)
         for entry, view in byte_views(entries).items()
     }
+
+
+def _place(tensor: Any) -> Any:
+    """The file, offset, length and dtype of an array that is mapped from a file to be read; None for other tensors."""
+    raw = getattr(tensor, "raw", None)
+    if not isinstance(raw, np.ndarray) or not raw.flags.c_contiguous:
+        return None
+    owner: Any = raw
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if not isinstance(owner, np.memmap) or owner.mode != "r":
+        return None
+    start = owner.offset + raw.ctypes.data - owner.ctypes.data
+    return owner.filename, start, tensor.nbytes, tensor.dtype.name
 
 
 def _prefix_key(tensor: Any) -> Any:

@@ -35,6 +35,9 @@ WeightStorage = Literal["copy", "share", "link", "none"]
 WEIGHT_STORAGES: tuple[str, ...] = get_args(WeightStorage)
 """The values of `WriteOptions.weight_storage`."""
 
+LINK: WeightStorage = "link"
+"""Weights stay in the files of the checkpoint."""
+
 
 def _check_layout(_: Any, __: Attribute[str], layout: str) -> None:
     if layout not in LAYOUTS:
@@ -141,7 +144,7 @@ def with_checkpoint_entries(
     InvalidSpec if no checkpoint is given. OutputExists if the folder holds other files of these names, unless
     `overwrite`.
     """
-    if options.weight_storage != "link":
+    if options.weight_storage != LINK:
         return options
     if checkpoint is None:
         raise InvalidSpec(

@@ -71,6 +71,19 @@ def test_a_constant_of_the_graph_has_no_match(tmp_path):
     assert entries_by_bytes({"raw": ir.tensor(np.ones(300, np.float32))}, entries(tmp_path)) == {}
 
 
+def test_an_array_that_is_mapped_from_an_entry_has_it_and_no_byte_is_read(tmp_path):
+    save_file({"a": torch.ones(300, 2), "b": torch.ones(300, 2)}, tmp_path / "model.safetensors")
+    stored = entries(tmp_path)
+    mapped = {name: ir.Tensor(array) for name, array in arrays(stored).items()}
+    calls = []
+    assert entries_by_bytes(mapped, stored, lambda: calls.append(1)) == {entry.name: entry for entry in stored}
+    assert not calls
+    views = {name: ir.Tensor(tensor.raw[:200]) for name, tensor in mapped.items()}
+    copies = {name: ir.Tensor(tensor.raw.copy()) for name, tensor in mapped.items()}
+    transposed = {name: ir.Tensor(tensor.raw.T) for name, tensor in mapped.items()}
+    assert [entries_by_bytes(others, stored) for others in (views, copies, transposed)] == [{}] * 3
+
+
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 40), st.booleans()), min_size=1, max_size=8))
 def test_a_match_has_the_bytes_of_the_tensor(tmp_path_factory, tensors):
     folder = tmp_path_factory.mktemp("checkpoint")

@@ -11,8 +11,10 @@ import pytest
 from fine_tunes import difference_from_pytorch, job_processes, kill_first, save_berts, server_processes
 
 import onnxfn
-from onnxfn import BuildOptions, ExportJob, JobLimits, export_many
+from onnxfn import BuildOptions, ExportJob, JobLimits, WriteOptions, export_many
 from onnxfn.export.batch import server
+from onnxfn.export.jobs import kind_of
+from onnxfn.export.recipes import load_recipe
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,20 @@ def test_each_job_gets_the_weights_of_its_checkpoint(berts, jobs, tmp_path):
     assert [job.status for job in result.jobs] == ["exported"] * 4, result
     assert max(difference_from_pytorch(bert, tmp_path / bert.name) for bert in berts) < 1e-5
     assert all(job.file_bytes > 0 and job.memory_bytes > 0 and job.seconds > 0 for job in result.jobs)
+
+
+def test_fine_tunes_whose_weights_are_linked_share_a_graph(berts, cache, tmp_path):
+    write = WriteOptions(layout="hub", weight_storage="link")
+    jobs = [ExportJob(bert, tmp_path / bert.name, check=False, build=cache, write=write) for bert in berts]
+    result = export_many(jobs, workers=2)
+    assert [job.status for job in result.jobs] == ["exported"] * 4, result
+    [kind] = {kind_of(job, bert) for job, bert in zip(jobs, berts, strict=True)}
+    assert load_recipe(cache.template_cache, kind) is not None
+    for bert in berts:
+        onnx_folder = tmp_path / bert.name / "onnx"
+        assert (onnx_folder / "model.safetensors").samefile(bert / "model.safetensors")
+        assert (onnx_folder / "model.onnx_data").stat().st_size < 5000  # a table of 512 positions, which is no weight
+        assert difference_from_pytorch(bert, tmp_path / bert.name) < 1e-5
 
 
 def test_a_checked_job_compares_its_files_with_pytorch(berts, cache, tmp_path):
