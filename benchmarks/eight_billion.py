@@ -39,11 +39,11 @@ def write_checkpoint(folder: Path, cache: Path, *, block: Callable[[], bytes] | 
     """Writes the checkpoint to a folder. `block` returns the bytes that are repeated; None: zeros that take no disk."""
     config = _config()
     config.save_pretrained(folder)
-    shards = _shards(config)
+    parts = shards(config)
     repeated = block() if block else None
     weight_map = {}
-    for number, shapes in enumerate(shards, start=1):
-        file = folder / f"model-{number:05}-of-{len(shards):05}.safetensors"
+    for number, shapes in enumerate(parts, start=1):
+        file = folder / f"model-{number:05}-of-{len(parts):05}.safetensors"
         write_shard(file, shapes, repeated)
         weight_map |= dict.fromkeys(shapes, file.name)
     index: dict[str, Any] = {"metadata": {}, "weight_map": weight_map}
@@ -52,12 +52,12 @@ def write_checkpoint(folder: Path, cache: Path, *, block: Callable[[], bytes] | 
         shutil.copy(checkpoint_folder(CHECKPOINTS["smollm2"], cache) / name, folder / name)
 
 
-def write_shard(file: Path, shapes: Shapes, block: bytes | None) -> None:
-    """Writes a safetensors file of bfloat16 tensors of these shapes, with the repeated bytes or with zeros."""
+def write_shard(file: Path, shapes: Shapes, block: bytes | None, dtype: str = "BF16") -> None:
+    """Writes a safetensors file of tensors of 16 bits of these shapes, with the repeated bytes or with zeros."""
     header, end = {}, 0
     for name, shape in shapes.items():
         size = ITEM_BYTES * prod(shape)
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [end, end + size]}
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -87,7 +87,7 @@ def _config() -> Any:
     )
 
 
-def _shards(config: Any) -> list[Shapes]:
+def shards(config: Any) -> list[Shapes]:
     """The shapes of the tensors: a shard for each layer, and one for the rest."""
     import torch
     from transformers import LlamaForCausalLM

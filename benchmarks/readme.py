@@ -106,7 +106,7 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     ),
     (
         "many",
-        "Fine-tunes of a tiny model, two processes or two workers of dask, unchecked. Allowed: 1.5 times copying + graph + 0.3 s a job.",
+        "Unchecked fine-tunes of a tiny model on two workers. Allowed: 1.5 times copying + graph + 0.3 s a job.",
         unchanged(
             "model", "run by", "jobs", "seconds", "allowed s", "graphs s", "copying s", "seconds a job", "second run s"
         ),

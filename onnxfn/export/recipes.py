@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from attrs import field, frozen
 from onnxfn.graphs.build import BuildOptions, finished_graph, template_name
 from onnxfn.graphs.cache_folder import delete_file, read_file, write_file
 from onnxfn.graphs.capture.dtypes import without_values
-from onnxfn.graphs.fingerprints import package_versions
+from onnxfn.graphs.fingerprints import package_versions, search_state
 from onnxfn.graphs.passes.fusing import fusions
 from onnxfn.graphs.passes.slots import slot_of, slot_parameters
 from onnxfn.graphs.template_cache import delete_template, load_template
@@ -244,9 +243,14 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else "no such file"
 
 
-def _installed_packages() -> list[str]:
+def _installed_packages() -> tuple[str, ...]:
     """Every package that can be imported, with its version."""
-    return sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info"))
+    return _packages_in(search_state())
+
+
+@lru_cache(maxsize=1)
+def _packages_in(state: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    return tuple(sorted(info.name for path, _ in state for info in Path(path).glob("*.dist-info")))
 
 
 def _recipe_file(template_cache: Path, key: str) -> Path:

@@ -7,7 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -278,7 +278,19 @@ def _without_ignored_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def package_versions() -> list[str]:
     """The versions of the packages that build graphs and of Python, and a digest of onnxfn's own source."""
-    return [f"{name} {version(name)}" for name in VERSIONED] + [f"python {sys.version}", _own_source()]
+    return [*_versions(search_state()), f"python {sys.version}", _own_source()]
+
+
+def search_state() -> tuple[tuple[str, int], ...]:
+    """The folders that packages are imported from, with the times of their last changes: installations change them."""
+    folders = [path or "." for path in sys.path]
+    return tuple((path, Path(path).stat().st_mtime_ns) for path in folders if Path(path).is_dir())
+
+
+@lru_cache(maxsize=1)
+def _versions(_state: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """The versions of packages, which take milliseconds to find; for ten thousand jobs they are looked up once."""
+    return tuple(f"{name} {version(name)}" for name in VERSIONED)
 
 
 @cache

@@ -1,8 +1,10 @@
 """Checkpoints that differ in the values of their weights alone; processes that are killed while these are exported."""
 
+import json
 import os
 import signal
 import threading
+from math import prod
 from pathlib import Path
 from time import sleep
 
@@ -29,6 +31,29 @@ def save_llamas(folder, number):
     """Saves so many fine-tunes of one Llama; their folders."""
     config = LlamaConfig(**SIZES, num_key_value_heads=1)
     return [_saved(LlamaForCausalLM(_seeded(config, seed)), folder / f"llama-{seed:03}") for seed in range(number)]
+
+
+def save_bert_of_a_gigabyte(folder):
+    """Saves a BERT of zeros whose weights take 1.2 GB once they are in float32, in a file that takes no disk.
+
+    One table has 16 bits and the rest has 32, so transformers copies all weights into memory.
+    """
+    config = BertConfig(**{**SIZES, "hidden_size": 768, "vocab_size": 400_000})
+    config.architectures = ["BertModel"]
+    config.save_pretrained(folder)
+    with torch.device("meta"):
+        shapes = {name: tuple(weight.shape) for name, weight in BertModel(config).named_parameters()}
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        dtype, size = ("BF16", 2) if "word_embeddings" in name else ("F32", 4)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size * prod(shape)]}
+        end += size * prod(shape)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with (folder / "model.safetensors").open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        stream.truncate(8 + len(text) + end)
+    return folder
 
 
 def _seeded(config, seed):

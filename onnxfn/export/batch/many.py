@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from time import perf_counter
 
 from attrs import evolve
@@ -91,14 +92,18 @@ def export_many(
     workers = workers or (len(jobs) if executor else os.cpu_count()) or 1
     memory = memory or (None if executor else _available_memory())
     results: dict[int, JobResult] = {}
+    run_count = 0
     run = partial(_run, executor=executor, workers=workers, memory=memory, limits=limits, retries=retries)
     with open_log(file) as write_log, closing(_steps(jobs, logged_results(file), run)) as steps:
         for status, task, result in steps:
             if result is not None:
                 results[task.number] = result
+                run_count += result.status != "unchanged"
                 write_log(result)
             seconds = perf_counter() - start
-            on_event(_event(task, status, results.values(), len(jobs), seconds))
+            # Jobs that did not have to run say nothing about the time of the others.
+            remaining = seconds / run_count * (len(jobs) - len(results)) if run_count else None
+            on_event(BatchEvent(task.job.path, status, len(results), len(jobs), seconds, remaining))
     return BatchResult(tuple(results[number] for number in range(len(jobs))), perf_counter() - start)
 
 
@@ -220,6 +225,7 @@ def _run(
     """Runs tasks: a step for each start and for each end."""
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
+    ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
     known_kinds: set[str | None] = set()
     if memory is not None and sum(sorted(task.bytes for task in tasks)[-workers:]) > memory:
         waiting = [*with_planned_memory(tasks)]
@@ -227,16 +233,18 @@ def _run(
         while waiting or running:
             while len(running) < workers and (task := next_task(waiting, running.values(), known_kinds, memory)):
                 waiting.remove(task)
-                running[_submitted(submit, task.job, limits)] = task
+                future = _submitted(submit, task.job, limits)
+                running[future] = task
+                future.add_done_callback(ended.put)
                 yield "start" if task.attempt == 1 else "retry", task, None
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                task, result = running.pop(future), None
-                result = _result(future, task)
-                if result.status == "lost" and task.attempt <= retries:
-                    waiting.insert(0, evolve(task, attempt=task.attempt + 1))
-                    continue
-                known_kinds |= {task.kind} if result.succeeded else set()
-                yield result.status, task, result
+            future = ended.get()
+            task = running.pop(future)
+            result = _result(future, task)
+            if result.status == "lost" and task.attempt <= retries:
+                waiting.insert(0, evolve(task, attempt=task.attempt + 1))
+                continue
+            known_kinds |= {task.kind} if result.succeeded else set()
+            yield result.status, task, result
 
 
 def _submitted(submit: Submit, job: ExportJob, limits: JobLimits) -> Future[JobResult]:
@@ -258,13 +266,6 @@ def _result(future: Future[JobResult], task: Task) -> JobResult:
         error_text = f"the executor failed: {first_line(error)}"
         result = JobResult(job.checkpoint, job.path, "lost", error=error_text)
     return evolve(result, attempts=task.attempt, digest=task.digest)
-
-
-def _event(task: Task, status: str, results: Collection[JobResult], total: int, seconds: float) -> BatchEvent:
-    """The event of a step. Jobs that did not have to run say nothing about the time of the others."""
-    run = sum(result.status != "unchanged" for result in results)
-    remaining = seconds / run * (total - len(results)) if run else None
-    return BatchEvent(task.job.path, status, len(results), total, seconds, remaining)
 
 
 def _available_memory() -> int | None:

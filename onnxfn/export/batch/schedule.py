@@ -46,8 +46,9 @@ def next_task(
     (True, 1)
     """
     traced = {task.kind for task in running if task.kind is not None} - {*known_kinds}
+    startable = (task for task in waiting if task.kind not in traced)
+    if memory is None or not running:
+        fitting = next((task for task in startable if memory is None or task.bytes <= memory), None)
+        return fitting or next((task for task in waiting if task.kind not in traced), None)
     used = sum(task.bytes for task in running)
-    startable = [task for task in waiting if task.kind not in traced]
-    fitting = (task for task in startable if memory is None or used + task.bytes <= memory)
-    alone = iter(startable if not running else ())
-    return next(fitting, None) or next(alone, None)
+    return next((task for task in startable if used + task.bytes <= memory), None)

@@ -21,6 +21,7 @@ from onnxfn.export.batch.processes import Ended, run_in_process
 from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.error_lines import error_line
 from onnxfn.export.jobs import ExportJob, export_job
+from onnxfn.specs.printing import file_size
 
 IMPORTED = ("onnx", "onnx_ir")
 """Modules that each job imports. They start no threads, so a process that has them can be copied."""
@@ -66,7 +67,8 @@ def _reason(ending: str, limits: JobLimits) -> str:
     if ending == "timed out":
         return f"the export took longer than {limits.seconds:g} s; pass more seconds in its limits"
     if ending == "out of memory":
-        return f"the export used more than {limits.memory_bytes} bytes of memory; pass more in its limits"
+        size = file_size(limits.memory_bytes or 0)
+        return f"the export used more than {size}, of memory; pass more in its limits"
     return "the process of the export was killed"
 
 

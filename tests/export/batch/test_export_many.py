@@ -8,7 +8,14 @@ from multiprocessing import get_context
 from time import sleep
 
 import pytest
-from fine_tunes import difference_from_pytorch, job_processes, kill_first, save_berts, server_processes
+from fine_tunes import (
+    difference_from_pytorch,
+    job_processes,
+    kill_first,
+    save_bert_of_a_gigabyte,
+    save_berts,
+    server_processes,
+)
 
 import onnxfn
 from onnxfn import BuildOptions, ExportJob, JobLimits, WriteOptions, export_many
@@ -116,6 +123,22 @@ def test_a_job_beyond_its_limits_is_ended(limits, status, berts, tmp_path):
     result = export_many([ExportJob(berts[0], tmp_path / "out", check=False, build=fresh)], limits=limits)
     assert result.jobs[0].status == status
     assert "limits" in result.jobs[0].error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("limits", "status", "words"),
+    [
+        (JobLimits(memory_bytes=10**9), "out of memory", "the export used more than 1.00 GB, "),
+        (JobLimits(seconds=3), "timed out", "the export took longer than 3 s; "),
+    ],
+)
+def test_a_large_job_that_needs_more_than_its_limits_ends_alone(limits, status, words, jobs, tmp_path):
+    large = save_bert_of_a_gigabyte(tmp_path / "large")
+    export_many(jobs[:1])  # its graph is in the cache afterwards
+    result = export_many([ExportJob(large, tmp_path / "out", build=jobs[0].build), jobs[1]], limits=limits, workers=2)
+    assert [job.status for job in result.jobs] == [status, "exported"], result
+    assert result.jobs[0].error.startswith(words)
     assert not (tmp_path / "out").exists()
 
 
