@@ -29,7 +29,7 @@ def entries_by_bytes(
     if not views:
         return {}
     places = {(entry.file.resolve(), entry.offset, entry.length, entry.dtype): entry for entry in views}
-    mapped = {name: entry for name, tensor in tensors.items() if (entry := places.get(_place(tensor))) is not None}
+    mapped = {name: entry for name, tensor in tensors.items() if (entry := places.get(_file_range(tensor))) is not None}
     candidates: dict[Any, list[TensorEntry]] = {}
     for entry, view in views.items():
         candidates.setdefault((entry.dtype, entry.length, bytes(view[:PREFIX_BYTES])), []).append(entry)
@@ -93,7 +93,7 @@ def arrays(entries: Iterable[TensorEntry]) -> dict[str, Any]:
     }
 
 
-def _place(tensor: Any) -> Any:
+def _file_range(tensor: Any) -> Any:
     """The file, offset, length and dtype of an array that is mapped from a file to be read; None for other tensors."""
     raw = getattr(tensor, "raw", None)
     if not isinstance(raw, np.ndarray) or not raw.flags.c_contiguous:
