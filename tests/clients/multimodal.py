@@ -24,15 +24,15 @@ from onnxfn.specs.edits.token_embeddings import IDS
 SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
 
 SEEING = (
-    *("llava", "llava_onevision", "paligemma", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl"),
-    *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm_ocr", "florence2"),
+    *("llava", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl"),
+    *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm_ocr"),
 )
-HEARING = ("voxtral", "granite_speech")
+HEARING = ("voxtral",)
 TASKS: Mapping[str, str] = MappingProxyType({**dict.fromkeys(SEEING, SEES), **dict.fromkeys(HEARING, HEARS)})
 """Model type -> the task of its export."""
 
-FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({"qwen2_vl": ("--rename", "image_grid_thw=grid_thw")})
-"""Model type -> more flags of its export."""
+CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType({"voxtral": {"input_features": "audio_values"}})
+"""Model type -> what the processor of the client calls the arguments of `forward`."""
 
 BEGIN_KEYS = ("vision_start_token_id", "image_start_token_id")
 """The keys of a configuration with the token before an image, by which a client finds it."""
@@ -60,7 +60,7 @@ def sight(model_type: str, root: Path) -> Sight:
     for config in (model.generation_config, model.config, model.config.get_text_config()):
         config.eos_token_id = None  # the client looks for an end token in all of them
     model.save_pretrained(root / "checkpoint")
-    folder = export_folder(root / "checkpoint", root / model_type, task, ("--no-check", *FLAGS.get(model_type, ())))
+    folder = export_folder(root / "checkpoint", root / model_type, task, ("--no-check",))
     return Sight(model, onnxfn.plan(onnxfn.spec_for(model, task), model), folder)
 
 

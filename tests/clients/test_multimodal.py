@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from multimodal import FLAGS, HEARS, TASKS, WRITING, prompts, sight, written
+from multimodal import CLIENT_NAMES, HEARS, TASKS, WRITING, prompts, sight, written
 from pairs import tensor
 from running import client_process, run_client
 
@@ -24,12 +24,12 @@ def program():
 @pytest.mark.parametrize("model_type", TASKS)
 def test_a_model_that_sees_or_hears_writes_the_tokens_of_pytorch(model_type, program, tmp_path, note):
     note({"client": "transformers.js", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type})
-    note({"flags": FLAGS.get(model_type, ())})
     model = sight(model_type, tmp_path)
     classes = CLASSES.get(TASKS[model_type], SIGHT_CLASSES)
     job = {"folder": str(model.folder), "classes": classes, "options": WRITING}
+    names = CLIENT_NAMES.get(model_type, {})
     for prompt in prompts(model):
-        feeds = {name: tensor(np.asarray(array)) for name, array in prompt.arguments.items()}
+        feeds = {names.get(name, name): tensor(np.asarray(array)) for name, array in prompt.arguments.items()}
         given = program({**job, "feeds": feeds})["result"]
         tokens = np.reshape(given["data"], given["dims"])[:, -WRITING["max_new_tokens"] :]
         assert tokens.tolist() == written(model, prompt).tolist(), prompt.case
@@ -38,7 +38,6 @@ def test_a_model_that_sees_or_hears_writes_the_tokens_of_pytorch(model_type, pro
 @pytest.mark.parametrize("model_type", ["qwen2_5_vl", "qwen3_vl"])
 def test_onnxruntime_genai_writes_the_tokens_of_pytorch(model_type, tmp_path, note):
     note({"client": "genai", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type})
-    note({"flags": FLAGS.get(model_type, ())})
     model = sight(model_type, tmp_path)
     job = {"folder": str(model.folder), "count": WRITING["max_new_tokens"]}
     for prompt in prompts(model):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.architectures.placeholders import Placeholders, TokenTypes
+from onnxfn.architectures.wrappers.feature_methods import feature_method
 from onnxfn.check.whole.merged_embeddings import token_positions
 from onnxfn.graphs.capture.forward import tensors_for
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
@@ -25,6 +26,7 @@ WHOLE = "whole model"
 """The name of the whole model in a report, where other lines have the name of a part."""
 
 MASK, POSITIONS = "attention_mask", "position_ids"
+PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
 
 
 def whole_part(arguments: Mapping[str, Array], spec: PlannedSpec) -> Part:
@@ -58,7 +60,18 @@ def forward_arguments(
     types = {each.argument: _types(texts, new, each, known) for each in known.types}
     positions = {} if has_three_positions else {POSITIONS: token_positions(mask, known.first_position)}
     computed = {name: array for name, array in {**types, **positions}.items() if name in parameters}
+    computed |= _whole_sizes(model, arguments)
     return {**arguments, **computed, IDS: texts, MASK: mask}
+
+
+def _whole_sizes(model: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
+    """The sizes of images without padding, for a model that needs them; a file takes them from the pixels."""
+    method = feature_method(model, "get_image_features") if PIXELS in arguments else None
+    size = inspect.signature(method).parameters.get(IMAGE_SIZES) if method is not None else None
+    if size is None or size.default is not size.empty or IMAGE_SIZES in arguments:
+        return {}
+    count, _, *sides = arguments[PIXELS].shape
+    return {IMAGE_SIZES: np.array([sides] * count)}
 
 
 def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Array:
