@@ -128,6 +128,7 @@ from onnxfn.specs.records import (
     OutputSpec,
 )
 from onnxfn.specs.reports import CheckFailed, Difference, Event, Exported, NotQuantized, Report
+from onnxfn.specs.section_errors import SectionError
 from onnxfn.specs.serialize import from_json, to_json
 from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.tasks import SYNONYMS, TASKS, canonical, for_task, synonyms, tasked
@@ -198,6 +199,7 @@ __all__ = (
     "ReadBy",
     "ReadLastBy",
     "Report",
+    "SectionError",
     "SpecEdits",
     "Target",
     "TensorPair",
