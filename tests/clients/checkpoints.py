@@ -88,6 +88,13 @@ WHISPER_SOUND = {
     "n_samples": 4800,
     "nb_max_frames": 30,
 }
+SPEECHT5_SOUND = {
+    "feature_extractor_type": "SpeechT5FeatureExtractor",
+    "processor_class": "SpeechT5Processor",
+    "sampling_rate": 16000,
+    "num_mel_bins": 10,
+}
+NO_DROPOUT = {"speech_decoder_prenet_dropout": 0.0}
 WHISPER_TOKENS = {
     "eos_token_id": "<|endoftext|>",
     "decoder_start_token_id": "<|startoftranscript|>",
@@ -130,7 +137,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
             "sam", "AutoModelForMaskGeneration", "", _image("SamImageProcessor", processor_class="SamProcessor")
         ),
         "vits": Checkpoint("vits", "AutoModelForTextToWaveform", "chat", {}, NO_NOISE),
-        "speecht5": Checkpoint("speecht5", "AutoModelForTextToSpectrogram", "with end"),
+        "speecht5": Checkpoint("speecht5", "AutoModelForTextToSpectrogram", "with end", SPEECHT5_SOUND, NO_DROPOUT),
     }
 )
 """The tiny checkpoints."""

@@ -7,7 +7,10 @@ export async function result(library, job) {
   if (job.prompts) return masks(library, job, options);
   const words = job.arguments.map((each) => argument(library, each));
   const pipe = await library.pipeline(job.pipeline, job.model, options);
-  if (job.vocoder) pipe.vocoder = await vocoderOf(library, job, options);
+  if (job.vocoder) {
+    pipe.vocoder = await vocoderOf(library, job, options);
+    pipe.processor ??= await library.AutoProcessor.from_pretrained(job.model);
+  }
   const inputs = job.processed ? await pipe.processor(words[0]) : {};
   return { result: plain(await pipe(...words)), inputs: plain(inputs) };
 }
