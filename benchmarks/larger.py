@@ -100,7 +100,7 @@ def write_sparse(larger: Larger, folder: Path) -> None:
         with entry.file.open("r+b") as stream:
             for place in mark_places(entry):
                 stream.seek(place)
-                stream.write(random.integers(0, 2**14, MARK_BYTES // 2, np.uint16).tobytes())
+                stream.write(random.integers(0, 2**14, min(MARK_BYTES, entry.length // 2) // 2, np.uint16).tobytes())
 
 
 def mark_places(entry: TensorEntry) -> tuple[int, int]:

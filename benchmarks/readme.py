@@ -106,10 +106,21 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     ),
     (
         "many",
-        "Unchecked fine-tunes of a tiny model on two workers. Allowed: 1.5 times copying + graph + 0.3 s a job.",
+        "Unchecked fine-tunes on two workers (dask: beside other work). Allowed: 1.5 x copying + graph + 0.3 s a job.",
         unchanged(
             "model", "run by", "jobs", "seconds", "allowed s", "graphs s", "copying s", "seconds a job", "second run s"
         ),
+    ),
+    (
+        "larger",
+        "Weights larger than memory, in a sparse file, linked and not copied; imports count. Beside other work.",
+        unchanged("model", "weights GB", "machine GB", "seconds", "graph s", "links s", "digests s")
+        | unchanged("anonymous GB", "written MB"),
+    ),
+    (
+        "costs",
+        "Measured, or computed from the other tables: 10,000 fine-tunes by workers like these; 70 billion parameters.",
+        unchanged("what", "jobs", "workers", "minutes", "GB of memory", "GB written", "figure"),
     ),
     (
         "quantized",

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +22,7 @@ def _benchmarks_on_the_path(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
 
 
-@pytest.mark.parametrize("module", ["figures", "models", "answers", "stored_bits"])
+@pytest.mark.parametrize("module", ["figures", "models", "answers", "stored_bits", "costs"])
 def test_the_examples_are_right(module):
     result = doctest.testmod(import_module(module))
     assert result.attempted
@@ -128,3 +130,36 @@ def test_the_large_checkpoint_is_refused_where_no_export_of_it_fits(tmp_path, mo
         eight_billion.eight_billion(tmp_path)
     free["bytes"] = 30 * 10**9
     assert eight_billion.eight_billion(tmp_path).name == "llama-8b of zeros"
+
+
+KIND = st.builds(
+    lambda jobs, first, other: import_module("costs").Kind(jobs, first, other),
+    st.integers(1, 9),
+    st.floats(1, 9),
+    st.floats(0.1, 1),
+)
+
+
+@given(st.lists(KIND, min_size=1, max_size=4), st.integers(1, 5))
+def test_a_simulated_farm_needs_no_less_than_its_work_and_no_more_than_one_worker(kinds, workers):
+    seconds = import_module("costs").farm_seconds(kinds, workers)
+    work = sum(kind.first + (kind.jobs - 1) * kind.other for kind in kinds)
+    longest = max(kind.first + (kind.other if kind.jobs > 1 else 0) for kind in kinds)
+    assert max(work / workers, longest) - 1e-6 <= seconds <= work + 1e-6
+    assert import_module("costs").farm_seconds(kinds, 1) == pytest.approx(work)
+
+
+def test_the_costs_are_those_of_the_last_results():
+    """When it fails: python benchmarks/costs.py."""
+    costs = import_module("costs")
+    assert costs.rows(costs.read_rows()) == json.loads((costs.RESULTS / "costs.json").read_text())["rows"]
+
+
+def test_a_sparse_checkpoint_has_random_numbers_in_each_weight_and_takes_no_disk(tmp_path):
+    larger, load_file = import_module("larger"), import_module("safetensors.torch").load_file
+    larger.write_sparse(larger.Larger("small", 1, "float16", "F16"), tmp_path)
+    files = [*tmp_path.glob("*.safetensors")]
+    assert sum(file.stat().st_size for file in files) > 5e9
+    assert sum(512 * file.stat().st_blocks for file in files) < 1e6
+    layer = load_file(tmp_path / "model-00001-of-00002.safetensors")
+    assert all(tensor.isfinite().all() and tensor.flatten()[0] != 0 for tensor in layer.values() if tensor.ndim == 1)
