@@ -12,7 +12,7 @@ import pytest
 import swept
 
 import onnxfn
-from onnxfn.export.lookup.lookup import checkpoint_task
+from onnxfn.export.lookup.lookup import checkpoint_task, loader_spec
 
 PAIRS = every_part.pairs()
 SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
@@ -59,6 +59,12 @@ def test_a_model_without_a_cache_has_a_decoder_of_another_name():
     model = every_part.tiny_model("llava", SEES)
     plan = onnxfn.plan(onnxfn.spec_for(model, "image-text-to-text"), model)
     assert list(plan["decoder_model"].inputs) == ["inputs_embeds", "attention_mask", "position_ids"]
+
+
+def test_a_checkpoint_without_a_class_for_its_text_half_is_loaded_whole():
+    config = every_part.tiny_model("llava", SEES).config
+    assert loader_spec(config, "text-generation-with-past").call.loader == "AutoModelForImageTextToText"
+    assert loader_spec(config, SEES).call.loader == "AutoModelForImageTextToText"
 
 
 def test_the_text_half_is_one_graph_that_says_what_it_leaves_out():

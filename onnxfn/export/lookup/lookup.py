@@ -194,11 +194,19 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
     """
     values = snapshot(config)
     if task is not None:
-        listed = listed_loader(str(values.get("model_type")), canonical(task))
+        listed = listed_loader(str(values.get("model_type")), canonical(task)) or _whole_model_loader(values, task)
         return ExportSpec(task=task, call=Call(loader=listed or loader_of(task)))
     class_name = next(iter(values.get("architectures") or ()), None)
     loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
     return ExportSpec(call=Call(loader=loaders.get(class_name, class_name)))
+
+
+def _whole_model_loader(config: Any, task: str) -> str | None:
+    """The loader of a model that sees or hears, for its text half, where transformers has no class for that half."""
+    model_type, stem = str(config.get("model_type")), canonical(task).removesuffix(WITH_PAST)
+    if stem != "text-generation" or listed_loader(model_type, stem):
+        return None
+    return listed_loader(model_type, SEES) or listed_loader(model_type, "any-to-any")
 
 
 def _in_parts(model_or_type: Any, task: str) -> ExportSpec:
