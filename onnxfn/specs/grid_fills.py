@@ -34,9 +34,11 @@ def grid_mask(_: Random, shape: tuple[int, ...], *, merge: int = 1) -> Array:
     >>> grid_mask(np.random.default_rng(0), (2, 6)).tolist()
     [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]
     """
+    mask = np.zeros(shape, dtype=np.int64)
     cells = shape[-1] // merge**2
-    counts = np.array([(cells - cells // 3 * (row % 2)) * merge**2 for row in range(shape[0])])
-    return (np.arange(shape[-1]) < counts[:, None]).astype(np.int64)
+    for row, image in enumerate(mask.reshape(-1, shape[-1])):
+        image[: (cells - cells // 3 * (row % 2)) * merge**2] = 1
+    return mask
 
 
 def packed_grids(_: Random, shape: tuple[int, ...], *, patches: Array, merge: int = 1, frames: int = 1) -> Array:
@@ -83,7 +85,7 @@ def rectangles(random: Random, shape: tuple[int, ...], *, side: int = 1) -> Arra
     The height and the width of the ones are multiples of `side`, at least half of those of the image.
 
     >>> rectangles(np.random.default_rng(1), (1, 2, 4), side=2).tolist()
-    [[[1, 1, 1, 1], [1, 1, 1, 1]]]
+    [[[1, 1, 0, 0], [1, 1, 0, 0]]]
     """
     mask = np.zeros(shape, dtype=np.int64)
     for image in mask.reshape(-1, *shape[-2:]):

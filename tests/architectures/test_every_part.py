@@ -45,6 +45,11 @@ def test_every_model_in_parts_is_recorded(model_type, task, tmp_path, only_left,
     assert not (agreed and line.startswith(swept.NOT)), line
 
 
+def test_35_models_that_see_agree_with_pytorch_as_a_whole():
+    lines = [tasks[SEES] for tasks in swept.seen(every_part.NAME).values() if SEES in tasks]
+    assert sum(not line.startswith(swept.NOT) for line in lines) >= 35
+
+
 def test_a_model_that_sees_is_exported_in_parts_by_default():
     model = every_part.tiny_model("llava", SEES)
     assert checkpoint_task(model) == SEES
