@@ -9,6 +9,7 @@ from fine_tunes import save_berts, save_llamas
 
 from onnxfn import BuildOptions, ExportJob, export_many
 from onnxfn.export.batch.memory import IMPORTS_BYTES, StoredWeights, memory_bound, planned_memory, stored_weights
+from onnxfn.export.batch.schedule import Task, next_task
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 GB = 10**9
@@ -72,3 +73,11 @@ def test_two_jobs_that_need_more_than_the_memory_never_run_at_a_time(checkpoints
     assert statuses(jobs, int(1.9 * need)) == ["start", "exported"] * 2
     again = [evolve(job, overwrite=True) for job in jobs]
     assert statuses(again, 2 * need)[:2] == ["start", "start"]
+
+
+def test_two_jobs_of_8_billion_parameters_do_not_meet_in_24_gigabytes():
+    need = memory_bound(MODELS["llama-8b"], "none")
+    jobs = [Task(number, ExportJob(str(number), str(number)), bytes=need) for number in range(2)]
+    assert need < 24 * GB < 2 * need
+    assert next_task(jobs, [], (), 24 * GB) is jobs[0]
+    assert next_task(jobs[1:], jobs[:1], (), 24 * GB) is None
