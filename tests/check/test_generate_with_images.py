@@ -12,9 +12,10 @@ from refusals import refusal
 from tiny_tokenizers import TOKENIZERS
 
 import onnxfn
+from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 
-TASK = "image-text-to-text-with-past"
+TASK, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
 PICTURES, STEPS = 2, 8
 
 
@@ -159,3 +160,17 @@ def test_the_check_reads_pictures_by_the_processor(with_processor):
     assert report.passed
     cases = [case for case in report.cases if "LlavaProcessor" in case and case.startswith("16")]
     assert cases == [f"16 tokens after {count} by LlavaProcessor" for count in ("1 picture", "2 pictures")]
+
+
+def test_sounds_of_a_processor_are_answered_as_by_pytorch(tmp_path):
+    """The file calls the sound by another name than `forward`, as the clients do."""
+    model = every_part.tiny_model("voxtral", HEARS)
+    exported = onnxfn.export(onnxfn.spec_for(model, HEARS), model, tmp_path / "out", check=False)
+    (input_,) = exported.plan["audio_encoder"].spec.inputs
+    sound = dummies(exported.plan["audio_encoder"].spec, {})[input_.name][:1]
+    (features,) = exported("audio_encoder", **{input_.name: sound}).values()
+    rows = features.reshape(-1, features.shape[-1]).shape[0]
+    ids = np.array([[5, 6, *[model.config.audio_token_id] * rows, 7]])
+    inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "input_features": sound}
+    assert input_.name == "audio_values"
+    assert np.array_equal(onnxfn.generate(exported, inputs, max_new_tokens=STEPS), by_torch(model, inputs))
