@@ -47,7 +47,7 @@ def test_a_folder_is_exported_listed_and_gone_on_with(models, tmp_path):
     resumed = run(models, out, *options, "--resume", "--verbose")
     assert resumed.exit_code == 0
     assert "2 unchanged" in resumed.output
-    again = run(models, out, *options, "--overwrite")
+    again = run(models, out, *options, "--overwrite", "-v")
     assert again.exit_code == 0, again.output
     assert "2 exported" in again.output
 
