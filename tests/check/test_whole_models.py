@@ -153,3 +153,12 @@ def test_a_model_that_reads_texts_alone_has_no_such_report(llava, exported):
     plan = evolve(exported.plan, parts=exported.plan.parts[1:])
     report = whole_model_report(llava, plan, Path(exported.path), open_check_session, exact_outputs(llava, None))
     assert not report.differences
+
+
+def test_a_file_that_lacks_what_processors_give_is_refused(tmp_path):
+    # PaliGemma's processor gives types of tokens, by which the tokens of a prompt attend to each other in both ways.
+    task = "image-text-to-text-with-past"
+    model = every_part.tiny_model("paligemma", task)
+    with pytest.raises(CheckFailed, match="no file takes token_type_ids, which processors give"):
+        onnxfn.export(onnxfn.spec_for(model, task), model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -120,9 +120,10 @@ def whole_model_report(
             refusals.append(f"{prompt.case}: {error}")
     cases = dict.fromkeys(comparison.case for comparison in comparisons)
     # A text alone, and a text with an image, must run: else nothing was compared.
-    findings = refusals[:1] if len(cases) <= 2 else ()  # noqa: PLR2004 - the logits and the text of a text alone
-    notes = (*refusals, *_unread_types(whole))
-    return Report(differences(evolve(whole.decoder, name=WHOLE), comparisons), (*cases, *notes), tuple(findings))
+    findings = refusals[:1] if len(cases) <= 2 else []  # noqa: PLR2004 - the logits and the text of a text alone
+    of_whole = differences(evolve(whole.decoder, name=WHOLE), comparisons)
+    findings += [] if all(each.passed for each in of_whole) else _unread_types(whole)
+    return Report(of_whole, (*cases, *refusals), tuple(findings))
 
 
 def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Iterator[Comparison]:
@@ -220,25 +221,17 @@ def _features(whole: Whole, tower: Part, inputs: Mapping[str, Array]) -> Array:
 
 def _arguments(whole: Whole, prompt: Prompt, texts: Array) -> dict[str, Array]:
     three = takes_three_positions(whole.session_of(whole.decoder))
-    known = _with_read_types(whole)
-    return forward_arguments(whole.model, prompt.arguments, texts, known, has_three_positions=three)
-
-
-def _with_read_types(whole: Whole) -> Placeholders:
-    """How tokens and features become one sequence, without the types that no file reads but attention depends on."""
-    from onnxfn.architectures.wrappers.wide_rows import width_of  # imports torch
-
-    arguments = {*whole.decoder.inputs, width_of(whole.model).types}
-    read = tuple(each for each in whole.known.types if not each.attention or each.argument in arguments)
-    return evolve(whole.known, types=read)
+    return forward_arguments(whole.model, prompt.arguments, texts, whole.known, has_three_positions=three)
 
 
 def _unread_types(whole: Whole) -> list[str]:
-    """A line for each argument with types of tokens that the model reads and that no file does."""
+    """A line for each argument with types of tokens on which attention depends, and which no file takes."""
+    from onnxfn.architectures.wrappers.wide_rows import width_of  # imports torch
+
     parameters = inspect.signature(whole.model.forward).parameters
-    read = _with_read_types(whole).types
-    unread = [each for each in whole.known.types if each not in read and each.argument in parameters]
-    return [f"without {each.argument}, which no file takes: with it {each.attention}" for each in unread]
+    taken = {*whole.decoder.inputs, width_of(whole.model).types}
+    unread = [each for each in whole.known.types if each.attention and each.argument in parameters.keys() - taken]
+    return [f"no file takes {each.argument}, which processors give: by it {each.attention}" for each in unread]
 
 
 def _logits(whole: Whole, prompt: Prompt, texts: Array) -> Array:
