@@ -7,6 +7,7 @@ import re
 import coverage_tables
 import every_head
 import head_table
+import part_table
 import pytest
 import swept
 from corrections import WITHOUT_MODEL
@@ -83,4 +84,5 @@ def test_the_tables_are_current():
     """When it fails: python tests/tools/coverage.py."""
     assert (swept.SWEEPS / "README.md").read_text() == coverage_tables.sweeps_readme()
     assert head_table.PAGE.read_text() == head_table.page()
+    assert part_table.PAGE.read_text() == part_table.page()
     assert coverage_tables.root_summary() in (swept.ROOT / "README.md").read_text()

@@ -9,6 +9,7 @@ from typing import Any
 
 import every_head
 import head_table
+import part_table
 import peer_table
 import real_sizes
 import without_rows
@@ -112,6 +113,7 @@ be its text alone. `derived.json` holds the inputs that each took. `mutants.json
 `heads.json` holds the pairs of a model type and a task that the tables of transformers' auto classes list, and the
 inputs that each graph took. `refused` are errors before the export, `failed` the errors of the export and of its check.
 Of {head_pairs} pairs, {heads}. [HEADS.md](HEADS.md) has a line for each pair.
+[PARTS.md](PARTS.md) has those that are written in parts: models that see or hear and write.
 
 ```sh
 python -m pytest -m sweep --record tests/architectures/test_every_head.py           # writes heads.json
@@ -223,9 +225,10 @@ def _validated_types(family: str) -> int:
 
 
 def write_tables() -> None:
-    """Write tests/sweeps/README.md and HEADS.md, and the summary into README.md."""
+    """Write tests/sweeps/README.md, HEADS.md and PARTS.md, and the summary into README.md."""
     (SWEEPS / "README.md").write_text(sweeps_readme())
     head_table.PAGE.write_text(head_table.page())
+    part_table.PAGE.write_text(part_table.page())
     readme = ROOT / "README.md"
     text = f"{MARKS[0]}\n\n{root_summary()}\n\n{MARKS[1]}"
     readme.write_text(re.sub(f"(?s){MARKS[0]}.*{MARKS[1]}", lambda _: text, readme.read_text()))

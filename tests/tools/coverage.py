@@ -1,4 +1,4 @@
-"""Write the tables of the sweeps: tests/sweeps/README.md and HEADS.md, and the summary in README.md.
+"""Write the tables of the sweeps: tests/sweeps/README.md and HEADS.md and PARTS.md, and the summary in README.md.
 
 python tests/tools/coverage.py
 """
