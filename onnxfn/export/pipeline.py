@@ -32,7 +32,7 @@ from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.export.report_file import package_versions, report_content, with_file, write_report
 from onnxfn.export.staging import staging_folder
 from onnxfn.export.stale import checkpoint_files
-from onnxfn.export.weight_sizes import with_weight_bytes
+from onnxfn.export.weight_sizes import with_graph_bytes, with_weight_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.adapted import with_adapter
 from onnxfn.graphs.capture.as_module import as_module
@@ -368,7 +368,7 @@ def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exp
     return Exported(
         path=loaded.path,
         files=loaded.files,
-        plan=built.plan,
+        plan=with_graph_bytes(built.plan, built.graphs),
         opset=built.graphs[0].opset_imports[""],
         seconds=seconds.items(),
         report=built.report,

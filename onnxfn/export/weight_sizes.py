@@ -13,6 +13,7 @@ from onnxfn.export.lookup.loading import load_configuration, model_without_weigh
 from onnxfn.export.planned_files import plan_of_variants
 from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.submodules import submodule_of
+from onnxfn.graphs.graph_size import float_bytes
 from onnxfn.graphs.passes.quantized_operators import REPLACEMENTS
 from onnxfn.specs.config_values import config_of
 from onnxfn.specs.plan.planning import Decoders, plan
@@ -73,6 +74,16 @@ def with_weight_bytes(planned: Plan, model: Any) -> Plan:
     """A plan with the size of the weights of each part, in its dtype."""
     sizes = [WeightBytes(part.name, _part_bytes(planned, part, model)) for part in planned.parts]
     return evolve(planned, weight_bytes=tuple(sizes))
+
+
+def with_graph_bytes(planned: Plan, graphs: Iterable[Any]) -> Plan:
+    """A plan with the size of the weights that each graph has, where that is less than the shapes of the model say.
+
+    Shapes do not say which weights a part reads that calls a method of the model. Quantized parts stay as planned.
+    """
+    sizes = zip(planned.weight_bytes, map(float_bytes, graphs), strict=False)
+    least = (size if known is None else evolve(size, bytes=min(size.bytes, known)) for size, known in sizes)
+    return evolve(planned, weight_bytes=tuple(least))
 
 
 def _part_bytes(planned: Plan, part: Part, model: Any) -> int:

@@ -2,7 +2,9 @@
 
 import os
 import sys
+from pathlib import Path
 
+import every_part
 import pytest
 import shrunk
 import tiny
@@ -138,3 +140,14 @@ def test_a_dry_run_of_a_library_that_needs_the_weights_says_what_to_do(library, 
     result = run("export", tmp_path, tmp_path / "out", "--dry-run", "--library", library)
     assert result.exit_code == 1
     assert f"{library} makes no model without its weights; leave --dry-run out" in " ".join(result.output.split())
+
+
+def test_a_part_that_calls_a_method_of_the_model_has_the_size_of_its_own_weights(tmp_path):
+    task = "image-text-to-text-with-past"
+    model = every_part.tiny_model("llava", task)
+    exported = onnxfn.export(onnxfn.spec_for(model, task), model, tmp_path / "out", check=False)
+    sizes = {size.part: size.bytes for size in exported.plan.weight_bytes}
+    files = {Path(file).stem: Path(file).stat().st_size for file in exported.files if file.endswith(".onnx")}
+    table = model.get_input_embeddings().weight
+    assert sizes["embed_tokens"] == table.numel() * table.itemsize
+    assert all(size < files[part] for part, size in sizes.items())
