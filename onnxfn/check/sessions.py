@@ -79,7 +79,7 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
     if content is not None:
         options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
         if _has_codes(file):
-            _convert_on_use(options)  # the scales of its blocks are 16-bit weights
+            convert_on_use(options)  # the scales of its blocks are 16-bit weights
     opened = partial(open_session, file, options, content=content)
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
@@ -105,11 +105,11 @@ def check_options(file: Path) -> Any:
         # External data is mapped from the file. Prepacking would copy it into memory.
         options.add_session_config_entry("session.disable_prepacking", "1")
         if _external_half_bytes(file) > LARGE_HALF_BYTES:
-            _convert_on_use(options)
+            convert_on_use(options)
     return options
 
 
-def _convert_on_use(options: Any) -> None:
+def convert_on_use(options: Any) -> None:
     """Makes ONNX Runtime convert each 16-bit weight when a node reads it, and not all of them when it loads the file.
 
     Its CPU multiplies float32, so it puts a Cast after each weight. Its optimizations replace these by weights of twice

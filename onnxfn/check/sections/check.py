@@ -8,15 +8,16 @@ the whole file, and are compared as in the check of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.check import differences, file_weights, judged_cases
+from onnxfn.check.check import JudgedCases, differences, file_weights, judged_cases
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.exact_outputs import ExactOutputs, NoReference, exact_outputs
 from onnxfn.check.precision import precision_of
@@ -85,14 +86,21 @@ def check_by_sections(
     """
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
     of_weights, errors = file_weights(model, part, file, partial(_is_stopped, tick))
+    session, of_sections, judged = _judged_sections(model, part, file, exact, real_inputs, tick)
+    measurements = variant_measurements(part, session, proof, judged.values, errors)
+    findings = (*of_weights, *judged.findings)
+    return Report(differences(part, judged.comparisons), judged.cases, findings, measurements, of_sections)
+
+
+def _judged_sections(
+    model: Any, part: Part, file: Path, exact: ExactOutputs, real_inputs: Mapping[str, Array] | None, tick: Tick
+) -> tuple[SectionedSession, tuple[SectionError, ...], JudgedCases]:
+    """A session of the sections, their errors, and what the file is worth in all cases, whose arrays are released."""
     sectioned = sectioned_file(model, part, file, real_inputs, tick)
     runs = compared_sections(sectioned, tick)
     pairs = zip((case.reference for case in sectioned.cases), runs.outputs, strict=True)
     judged = judged_cases(model, part, file, pairs, exact, tick)
-    session = SectionedSession(sectioned.written, sectioned.sections, tick)
-    measurements = variant_measurements(part, session, proof, judged.values, errors)
-    findings = (*of_weights, *judged.findings)
-    return Report(differences(part, judged.comparisons), judged.cases, findings, measurements, runs.errors)
+    return SectionedSession(sectioned.written, sectioned.sections, tick), runs.errors, judged
 
 
 def _is_stopped(tick: Tick) -> bool:
@@ -182,24 +190,34 @@ def compared_sections(sectioned: SectionedFile, tick: Tick = no_tick) -> Section
             sectioned.written, sectioned.sections, feeds * 2, [*replaced, *({} for _ in cases)], run_options, tick
         )
         for section, outputs in runs:
-            alone, handed_on = outputs[: len(cases)], outputs[len(cases) :]
-            for values, own in zip(planned_outputs, handed_on, strict=True):
-                values |= {name: array for name, array in own.items() if name in sectioned.part.outputs}
-            error = _section_error(sectioned, section, alone, handed_on, tick)
+            # Each array is released before the next case runs: in the head they are the logits.
+            alone = list(_comparisons_of_cases(sectioned, islice(outputs, len(cases)), tick))
+            handed_on = [
+                _handed_on_error(sectioned, case, _with_planned_outputs(sectioned, values, planned))
+                for case, planned, values in zip(cases, planned_outputs, outputs, strict=True)
+            ]
+            error = _section_error(sectioned, section, alone, handed_on)
             errors += [] if error is None else [error]
     planned = tuple(tuple(values[name] for name in sectioned.part.outputs) for values in planned_outputs)
     return SectionRuns(tuple(errors), planned)
 
 
+def _with_planned_outputs(sectioned: SectionedFile, values: Values, planned: dict[str, Array]) -> Values:
+    """The outputs of a section in a case; `planned` is enlarged by those that are outputs of the file."""
+    planned |= {name: array for name, array in values.items() if name in sectioned.part.outputs}
+    return values
+
+
+def _comparisons_of_cases(sectioned: SectionedFile, outputs: Iterable[Values], tick: Tick) -> Iterator[Comparison]:
+    """The comparisons of a section in all cases."""
+    for case, values in zip(sectioned.cases, outputs, strict=True):
+        yield from _comparisons(sectioned, case, values, tick)
+
+
 def _section_error(
-    sectioned: SectionedFile, section: Section, alone: Sequence[Values], handed_on: Sequence[Values], tick: Tick
+    sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float | None]
 ) -> SectionError | None:
     """How far a section is from PyTorch in its worst case; None if PyTorch has none of its values."""
-    comparisons = [
-        comparison
-        for case, values in zip(sectioned.cases, alone, strict=True)
-        for comparison in _comparisons(sectioned, case, values, tick)
-    ]
     if not comparisons:
         return None
     quantized = is_quantized(sectioned.part.spec)
@@ -212,7 +230,7 @@ def _section_error(
         tolerance=None if quantized else worst.tolerance,
         worst_case=worst.case,
         passed=all(np.isfinite(each.max_abs) if quantized else each.passed for each in comparisons),
-        handed_on=_handed_on_error(sectioned, handed_on),
+        handed_on=max((each for each in handed_on if each is not None), default=None),
     )
 
 
@@ -255,11 +273,10 @@ def _tokens(part: Part, reference: Reference, states: Array) -> Select:
     return lambda array: array[tokens]
 
 
-def _handed_on_error(sectioned: SectionedFile, handed_on: Sequence[Values]) -> float | None:
-    """The largest difference of the hidden states from PyTorch's, with the errors of all sections before."""
+def _handed_on_error(sectioned: SectionedFile, case: RecordedCase, values: Values) -> float | None:
+    """The largest difference of the hidden states from PyTorch's in a case, with the errors of all sections before."""
     errors = [
         float(np.abs(select(_real(actual)) - select(expected)).max(initial=0.0))
-        for case, values in zip(sectioned.cases, handed_on, strict=True)
         for name, expected in zip(sectioned.sections.hidden, case.hidden.states, strict=True)
         if (actual := values.get(name)) is not None and actual.shape == expected.shape
         for select in [_tokens(sectioned.part, case.reference, expected)]

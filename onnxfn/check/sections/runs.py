@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
+from onnxfn.check.sections.columns import is_large_product, products_by_columns
 from onnxfn.check.sections.cut import Section, Sections
 from onnxfn.check.sections.vertices import read_names
 from onnxfn.check.sessions import (
     FOLDER_OF_EXTERNAL_DATA,
     IN_PLACE_BYTES,
     check_options,
+    convert_on_use,
     open_session,
     runtime_message,
     silent_run_options,
@@ -25,6 +28,9 @@ from onnxfn.specs.dummies import Array
 from onnxfn.specs.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import with_weights_in_place
 from onnxfn.weights.waiting import watched
+
+LARGE_HALF_BYTES = 1 << 27
+"""Bytes of the 16-bit weights of a section from which on they are not converted all at once."""
 
 
 @frozen(eq=False)
@@ -62,7 +68,10 @@ def _types(graph: Any) -> dict[str, int]:
 
 
 def section_model(written: WrittenGraph, section: Section) -> bytes:
-    """The ONNX model of a section: its nodes as the file has them, and references to their weights."""
+    """The ONNX model of a section: its nodes as the file has them, and references to their weights.
+
+    Only products with large float16 matrices are computed in blocks: see `columns.py`.
+    """
     import onnx
 
     model = onnx.ModelProto(ir_version=written.model.ir_version)
@@ -70,9 +79,9 @@ def section_model(written: WrittenGraph, section: Section) -> bytes:
     model.functions.extend(written.model.functions)
     graph, nodes = model.graph, [written.model.graph.node[index] for index in section.nodes]
     graph.name = section.name
-    graph.node.extend(nodes)
-    read = dict.fromkeys(name for node in nodes for name in read_names(node))
-    graph.initializer.extend(written.initializers[name] for name in read if name in written.initializers)
+    by_columns, constants = products_by_columns(nodes, written.initializers)
+    graph.node.extend(by_columns)
+    graph.initializer.extend([*_read_initializers(written, section), *constants])
     for name in section.inputs:
         value = graph.input.add(name=name)
         value.type.tensor_type.elem_type = written.types[name]
@@ -82,9 +91,30 @@ def section_model(written: WrittenGraph, section: Section) -> bytes:
     return content
 
 
+def _read_initializers(written: WrittenGraph, section: Section) -> list[Any]:
+    read = dict.fromkeys(name for index in section.nodes for name in read_names(written.model.graph.node[index]))
+    return [written.initializers[name] for name in read if name in written.initializers]
+
+
+def _half_bytes(written: WrittenGraph, section: Section) -> int:
+    """The bytes of the float16 and bfloat16 weights of a section."""
+    from onnx import TensorProto
+
+    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    return sum(2 * math.prod(each.dims) for each in _read_initializers(written, section) if each.data_type in half)
+
+
 def section_session(written: WrittenGraph, section: Section, tick: Tick = no_tick) -> Any:
     """An ONNX Runtime session of a section. CheckFailed if ONNX Runtime cannot load it."""
+    from onnxruntime import ExecutionOrder
+
     options = check_options(written.file)
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # the session runs a few cases and ends
+    if _half_bytes(written, section) > LARGE_HALF_BYTES:
+        convert_on_use(options)
+    if any(is_large_product(written.model.graph.node[index], written.initializers) for index in section.nodes):
+        # By priority, all blocks would be converted before the first is multiplied: they wait for no other node.
+        options.execution_order = ExecutionOrder.DEFAULT
     options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(written.file.parent))
     opened = partial(open_session, written.file, options, content=section_model(written, section))
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
@@ -101,10 +131,11 @@ def run_sections(
     replaced: Sequence[Values],
     run_options: Any = None,
     tick: Tick = no_tick,
-) -> Iterator[tuple[Section, list[Values]]]:
-    """Runs a section after the other, each for all cases; yields each with its outputs in each case.
+) -> Iterator[tuple[Section, Iterator[Values]]]:
+    """Runs a section after the other, each for all cases; yields each with an iterator of its outputs in each case.
 
-    Only one section is in memory at a time. CheckFailed if ONNX Runtime cannot load or run it.
+    The iterator runs the section, and must be at its end before the next section. Only one section is in memory at a
+    time, and only the outputs that later sections read are kept. CheckFailed if ONNX Runtime cannot load or run it.
 
     Args:
         written: The file.
@@ -117,17 +148,31 @@ def run_sections(
     known: list[dict[str, Array]] = [dict(each) for each in feeds]
     last = {name: index for index, section in enumerate(sections.sections) for name in section.inputs}
     for index, section in enumerate(sections.sections):
-        session = section_session(written, section, tick)
-        outputs: list[Values] = []
-        for values, others in zip(known, replaced, strict=True):
-            tick()
-            computed = _run(written, session, section, values, run_options)
-            outputs.append(computed)
-            values |= {name: _in_type(written, name, others.get(name, array)) for name, array in computed.items()}
-            for name in [name for name in values if last.get(name, -1) <= index]:
-                del values[name]
-        del session
-        yield section, outputs
+        later = {name for name, reader in last.items() if reader > index}
+        yield section, _section_outputs(written, section, known, replaced, later, run_options, tick)
+
+
+def _section_outputs(
+    written: WrittenGraph,
+    section: Section,
+    known: Sequence[dict[str, Array]],
+    replaced: Sequence[Values],
+    later: Container[str],
+    run_options: Any,
+    tick: Tick,
+) -> Iterator[Values]:
+    """The outputs of a section in each case; `known` then has the values that the sections `later` read."""
+    session = section_session(written, section, tick)
+    for values, others in zip(known, replaced, strict=True):
+        tick()
+        computed = _run(written, session, section, values, run_options)
+        read = {name: others.get(name, array) for name, array in computed.items() if name in later}
+        values |= {name: _in_type(written, name, array) for name, array in read.items()}
+        for name in [name for name in values if name not in later]:
+            del values[name]
+        del read
+        yield computed
+        del computed
 
 
 def _in_type(written: WrittenGraph, name: str, array: Array) -> Array:
