@@ -273,3 +273,15 @@ def test_two_words_for_the_check_are_refused(tmp_path):
     result = CliRunner().invoke(app, ["export", "no", str(tmp_path), "--no-check", "--check", "sections"])
     assert result.exit_code == 1
     assert "--no-check is --check none, and --check sections is another" in result.output
+
+
+@pytest.mark.parametrize("model_type", ["bart", "t5"])
+def test_a_merged_decoder_of_an_encoder_decoder_is_refused_and_separate_ones_are_checked(model_type, tmp_path):
+    model = tiny.model(model_type, "AutoModelForSeq2SeqLM")
+    spec = onnxfn.spec_for(model, "text2text-generation-with-past")
+    message = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "merged", check="sections")
+    assert "no single value leads the hidden states into" in message
+    exported = onnxfn.export(spec, model, tmp_path / "separate", decoders="separate", check="sections")
+    assert exported.report.passed
+    parts = {each.part for each in exported.report.sections}
+    assert parts == {"encoder_model", "decoder_model", "decoder_with_past_model"}
