@@ -43,7 +43,7 @@ from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
 from onnxfn.graphs.passes.quantize import NOT_QUANTIZED
-from onnxfn.specs.check_modes import CheckMode, check_mode
+from onnxfn.specs.check_modes import CheckMode, check_mode, comparing_mode
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.os_errors import write_errors
@@ -279,9 +279,9 @@ def validate(
         The largest difference of each output over all cases, and the cases.
 
     Raises:
-        InvalidSpec: The model is not for the task of the spec.
+        InvalidSpec: The model is not for the task of the spec; or `check` is `"none"`.
         MissingValue: The configuration lacks a value that the spec reads.
-        UnknownName: `decoders` is not a known value.
+        UnknownName: `decoders` or `check` is not a known value.
         ModelNotFound: A file of the plan is missing.
         CheckFailed: ONNX Runtime cannot run a file, or the folder holds files of two exports.
         TimedOut: The check took longer than `timeout`.
@@ -295,7 +295,7 @@ def validate(
     ...     validate(spec, model, exported).passed, validate(spec, torch.nn.Linear(4, 2), exported).passed
     (True, False)
     """
-    model = as_module(model)
+    model, mode = as_module(model), comparing_mode(check)
     check_spec_and_model(spec, model)
     check_values(model)
     exported = exported if isinstance(exported, Exported) else export_path(exported)
@@ -305,7 +305,7 @@ def validate(
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         of_files = (copied, planned, folder, timed, real_inputs, text_references(copied, preprocessor), floors)
-        return check_files(*of_files, mode=check_mode(check), preprocessor=preprocessor)
+        return check_files(*of_files, mode=mode, preprocessor=preprocessor)
 
 
 def _resolved_options(

@@ -285,3 +285,9 @@ def test_a_merged_decoder_of_an_encoder_decoder_is_refused_and_separate_ones_are
     assert exported.report.passed
     parts = {each.part for each in exported.report.sections}
     assert parts == {"encoder_model", "decoder_model", "decoder_with_past_model"}
+
+
+@pytest.mark.parametrize("check", ["none", False])
+def test_a_comparison_of_nothing_is_refused(exports, check):
+    message = refusal(InvalidSpec, onnxfn.validate, *exports("bert"), check=check)
+    assert message == f"validate compares files, and check={check!r} compares none; known are 'whole', 'sections'"
