@@ -59,7 +59,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "Idefics3Model.get_image_features": ("tiles.idefics3_features", "leaves tiles of padding out first"),
         "Siglip2VisionEmbeddings.resize_positional_embeddings": (
             "siglip2.resized_positional_embeddings",
-            "loops over the images",
+            "loops over the images, and reads the shape of each from a tensor",
         ),
         "SmolVLMModel.get_image_features": ("tiles.smolvlm_features", "leaves tiles of padding out first"),
         "Lfm2VlModel.get_image_features": ("merged_blocks.lfm2_vl_features", "loops over the images"),

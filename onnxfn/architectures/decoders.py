@@ -56,7 +56,7 @@ llama: ExportSpec = compose(text_decoder, generation_positions)
 mixtral: ExportSpec = compose(llama, batched_experts)
 
 # Sinks, ALiBi, layers that share a cache, a mask of the values, ...: no GroupQueryAttention computes this.
-own_attention = ExportSpec(target=Target(shared_cache=False))
+own_attention: ExportSpec = ExportSpec(target=Target(shared_cache=False))
 
 # ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.
 bloom: ExportSpec = compose(text_decoder, own_attention)

@@ -108,6 +108,7 @@ def has_rows_of(planned: PlannedSpec, larger: PlannedSpec) -> bool:
 def _axes_of(batch: str, axes: AxisMap) -> list[int]:
     """The axes whose size depends on the batch; an axis that is a multiple of it is told by the number -1.
 
+    >>> from onnxfn.specs.axes import axis_map
     >>> _axes_of("batch", axis_map("batch 3 height")), _axes_of("batch", axis_map("2*batch batch"))
     ([0], [-1, 1])
     """
