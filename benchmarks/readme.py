@@ -106,7 +106,7 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     ),
     (
         "many",
-        "Unchecked fine-tunes on two workers (dask: beside other work). Allowed: 1.5 x copying + graph + 0.3 s a job.",
+        "Unchecked fine-tunes on two workers. Allowed: 1.5 x copying + graph + 0.3 s a job.",
         unchanged(
             "model", "run by", "jobs", "seconds", "allowed s", "graphs s", "copying s", "seconds a job", "second run s"
         ),
