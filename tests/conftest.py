@@ -105,8 +105,16 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.line(line)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _cache_of_the_module(tmp_path_factory):
+    """No fixture of a module reads the cache of another module or of the user: it is made before `_own_cache`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(monkeypatch, tmp_path_factory):
+def _own_cache(_cache_of_the_module, monkeypatch, tmp_path_factory):
     """No test reads the cache of another test or of the user."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
