@@ -15,6 +15,7 @@ from time import perf_counter
 from attrs import evolve
 
 from onnxfn.export.batch.digests import job_digest
+from onnxfn.export.batch.executors import executor_processes
 from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
 from onnxfn.export.batch.memory import memory_bound, planned_memory, stored_weights
 from onnxfn.export.batch.records import (
@@ -26,7 +27,7 @@ from onnxfn.export.batch.records import (
     check_paths,
 )
 from onnxfn.export.batch.schedule import Task, next_task
-from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
+from onnxfn.export.batch.servers import Submit, local_processes
 from onnxfn.export.error_lines import error_line
 from onnxfn.export.jobs import ExportJob, kind_of
 from onnxfn.export.lookup.loading import checkpoint_folder

@@ -7,11 +7,11 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache, partial
-from queue import Empty, SimpleQueue
-from typing import Any
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, BinaryIO
 
 from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.jobs import ExportJob
@@ -19,6 +19,9 @@ from onnxfn.export.jobs import ExportJob
 SERVER = "onnxfn.export.batch.server"
 END_SECONDS = 5.0
 """How long a server has to end after its input has ended."""
+
+BROKEN = (OSError, EOFError, pickle.UnpicklingError)
+"""What reading from a server that was killed raises, or writing to it."""
 
 RunJob = Callable[[ExportJob, JobLimits], JobResult]
 """Runs a job within its limits, and waits for its result."""
@@ -38,33 +41,6 @@ def job_server() -> Iterator[RunJob]:
             _end(server)
 
 
-def run_job(job: ExportJob, limits: JobLimits) -> JobResult:
-    """Runs a job by a server of this process: what an executor of other processes or machines calls.
-
-    The server waits for the next job of the executor, which saves the seconds of its imports. It ends when this process
-    ends, or when no job comes.
-    """
-    idle = _idle_servers(os.getpid())
-    servers = _next_or_none(idle) or []
-    try:
-        return _run_by_server(servers, job, limits)
-    finally:
-        idle.put(servers)
-
-
-@cache
-def _idle_servers(_process: int) -> SimpleQueue[list[Any]]:
-    """The servers that a process of an executor keeps; a copy of the process has its own."""
-    return SimpleQueue()
-
-
-def _next_or_none(queue: SimpleQueue[list[Any]]) -> list[Any] | None:
-    try:
-        return queue.get_nowait()
-    except Empty:
-        return None
-
-
 def _run_by_server(servers: list[Any], job: ExportJob, limits: JobLimits) -> JobResult:
     """Runs a job by the server in a list of at most one, which is filled with the first job.
 
@@ -73,12 +49,12 @@ def _run_by_server(servers: list[Any], job: ExportJob, limits: JobLimits) -> Job
     if servers and servers[0].poll() is not None:  # it ended because no job came
         _end(servers.pop())
     if not servers:
-        servers.append(_started_server())
+        servers.append(started_server(subprocess.PIPE, subprocess.PIPE))
     try:
-        return _answer(servers[0], job, limits)
-    except (OSError, EOFError, pickle.UnpicklingError):
+        return answer(servers[0].stdin, servers[0].stdout, job, limits)
+    except BROKEN:
         _end(servers.pop())
-        return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
+        return lost_result(job)
 
 
 @contextmanager
@@ -106,39 +82,25 @@ def local_processes(workers: int) -> Iterator[Submit]:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-@contextmanager
-def executor_processes(executor: Executor) -> Iterator[Submit]:
-    """A function that starts jobs by an executor; the futures that have not started are cancelled at the end."""
-    futures: list[Future[JobResult]] = []
-
-    def submit(job: ExportJob, limits: JobLimits) -> Future[JobResult]:
-        futures.append(executor.submit(run_job, job, limits))
-        return futures[-1]
-
-    try:
-        yield submit
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def _started_server() -> Any:
+def started_server(stdin: Any, stdout: Any) -> Any:
     """A server that imports what this process can import. What its exports print is dropped."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.Popen(  # noqa: S603 - the interpreter that runs this
-        [sys.executable, "-m", SERVER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
+        [sys.executable, "-m", SERVER], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, env=environment
     )
 
 
-def _answer(server: Any, job: ExportJob, limits: JobLimits) -> JobResult:
-    pickle.dump((job, limits), server.stdin)
-    server.stdin.flush()
-    result: JobResult = pickle.load(server.stdout)  # noqa: S301 - written by a process that this one started
+def answer(requests: BinaryIO, replies: BinaryIO, job: ExportJob, limits: JobLimits) -> JobResult:
+    """The result of a job that is sent to a server. It raises one of `BROKEN` if the server was killed."""
+    pickle.dump((job, limits), requests)
+    requests.flush()
+    result: JobResult = pickle.load(replies)  # noqa: S301 - written by a process that this one started
     return result
+
+
+def lost_result(job: ExportJob) -> JobResult:
+    """The result of a job whose server was killed."""
+    return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
 
 
 def _end(server: Any) -> None:
