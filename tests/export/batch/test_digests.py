@@ -1,0 +1,95 @@
+"""What a job's digest depends on: an equal digest means that a second run would write the same files."""
+
+import os
+
+import pytest
+from attrs import evolve
+
+from onnxfn import BuildOptions, ExportJob, Floors, SpecEdits, WriteOptions, text_encoder
+from onnxfn.export.batch import digests
+from onnxfn.export.batch.digests import TEXT_BYTES, job_digest
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "model.safetensors").write_bytes(bytes(TEXT_BYTES + 1))
+    return folder
+
+
+@pytest.fixture
+def job(checkpoint):
+    return ExportJob(checkpoint, "out")
+
+
+OTHER = {
+    "path": "elsewhere",
+    "spec": text_encoder,
+    "edits": SpecEdits(task="fill-mask"),
+    "dtypes": ("float16",),
+    "decoders": "separate",
+    "check": "none",
+    "floors": Floors(agreement=0.5),
+    "dequantize": True,
+    "trust_remote_code": True,
+    "write": WriteOptions(layout="hub", weight_storage="link"),
+    "build": BuildOptions(fuse="onnxruntime"),
+}
+"""A field of a job -> another value of it."""
+
+
+@pytest.mark.parametrize("field", OTHER)
+def test_another_option_is_another_digest(field, job, checkpoint):
+    assert job_digest(evolve(job, **{field: OTHER[field]}), checkpoint) != job_digest(job, checkpoint)
+
+
+def test_where_templates_lie_and_whether_files_are_replaced_change_nothing(job, checkpoint, tmp_path):
+    other = evolve(job, overwrite=True, build=BuildOptions(template_cache=tmp_path / "cache"))
+    assert job_digest(other, checkpoint) == job_digest(job, checkpoint)
+
+
+def rewrite_a_text(folder):
+    (folder / "config.json").write_text('{"model_type": "albert"}')
+
+
+def add_a_file(folder):
+    (folder / "tokenizer.json").write_text("{}")
+
+
+def shorten_the_weights(folder):
+    os.truncate(folder / "model.safetensors", TEXT_BYTES + 1 - 8)
+
+
+def touch_the_weights(folder):
+    os.utime(folder / "model.safetensors", (1, 1))
+
+
+@pytest.mark.parametrize("change", [rewrite_a_text, add_a_file, shorten_the_weights, touch_the_weights])
+def test_another_checkpoint_is_another_digest(change, job, checkpoint):
+    before = job_digest(job, checkpoint)
+    change(checkpoint)
+    assert job_digest(job, checkpoint) != before
+
+
+def test_a_text_that_was_touched_is_the_same(job, checkpoint):
+    before = job_digest(job, checkpoint)
+    os.utime(checkpoint / "config.json", (1, 1))
+    assert job_digest(job, checkpoint) == before
+
+
+def test_other_versions_are_another_digest(job, checkpoint, monkeypatch):
+    before = job_digest(job, checkpoint)
+    monkeypatch.setattr(digests, "package_versions", lambda: ["torch 99"])
+    assert job_digest(job, checkpoint) != before
+
+
+def test_an_adapter_belongs_to_the_checkpoint(job, checkpoint, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text('{"r": 4}')
+    with_adapter = evolve(job, adapter=adapter)
+    before = job_digest(with_adapter, checkpoint)
+    (adapter / "adapter_config.json").write_text('{"r": 8}')
+    assert job_digest(with_adapter, checkpoint) != before
