@@ -93,11 +93,11 @@ def greedy(
     return texts
 
 
-def prompt_logits(decoder: Decoder, input_ids: Array, attention_mask: Array) -> Array:
-    """The logits of all tokens of prompts, `[batch, length, vocabulary]`; some graphs give those of the last token."""
+def prompt_outputs(decoder: Decoder, input_ids: Array, attention_mask: Array) -> dict[str, Array]:
+    """The outputs of a decoder for prompts, `[batch, length, ...]`; some graphs give the logits of the last token."""
     cache = _cache_by_name(decoder.first) if decoder.cache is None else decoder.cache
     past = _empty_past(decoder.first, len(input_ids), cache)
-    return decoded(decoder, input_ids, attention_mask, past, logits=0)["logits"]
+    return decoded(decoder, input_ids, attention_mask, past, logits=0)
 
 
 def decoded(

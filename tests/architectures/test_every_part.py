@@ -7,12 +7,14 @@ The default run exports `SAMPLE`. The sweep exports every model type, and record
 
 from __future__ import annotations
 
+import every_head
 import every_part
 import pytest
 import swept
 
 import onnxfn
 from onnxfn.export.lookup.lookup import checkpoint_task, loader_spec
+from onnxfn.export.lookup.multimodal import reads_features
 
 PAIRS = every_part.pairs()
 SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
@@ -58,6 +60,29 @@ def test_a_model_that_sees_is_exported_in_parts_by_default():
         "embed_tokens.onnx",
         "decoder_model_merged.onnx",
     )
+
+
+def test_a_model_that_hears_is_exported_in_parts_by_default():
+    model = every_part.tiny_model("voxtral", HEARS)
+    assert checkpoint_task(model) == HEARS
+    assert onnxfn.plan(onnxfn.spec_for(model, HEARS), model).files[0] == "audio_encoder.onnx"
+
+
+def test_features_of_a_model_that_reads_images_are_of_images_and_texts():
+    model = every_head.tiny_model("llava", "feature-extraction")
+    plan = onnxfn.plan(onnxfn.spec_for(model), model)
+    assert plan.files == ("vision_encoder.onnx", "embed_tokens.onnx", "model.onnx")
+    assert [*plan["model"].outputs] == ["last_hidden_state"]
+    assert {*plan.modalities} == {"image", "text"}
+    assert onnxfn.spec_for(model.config, "feature-extraction").derived == "LlavaModel in parts"
+
+
+@pytest.mark.parametrize("model_type", ["clip", "qwen3", "t5gemma2", "whisper"])
+def test_other_models_have_no_parts_for_features(model_type):
+    """Without placeholder tokens, or with an encoder that takes the tokens, features are those of one graph."""
+    model = every_head.tiny_model(model_type, "feature-extraction")
+    assert not reads_features(model, "feature-extraction")
+    assert not reads_features(model.config, "feature-extraction")
 
 
 def test_a_model_without_a_cache_has_a_decoder_of_another_name():

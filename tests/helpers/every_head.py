@@ -16,6 +16,7 @@ import onnxfn
 from onnxfn import ARCHITECTURES
 from onnxfn.export.lookup.auto_tables import auto_tables, listed_classes, listed_tasks
 from onnxfn.export.lookup.multimodal import TOWERS
+from onnxfn.specs.modalities import MAIN_INPUTS
 from onnxfn.specs.tasks import for_task, task_names
 
 NAME = "heads"
@@ -27,11 +28,22 @@ SECONDS = 120
 LARGEST = 30_000_000
 """The largest number of parameters of a model that is tried."""
 
-NO_MODEL, REFUSED, FAILED = (f"{swept.NOT}{word}: " for word in ("no tiny model", "refused", "failed"))
-"""How a line starts when no small model can be made that runs, when onnxfn says that it cannot export the pair, and
-when the export ends in an error or does not agree with PyTorch."""
+NO_MODEL, REFUSED, FAILED, NARROW = (
+    f"{swept.NOT}{word}: " for word in ("no tiny model", "refused", "failed", "of texts alone")
+)
+"""How a line starts when no small model can be made that runs, when onnxfn says that it cannot export the pair, when
+the export ends in an error or does not agree with PyTorch, and when it takes no images or sounds that the model reads.
+"""
 
-KINDS = {NO_MODEL: "have no tiny model", REFUSED: "refused", FAILED: "failed"}
+KINDS = {NO_MODEL: "have no tiny model", REFUSED: "refused", FAILED: "failed", NARROW: "take texts alone"}
+
+OF_TEXTS = frozenset(
+    {
+        *("fill-mask", "multiple-choice", "question-answering", "text-classification", "text-encoding"),
+        *("text-generation", "token-classification"),
+    }
+)
+"""Tasks of texts: their graphs need no images or sounds, whatever else a model reads."""
 
 OVERRIDES: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("blip", "visual-question-answering"): {
@@ -51,6 +63,9 @@ OVERRIDES: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("data2vec-vision", "semantic-segmentation"): {"num_hidden_layers": 4, "out_indices": [0, 1, 2, 3]},
 }
 """What the tiny configuration of a pair needs beyond that of its model type."""
+
+SEEN_OR_HEARD = frozenset({*MAIN_INPUTS["image"], *MAIN_INPUTS["audio"]})
+"""The arguments that hold images or sounds. Videos are not among them: a model that sees takes its images."""
 
 REFUSALS = (onnxfn.InvalidSpec, onnxfn.UnknownName, onnxfn.MissingValue)
 
@@ -80,7 +95,8 @@ def exported(model: Any, task: str, folder: Path) -> str:
     spec = onnxfn.spec_for(model, task)
     result = assert_agreement(onnxfn.export(spec, model, folder), folder)
     inputs = dict.fromkeys(name for part in result.plan.parts for name in part.inputs)
-    return swept.line(result, f"of {', '.join(inputs)}")
+    unread = () if task in OF_TEXTS else [each.name for each in result.plan.left_out if each.name in SEEN_OR_HEARD]
+    return f"{NARROW}no {', '.join(unread)}" if unread else swept.line(result, f"of {', '.join(inputs)}")
 
 
 def tiny_model(model_type: str, task: str) -> Any:
@@ -89,6 +105,7 @@ def tiny_model(model_type: str, task: str) -> Any:
     import tiny
     import torch
     import transformers
+    from sizes.parts import OVERRIDES as OF_PARTS
 
     row = ARCHITECTURES.get(model_type)
     name = next(iter(listed_classes(model_type, task)), None)
@@ -97,7 +114,8 @@ def tiny_model(model_type: str, task: str) -> Any:
     kind = getattr(transformers, name)
     if getattr(kind, "forward", None) is torch.nn.Module.forward:
         raise ValueError(f"{name} has no forward, so it does not run")
-    source, overrides = tiny if row is not None else shrunk, OVERRIDES.get((model_type, task), {})
+    sizes = OVERRIDES.get((model_type, task), {})
+    source, overrides = (tiny, sizes) if row is not None else (shrunk, {**OF_PARTS.get(model_type, {}), **sizes})
     configuration = own_config(kind, source.config(model_type, **overrides))
     with torch.device("meta"):
         shapes = getattr(kind, "from_config", kind)(configuration)

@@ -21,7 +21,8 @@ transformers' auto classes. Each was tried with {versions}.
 - inputs: those of the graphs. All others of `forward` keep their defaults.
 - day: when it was seen.
 - Where a pair does not agree, the reason follows `refused` (onnxfn says that it cannot export it), `failed` (an error
-  of the export, or a difference) or `no tiny model` (transformers builds none here: nothing is known of the pair).
+  of the export, or a difference), `of texts alone` (the graph takes no images or sounds, which the model reads, for a
+  task that is not one of texts) or `no tiny model` (transformers builds none here: nothing is known of the pair).
 
 {counts}
 

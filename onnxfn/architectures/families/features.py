@@ -16,6 +16,9 @@ VISION, AUDIO, EMBEDDING = "vision_encoder", "audio_encoder", "embed_tokens"
 DECODER, DECODER_WITH_PAST = "decoder_model", "decoder_model_merged"
 """The names of the parts and of their files. transformers.js looks for these names."""
 
+MODEL = "model"
+"""The name of the part that takes embeddings and writes no text."""
+
 FEATURES: Mapping[str, str] = MappingProxyType({VISION: "image_features", AUDIO: "audio_features"})
 """Part -> its output: the rows that stand in place of the tokens of an image or a sound."""
 

@@ -69,7 +69,7 @@ def whole_prompts(
         token, (noun, nouns) = placeholder_of(TOWERS[stem], known), NOUNS[TOWERS[stem]]
         for spec in (_for_one(part.spec), part.spec):
             inputs = dummies(spec, {})
-            rows = rows_of_each(rows_of(part, inputs), inputs, known.merge_size)
+            rows = rows_of_each(rows_of(part, inputs), inputs)
             arguments = {argument_of(name): array for name, array in inputs.items()}
             label = f"1 {noun}" if len(rows) == 1 else f"{len(rows)} {nouns}"
             yield Prompt(f"{label} in a text", arguments | text_arguments([rows], token, ordinary))
@@ -83,22 +83,23 @@ def _for_one(spec: PlannedSpec) -> PlannedSpec:
     return next((in_case(spec, case) for case in spec.cases if case.name == "one"), spec)
 
 
-def rows_of_each(features: Array, inputs: Mapping[str, Array], merge_size: int) -> tuple[int, ...]:
+def rows_of_each(features: Array, inputs: Mapping[str, Array]) -> tuple[int, ...]:
     """How many rows of features each image has.
 
     Args:
         features: `[images, rows, width]`, or `[rows, width]` for all images together.
-        inputs: The inputs of the tower; one of them may be the grids of patches.
-        merge_size: How many patches in height, and in width, become one row.
+        inputs: The inputs of the tower; one of them may be the grids of patches. As many patches of each image become
+            one row.
 
-    >>> rows_of_each(np.zeros((2, 5, 8)), {}, 1)
+    >>> rows_of_each(np.zeros((2, 5, 8)), {})
     (5, 5)
-    >>> rows_of_each(np.zeros((6, 8)), {"image_grid_thw": np.array([[1, 4, 4], [1, 2, 4]])}, 2)
+    >>> rows_of_each(np.zeros((6, 8)), {"image_grid_thw": np.array([[1, 4, 4], [1, 2, 4]])})
     (4, 2)
     """
     grids = next((inputs[name] for name in inputs if argument_of(name) in GRIDS.values()), None)
     if grids is not None:
-        return tuple(int(grid.prod()) // merge_size**2 for grid in grids)
+        patches = grids.prod(axis=1)
+        return tuple(int(count) * prod(features.shape[:-1]) // int(patches.sum()) for count in patches)
     if features.ndim > 2:  # noqa: PLR2004 - rows and width
         return (prod(features.shape[1:-1]),) * len(features)
     count = max(1, len(next(iter(inputs.values()))))  # any division will do: the rows follow each other

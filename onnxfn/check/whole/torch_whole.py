@@ -29,15 +29,15 @@ MASK, POSITIONS = "attention_mask", "position_ids"
 PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
 
 
-def whole_part(arguments: Mapping[str, Array], spec: PlannedSpec) -> Part:
-    """The whole model as a part that takes these arguments and gives logits, in the dtype of another spec."""
+def whole_part(arguments: Mapping[str, Array], spec: PlannedSpec, output: str = "logits") -> Part:
+    """The whole model as a part that takes these arguments and gives one output, in the dtype of another spec."""
     inputs = (
         InputSpec(name, AxisMap(axis_map("_").axes * array.ndim), "whole", path=(name,))
         for name, array in arguments.items()
     )
     call = Call(constants=(Constant("use_cache", value=False),), attention=spec.call.attention)
-    logits = OutputSpec("logits", axis_map("batch_size sequence_length _"))
-    return Part(WHOLE, PlannedSpec(inputs=tuple(inputs), outputs=(logits,), call=call, target=spec.target))
+    main_output = OutputSpec(output, axis_map("batch_size sequence_length _"))
+    return Part(WHOLE, PlannedSpec(inputs=tuple(inputs), outputs=(main_output,), call=call, target=spec.target))
 
 
 def forward_arguments(

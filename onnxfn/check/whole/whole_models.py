@@ -23,7 +23,7 @@ from onnxfn.check.check import differences
 from onnxfn.check.compare import Comparison, allowed_by_scale, compare
 from onnxfn.check.decoded_texts import NEW_TOKENS, SessionOpener, text_comparison
 from onnxfn.check.exact_outputs import ExactOutputs
-from onnxfn.check.greedy_decoding import Decoder, greedy, most_likely_token, prompt_logits, session_outputs
+from onnxfn.check.greedy_decoding import Decoder, greedy, most_likely_token, prompt_outputs, session_outputs
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import is_quantized
 from onnxfn.check.sessions import runtime_message
@@ -45,6 +45,9 @@ STEPS = "logits of new tokens"
 GREEDY = "greedy"
 """The key of the only choice of tokens."""
 
+MAIN_OUTPUTS = ("logits", "last_hidden_state")
+"""What is compared: of a model that writes, and of one that does not."""
+
 NEVER = float(np.finfo(np.float32).min)
 """The logit of a token that is not written, such as a placeholder: no image belongs to it."""
 
@@ -57,7 +60,7 @@ class Whole:
         model: The model of PyTorch.
         towers: The parts that read images and sounds, by the stem of their files.
         table: The part that looks up the embeddings of tokens.
-        decoder: The part that takes embeddings and gives logits.
+        decoder: The part that takes embeddings and gives logits, or the last hidden states.
         known: How tokens and features become one sequence.
         session_of: From a part to the session of its file.
     """
@@ -75,7 +78,7 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     suffix = dtype_suffix(plan.parts[0].dtype)
     towers = towers_of(plan.parts, suffix)
     table = next((part for part in plan.parts if part.name == f"{EMBEDDING_FILE}{suffix}"), None)
-    decoder = next((part for part in plan.parts if EMBEDS in part.inputs and "logits" in part.outputs), None)
+    decoder = next((part for part in plan.parts if EMBEDS in part.inputs and _main_output(part)), None)
     if not towers or table is None or decoder is None or any(is_quantized(part.spec) for part in plan.parts):
         return None
     known = placeholders(snapshot(model))
@@ -109,18 +112,20 @@ def whole_model_report(
     if whole is None:
         return Report((), ())
     comparisons: list[Comparison] = []
+    compared: set[str] = set()
     refusals: list[str] = []
     of_dummies = whole_prompts(whole.towers, whole.table.spec, whole.known, partial(_features, whole))
     for prompt in chain(of_dummies, processed_prompts(preprocessor)):
         tick()
         try:
             for comparison in prompt_comparisons(whole, prompt, exact):
-                comparisons.append(comparison)  # noqa: PERF402 - the next one may raise
+                comparisons.append(comparison)
+                compared.add(prompt.case)
         except CaptureFailed as error:
             refusals.append(f"{prompt.case}: {error}")
     cases = dict.fromkeys(comparison.case for comparison in comparisons)
     # A text alone, and a text with an image, must run: else nothing was compared.
-    findings = refusals[:1] if len(cases) <= 2 else []  # noqa: PLR2004 - the logits and the text of a text alone
+    findings = refusals[:1] if len(compared) <= 1 else []
     of_whole = differences(evolve(whole.decoder, name=WHOLE), comparisons)
     findings += [] if all(each.passed for each in of_whole) else _unread_types(whole)
     return Report(of_whole, (*cases, *refusals), tuple(findings))
@@ -132,12 +137,13 @@ def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Ite
     expected = _logits(whole, prompt, ids)
     with _run_errors(prompt):
         decoder = decoder_of(whole, prompt)
-        actual = prompt_logits(decoder, ids, mask)
+        actual = prompt_outputs(decoder, ids, mask)[_main_output(whole.decoder)]
     last = actual.shape[1]
     exact_end = partial(_exact, whole, prompt, exact, ids, last)
     at_tokens = mask[:, -last:].astype(bool)
     spec, label = whole.decoder.spec, f"{prompt.case} (tokens={ids.shape[1]})"
-    yield compare(spec, "logits", label, actual, expected[:, -last:], lambda array: array[at_tokens], exact_end)
+    output, expected_end = _main_output(whole.decoder), expected[:, -last:]
+    yield compare(spec, output, label, actual, expected_end, lambda array: array[at_tokens], exact_end)
     if spec.feedback:
         yield from _text_comparisons(whole, prompt, decoder, exact)
 
@@ -169,7 +175,8 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: Exa
     ordinary = _ordinary(whole.known, of_texts)
     yield text_comparison(spec, GREEDY, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
     arguments = _arguments(whole, prompt, ids)
-    generated = texts_of_generate(whole.model, whole_part(arguments, spec), arguments, NEW_TOKENS, whole.known.special)
+    part = _whole_part(whole, arguments)
+    generated = texts_of_generate(whole.model, part, arguments, NEW_TOKENS, whole.known.special)
     yield generate_comparison(spec, texts, generated, ordinary, case)
 
 
@@ -213,6 +220,11 @@ def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
     return with_features(decoder, features, whole.known, prompt.arguments[IDS], prompt.arguments)
 
 
+def _main_output(part: Part) -> str:
+    """The output of a part that is compared with the whole model; empty if it has none."""
+    return next((name for name in MAIN_OUTPUTS if name in part.outputs), "")
+
+
 def _features(whole: Whole, tower: Part, inputs: Mapping[str, Array]) -> Array:
     """The features that the file of a tower computes."""
     stem = next(stem for stem, part in whole.towers.items() if part == tower)
@@ -222,6 +234,11 @@ def _features(whole: Whole, tower: Part, inputs: Mapping[str, Array]) -> Array:
 def _arguments(whole: Whole, prompt: Prompt, texts: Array) -> dict[str, Array]:
     three = takes_three_positions(whole.session_of(whole.decoder))
     return forward_arguments(whole.model, prompt.arguments, texts, whole.known, has_three_positions=three)
+
+
+def _whole_part(whole: Whole, arguments: Mapping[str, Array]) -> Part:
+    """The whole model with the main output of the part that takes embeddings."""
+    return whole_part(arguments, whole.decoder.spec, _main_output(whole.decoder))
 
 
 def _unread_types(whole: Whole) -> list[str]:
@@ -237,14 +254,14 @@ def _unread_types(whole: Whole) -> list[str]:
 def _logits(whole: Whole, prompt: Prompt, texts: Array) -> Array:
     """The logits of PyTorch's whole model for texts that begin with a prompt. Raises CaptureFailed."""
     arguments = _arguments(whole, prompt, texts)
-    (logits,) = torch_outputs(whole.model, whole_part(arguments, whole.decoder.spec), arguments)
+    (logits,) = torch_outputs(whole.model, _whole_part(whole, arguments), arguments)
     return logits
 
 
 def _exact(whole: Whole, prompt: Prompt, exact: ExactOutputs, texts: Array, last: int) -> tuple[str, Array]:
     """The name of a wider dtype, and the logits of the last tokens in it. Raises NoReference."""
     arguments = _arguments(whole, prompt, texts)
-    wider, (logits,) = exact(whole_part(arguments, whole.decoder.spec), arguments)
+    wider, (logits,) = exact(_whole_part(whole, arguments), arguments)
     return wider, logits[:, -last:]
 
 

@@ -18,7 +18,7 @@ from onnxfn.export.lookup.derive import (
 )
 from onnxfn.export.lookup.derive_sample import derive_from_sample
 from onnxfn.export.lookup.heads import for_head, known_tasks
-from onnxfn.export.lookup.multimodal import SEES, has_features, is_in_parts, multimodal_spec
+from onnxfn.export.lookup.multimodal import SEES, is_in_parts, multimodal_spec, reads_features, written_task
 from onnxfn.export.lookup.other_libraries import row_name
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.specs.config_values import config_of, snapshot
@@ -76,10 +76,12 @@ def spec_for(
         'text-generation'
     """
     model_or_type = _without_wrapper(model_or_type)
-    if is_in_parts(task) or (task is None and has_features(model_or_type)):
-        return _in_parts(model_or_type, task or SEES)
+    written = task if is_in_parts(task) else written_task(model_or_type) if task is None else None
+    if written is not None:
+        return _in_parts(model_or_type, written)
     if not has_row(model_or_type, architectures):
-        return derived(model_or_type, task)
+        name = task or _task_without_row(model_or_type)
+        return (_in_parts if reads_features(model_or_type, name) else derived)(model_or_type, name)
     spec = _row(model_or_type, architectures)
     model = None if isinstance(model_or_type, str) else model_or_type
     chosen = task or (None if model is None else _known_task(model, known_tasks(spec)))
@@ -176,8 +178,8 @@ def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportS
     A model that generates has the task with past, if its row has it. Without a row, `model_or_config` must be the
     model, and it has the task with past if it keeps a cache.
     """
-    if has_features(model_or_config):
-        return f"{SEES}{WITH_PAST}"
+    if written := written_task(model_or_config):
+        return f"{written}{WITH_PAST}"
     if not has_row(model_or_config, architectures):
         task = _task_without_row(model_or_config)
         return f"{task}{WITH_PAST}" if task in GENERATION_TASKS and keeps_cache(model_or_config, task) else task

@@ -1,4 +1,4 @@
-"""The spec of a model that sees or hears and writes, in parts: towers, the table of tokens, the language model.
+"""The spec of a model that sees or hears among the tokens of a text, in parts: towers, the table of tokens, the rest.
 
 Each part is derived from the model: transformers 5 names what a tower computes alike over nearly all models.
 """
@@ -18,6 +18,8 @@ from onnxfn.architectures.families.features import (
     DECODER,
     DECODER_WITH_PAST,
     EMBEDDING,
+    FEATURES,
+    MODEL,
     VISION,
     in_parts,
     token_table,
@@ -25,8 +27,9 @@ from onnxfn.architectures.families.features import (
     wide_decoder,
 )
 from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
+from onnxfn.architectures.placeholders import placeholders
 from onnxfn.architectures.wrappers.feature_methods import feature_method
-from onnxfn.export.lookup.auto_tables import is_listed
+from onnxfn.export.lookup.auto_tables import is_listed, listed_classes
 from onnxfn.export.lookup.class_tasks import class_name
 from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, known_patches, summary
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS
@@ -44,7 +47,7 @@ from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.specs.spec import ExportSpec, Parts
-from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
+from onnxfn.specs.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical
 
 TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -53,7 +56,10 @@ TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "any-to-any": (VISION, AUDIO),
     }
 )
-"""Task -> the towers that its models may have."""
+"""Task of models that see or hear and write -> the towers that they may have."""
+
+OTHER_TASKS = (DEFAULT_TASK, "automatic-speech-recognition", "text2text-generation")
+"""Tasks of other models too: only a model whose configuration names placeholder tokens is written in parts."""
 
 CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"qwen2_vl": {"image_grid_thw": "grid_thw"}, "voxtral": {"input_features": "audio_values"}}
@@ -70,31 +76,71 @@ METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUD
 """Tower -> the method of a model that runs it."""
 
 
-SEES = "image-text-to-text"
-"""The task of a model that sees and writes."""
+SEES, HEARS = "image-text-to-text", "audio-text-to-text"
+"""The tasks of a model that sees and writes, and of one that hears and writes."""
 
 
-def has_features(model_or_config: Any) -> bool:
-    """Whether the class of a model, or that in a configuration, sees images and writes, by transformers' tables."""
+def written_task(model_or_config: Any) -> str | None:
+    """The task of a class that sees or hears and writes, by transformers' tables; None for any other class.
+
+    The class is that of a model, or the first one in a configuration.
+    """
     if isinstance(model_or_config, str):
-        return False
+        return None
     is_model = hasattr(model_or_config, "forward")
     names = [class_name(model_or_config)] if is_model else snapshot(model_or_config).get("architectures") or ()
     name = next(iter(names), None)
-    if not isinstance(name, str) or not is_listed(name, SEES):
-        return False
+    tasks = [task for task in (SEES, HEARS) if isinstance(name, str) and is_listed(name, task)]
+    if not tasks:
+        return None
     import transformers
 
-    return hasattr(getattr(transformers, name, None), METHODS[VISION])
+    owner = getattr(transformers, str(name), None)
+    return next((task for task in tasks if hasattr(owner, METHODS[TOWERS[task][0]])), None)
 
 
 def is_in_parts(task: str | None) -> bool:
-    """Whether models for a task are written as towers, a table of tokens and a language model."""
+    """Whether all models for a task are written as towers, a table of tokens and a language model."""
     return task is not None and canonical(task).removesuffix(WITH_PAST) in TOWERS
 
 
+def reads_features(model_or_config: Any, task: str | None) -> bool:
+    """Whether a model for a task of OTHER_TASKS reads images or sounds in the places of placeholder tokens.
+
+    By its configuration, and by the methods of its class. False for a model type as text, whose class is not known,
+    and for an encoder-decoder, whose encoder takes the tokens.
+    """
+    if isinstance(model_or_config, (str, Mapping)) or _stem(task) not in OTHER_TASKS:
+        return False
+    config = snapshot(model_or_config)
+    if config.get("is_encoder_decoder"):
+        return False
+    towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
+    owner = _class_for(model_or_config, config, _stem(task))
+    return bool(towers) and all(_has_method(owner, METHODS[part]) for part in towers)
+
+
+def _stem(task: str | None) -> str:
+    """The task without its past; feature-extraction if there is none."""
+    return DEFAULT_TASK if task is None else canonical(task).removesuffix(WITH_PAST)
+
+
+def _class_for(model_or_config: Any, config: Mapping[str, Any], task: str) -> Any:
+    """The class of a model, or the one that transformers' tables list for a configuration and a task."""
+    if hasattr(model_or_config, "forward"):
+        return type(model_or_config)
+    import transformers
+
+    name = next(iter(listed_classes(str(config.get("model_type")), task)), "")
+    return getattr(transformers, name, None)
+
+
+def _has_method(owner: Any, name: str) -> bool:
+    return hasattr(owner, name)
+
+
 def multimodal_spec(model: Any, task: str) -> ExportSpec:
-    """The spec of a model for a task of TOWERS, derived from the model, which runs on dummy inputs.
+    """The spec of a model for a task of TOWERS or OTHER_TASKS, derived from the model, which runs on dummy inputs.
 
     InvalidSpec if the model has none of the towers, or if a tower accepts no inputs that are known.
     """
@@ -102,25 +148,27 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     stem = name.removesuffix(WITH_PAST)
     model = model_copy(model)
     model.main_input_name = "input_ids"  # of the decoder, which may run on texts alone
-    towers = [part for part in TOWERS[stem] if feature_method(model, METHODS[part]) is not None]
+    wanted = TOWERS.get(stem, tuple(METHODS))
+    towers = [part for part in wanted if feature_method(model, METHODS[part]) is not None]
     if not towers:
-        wanted = listed(METHODS[part] for part in TOWERS[stem])
-        raise InvalidSpec(f"{type(model).__name__} has no method that {task} needs: {wanted}")
-    decoder = DECODER_WITH_PAST if name.endswith(WITH_PAST) else DECODER
+        methods = listed(METHODS[part] for part in wanted)
+        raise InvalidSpec(f"{type(model).__name__} has no method that {task} needs: {methods}")
+    text_task = name if stem == DEFAULT_TASK else f"text-generation{name.removeprefix(stem)}"
+    decoder = MODEL if stem == DEFAULT_TASK else DECODER_WITH_PAST if name.endswith(WITH_PAST) else DECODER
     return compose(
         ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
         ExportSpec(call=TASKS[stem].call),
         *(_tower(model, part) for part in towers),
-        _language_model(model, decoder, name.removeprefix(stem)),
+        _language_model(model, decoder, text_task),
         in_parts(*towers, EMBEDDING, decoder),
     )
 
 
-def _language_model(model: Any, decoder: str, past: str) -> ExportSpec:
-    """A spec of the parts that read tokens: the table of embeddings, and the decoder that takes them."""
+def _language_model(model: Any, decoder: str, task: str) -> ExportSpec:
+    """A spec of the parts that read tokens: the table of embeddings, and the part that takes them, for a task."""
     from onnxfn.architectures.wrappers.wide_rows import Width, width_of  # imports torch
 
-    text = with_inputs_embeds(derive_from_model(model, f"text-generation{past}"))
+    text = with_inputs_embeds(derive_from_model(model, task))
     text = with_mrope(text) if _has_mrope(model) else text
     alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = reads(embedding_width=constant(_embedding_width(model)))
