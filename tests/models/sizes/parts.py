@@ -41,6 +41,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "granite_speech": {"window_size": 4, "downsample_rate": 2},
         "granite_speech_plus": {"window_size": 4, "downsample_rate": 2},
         "gemma4": {"vision_config": dict(GEMMA4_VISION)},
+        "lfm2_vl": {"text_config": {"layer_types": ["conv", "full_attention"]}},
         "llama4": {
             "vision_config": {
                 "intermediate_size": 128,

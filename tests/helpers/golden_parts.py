@@ -1,0 +1,67 @@
+"""The files, inputs and outputs of the models that clients ask for most, as planned today and as clients state them.
+
+`tests/architectures/golden_parts.json` holds {model type: {file: {"inputs" | "outputs": {name: type and axes}}}}.
+`python tests/tools/golden_parts.py` plans each model of `TASKS` and writes it; a new row is a line of `TASKS`.
+`tests/architectures/client_parts.json` is written by hand: what transformers.js and onnxruntime-genai read and give.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from every_part import tiny_model
+
+import onnxfn
+from onnxfn.specs.printing import spec_sections
+
+FOLDER = Path(__file__).parents[1] / "architectures"
+GOLDEN, CLIENTS = FOLDER / "golden_parts.json", FOLDER / "client_parts.json"
+
+SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
+
+TASKS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("llava", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl", "internvl"), SEES),
+        **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm_ocr", "glm4v"), SEES),
+        "voxtral": HEARS,
+    }
+)
+"""Model type -> the task of its plan."""
+
+Row = dict[str, dict[str, dict[str, str]]]
+
+
+def planned(model_type: str) -> Row:
+    """The files of a tiny model of a type, as its plan says: nothing is traced."""
+    task = TASKS[model_type]
+    model = tiny_model(model_type, task)
+    return row(onnxfn.plan(onnxfn.spec_for(model, task), model))
+
+
+def row(plan: Any) -> Row:
+    """The types and axes of the tensors of each file; tensors that differ in the layer alone are one entry."""
+    return {part.name: _tensors(dict(spec_sections(part.spec))) for part in plan}
+
+
+def golden() -> dict[str, Row]:
+    """The recorded rows."""
+    return dict(json.loads(GOLDEN.read_text()))
+
+
+def client_facts() -> dict[str, Any]:
+    """What the clients state."""
+    return dict(json.loads(CLIENTS.read_text()))
+
+
+def write() -> None:
+    """Writes a row for each model type of `TASKS`."""
+    rows = {model_type: planned(model_type) for model_type in sorted(TASKS)}
+    GOLDEN.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _tensors(sections: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    return {kind: {tensor[0]: tensor[1] for tensor in sections[kind]} for kind in ("inputs", "outputs")}
