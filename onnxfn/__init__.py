@@ -58,6 +58,7 @@ from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
 from onnxfn.specs.edits.axis_names import with_axis_names
 from onnxfn.specs.edits.behaviors import behaves, split, with_behavior
 from onnxfn.specs.edits.caches import cache_row, cross_cache, kv_cache, state_row, with_past
+from onnxfn.specs.edits.expanded_cache import with_expanded_cache
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.inputs import with_constants, with_generator, with_input_order
 from onnxfn.specs.edits.mrope import with_mrope
@@ -311,6 +312,7 @@ __all__ = (
     "with_behavior",
     "with_constants",
     "with_dtypes",
+    "with_expanded_cache",
     "with_generator",
     "with_input",
     "with_input_order",

@@ -78,6 +78,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "diffusers": "vae_encoder dcae_encoder vae_decoder",
         "eomt": "with_constant_mask_probs",
         "features": "image_features image_features_of_whole_images audio_features token_embeddings",
+        "latent_attention": "with_expanded_cache",
         "lightglue": "keypoint_matcher",
         "musicgen": "text_encoder encodec_decode build_delay_pattern_mask",
         "olmo_hybrid": "with_conv_states_in_parts",

@@ -50,6 +50,7 @@ def export(
     adapter: flags.Adapter = None,
     adapter_input: flags.AdapterInputs = None,
     shared_cache: flags.SharedCache = False,
+    expanded_cache: flags.ExpandedCache = False,
     layout: flags.Layout = None,
     alias: flags.Alias = False,
     external_data_suffix: flags.ExternalDataSuffix = None,

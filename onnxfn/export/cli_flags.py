@@ -132,6 +132,13 @@ SharedCache = Annotated[
         help="A decoder whose past and present may lie in one buffer: onnxruntime-genai then copies no cache.",
     ),
 ]
+ExpandedCache = Annotated[
+    bool,
+    typer.Option(
+        "--expanded-cache",
+        help="Keys and values of all heads as the cache of a model with latent attention, as ORTModel needs them.",
+    ),
+]
 Layout = Annotated[
     str | None,
     typer.Option(
@@ -201,6 +208,7 @@ SPEC_FLAGS = (
     "adapter",
     "adapter_input",
     "shared_cache",
+    "expanded_cache",
     "floor",
 )
 """The flags of `export` that edit the spec of one model, so that a pipeline of several models cannot have them."""

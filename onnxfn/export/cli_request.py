@@ -70,7 +70,7 @@ def export_request(values: Values) -> ExportRequest:
 
 def spec_edits(values: Values, dtype: str) -> SpecEdits:
     """The edits of the spec that flags ask for; `dtype` is that of the spec."""
-    same = ("task", "io_dtype", "atol", "rtol", "inputs_embeds", "monolith", "split", "shared_cache")
+    same = ("task", "io_dtype", "atol", "rtol", "inputs_embeds", "monolith", "split", "shared_cache", "expanded_cache")
     with_tolerance(EMPTY, atol=values["atol"], rtol=values["rtol"])  # its error says what a tolerance is
     needs_opset = values["opset"] is None and values["fuse"] == ONNXRUNTIME
     return SpecEdits(

@@ -13,6 +13,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import known_sizes, sized
 from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
 from onnxfn.specs.edits.behaviors import split, with_behavior
+from onnxfn.specs.edits.expanded_cache import with_expanded_cache
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.renaming import renamed
@@ -55,6 +56,7 @@ class SpecEdits:
         split: Whether each part of the model gets a file of its own.
         adapter_inputs: Linear layers for which the graph takes a LoRA adapter.
         shared_cache: Whether past and present of a decoder may lie in one buffer.
+        expanded_cache: Whether a cache of latents is expanded to the keys and values of all heads.
 
     >>> SpecEdits(task="fill-mask", opset=20)
     SpecEdits(task='fill-mask', opset=20)
@@ -78,6 +80,7 @@ class SpecEdits:
     split: bool = False
     adapter_inputs: tuple[str, ...] = ()
     shared_cache: bool = False
+    expanded_cache: bool = False
 
 
 def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
@@ -92,6 +95,7 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))
     spec = compose(spec, sized(**dict(edits.sizes)))
     spec = with_adapter_inputs(spec, *edits.adapter_inputs) if edits.adapter_inputs else spec
+    spec = with_expanded_cache(spec) if edits.expanded_cache else spec
     spec = with_shared_cache(spec) if edits.shared_cache else spec
     return renamed(with_inputs_embeds(spec) if edits.inputs_embeds else spec, **parsed_names("--rename", edits.names))
 

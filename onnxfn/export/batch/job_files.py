@@ -36,7 +36,7 @@ def _pairs(value: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 SPEC_KEYS: Mapping[str, Key] = MappingProxyType(
     {
         **{name: (name, _same) for name in ("task", "opset", "io_dtype", "atol", "rtol")},
-        **{name: (name, _same) for name in ("inputs_embeds", "monolith", "split", "shared_cache")},
+        **{name: (name, _same) for name in ("inputs_embeds", "monolith", "split", "shared_cache", "expanded_cache")},
         "size": ("sizes", _pairs),
         "shape": ("shapes", _pairs),
         "output": ("outputs", _texts),

@@ -38,8 +38,13 @@ GROUPED_HEADS = OWN_WIDTH | frozenset(
 """Types whose cache has `num_key_value_heads`; that of all others has `num_attention_heads`."""
 
 
-KEY_PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType({"deepseek_v3": ("qk_nope_head_dim", "qk_rope_head_dim")})
-"""Types whose keys are as wide as these values together; their values have a width of their own."""
+WIDTHS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"deepseek_v3": MappingProxyType({KEY: ("qk_nope_head_dim", "qk_rope_head_dim"), VALUE: ("v_head_dim",)})}
+)
+"""Types with latent attention: a key and a value of a head are each as wide as these values together."""
+
+HeadSizes = tuple[Any, Any]
+"""Heads, and the width of each."""
 
 SINGLE_HEAD = frozenset({"falcon", "gpt_bigcode"})
 """Types whose cache has a single head where `config.json` states `multi_query`."""
@@ -65,18 +70,25 @@ def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
 def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """What is wrong with the empty cache that ORTModel starts from, and whether it is right for the root layout."""
     stated = {**config, **_cache_words(model_type, config)}
-    wrong = _wrong_sizes(cache, *_expected(model_type, stated))
+    wrong = _wrong_sizes(cache, _expected(model_type, stated))
     if wrong is None:
         return ()
-    (heads, width), own = _expected(model_type, stated), f"{wrong[0]} x {wrong[1]}"
-    loads = "" if _wrong_sizes(cache, *_expected(model_type, config)) else "; it loads the folder of --layout optimum"
-    return (f"{NAME} starts {model_type} with a cache of {heads} x {width} for heads and width, not {own}{loads}",)
+    started, own = (f"{heads} x {width}" for heads, width in wrong)
+    loads = _loading_flag(cache, model_type, config)
+    return (f"{NAME} starts {model_type} with a cache of {started} for heads and width, not {own}{loads}",)
 
 
-def _wrong_sizes(cache: tuple[CacheTensor, ...], heads: Any, width: Any) -> tuple[Any, Any] | None:
-    """The first heads and width of a cache that are not these; None if there are none."""
-    every = ((sizes[1], sizes[-1]) for sizes in (*sizes_of(cache, KEY), *sizes_of(cache, VALUE)))
-    return next((own for own in every if own != (heads, width)), None)
+def _loading_flag(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> str:
+    """The end of a remark: the flag with which ORTModel loads the folder; empty if there is none."""
+    if model_type in WIDTHS and all(sizes[1] == 1 for sizes in sizes_of(cache, KEY)):
+        return "; it loads the cache of --expanded-cache"
+    return "" if _wrong_sizes(cache, _expected(model_type, config)) else "; it loads the folder of --layout optimum"
+
+
+def _wrong_sizes(cache: tuple[CacheTensor, ...], expected: Mapping[str, HeadSizes]) -> tuple[HeadSizes, ...] | None:
+    """The first heads and width of a cache that are not the expected ones: these, and its own; None if all are."""
+    every = ((expected[name], (sizes[1], sizes[-1])) for name in expected for sizes in sizes_of(cache, name))
+    return next(((right, own) for right, own in every if own != right), None)
 
 
 def _cache_words(model_type: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -84,13 +96,17 @@ def _cache_words(model_type: str, config: Mapping[str, Any]) -> Mapping[str, Any
     return SEPARATE_HEADS.get(model_type, {}) if config.get("multi_query") else {}
 
 
-def _expected(model_type: str, config: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The heads of the empty cache, and the width of each."""
+def _expected(model_type: str, config: Mapping[str, Any]) -> Mapping[str, HeadSizes]:
+    """The heads of the empty cache and the width of each, for keys and for values."""
     attention_heads, hidden = config_value(config, "num_attention_heads"), config_value(config, "hidden_size")
     grouped = config_value(config, "num_kv_heads" if model_type == "falcon" else "num_key_value_heads")
     single = model_type in SINGLE_HEAD and config.get("multi_query") and not config.get("new_decoder_architecture")
     has_groups = grouped and (model_type in GROUPED_HEADS or model_type == "falcon")
     heads = 1 if single else grouped if has_groups else attention_heads
     own = config_value(config, "head_dim") if model_type in OWN_WIDTH else None
-    own = sum(config.get(name) or 0 for name in KEY_PARTS.get(model_type, ())) or own
-    return heads, own or (hidden // attention_heads if hidden and attention_heads else None)
+    width = own or (hidden // attention_heads if hidden and attention_heads else None)
+    parts = WIDTHS.get(model_type, {})
+    return {
+        name: (heads, sum(config.get(part) or 0 for part in parts[name]) if name in parts else width)
+        for name in (KEY, VALUE)
+    }
