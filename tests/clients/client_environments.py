@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache as once
 from pathlib import Path
 from types import MappingProxyType
 
@@ -80,7 +81,27 @@ def required_program(name: str) -> str:
 
 
 def installed_folder(environment: str, cache: Path = CACHE) -> Path:
-    """The folder of an environment. Installs it if it is missing or has other versions."""
+    """The folder of an environment. Installs it if it is missing or has other versions.
+
+    A failure is tried once in a process: the next call raises the same error.
+    """
+    if error := _failure(environment, cache):
+        raise error
+    return cache / environment
+
+
+@once
+def _failure(environment: str, cache: Path) -> Exception | None:
+    """Why an environment cannot be installed; None after it is."""
+    try:
+        _install_once(environment, cache)
+    except (NotInstalledError, RuntimeError) as error:
+        return error
+    return None
+
+
+def _install_once(environment: str, cache: Path) -> None:
+    """Installs an environment if it is missing or has other versions; one process at a time."""
     folder = cache / environment
     pins = json.dumps(PYTHON.get(environment) or dict(JAVASCRIPT[environment]))
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +111,6 @@ def installed_folder(environment: str, cache: Path = CACHE) -> Path:
         if not stamp.is_file() or stamp.read_text() != pins:
             _install(environment, folder)
             stamp.write_text(pins)
-    return folder
 
 
 def versions(environment: str) -> str:
