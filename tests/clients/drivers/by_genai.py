@@ -11,8 +11,8 @@ from lines import answer_jobs
 
 
 def result(job: dict[str, Any]) -> Any:
-    """The new tokens for `ids`, the new text for `text` and for `messages`; with
-    images for `feeds`. `overlay` goes over the configuration."""
+    """The new tokens for `ids`, the new text for `text` and for `messages`; with images for `feeds`, with a sound for
+    `sound`. `overlay` goes over the configuration."""
     config = genai.Config(job["folder"])
     if "overlay" in job:
         config.overlay(json.dumps(job["overlay"]))
@@ -20,7 +20,7 @@ def result(job: dict[str, Any]) -> Any:
     if "feeds" in job:
         return tokens_with_images(model, job)
     if "ids" in job:
-        return new_tokens(model, job["ids"], job["count"])
+        return new_tokens(model, job["ids"], job["count"], job.get("sound"))
     tokenizer = genai.Tokenizer(model)
     return tokenizer.decode(new_tokens(model, tokenizer.encode(prompt(tokenizer, job)), job["count"]))
 
@@ -32,29 +32,39 @@ def prompt(tokenizer: Any, job: dict[str, Any]) -> str:
     return tokenizer.apply_chat_template(messages=json.dumps(job["messages"]), add_generation_prompt=True)
 
 
-def new_tokens(model: Any, ids: Any, count: int) -> list[int]:
-    """The tokens that the model adds, the most likely each time, to the end of the text or up to a count."""
+def new_tokens(model: Any, ids: Any, count: int, sound: Any = None) -> list[int]:
+    """The tokens that the model adds, the most likely each time, to the end of the text or up to a count.
+
+    A model that hears also takes the features of a sound.
+    """
     parameters = genai.GeneratorParams(model)
     parameters.set_search_options(do_sample=False, max_length=len(ids) + count)
     generator = genai.Generator(model, parameters)
+    if sound is not None:
+        generator.set_model_input("audio_features", array(sound))
     generator.append_tokens(ids)
     while not generator.is_done():
         generator.generate_next_token()
     return [int(token) for token in generator.get_sequence(0)[len(ids) :]]
 
 
+def array(tensor: dict[str, Any]) -> Any:
+    """The array of a tensor in terms of JSON."""
+    return np.array(tensor["data"], tensor["type"]).reshape(tensor["dims"])
+
+
 def tokens_with_images(model: Any, job: dict[str, Any]) -> list[list[int]]:
     """The tokens that the model adds to texts with images. The feeds are what a processor gives."""
-    feeds = {name: np.array(each["data"], each["type"]).reshape(each["dims"]) for name, each in job["feeds"].items()}
+    feeds = {name: array(each) for name, each in job["feeds"].items()}
     ids = feeds["input_ids"].astype(np.int32)
     parameters = genai.GeneratorParams(model)
     parameters.set_search_options(do_sample=False, max_length=ids.shape[1] + job["count"], batch_size=len(ids))
     generator = genai.Generator(model, parameters)
     tensors = genai.NamedTensors()
     placeholders = np.array([(ids == job["placeholder"]).sum()], np.int64)
-    for name, array in {**feeds, "input_ids": ids, "num_image_tokens": placeholders}.items():
+    for name, each in {**feeds, "input_ids": ids, "num_image_tokens": placeholders}.items():
         if name != "attention_mask":  # the runtime makes it
-            tensors[name] = array
+            tensors[name] = each
     generator.set_inputs(tensors)
     while not generator.is_done():
         generator.generate_next_token()
