@@ -52,6 +52,14 @@ def image(width: int, height: int) -> dict[str, Any]:
     return {"image": {"data": points.tolist(), "width": width, "height": height}}
 
 
+def quarters(width: int) -> dict[str, Any]:
+    """A square image whose quarters are red, green, blue and white."""
+    half = width // 2
+    colors = np.array([[[254, 1, 1], [1, 254, 1]], [[1, 1, 254], [254, 254, 254]]])
+    points = colors.repeat(half, axis=0).repeat(half, axis=1)
+    return {"image": {"data": points.flatten().tolist(), "width": width, "height": width}}
+
+
 def sound(samples: int) -> dict[str, Any]:
     """A sound of two tones and noise."""
     time = np.arange(samples) / 16000
@@ -111,6 +119,14 @@ PIPELINES = (
         "segformer",
         "semantic-segmentation",
         [image(64, 64), {"target_sizes": [[16, 16]]}],
+        job=PROCESSED,
+    ),
+    Case(
+        "panoptic-segmentation",
+        "detr segments",
+        "image-segmentation",
+        [quarters(64), {"target_sizes": [[16, 16]]}],
+        pipeline="image-segmentation",
         job=PROCESSED,
     ),
     Case("depth-estimation", "depth_anything", "depth-estimation", [image(56, 56)], job=PROCESSED, tolerance=1e-4),

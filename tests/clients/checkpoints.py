@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import tiny
+import torch
 from attrs import field, frozen
+from cases import quarters
 from client_environments import NotInstalledError
 from sizes import multimodal
 from tiny_tokenizers import TOKENIZERS
+from trained import train_on_quarters
 
 from onnxfn.architectures import decoders
 
@@ -30,6 +33,7 @@ class Checkpoint:
         processor: The content of preprocessor_config.json, or {} for none.
         sizes: Arguments of its configuration.
         generation: Changes of its generation configuration. A text is a token, for its id.
+        change: Changes the weights of the random model, or None.
     """
 
     model_type: str
@@ -38,6 +42,7 @@ class Checkpoint:
     processor: Mapping[str, Any] = field(factory=dict, converter=dict)
     sizes: Mapping[str, Any] = field(factory=dict, converter=dict)
     generation: Mapping[str, Any] = field(factory=dict, converter=dict)
+    change: Callable[[Any], None] | None = None
 
 
 def write_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
@@ -45,6 +50,8 @@ def write_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
     if checkpoint.tokenizer:
         TOKENIZERS[checkpoint.tokenizer](folder)
     model = tiny.model(checkpoint.model_type, checkpoint.loader, **checkpoint.sizes)
+    if checkpoint.change:
+        checkpoint.change(model)
     for name, value in checkpoint.generation.items():
         setattr(model.generation_config, name, _token_id(folder, value) if isinstance(value, str) else value)
     if checkpoint.generation:
@@ -107,6 +114,13 @@ def _image(kind: str, **options: Any) -> dict[str, Any]:
     return {"image_processor_type": kind, **IMAGE, **options}
 
 
+def _see_quarters(model: Any) -> None:
+    """Trains a model on the quarters of an image, with the values that `IMAGE` makes of its points."""
+    given = quarters(64)["image"]
+    points = torch.tensor(given["data"]).reshape(given["height"], given["width"], 3)
+    train_on_quarters(model, (points.permute(2, 0, 1)[None] / 255 - 0.5) / 0.5)
+
+
 CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
     {
         "bert": Checkpoint("bert", "AutoModel", "wordpiece"),
@@ -131,6 +145,9 @@ CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
         ),
         "clip": Checkpoint("clip", "AutoModel", "clip", _image("CLIPImageProcessor", do_center_crop=False), CLIP_TEXT),
         "detr": Checkpoint("detr", "AutoModelForObjectDetection", "", _image("DetrImageProcessor")),
+        "detr segments": Checkpoint(
+            "detr", "AutoModelForImageSegmentation", "", _image("DetrImageProcessor"), change=_see_quarters
+        ),
         "segformer": Checkpoint("segformer", "AutoModelForSemanticSegmentation", "", _image("SegformerImageProcessor")),
         "depth_anything": Checkpoint("depth_anything", "AutoModelForDepthEstimation", "", _image("DPTImageProcessor")),
         "sam": Checkpoint(

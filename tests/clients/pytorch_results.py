@@ -204,6 +204,22 @@ def segments(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> l
     return [{"label": names[each], "mask": array((classes == each) * 255)} for each in classes.unique().tolist()]
 
 
+def panoptic_segments(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A mask for each query that sees an object: the points where its probability times its score is the largest.
+
+    Source: "End-to-End Object Detection with Transformers", arXiv 2005.12872, section 4.4.
+    """
+    given = reference.model(**tensors(inputs, "pixel_values"))
+    scores, classes = given.logits[0].softmax(-1).max(-1)
+    sees = (classes < given.logits.shape[-1] - 1) & (scores > 0.5)
+    weighted = given.pred_masks[0, sees].sigmoid() * scores[sees, None, None]
+    winners, names = weighted.argmax(0), reference.model.config.id2label
+    return [
+        {"label": names[int(label)], "score": float(score), "mask": array((winners == query) * 255)}
+        for query, (label, score) in enumerate(zip(classes[sees], scores[sees], strict=True))
+    ]
+
+
 def depths(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The depth at each point."""
     return {"predicted_depth": array(reference.model(**tensors(inputs, "pixel_values")).predicted_depth[0])}
@@ -246,6 +262,7 @@ RESULTS: Mapping[str, Result] = MappingProxyType(
         "zero-shot-image-classification": fitting_labels,
         "object-detection": boxes,
         "image-segmentation": segments,
+        "panoptic-segmentation": panoptic_segments,
         "depth-estimation": depths,
         "mask-generation": masks,
         "text-to-speech": speech,
