@@ -54,7 +54,11 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "packed_vision.averaged_tokens",
             "takes the number of classes of one_hot from a size",
         ),
-        "GraniteSpeechConformerAttention.forward": ("granite.block_attention", "pads to whole blocks by branches"),
+        "GraniteSpeechConformerAttention.forward": ("granite.conformer_attention", "pads to whole blocks by branches"),
+        "GraniteSpeechPlusConformerAttention.forward": (
+            "granite.conformer_attention",
+            "pads to whole blocks by branches",
+        ),
         "Idefics2Model.get_image_features": ("tiles.idefics2_features", "leaves tiles of padding out first"),
         "Idefics3Model.get_image_features": ("tiles.idefics3_features", "leaves tiles of padding out first"),
         "Siglip2VisionEmbeddings.resize_positional_embeddings": (

@@ -31,7 +31,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "fsmt": "padding_mask",
         "funnel": "position_embeds",
         "gemma3n": "gaussian_topk",
-        "granite": "block_attention",
+        "granite": "block_attention conformer_attention",
         "hieradet": "windowed_block",
         "image_padding": "padded_as_tensorflow padded_to_even padded_to_layer_windows padded_to_patches "
         "padded_to_windows unpadded_states",

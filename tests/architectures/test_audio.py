@@ -196,6 +196,21 @@ def test_granites_block_attention_equals_the_models(length, monkeypatch):
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("length", [1, 7, 8, 19])
+def test_granite_speechs_conformer_attention_equals_the_models(length):
+    import torch
+    from transformers import GraniteSpeechEncoderConfig
+    from transformers.models.granite_speech import modeling_granite_speech as modeling
+
+    config = GraniteSpeechEncoderConfig(hidden_dim=16, num_heads=2, dim_head=4, context_size=8, max_pos_emb=8)
+    attention = modeling.GraniteSpeechConformerAttention(config).eval()
+    states = torch.randn(2, length, 16, generator=torch.Generator().manual_seed(0))
+    distances = torch.arange(8)[:, None] - torch.arange(8) + 8
+    with torch.no_grad():
+        expected, actual = attention(states, distances), granite.conformer_attention(attention, states, distances)
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_nemotrons_fully_masked_frames_equal_the_models(bias, monkeypatch):
     import torch

@@ -174,3 +174,43 @@ def test_sounds_of_a_processor_are_answered_as_by_pytorch(tmp_path):
     inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "input_features": sound}
     assert input_.name == "audio_values"
     assert np.array_equal(onnxfn.generate(exported, inputs, max_new_tokens=STEPS), by_torch(model, inputs))
+
+
+SOUND_TOKENS = {f"{name}_token": f"<|{text}|>" for name, text in (("audio", "AUDIO"), ("audio_bos", "audio_bos"))}
+
+
+@pytest.fixture(scope="module")
+def hearing(tmp_path_factory):
+    """A Qwen2-Audio for sounds of two seconds, the folder of its export, and its processor, which is saved there."""
+    import shrunk
+    from transformers import AutoTokenizer, Qwen2AudioProcessor, WhisperFeatureExtractor
+
+    model = shrunk.model(
+        "qwen2_audio", "Qwen2AudioForConditionalGeneration", audio_config={"max_source_positions": 100}
+    )
+    folder, source = tmp_path_factory.mktemp("heard") / "out", tmp_path_factory.mktemp("processor")
+    TOKENIZERS["chat"](source)
+    tokenizer = AutoTokenizer.from_pretrained(source, extra_special_tokens=SOUND_TOKENS)
+    features = WhisperFeatureExtractor(feature_size=model.config.audio_config.num_mel_bins, chunk_length=2)
+    processor = Qwen2AudioProcessor(features, tokenizer)
+    model.resize_token_embeddings(len(tokenizer))
+    model.config.audio_token_id = tokenizer.convert_tokens_to_ids(processor.audio_token)
+    onnxfn.export(onnxfn.spec_for(model, HEARS), model, folder, check=False)
+    processor.save_pretrained(folder)
+    return model, folder, processor
+
+
+@pytest.mark.parametrize("samples", [(), (9600,), (16000, 24000)])
+def test_a_text_with_sounds_is_answered_as_by_pytorch(hearing, samples):
+    model, folder, processor = hearing
+    sounds = [np.random.default_rng(seed).normal(size=count).astype(np.float32) for seed, count in enumerate(samples)]
+    parts = [*[{"type": "audio"}] * len(sounds), {"type": "text", "text": "what is this?"}]
+    message = [{"role": "user", "content": parts if sounds else "what is this?"}]
+    prompt = processor.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    given = {"audio": sounds} if sounds else {}
+    inputs = processor(text=[prompt], return_tensors="pt", **given)
+    with torch.no_grad():
+        texts = model.generate(**inputs, max_new_tokens=STEPS, do_sample=False)
+    expected = processor.decode(texts[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    assert ("feature_attention_mask" in inputs) == bool(sounds)
+    assert onnxfn.generate(folder, "what is this?", audio=sounds, max_new_tokens=STEPS) == expected

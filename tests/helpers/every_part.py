@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from agreement import assert_agreement
 from time_limits import limited
 
 import onnxfn
+from onnxfn.architectures.wrappers.feature_methods import OF_FORWARD
 from onnxfn.export.lookup.auto_tables import auto_tables
 
 NAME = "parts"
@@ -19,24 +21,48 @@ NAME = "parts"
 SECONDS = 240
 """The limit of processor time for a pair."""
 
-TABLES = {"image-text-to-text": "MODEL_FOR_IMAGE_TEXT_TO_TEXT", "audio-text-to-text": "MODEL_FOR_MULTIMODAL_LM"}
-"""Task -> the table of transformers whose model types are tried for it."""
+TABLES = {
+    "image-text-to-text": ("MODEL_FOR_IMAGE_TEXT_TO_TEXT",),
+    "audio-text-to-text": ("MODEL_FOR_MULTIMODAL_LM", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM"),
+}
+"""Task -> the tables of transformers whose model types are tried for it."""
+
+HEARS = "get_audio_features"
+"""The method of a model that hears."""
+
+SPEAKS = "MODEL_FOR_TEXT_TO_WAVEFORM"
+"""The table of models that write sounds; the part of each that writes texts has a model type of its own."""
 
 
 def pairs() -> tuple[tuple[str, str], ...]:
-    """The model types and tasks: sight for the first table, hearing for those whose classes hear."""
-    import transformers
-
-    def hears(model_type: str) -> bool:
-        (name,) = auto_tables()["MODEL_FOR_MULTIMODAL_LM"].classes[model_type]
-        return hasattr(getattr(transformers, name), "get_audio_features") or "audio" in model_type
-
+    """The model types and tasks: sight for the first table, hearing for those whose classes hear and write texts."""
     sight = auto_tables()["MODEL_FOR_IMAGE_TEXT_TO_TEXT"].classes
-    hearing = filter(hears, auto_tables()["MODEL_FOR_MULTIMODAL_LM"].classes)
+    listed = dict.fromkeys(
+        model_type for table in TABLES["audio-text-to-text"] for model_type in auto_tables()[table].classes
+    )
     return (
         *((model_type, "image-text-to-text-with-past") for model_type in sight),
-        *((model_type, "audio-text-to-text-with-past") for model_type in hearing),
+        *((model_type, "audio-text-to-text-with-past") for model_type in filter(hears, listed)),
     )
+
+
+def hears(model_type: str) -> bool:
+    """Whether the classes of a model type hear; the class that writes texts may leave that to the model inside it."""
+    from transformers.models.auto.configuration_auto import model_type_to_module_name
+
+    if model_type in auto_tables()[SPEAKS].classes:
+        return False
+    folder = model_type_to_module_name(model_type)
+    source = Path(find_spec("transformers").origin).parent / "models" / folder / f"modeling_{folder}.py"
+    name = listed_class(model_type, "audio-text-to-text")
+    return (name, HEARS) in OF_FORWARD or (source.exists() and f"def {HEARS}(" in source.read_text())
+
+
+def listed_class(model_type: str, task: str) -> str:
+    """The class that transformers lists for a model type and a task."""
+    tables = (auto_tables()[table].classes for table in TABLES[task])
+    (name,) = next(table[model_type] for table in tables if model_type in table)
+    return name
 
 
 def tiny_model(model_type: str, task: str) -> Any:
@@ -44,7 +70,7 @@ def tiny_model(model_type: str, task: str) -> Any:
     import shrunk
     from sizes.parts import OVERRIDES
 
-    (name,) = auto_tables()[TABLES[task.removesuffix("-with-past")]].classes[model_type]
+    name = listed_class(model_type, task.removesuffix("-with-past"))
     return shrunk.model(model_type, name, **OVERRIDES.get(model_type, {}))
 
 

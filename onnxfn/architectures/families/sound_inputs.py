@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import case, takes
+from onnxfn.specs.facts import always, case, takes
+from onnxfn.specs.getters import constant, either, from_config, item, product, reads
 from onnxfn.specs.spec import ExportSpec
 
 Forms = tuple[ExportSpec, ...]
@@ -46,30 +47,80 @@ def _masked_forms(mask: str) -> Forms:
     )
 
 
-PLAIN: Forms = (
-    _spectrogram(f"num_mel_bins= {FRAMES}"),
-    _spectrogram(f"{FRAMES} num_mel_bins="),
-    _spectrogram(f"num_mel_bins= {WINDOW}"),
+TWO_BLOCKS = sized(sound_length=either(product("encoder_config.context_size", constant(2)), constant(200)))
+"""Sounds longer than a block of attention: in a trace of one block, the number of blocks would be 1."""
+
+PLAIN: Forms = tuple(
+    compose(_spectrogram(axes), TWO_BLOCKS)
+    for axes in (f"num_mel_bins= {FRAMES}", f"{FRAMES} num_mel_bins=", f"num_mel_bins= {WINDOW}")
 )
 """Spectrograms without a mask."""
 
-WAVES = compose(
-    takes("input_values", "num_sounds num_samples", "wave", kind="float"),
-    takes("padding_mask", "num_sounds num_samples", "padding_mask", kind="bool"),
+WAVE_DUMMIES = compose(
     generates("wave", "normal"),
     padded("right"),
     sized(num_sounds=2, num_samples=16000),
     case("one", sized(num_sounds=1, num_samples=9600)),
     case("several", sized(num_sounds=3, num_samples=12000)),
 )
+"""Two sounds of 16,000 samples, and other numbers of both."""
+
+WAVES: Forms = tuple(
+    compose(
+        WAVE_DUMMIES,
+        takes("input_values", f"num_sounds {axes}", "wave", kind="float"),
+        takes("padding_mask", "num_sounds num_samples", "padding_mask", kind="bool"),
+    )
+    for axes in ("num_samples", "1 num_samples")
+)
 """Waveforms and their masks."""
+
+NOT_SAMPLED = always(sample=False)
+"""No noise in the latents of a sound: the same features for the same sound."""
+
+FRAMES_OF_SAMPLES = compose(
+    WAVE_DUMMIES,
+    takes("input_values", "num_sounds step_samples*num_steps", "wave", kind="float"),
+    takes("input_values_mask", "num_sounds step_samples*num_steps", "padding_mask"),
+    reads(step_samples=product(*(item("audio_config.patch_sizes", layer) for layer in range(4)))),
+    sized(num_steps=8),
+    case("one", sized(num_steps=5)),
+    case("several", sized(num_steps=6)),
+)
+"""Waveforms of whole steps, each of which becomes a token, and their masks."""
+
+CODES = compose(
+    SOUNDS,
+    takes("audio_input_ids", f"num_sounds {FRAMES} num_codebooks=", "codes"),
+    takes("audio_input_ids_mask", f"num_sounds {FRAMES}", "padding_mask"),
+    generates("codes", "integers", high=from_config("audio_config.codebook_size")),
+    reads(num_codebooks="audio_config.num_codebooks"),
+    sized(sound_length=20),
+    case("one", sized(sound_length=11)),
+    case("several", sized(sound_length=31)),
+)
+"""The values of a spectrogram as whole numbers, and the mask of its frames."""
+
+CHUNKS = compose(
+    _spectrogram(f"num_mel_bins= {FRAMES}"),
+    takes("chunk_sample_lengths", "num_sounds", "sample_counts"),
+    generates("sample_counts", "integers", low=8000, high=16000),
+)
+"""Spectrograms, and the number of samples of each sound."""
 
 SOUND_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
+        "input_features input_features_mask padding_mask": tuple(
+            compose(form, always(padding_mask=None)) for form in _masked_forms("input_features_mask")
+        ),
         "input_features input_features_mask": _masked_forms("input_features_mask"),
         "input_features feature_attention_mask": _masked_forms("feature_attention_mask"),
+        "input_features chunk_sample_lengths": (CHUNKS,),
         "input_features": PLAIN,
-        "input_values padding_mask": (WAVES,),
+        "input_values padding_mask sample": tuple(compose(form, NOT_SAMPLED) for form in WAVES),
+        "input_values padding_mask": WAVES,
+        "input_values input_values_mask": (FRAMES_OF_SAMPLES,),
+        "audio_input_ids audio_input_ids_mask": (CODES,),
     }
 )
 """The arguments of `get_audio_features` -> the forms, in the order in which to try them."""

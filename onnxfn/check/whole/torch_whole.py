@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,13 +29,24 @@ MASK, POSITIONS = "attention_mask", "position_ids"
 PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
 
 
-def whole_part(arguments: Mapping[str, Array], spec: PlannedSpec, output: str = "logits") -> Part:
-    """The whole model as a part that takes these arguments and gives one output, in the dtype of another spec."""
+NO_CACHE = Constant("use_cache", value=False)
+
+
+def whole_part(
+    arguments: Mapping[str, Array],
+    spec: PlannedSpec,
+    output: str = "logits",
+    constants: Iterable[Constant] = (),
+) -> Part:
+    """The whole model as a part that takes these arguments and gives one output, in the dtype of another spec.
+
+    `forward` always gets the constants.
+    """
     inputs = (
         InputSpec(name, AxisMap(axis_map("_").axes * array.ndim), "whole", path=(name,))
         for name, array in arguments.items()
     )
-    call = Call(constants=(Constant("use_cache", value=False),), attention=spec.call.attention)
+    call = Call(constants=(NO_CACHE, *constants), attention=spec.call.attention)
     main_output = OutputSpec(output, axis_map("batch_size sequence_length _"))
     return Part(WHOLE, PlannedSpec(inputs=tuple(inputs), outputs=(main_output,), call=call, target=spec.target))
 
@@ -97,9 +108,11 @@ def texts_of_generate(
     tensors = dict(zip(arguments, tensors_for(model, part.spec, arguments), strict=True))
     attention = with_attention(model, part.spec.call.attention)
     lengths = {"max_new_tokens": steps, "min_new_tokens": steps, "suppress_tokens": sorted(never)}
+    constants = {each.name: each.value for each in part.spec.call.constants if each != NO_CACHE}
     try:
         with quiet(), unchanged_eval(model), attention, torch.no_grad():
-            texts: Array = model.generate(**tensors, **lengths, do_sample=False, num_beams=1, eos_token_id=None).numpy()
+            options = {**lengths, **constants, "do_sample": False, "num_beams": 1, "eos_token_id": None}
+            texts: Array = model.generate(**tensors, **options).numpy()
     except Exception as error:  # the code of any model may raise anything
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise CaptureFailed(f"generate of {type(model).__name__} does not run: {reason}") from error

@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from attrs import evolve
 
 from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, Placeholders, placeholder_of
@@ -20,6 +21,9 @@ TOWERS: Mapping[str, str] = MappingProxyType({"vision_encoder": IMAGE_FEATURES, 
 
 ARGUMENTS: Mapping[str, str] = MappingProxyType({"grid_thw": "image_grid_thw", "audio_values": "input_features"})
 """The input of a file, as clients name it -> the argument of `forward`, where it has another name."""
+
+ROW_MASK = "input_features_mask"
+"""The argument of `forward` with a mask of rows, where the tower does not take it as a mask of frames."""
 
 GRIDS: Mapping[str, str] = MappingProxyType({IMAGE_FEATURES: "image_grid_thw"})
 """The name of features -> the argument with the patches of each image in time, height and width."""
@@ -58,8 +62,28 @@ def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) 
             raise InvalidSpec(f"{stem}.onnx takes {listed(missing)}; the processor gives {listed(arguments)}")
         feeds = {name: arguments[argument_of(name)] for name in names}
         features = session_outputs(session, feeds)[TOWERS[stem]]
-        computed[TOWERS[stem]] = features.reshape(-1, features.shape[-1])
+        others = {name: array for name, array in arguments.items() if name not in map(argument_of, names)}
+        computed[TOWERS[stem]] = real_rows(features, others)
     return computed
+
+
+def real_rows(features: Array, arguments: Mapping[str, Array]) -> Array:
+    """The rows of features, without those that are padding by a mask of rows, as Granite Speech's processor gives it.
+
+    Args:
+        features: `[sounds, rows, width]`, or `[rows, width]` for all sounds together.
+        arguments: What a processor computed and the tower does not take.
+
+    Returns:
+        `[rows, width]`.
+
+    >>> real_rows(np.arange(6).reshape(2, 3, 1), {"input_features_mask": np.array([[1, 1, 0], [1, 0, 0]])}).tolist()
+    [[0], [1], [3]]
+    """
+    mask = arguments.get(ROW_MASK, np.zeros(0))
+    is_row = mask.astype(bool) if mask.shape == features.shape[:-1] else np.ones(features.shape[:-1], bool)
+    rows: Array = features[is_row]
+    return rows
 
 
 def with_features(

@@ -237,8 +237,11 @@ def _arguments(whole: Whole, prompt: Prompt, texts: Array) -> dict[str, Array]:
 
 
 def _whole_part(whole: Whole, arguments: Mapping[str, Array]) -> Part:
-    """The whole model with the main output of the part that takes embeddings."""
-    return whole_part(arguments, whole.decoder.spec, _main_output(whole.decoder))
+    """The whole model with the main output of the part that takes embeddings. It gets what its towers always get."""
+    parameters = inspect.signature(whole.model.forward).parameters
+    of_towers = dict.fromkeys(each for tower in whole.towers.values() for each in tower.spec.call.constants)
+    constants = [each for each in of_towers if each.name in parameters]
+    return whole_part(arguments, whole.decoder.spec, _main_output(whole.decoder), constants)
 
 
 def _unread_types(whole: Whole) -> list[str]:

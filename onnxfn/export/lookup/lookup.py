@@ -18,7 +18,7 @@ from onnxfn.export.lookup.derive import (
 )
 from onnxfn.export.lookup.derive_sample import derive_from_sample
 from onnxfn.export.lookup.heads import for_head, known_tasks
-from onnxfn.export.lookup.multimodal import SEES, is_in_parts, multimodal_spec, reads_features, written_task
+from onnxfn.export.lookup.multimodal import LISTED, SEES, is_in_parts, multimodal_spec, reads_features, written_task
 from onnxfn.export.lookup.other_libraries import row_name
 from onnxfn.graphs.capture.as_module import as_module
 from onnxfn.specs.config_values import config_of, snapshot
@@ -204,8 +204,10 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
 
 
 def _whole_model_loader(config: Any, task: str) -> str | None:
-    """The loader of a model that sees or hears, for its text half, where transformers has no class for that half."""
+    """The loader of a model that sees or hears; for its text half where transformers has no class for that half."""
     model_type, stem = str(config.get("model_type")), canonical(task).removesuffix(WITH_PAST)
+    if stem in LISTED:
+        return next(filter(None, (listed_loader(model_type, each) for each in LISTED[stem])), None)
     if stem != "text-generation" or listed_loader(model_type, stem):
         return None
     return listed_loader(model_type, SEES) or listed_loader(model_type, "any-to-any")

@@ -28,7 +28,7 @@ from onnxfn.architectures.families.features import (
 )
 from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
 from onnxfn.architectures.placeholders import placeholders
-from onnxfn.architectures.wrappers.feature_methods import feature_method
+from onnxfn.architectures.wrappers.feature_methods import feature_method, has_feature_method
 from onnxfn.export.lookup.auto_tables import is_listed, listed_classes
 from onnxfn.export.lookup.class_tasks import class_name
 from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, known_patches, summary
@@ -79,6 +79,9 @@ METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUD
 SEES, HEARS = "image-text-to-text", "audio-text-to-text"
 """The tasks of a model that sees and writes, and of one that hears and writes."""
 
+LISTED: Mapping[str, tuple[str, ...]] = MappingProxyType({SEES: (SEES,), HEARS: (HEARS, "text2text-generation")})
+"""Task -> the tasks in whose tables transformers lists its classes: Audio Flamingo 3 is in that of encoder-decoders."""
+
 
 def written_task(model_or_config: Any) -> str | None:
     """The task of a class that sees or hears and writes, by transformers' tables; None for any other class.
@@ -90,13 +93,17 @@ def written_task(model_or_config: Any) -> str | None:
     is_model = hasattr(model_or_config, "forward")
     names = [class_name(model_or_config)] if is_model else snapshot(model_or_config).get("architectures") or ()
     name = next(iter(names), None)
-    tasks = [task for task in (SEES, HEARS) if isinstance(name, str) and is_listed(name, task)]
-    if not tasks:
+    if not isinstance(name, str):
         return None
+    tasks = (task for task, others in LISTED.items() if any(is_listed(name, each) for each in others))
+    return next((task for task in tasks if _has_tower(name, TOWERS[task][0])), None)
+
+
+def _has_tower(name: str, part: str) -> bool:
+    """Whether a class of transformers has the method that runs a tower."""
     import transformers
 
-    owner = getattr(transformers, str(name), None)
-    return next((task for task in tasks if hasattr(owner, METHODS[TOWERS[task][0]])), None)
+    return has_feature_method(getattr(transformers, name, None), METHODS[part])
 
 
 def is_in_parts(task: str | None) -> bool:

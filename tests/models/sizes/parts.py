@@ -50,6 +50,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "vision_output_dim": 32,
             }
         },
+        "muse_spark": {"audio_config": {"patch_sizes": [4, 2, 2, 2], "num_hidden_layers": 4, "depths": [1, 1, 1, 1]}},
         "shieldgemma2": {"mm_tokens_per_image": 16, "yes_token_index": 5, "no_token_index": 6},
         "voxtral": {"audio_token_id": 120},
         "vipllava": {"vision_feature_layers": [-1, -2], "vision_feature_layer": [-1, -2]},
