@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.sections.columns import is_large_product, products_by_columns
+from onnxfn.check.sections.columns import large_matrices, products_by_columns
 from onnxfn.check.sections.cut import Section, Sections
 from onnxfn.check.sections.vertices import read_names
 from onnxfn.check.sessions import (
@@ -70,14 +70,14 @@ def _types(graph: Any) -> dict[str, int]:
 def section_model(written: WrittenGraph, section: Section) -> bytes:
     """The ONNX model of a section: its nodes as the file has them, and references to their weights.
 
-    Only products with large float16 matrices are computed in blocks: see `columns.py`.
+    Only products with large matrices are computed in blocks: see `columns.py`.
     """
     import onnx
 
     model = onnx.ModelProto(ir_version=written.model.ir_version)
     model.opset_import.extend(written.model.opset_import)
     model.functions.extend(written.model.functions)
-    graph, nodes = model.graph, [written.model.graph.node[index] for index in section.nodes]
+    graph, nodes = model.graph, _nodes(written, section)
     graph.name = section.name
     by_columns, constants = products_by_columns(nodes, written.initializers)
     graph.node.extend(by_columns)
@@ -91,8 +91,12 @@ def section_model(written: WrittenGraph, section: Section) -> bytes:
     return content
 
 
+def _nodes(written: WrittenGraph, section: Section) -> list[Any]:
+    return [written.model.graph.node[index] for index in section.nodes]
+
+
 def _read_initializers(written: WrittenGraph, section: Section) -> list[Any]:
-    read = dict.fromkeys(name for index in section.nodes for name in read_names(written.model.graph.node[index]))
+    read = dict.fromkeys(name for node in _nodes(written, section) for name in read_names(node))
     return [written.initializers[name] for name in read if name in written.initializers]
 
 
@@ -106,15 +110,17 @@ def _half_bytes(written: WrittenGraph, section: Section) -> int:
 
 def section_session(written: WrittenGraph, section: Section, tick: Tick = no_tick) -> Any:
     """An ONNX Runtime session of a section. CheckFailed if ONNX Runtime cannot load it."""
-    from onnxruntime import ExecutionOrder
+    from onnxruntime import ExecutionOrder, GraphOptimizationLevel
 
     options = check_options(written.file)
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # the session runs a few cases and ends
     if _half_bytes(written, section) > LARGE_HALF_BYTES:
         convert_on_use(options)
-    if any(is_large_product(written.model.graph.node[index], written.initializers) for index in section.nodes):
-        # By priority, all blocks would be converted before the first is multiplied: they wait for no other node.
+    if large_matrices(_nodes(written, section), written.initializers):
+        # By priority, all blocks would be copied before the first is multiplied: they wait for no other node. An
+        # optimization would copy them when the session is opened: they are computed from constants.
         options.execution_order = ExecutionOrder.DEFAULT
+        options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(written.file.parent))
     opened = partial(open_session, written.file, options, content=section_model(written, section))
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
