@@ -1,6 +1,7 @@
 """The command `onnxfn batch`."""
 
 import json
+import re
 from typing import get_args
 
 import pytest
@@ -53,7 +54,7 @@ def test_a_folder_is_exported_listed_and_gone_on_with(models, tmp_path):
 
 
 def test_a_failed_job_is_named_and_the_exit_code_is_1(models, tmp_path):
-    lines = [{"model": str(models / "bert-000"), "dtype": "float16"}, {"model": "missing/folder"}]
+    lines = [{"model": "missing/folder"}, {"model": str(models / "bert-000"), "dtype": "float16"}]
     (tmp_path / "jobs.jsonl").write_text("\n".join(map(json.dumps, lines)))
     result = run(tmp_path / "jobs.jsonl", tmp_path / "out", "--no-check")
     assert result.exit_code == 1
@@ -71,7 +72,9 @@ def test_the_result_and_the_dry_run_are_json_alone(models, tmp_path):
     content = json.loads(done.stdout)
     assert content["counts"] == {"exported": 2}
     assert {*content["jobs"][0]} == {*fields_dict(JobResult)}
-    assert "2/2 exported" in done.stderr
+    [first, second] = [line for line in done.stderr.splitlines() if " exported " in line]
+    assert re.fullmatch(r"1/2 exported \S*/bert-000, about \d+ s left", first)
+    assert re.fullmatch(r"2/2 exported \S*/bert-001, about 0 s left", second)
 
 
 def test_the_statuses_of_the_title_are_those_of_a_result():

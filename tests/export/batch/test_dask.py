@@ -6,8 +6,10 @@ import signal
 import pytest
 from distributed import Client, LocalCluster
 from fine_tunes import difference_from_pytorch, save_berts
+from typer.testing import CliRunner
 
 from onnxfn import BuildOptions, ExportJob, export_many
+from onnxfn.export.cli import app
 
 
 @pytest.fixture
@@ -32,3 +34,15 @@ def test_a_cluster_exports_all_jobs_though_a_worker_is_killed(client, tmp_path):
     assert killed
     assert [job.status for job in result.jobs] == ["exported"] * 4, result
     assert max(difference_from_pytorch(bert, tmp_path / bert.name) for bert in berts) < 1e-5
+
+
+def test_the_command_line_exports_on_a_cluster_and_goes_on_with_it(client, tmp_path):
+    save_berts(tmp_path / "models", 2)
+    words = ["batch", str(tmp_path / "models"), str(tmp_path / "out"), "--no-check"]
+    cluster = ["--dask", client.scheduler_info()["address"], "--workers", "2"]
+    first = CliRunner().invoke(app, [*words, *cluster])
+    assert first.exit_code == 0, first.output
+    assert "2 exported" in first.output
+    second = CliRunner().invoke(app, [*words, *cluster, "--resume"])
+    assert second.exit_code == 0, second.output
+    assert "2 unchanged" in second.output
