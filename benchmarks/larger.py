@@ -1,16 +1,17 @@
 """Time and memory of the export of models whose weights are larger than the memory of the machine, with linked weights.
 
-    python benchmarks/larger.py [--models llama-21b-bf16,llama-21b-f16,llama-70b-bf16]
+    python benchmarks/larger.py [--models "llama-21b-bf16,llama-21b-f16,llama-70b-bf16,two llama-8b-bf16"]
 
 The layers are those of Llama 3 70B, 22 or 80 of them. The checkpoint is sparse: each weight has random numbers at its
 start and in its middle, and zeros elsewhere, which take no disk. So what is measured is reading at the speed of memory.
-The weights are read twice: to find each one in the checkpoint, and for the digests of `report.json`.
+The weights are read twice: to find each one in the checkpoint, and for the digests of `report.json`. The last row has
+two models of the sizes of Llama 3 8B, each of which fits into the memory, in one batch of two workers.
 
 Figures are printed only if the files are right. Each weight of the graph must lie where the checkpoint has the tensor
 of its name, and safetensors must read the same numbers there. ONNX must infer the shapes of the outputs. A narrow twin
 with as many layers, exported in the same way, must have the same operators and compute what PyTorch computes: in
 float16 by the check of the export, in bfloat16, for which ONNX Runtime has no kernels on a CPU, by the reference
-evaluator of onnx.
+evaluator of onnx. The figures of models that are not run stay in the file of results.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from figures import RESULTS, Required, print_and_save
 from models import CACHE
 from processes import Process, run_process
 
+from onnxfn import BatchEvent, BuildOptions, ExportJob, SpecEdits, WriteOptions, export_many
+from onnxfn.export.batch.memory import planned_memory
 from onnxfn.weights.checkpoint_links import names_match
 from onnxfn.weights.safetensors import TensorEntry, entries
 
@@ -46,6 +49,14 @@ BF16_ERROR = 0.03
 
 NARROW = {"hidden_size": 512, "intermediate_size": 512, "vocab_size": 500}
 """The sizes of the twin that differ."""
+
+EIGHT = {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32}
+"""The sizes of Llama 3 8B that differ."""
+
+PAIR, MEMORY_GB = "two llama-8b-bf16", 24
+"""The row of two models in one batch, and the memory that the batch may use."""
+
+TASK = "text-generation-with-past"
 
 
 @frozen
@@ -72,11 +83,10 @@ def config(larger: Larger, **sizes: int) -> Any:
     """The configuration of a model, with other sizes for a twin."""
     from transformers import LlamaConfig
 
-    wide = {"hidden_size": 8192, "intermediate_size": 28672, "vocab_size": 128256}
+    wide = {"hidden_size": 8192, "intermediate_size": 28672, "vocab_size": 128256, "num_attention_heads": 64}
     return LlamaConfig(
         **{**wide, **sizes},
         num_hidden_layers=larger.layers,
-        num_attention_heads=64,
         num_key_value_heads=8,
         max_position_embeddings=8192,
         tie_word_embeddings=False,
@@ -85,11 +95,11 @@ def config(larger: Larger, **sizes: int) -> Any:
     )
 
 
-def write_sparse(larger: Larger, folder: Path) -> None:
+def write_sparse(larger: Larger, folder: Path, **sizes: int) -> None:
     """Writes the checkpoint to a folder."""
-    sizes = config(larger)
-    sizes.save_pretrained(folder)
-    parts, weight_map = shards(sizes), {}
+    known = config(larger, **sizes)
+    known.save_pretrained(folder)
+    parts, weight_map = shards(known), {}
     random = np.random.default_rng(0)
     for number, shapes in enumerate(parts, start=1):
         file = folder / f"model-{number:05}-of-{len(parts):05}.safetensors"
@@ -111,7 +121,7 @@ def mark_places(entry: TensorEntry) -> tuple[int, int]:
 def export(larger: Larger, folder: Path, out: Path, *options: str) -> Process:
     """Runs the command line with linked weights. SystemExit if it fails."""
     words = ["-m", "onnxfn", "export", folder, out, "--dtype", larger.dtype, "--weights", "link", "--verbose"]
-    task = ["--task", "text-generation-with-past", "--no-template-cache", *options]
+    task = ["--task", TASK, "--no-template-cache", *options]
     process = run_process([sys.executable, *map(str, words), *task])
     if process.code:
         raise SystemExit(f"{larger.name}: {process.error_line}")
@@ -250,9 +260,64 @@ def measured(larger: Larger, folder: Path) -> dict[str, Any]:
     }
 
 
+def measured_pair(folder: Path) -> dict[str, Any]:
+    """The row of two models in one batch. Each traces its graphs itself, so that only memory keeps them apart."""
+    larger = Larger("llama-8b-bf16", 32, "bfloat16", "BF16")
+    write, build = WriteOptions(layout="hub", weight_storage="link"), BuildOptions()
+    jobs = []
+    for number in range(2):
+        checkpoint = folder / f"checkpoint-{number}"
+        checkpoint.mkdir()
+        write_sparse(larger, checkpoint, **EIGHT)
+        edits, dtypes = SpecEdits(task=TASK), (larger.dtype,)
+        out = folder / f"out-{number}"
+        jobs.append(ExportJob(checkpoint, out, edits=edits, dtypes=dtypes, check="none", write=write, build=build))
+    running, most = 0, 0
+
+    def count(event: BatchEvent) -> None:
+        nonlocal running, most
+        print(f"{event.seconds:.1f} s: {event.status} {Path(event.path).name}", file=sys.stderr)
+        running += {"start": 1, "retry": 0}.get(event.status, -1)
+        most = max(most, running)
+
+    result = export_many(jobs, workers=2, memory=int(MEMORY_GB * GB), on_event=count)
+    if result.failed:
+        raise SystemExit(str(result))
+    for number in range(2):
+        check_links(folder / f"checkpoint-{number}", folder / f"out-{number}")
+    weights = sum(entry.length for number in range(2) for entry in entries(folder / f"checkpoint-{number}"))
+    needs = [planned_memory(job, Path(job.checkpoint)) or 0 for job in jobs]
+    return {
+        "model": PAIR,
+        "weights GB": weights / GB,
+        "machine GB": float(MEMORY_GB),
+        "seconds": result.seconds,
+        "anonymous GB": max(job.memory_bytes for job in result.jobs) / GB,
+        "needs GB": max(needs) / GB,
+        "at a time": most,
+    }
+
+
+def rows_of_before(file: Path, measured: set[str]) -> list[dict[str, Any]]:
+    """The rows in a file of results whose models were not run again."""
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.is_file() else []
+    return [row for row in rows if row["model"] not in measured]
+
+
+def required(row: dict[str, Any]) -> list[Required]:
+    """The requirements on the figures of a row."""
+    name, memory = row["model"], row["anonymous GB"]
+    if name == PAIR:
+        return [Required(f"{name} in {MEMORY_GB} GB: exports at a time", row["at a time"], 1)]
+    return [
+        Required(f"{name}, linked: GB of memory", memory, ANONYMOUS_GB),
+        Required(f"{name}, linked: MB written", row["written MB"], WRITTEN_MB),
+    ]
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--models", default=",".join(MODELS))
+    arguments.add_argument("--models", default=",".join((*MODELS, PAIR)))
     arguments.add_argument("--cache", type=Path, default=CACHE)
     arguments.add_argument("--json", type=Path, default=RESULTS / "larger.json")
     options = arguments.parse_args()
@@ -260,19 +325,13 @@ def main() -> None:
     for name in options.models.split(","):
         folder = Path(tempfile.mkdtemp(dir=options.cache))
         try:
-            rows.append(measured(MODELS[name], folder))
+            rows.append(measured_pair(folder) if name == PAIR else measured(MODELS[name], folder))
             print(rows[-1], file=sys.stderr)
         finally:
             shutil.rmtree(folder)
-    required = [
-        requirement
-        for row in rows
-        for requirement in (
-            Required(f"{row['model']}, linked: GB of memory", row["anonymous GB"], ANONYMOUS_GB),
-            Required(f"{row['model']}, linked: MB written", row["written MB"], WRITTEN_MB),
-        )
-    ]
-    print_and_save("larger", rows, required, options.json, runs=1)
+    rows = [*rows_of_before(options.json, {row["model"] for row in rows}), *rows]
+    requirements = [requirement for row in rows for requirement in required(row)]
+    print_and_save("larger", rows, requirements, options.json, runs=1)
 
 
 if __name__ == "__main__":
