@@ -68,7 +68,18 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "SmolVLMModel.get_image_features": ("tiles.smolvlm_features", "leaves tiles of padding out first"),
         "Lfm2VlModel.get_image_features": ("merged_blocks.lfm2_vl_features", "loops over the images"),
         "PaddleOCRProjector.forward": ("merged_blocks.paddleocr_features", "loops over the images"),
+        **{
+            f"{model}.get_image_features": (
+                "unpadded_tiles.tiled_features",
+                "loops over the images, and reads their sizes",
+            )
+            for model in ("LlavaNextModel", "LlavaNextVideoModel", "LlavaOnevisionModel")
+        },
         "LongcatFlashExperts.forward": ("experts.longcat_outputs", "loops over the experts that the tokens choose"),
+        **{
+            f"MiniCPM{version}Merger.forward": ("merged_blocks.minicpm_features", "loops over the images")
+            for version in ("Ocr", "V4_6", "V4_7")
+        },
         "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "Sam3DetrEncoder._prepare_multilevel_features": ("sam3.flat_features", "puts sizes into a tensor"),

@@ -39,7 +39,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "longformer": "unpadded_inputs led_unpadded_inputs attention",
         "longt5": "global_block_ids global_aggregates side_bias",
         "mamba": "mixer multihead_mixer",
-        "merged_blocks": "paddleocr_features lfm2_vl_features",
+        "merged_blocks": "paddleocr_features lfm2_vl_features minicpm_features",
         "moe": "batched_mm_forward",
         "moonshine": "feature_lengths",
         "musicgen": "delay_pattern_mask conv1d_output",
@@ -64,6 +64,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "tiles": "idefics2_features idefics3_features smolvlm_features",
         "timesfm": "masked_mean_std forward",
         "udop": "joined_embeddings",
+        "unpadded_tiles": "tiled_features",
         "vits": "gated_activation relative_embeddings inverse_spline",
         "wav2vec2_bert": "xvector_output",
         "xlstm": "matrix_memory",
@@ -83,6 +84,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "musicgen": "text_encoder encodec_decode build_delay_pattern_mask",
         "olmo_hybrid": "with_conv_states_in_parts",
         "pop2piano": "mel_conditioner",
+        "prefixes": "language_model",
         "sam": (
             "vision_encoder multi_scale_vision_encoder vision_encoder_with_intermediates "
             "prompt_encoder_mask_decoder full_model"

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import case, patched, runs, takes
-from onnxfn.specs.getters import constant, either, from_config, power, product, reads
+from onnxfn.specs.getters import constant, either, from_config, power, product, quotient, reads
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 
@@ -50,6 +50,25 @@ ONE_SIZED_IMAGE = compose(
     patched("torch:as_tensor", by="feature_splits.symbols", why="the height and the width of an image are not known"),
 )
 """An image of any size, which has no padding, so that its own size is that of the tensor."""
+
+WHOLE_AND_TILES = compose(
+    takes("pixel_values", "num_images num_tiles num_channels= image_height= image_width=", "pixels", kind="float"),
+    takes("image_sizes", "num_images 2", "image_sizes"),
+    generates("pixels", "normal"),
+    generates(
+        "image_sizes",
+        "integers",
+        low=from_config(quotient("image_height", constant(4))),
+        high=from_config(product("image_height", constant(2))),
+    ),
+    sized(num_images=2, num_tiles=5),
+    case("one", sized(num_images=1, num_tiles=6)),
+    case("several", sized(num_images=3, num_tiles=7)),
+)
+"""A small whole of each image and its tiles, and the size of each image, by which its padding is known.
+
+An image of at most twice the height and the width of a tile has at most four tiles.
+"""
 
 FINE_PIXELS = compose(
     PIXELS,
@@ -192,7 +211,7 @@ IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_values pixel_attention_mask": MASKED_TILES,
         "pixel_values high_res_pixel_values": (FINE_PIXELS,),
         "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES),
-        "pixel_values image_sizes": (ONE_SIZED_IMAGE,),
+        "pixel_values image_sizes": (ONE_SIZED_IMAGE, WHOLE_AND_TILES),
     }
 )
 """The arguments of `get_image_features` -> the forms, in the order in which to try them."""

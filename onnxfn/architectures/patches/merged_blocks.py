@@ -40,6 +40,20 @@ def lfm2_vl_features(
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
 
 
+def minicpm_features(self: Any, hidden_states: Tensor, target_sizes: Tensor) -> Tensor:
+    """For the forward of MiniCPM-V's merger (transformers 5.23): rounds of merges, which loop over the images."""
+    import torch
+
+    states = hidden_states[0]
+    for mlp in self.mlp:
+        grids = torch.cat([torch.ones_like(target_sizes[:, :1]), target_sizes], dim=1)
+        counts = grids.prod(-1)
+        merge = self.merge_kernel_size[0]
+        states = mlp(states[_blocks(grids, merge, counts.cumsum(0) - counts)].flatten(1))
+        target_sizes = target_sizes // merge
+    return states
+
+
 def _blocks(grid_thw: Tensor, merge: int, starts: Tensor) -> Tensor:
     """The indices of the patches of each block, row by row: `[blocks, merge * merge]`.
 

@@ -96,7 +96,7 @@ CONFIG_KEYS = reads(
     patch_size=PATCH_SIZE,
     merged_side=MERGED_SIDE,
     merged_size=product(MERGED_SIDE, PATCH_SIZE),
-    strip_side=either(item("window_kernel_size", 0), constant(1)),
+    strip_side=either(*(item(key, 0) for key in _keys("window_kernel_size", VISION_CONFIGS)), constant(1)),
     num_input_channels=either("num_input_channels", "input_size", constant(1)),
 )
 """Where configurations hold the values that these inputs need, by every known name."""

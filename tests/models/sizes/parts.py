@@ -31,6 +31,9 @@ GEMMA4_VISION: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+TILINGS = [[64, 128], [128, 64], [128, 128], [192, 64], [64, 192]]
+"""The sizes of images of tiles of 64 pixels, as LLaVA-NeXT has them of tiles of 336."""
+
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "aria": {"projector_patch_to_query_dict": {64: 16}},
@@ -50,7 +53,14 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "vision_output_dim": 32,
             }
         },
-        "muse_spark": {"audio_config": {"patch_sizes": [4, 2, 2, 2], "num_hidden_layers": 4, "depths": [1, 1, 1, 1]}},
+        "llava_next": {"image_grid_pinpoints": TILINGS},
+        "llava_next_video": {"image_grid_pinpoints": TILINGS},
+        "llava_onevision": {"image_grid_pinpoints": TILINGS},
+        "muse_glimmer": {"out_hidden_size": 128},
+        "muse_spark": {
+            "audio_config": {"patch_sizes": [4, 2, 2, 2], "num_hidden_layers": 4, "depths": [1, 1, 1, 1]},
+            "out_hidden_size": 128,
+        },
         "shieldgemma2": {"mm_tokens_per_image": 16, "yes_token_index": 5, "no_token_index": 6},
         "voxtral": {"audio_token_id": 120},
         "vipllava": {"vision_feature_layers": [-1, -2], "vision_feature_layer": [-1, -2]},

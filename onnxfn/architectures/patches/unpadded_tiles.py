@@ -1,0 +1,151 @@
+"""Images as a small whole and as tiles: the features of all tiles form one image, whose padding is left out.
+
+The rows of an image are those of the whole, then those of its tiles line by line, with a vector for a new line after
+each. Which rows are padding, and so how many rows there are, follows from the size of the image. The originals
+(transformers 5.23) loop over the images and read their sizes; here every row is found by its index.
+
+Source: "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge", 2024; "LLaVA-OneVision", arXiv 2408.03326.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+from torch import Tensor
+
+from onnxfn.architectures.patches.packed_vision import patches_of
+
+LARGEST_RATIO = 1.1
+"""How many times longer than allowed the sides of an image may be before it is made smaller."""
+
+
+def tiled_features(self: Any, pixel_values: Tensor, image_sizes: Tensor, **_: Any) -> Any:
+    """For get_image_features of LLaVA-NeXT and LLaVA-OneVision: tiles `[images, tiles, channels, height, width]`."""
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    count, tiles, *_ = pixel_values.shape
+    states = self.vision_tower(pixel_values.flatten(0, 1), output_hidden_states=True, return_dict=True).hidden_states
+    features = self.multi_modal_projector(_chosen(states, self.config)).unflatten(0, (count, tiles))
+    side = self.config.vision_config.image_size // self.config.vision_config.patch_size
+    grids = best_grids(image_sizes, self.config.image_grid_pinpoints, self.config.vision_config.image_size)
+    areas = unpadded_areas(image_sizes, grids * side)
+    shown = _shrunk(areas, side, getattr(self.config, "vision_aspect_ratio", ""))
+    return BaseModelOutputWithPooling(pooler_output=_rows(features, grids, areas, shown, self.image_newline))
+
+
+@frozen(eq=False)
+class Areas:
+    """Where each image lies in its tiles, in patches: `[images]`."""
+
+    top: Tensor
+    left: Tensor
+    height: Tensor
+    width: Tensor
+
+
+def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor:
+    """How many tiles each image has in height and width, `[images, 2]`: see select_best_resolution.
+
+    Args:
+        sizes: The height and the width of each image in pixels, `[images, 2]`.
+        resolutions: The heights and widths that tiles may form.
+        side: The height and the width of a tile.
+    """
+    import torch
+
+    known = torch.tensor(resolutions, dtype=torch.float64, device=sizes.device)
+    wanted = sizes.to(torch.float64)[:, None]
+    scales = known / wanted
+    downscaled = (wanted * torch.minimum(scales[..., :1], scales[..., 1:])).to(torch.int64)
+    pixels = torch.minimum(downscaled[..., 0] * downscaled[..., 1], (sizes[:, 0] * sizes[:, 1])[:, None])
+    # Most pixels of the image, then the smallest area, then the first resolution.
+    areas = [height * width for height, width in resolutions]
+    ranks = torch.tensor([area * len(areas) + place for place, area in enumerate(areas)], device=sizes.device)
+    best = (pixels * (2 * max(areas) * len(areas)) - ranks).to(torch.float64).argmax(-1)
+    return known.to(torch.int64)[best] // side
+
+
+def unpadded_areas(sizes: Tensor, whole: Tensor) -> Areas:
+    """Where images of these sizes lie in images of other sizes, in whose middle they were scaled: see unpad_image."""
+    import torch
+
+    (height, width), (full_height, full_width) = sizes.unbind(-1), whole.unbind(-1)
+    is_wide = width * full_height > full_width * height
+    top = torch.where(is_wide, (full_height - height * full_width // width) // 2, 0)
+    left = torch.where(is_wide, 0, (full_width - width * full_height // height) // 2)
+    return Areas(top, left, full_height - 2 * top, full_width - 2 * left)
+
+
+def _chosen(states: tuple[Tensor, ...], config: Any) -> Tensor:
+    """The states of the layers that a configuration chooses, without that of the class token."""
+    import torch
+
+    layers = config.vision_feature_layer
+    chosen = states[layers] if isinstance(layers, int) else torch.cat([states[layer] for layer in layers], dim=-1)
+    return chosen[:, 1:] if config.vision_feature_select_strategy == "default" else chosen
+
+
+def _shrunk(areas: Areas, side: int, aspect_ratio: str) -> Areas:
+    """The areas that are shown: an image of more than `anyres_max_N` tiles is made smaller."""
+    import torch
+
+    if not aspect_ratio:
+        return areas
+    most = int(aspect_ratio.rpartition("_")[2])
+    ratio = (areas.height * areas.width / (most * side**2)).to(torch.float64).sqrt()
+    ratio = torch.where(ratio > LARGEST_RATIO, ratio, 1.0)
+    height, width = ((length / ratio).floor().to(torch.int64) for length in (areas.height, areas.width))
+    return Areas(areas.top, areas.left, height, width)
+
+
+def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: Tensor) -> Tensor:
+    """The rows of all images, `[rows, width]`.
+
+    Args:
+        features: Those of each tile, the whole image first, `[images, tiles, patches of a tile, width]`.
+        grids: How many tiles each image has in height and width.
+        areas: Where each image lies in its tiles.
+        shown: The height and the width in which it is shown.
+        newline: The vector for a new line.
+    """
+    import torch
+
+    _, tiles, patches, _ = features.shape
+    side = int(patches**0.5)
+    counts = patches + shown.height * (shown.width + 1)
+    cells = patches_of(torch.stack([torch.ones_like(counts), counts, torch.ones_like(counts)], dim=1))
+    image, is_whole, place = cells.image, cells.within < patches, cells.within - patches
+    columns = shown.width[image]
+    row, column = place // (columns + 1), place % (columns + 1)
+    is_end = (column == columns) & ~is_whole
+    column = torch.minimum(column, columns - 1)
+    start = image * tiles * patches
+
+    def row_of(y: Tensor, x: Tensor) -> Tensor:
+        y, x = y + areas.top[image], x + areas.left[image]
+        tile = 1 + y // side * grids[:, 1][image] + x // side
+        index = start + tile * patches + y % side * side + x % side
+        return features.flatten(0, 2)[torch.where(is_whole, start + cells.within, index)]
+
+    rows = row_of(row, column) if areas is shown else _interpolated(row_of, row, column, image, areas, shown)
+    return torch.where(is_end[:, None], newline.to(rows.dtype), rows)
+
+
+def _interpolated(row_of: Any, row: Tensor, column: Tensor, image: Tensor, areas: Areas, shown: Areas) -> Tensor:
+    """The rows between the patches of images that are shown smaller: bilinear, as `interpolate` computes them."""
+    (top, bottom, down) = _neighbors(row, areas.height[image], shown.height[image])
+    (left, right, across) = _neighbors(column, areas.width[image], shown.width[image])
+    upper = row_of(top, left) * (1 - across) + row_of(top, right) * across
+    lower = row_of(bottom, left) * (1 - across) + row_of(bottom, right) * across
+    return upper * (1 - down) + lower * down
+
+
+def _neighbors(index: Tensor, length: Tensor, shown: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The two places in a length that an index in another length lies between, and how far it is from the first."""
+    import torch
+
+    place = ((index + 0.5) * (length / shown) - 0.5).clamp(min=0)
+    first = torch.minimum(place.floor().to(torch.int64), length - 1)
+    second = torch.minimum(first + 1, length - 1)
+    return first, second, (place - first)[:, None]

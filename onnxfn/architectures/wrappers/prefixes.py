@@ -1,0 +1,50 @@
+"""Decoders whose prompts are read in both directions, and whose new tokens attend to what is before them (PaliGemma).
+
+Source: "PaliGemma: A versatile 3B VLM for transfer", arXiv 2407.07726, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from onnxfn.architectures.wrappers.modules import module
+
+
+def language_model(model: Any) -> Any:
+    """The model as a decoder: tokens attend to each other in both directions while the cache is empty.
+
+    Processors tell such a model by types which tokens are of the prompt. Clients give a decoder no types, but the
+    prompt in one step, with an empty cache.
+    """
+
+    def forward(attention_mask: Tensor, **inputs: Any) -> Any:
+        def masked(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
+            return arguments, {**named, "attention_mask": _masks(model, attention_mask, named)}
+
+        hook = model.base_model.language_model.register_forward_pre_hook(masked, with_kwargs=True)
+        try:
+            return model(attention_mask=attention_mask, **inputs)
+        finally:
+            hook.remove()
+
+    return module(forward)
+
+
+def _masks(model: Any, attention_mask: Tensor, inputs: dict[str, Any]) -> Any:
+    """What a language model gets as its mask, with the tokens of a prompt in one block."""
+    import torch
+    from transformers import masking_utils
+
+    rows, cache = inputs["inputs_embeds"], inputs["past_key_values"]
+    past = 0 if cache is None else cache.get_seq_length()
+    is_prompt = torch.full(rows.shape[:2], past, dtype=torch.int64, device=rows.device) == 0
+    given = {name: inputs[name] for name in ("inputs_embeds", "past_key_values", "position_ids")}
+    given |= {"config": model.config.get_text_config(), "attention_mask": attention_mask}
+    given |= {"block_sequence_ids": torch.where(is_prompt, 0, -1)}
+    full = masking_utils.create_causal_mask(**given)
+    if not isinstance(inputs["attention_mask"], dict):
+        return full
+    sliding = masking_utils.create_sliding_window_causal_mask(**given)
+    return {"full_attention": full, "sliding_attention": sliding}

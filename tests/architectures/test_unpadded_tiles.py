@@ -1,0 +1,57 @@
+"""Features of images in tiles are those that transformers computes image by image."""
+
+from __future__ import annotations
+
+import every_part
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers.models.llava_next import modeling_llava_next
+
+from onnxfn.architectures.patches import unpadded_tiles
+
+TASK = "image-text-to-text-with-past"
+RESOLUTIONS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
+
+sizes = st.lists(st.tuples(st.integers(16, 2000), st.integers(16, 2000)), min_size=1, max_size=4).map(torch.tensor)
+
+
+@given(sizes)
+def test_each_image_has_the_tiles_that_lose_the_fewest_pixels(sizes):
+    expected = [modeling_llava_next.get_anyres_image_grid_shape(size, RESOLUTIONS, 336) for size in sizes]
+    assert unpadded_tiles.best_grids(sizes, RESOLUTIONS, 336).tolist() == [list(grid) for grid in expected]
+
+
+@given(sizes, st.tuples(st.integers(1, 6), st.integers(1, 6)))
+def test_padding_is_left_out_where_transformers_does(sizes, grid):
+    whole = torch.tensor(grid) * 24
+    places = torch.arange(int(whole.prod())).reshape(1, *whole.tolist())
+    areas = unpadded_tiles.unpadded_areas(sizes, whole.expand(len(sizes), 2))
+    for index, size in enumerate(sizes):
+        top, left, height, width = (int(each[index]) for each in (areas.top, areas.left, areas.height, areas.width))
+        expected = modeling_llava_next.unpad_image(places, size)
+        assert torch.equal(places[:, top : top + height, left : left + width], expected)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes"),
+    [
+        ("llava_next", {}),
+        ("llava_next_video", {}),
+        ("llava_onevision", {}),
+        ("llava_onevision", {"vision_aspect_ratio": "anyres_max_1"}),
+    ],
+)
+def test_rows_are_those_of_the_loops(model_type, changes):
+    model = every_part.tiny_model(model_type, TASK).model
+    for name, value in changes.items():
+        setattr(model.config, name, value)
+    random = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        pixels = torch.randn((3, 6, 3, 64, 64), generator=random)
+        sizes = torch.randint(16, 300, (3, 2), generator=random)
+        with torch.no_grad():
+            expected = torch.cat([*model.get_image_features(pixels, sizes, return_dict=True).pooler_output])
+            actual = unpadded_tiles.tiled_features(model, pixels, sizes).pooler_output
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
