@@ -23,8 +23,8 @@ PLACEHOLDER_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 FIRST_POSITIONS: Mapping[str, int] = MappingProxyType({"paligemma": 1, "gemma3": 1})
 """Model type -> the position of the first token of a text, where it is not 0. transformers.js counts likewise."""
 
-MERGE_KEYS = ("spatial_merge_size", "merge_size")
-"""Keys of a configuration with the number of patches in height, and in width, that become one token."""
+MERGE_KEYS = ("spatial_merge_size", "merge_size", "merge_kernel_size")
+"""Keys of a configuration with the number of patches in height, and in width, that become one token: one or two."""
 
 
 @frozen
@@ -44,6 +44,11 @@ class TokenTypes:
     features: Mapping[str, int] = field(factory=dict)
     new: int = 0
     attention: str = ""
+
+    @property
+    def tells_prompts(self) -> bool:
+        """Whether attention differs between the tokens of a prompt and those that the model writes."""
+        return bool(self.attention) and self.text != self.new
 
 
 TOKEN_TYPES = (
@@ -115,4 +120,5 @@ def _values(config: Mapping[str, Any]) -> list[tuple[str, int]]:
     """The whole numbers in a configuration and in its sections by key; those of the outermost section are the last."""
     inner = [each for section in config.values() if isinstance(section, Mapping) for each in _values(section)]
     own = [(key, value) for key, value in config.items() if isinstance(value, int) and not isinstance(value, bool)]
-    return [*inner, *own]
+    merges = [(key, config[key][0]) for key in MERGE_KEYS if isinstance(config.get(key), list | tuple)]
+    return [*inner, *own, *merges]

@@ -6,7 +6,7 @@ So an error in the cache shows, which a comparison of single steps may miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
+from toolz import compose
 
+from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.compare import (
     Comparison,
     Exact,
@@ -30,6 +32,14 @@ from onnxfn.check.norms import Scale
 from onnxfn.check.precision import Precision, precision_of
 from onnxfn.check.references import OutputArrays
 from onnxfn.check.sessions import runtime_message
+from onnxfn.check.token_choices import (
+    among_ordinary,
+    by_group,
+    groups_of,
+    ordinary_ids,
+    ordinary_logits,
+    special_tokens,
+)
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
 from onnxfn.specs.compose import group
@@ -91,7 +101,8 @@ def decoded_text_comparisons(
     if not can_decode(part, plan):
         return []
     try:
-        return _comparisons(partial(torch_outputs, model), part, plan, folder, session_for, exact, tick)
+        special = special_tokens(model)
+        return _comparisons(partial(torch_outputs, model), part, plan, folder, session_for, exact, tick, special)
     except OnnxfnError:
         raise
     except Exception as error:
@@ -101,7 +112,14 @@ def decoded_text_comparisons(
 
 
 def _comparisons(
-    run: RunPart, part: Part, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick
+    run: RunPart,
+    part: Part,
+    plan: Plan,
+    folder: Path,
+    session_for: SessionOpener,
+    exact: ExactOutputs,
+    tick: Tick,
+    special: frozenset[int],
 ) -> list[Comparison]:
     token_part = token_part_of(part, plan)
     batches = _choice_batches(token_part.spec)
@@ -114,11 +132,13 @@ def _comparisons(
     decoder = Decoder(session, session, embeddings, {**by_files, **prompts.constant_inputs}, fed_back)
     comparisons: list[Comparison] = []
     for choices in batches:
-        choose = _ticking(_choose_by_group([TOKEN_CHOICES[choice] for choice in choices]), tick)
-        texts = greedy(decoder, prompts.input_ids, prompts.attention_mask, steps=NEW_TOKENS, choose=choose)
-        logits_by = partial(logits_without_cache, token_part, plan, texts, prompts, len(choices))
+        choose = among_ordinary(special, by_group([TOKEN_CHOICES[choice] for choice in choices]), tick)
+        ids = ordinary_ids(special, prompts.input_ids)
+        texts = greedy(decoder, ids, prompts.attention_mask, steps=NEW_TOKENS, choose=choose)
+        of_texts = partial(logits_without_cache, token_part, plan, texts, prompts, len(choices))
+        logits_by = compose(partial(ordinary_logits, special), of_texts)
         exact_logits = cache(partial(_exact_logits, logits_by, exact))
-        groups = zip(choices, _groups(texts, len(choices)), _groups(logits_by(run), len(choices)), strict=True)
+        groups = zip(choices, groups_of(texts, len(choices)), groups_of(logits_by(run), len(choices)), strict=True)
         comparisons.extend(
             text_comparison(
                 token_part.spec,
@@ -130,16 +150,6 @@ def _comparisons(
             for number, group in enumerate(groups)
         )
     return comparisons
-
-
-def _ticking(choose: ChooseTokens, tick: Tick) -> ChooseTokens:
-    """A function that chooses tokens, and calls `tick` each time."""
-
-    def chosen(logits: Array, texts: Array) -> Array:
-        tick()
-        return choose(logits, texts)
-
-    return chosen
 
 
 def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) -> tuple[str, Array]:
@@ -158,14 +168,15 @@ def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) ->
 def _exact_group(exact_logits: Exact, number: int, count: int) -> tuple[str, Array]:
     """The exact logits of one of several groups of texts."""
     wider, logits = exact_logits()
-    return wider, _groups(logits, count)[number]
+    return wider, groups_of(logits, count)[number]
 
 
 def can_decode(part: Part, plan: Plan) -> bool:
     """Whether texts can be decoded with a part.
 
     It takes tokens (or their embeddings) and a past that may be empty, and gives logits, of all tokens if asked for.
-    The plan has the parts that compute its other inputs. The texts are in the ranges of its axes.
+    The plan has the parts that compute its other inputs. The texts are in the ranges of its axes. A prompt that is read
+    in both directions is compared with PyTorch's whole model alone.
     """
     spec = part.spec
     past_inputs = {feedback.input for feedback in spec.feedback}
@@ -176,7 +187,8 @@ def can_decode(part: Part, plan: Plan) -> bool:
     has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
     has_linked_parts = set(_linked_parts(part)) <= {other.name for other in plan.parts}
     gives_all = "logits" in spec.outputs and (NUM_LOGITS_TO_KEEP in spec.inputs or not has_last_logits(spec))
-    decodes = takes_tokens and gives_all and bool(past_inputs)
+    is_causal = not reads_prompts_both_ways(spec.call)
+    decodes = takes_tokens and gives_all and bool(past_inputs) and is_causal
     return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts and _texts_are_in_range(spec)
 
 
@@ -274,23 +286,6 @@ def _repeated_for_groups(inputs: Mapping[str, Array], part: Part, groups: int) -
         name: np.concatenate([array] * groups, axis=batch_axes[name][0]) if batch_axes[name] else array
         for name, array in inputs.items()
     }
-
-
-# Choice of tokens
-
-
-def _choose_by_group(choices: Sequence[ChooseTokens]) -> ChooseTokens:
-    """Chooses the tokens of the first group of a batch in the first way, those of the next group in the next way."""
-
-    def choose(logits: Array, texts: Array) -> Array:
-        groups = zip(choices, _groups(logits, len(choices)), _groups(texts, len(choices)), strict=True)
-        return np.concatenate([choice(group_logits, group_texts) for choice, group_logits, group_texts in groups])
-
-    return choose
-
-
-def _groups(batch: Array, count: int) -> list[Array]:
-    return np.array_split(batch, count)
 
 
 # Comparison with PyTorch

@@ -21,9 +21,12 @@ SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
 
 SAMPLE = (
     ("gemma3", SEES),
+    ("gemma4", SEES),
     ("lfm2_vl", SEES),
     ("llava", SEES),
+    ("llava_next", SEES),
     ("mistral3", SEES),
+    ("paligemma", SEES),
     ("qwen3_vl", SEES),
     ("smolvlm", SEES),
     ("granite_speech", HEARS),
@@ -31,8 +34,9 @@ SAMPLE = (
     ("vibevoice_asr", HEARS),
     ("voxtral", HEARS),
 )
-"""Marked rows, a hybrid cache, features in a list, an image of any size, DeepStack, tiles, and sounds: in blocks, with
-features that `forward` computes, as waves without noise, and of one length."""
+"""Marked rows, inputs of layers, a hybrid cache, features in a list, padding that is left out, an image of any size,
+prompts that are read both ways, DeepStack, tiles, and sounds: in blocks, with features that `forward` computes, as waves
+without noise, and of one length."""
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
@@ -137,14 +141,26 @@ def test_the_parts_have_the_names_that_clients_look_for():
     assert decoder.inputs["position_ids"] == {1: "batch_size", 2: "sequence_length"}
 
 
+def test_inputs_of_layers_are_looked_up_with_the_embeddings():
+    model = every_part.tiny_model("gemma4", SEES)
+    plan = onnxfn.plan(onnxfn.spec_for(model, SEES), model)
+    axes = {0: "batch_size", 1: "sequence_length"}
+    assert plan["embed_tokens"].outputs == {"inputs_embeds": axes, "per_layer_inputs": axes}
+    assert plan["decoder_model_merged"].inputs["per_layer_inputs"] == axes
+
+
 TOWERS = {
     "gemma3": ("pixel_values",),
+    "gemma4": ("pixel_values", "pixel_position_ids"),
     "glm_ocr": ("pixel_values", "image_grid_thw"),
     "idefics3": ("pixel_values", "pixel_attention_mask"),
     "internvl": ("pixel_values",),
     "lfm2_vl": ("pixel_values", "pixel_attention_mask", "spatial_shapes"),
     "llava": ("pixel_values",),
+    "llava_next": ("pixel_values", "image_sizes"),
+    "llava_onevision": ("pixel_values", "image_sizes"),
     "mistral3": ("pixel_values",),
+    "paligemma": ("pixel_values",),
     "qwen2_5_vl": ("pixel_values", "image_grid_thw"),
     "qwen2_vl": ("pixel_values", "grid_thw"),
     "qwen3_5": ("pixel_values", "image_grid_thw"),

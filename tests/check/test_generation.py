@@ -12,10 +12,10 @@ from onnx import helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.decoded_texts import _choose_by_group
 from onnxfn.check.generation import generate
 from onnxfn.check.greedy_decoding import most_likely_token, most_likely_unused_token, present_name
 from onnxfn.check.references import _past_from_own_prompt, case_inputs, references
+from onnxfn.check.token_choices import by_group
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.specs.plan.check_cases import cases, in_case
@@ -114,7 +114,7 @@ def test_a_fixed_batch_decodes_each_way_in_a_batch_of_its_own(llama, tmp_path):
 def test_the_first_group_of_a_batch_is_decoded_in_the_first_way():
     logits = np.array([[0.0, 9.0, 1.0], [0.0, 9.0, 2.0], [0.0, 9.0, 1.0], [3.0, 9.0, 2.0]])
     texts = np.array([[1], [1], [1], [1]])
-    assert _choose_by_group([most_likely_token, most_likely_unused_token])(logits, texts).tolist() == [1, 1, 2, 0]
+    assert by_group([most_likely_token, most_likely_unused_token])(logits, texts).tolist() == [1, 1, 2, 0]
 
 
 def test_the_encoder_runs_once_for_all_ways_to_decode(monkeypatch, tmp_path):

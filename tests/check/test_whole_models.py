@@ -11,10 +11,12 @@ from attrs import evolve, frozen
 from refusals import refusal
 
 import onnxfn
+from onnxfn.architectures.families.features import DECODER_WITH_PAST, wide_decoder
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.whole.prompts_with_images import whole_prompts
 from onnxfn.check.whole.whole_models import WHOLE, prompt_comparisons, whole_model, whole_model_report
+from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.reports import CheckFailed
 
 TASK = "image-text-to-text-with-past"
@@ -157,8 +159,10 @@ def test_a_model_that_reads_texts_alone_has_no_such_report(llava, exported):
 
 def test_a_file_that_lacks_what_processors_give_is_refused(tmp_path):
     # PaliGemma's processor gives types of tokens, by which the tokens of a prompt attend to each other in both ways.
+    # Its decoder does so while the cache is empty; this one is causal.
     task = "image-text-to-text-with-past"
     model = every_part.tiny_model("paligemma", task)
+    causal = onnxfn.compose(onnxfn.spec_for(model, task), model_part(DECODER_WITH_PAST, wide_decoder))
     with pytest.raises(CheckFailed, match="no file takes token_type_ids, which processors give"):
-        onnxfn.export(onnxfn.spec_for(model, task), model, tmp_path / "out")
+        onnxfn.export(causal, model, tmp_path / "out")
     assert not (tmp_path / "out").exists()

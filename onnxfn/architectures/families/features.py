@@ -10,7 +10,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.behaviors import model_part, written_as
 from onnxfn.specs.facts import links, patched, runs
 from onnxfn.specs.records import Edit, File
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.spec import Call, ExportSpec
 
 VISION, AUDIO, EMBEDDING = "vision_encoder", "audio_encoder", "embed_tokens"
 DECODER, DECODER_WITH_PAST = "decoder_model", "decoder_model_merged"
@@ -37,6 +37,15 @@ token_table: ExportSpec = runs("features.token_embeddings")
 
 wide_decoder: ExportSpec = runs("wide_rows.language_model")
 """A decoder for rows that carry more than an embedding."""
+
+
+prefix_decoder: ExportSpec = runs("prefixes.language_model")
+"""A decoder whose prompt is read in both directions: the tokens of a step that begins with an empty cache."""
+
+
+def reads_prompts_both_ways(call: Call) -> bool:
+    """Whether a decoder reads prompts in both directions: how long the prompt was then changes each logit."""
+    return call.submodule == prefix_decoder.call.submodule
 
 
 def tower(part: str, *specs: ExportSpec) -> ExportSpec:

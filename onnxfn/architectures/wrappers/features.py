@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from onnxfn.architectures.wrappers.feature_methods import feature_method
+from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, decoder_inputs, layered_decoder
 from onnxfn.architectures.wrappers.modules import module
 from onnxfn.architectures.wrappers.wide_rows import Width, widened, width_of
 from onnxfn.specs.errors import InvalidSpec
@@ -37,13 +38,16 @@ def audio_features(model: Any) -> Any:
 def token_embeddings(model: Any) -> Any:
     """Tokens -> embeddings. A token beyond the table, as that of an image may be, has the embedding of token 0.
 
-    Its row is replaced by a feature.
+    Its row is replaced by a feature. Some models also look up an input of each layer.
     """
     import torch
 
-    width = width_of(model)
+    width, is_layered = width_of(model), layered_decoder(model) is not None
 
     def forward(input_ids: Tensor) -> dict[str, Tensor]:
+        if is_layered:
+            rows, of_layers = decoder_inputs(model, input_ids)
+            return {"inputs_embeds": widened(rows, width, [], 0.0), LAYER_INPUTS: of_layers}
         table = model.get_input_embeddings()
         rows = getattr(table, "num_embeddings", None)
         known = input_ids if rows is None else torch.where(input_ids < rows, input_ids, 0)

@@ -19,7 +19,9 @@ from onnxfn.specs.errors import InvalidSpec, listed
 TOWERS: Mapping[str, str] = MappingProxyType({"vision_encoder": IMAGE_FEATURES, "audio_encoder": AUDIO_FEATURES})
 """The stem of a file that reads images or sounds -> the output with its features."""
 
-ARGUMENTS: Mapping[str, str] = MappingProxyType({"grid_thw": "image_grid_thw", "audio_values": "input_features"})
+ARGUMENTS: Mapping[str, str] = MappingProxyType(
+    {"grid_thw": "image_grid_thw", "audio_values": "input_features", "pixel_position_ids": "image_position_ids"}
+)
 """The input of a file, as clients name it -> the argument of `forward`, where it has another name."""
 
 ROW_MASK = "input_features_mask"

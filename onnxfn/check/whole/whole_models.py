@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
+from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.architectures.placeholders import Placeholders, placeholders
 from onnxfn.check.check import differences
 from onnxfn.check.compare import Comparison, allowed_by_scale, compare
@@ -27,6 +28,7 @@ from onnxfn.check.greedy_decoding import Decoder, greedy, most_likely_token, pro
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import is_quantized
 from onnxfn.check.sessions import runtime_message
+from onnxfn.check.token_choices import ordinary_logits
 from onnxfn.check.whole.processed_prompts import processed_prompts
 from onnxfn.check.whole.prompts_with_images import Prompt, towers_of, whole_prompts
 from onnxfn.check.whole.torch_whole import MASK, WHOLE, forward_arguments, texts_of_generate, whole_part
@@ -47,9 +49,6 @@ GREEDY = "greedy"
 
 MAIN_OUTPUTS = ("logits", "last_hidden_state")
 """What is compared: of a model that writes, and of one that does not."""
-
-NEVER = float(np.finfo(np.float32).min)
-"""The logit of a token that is not written, such as a placeholder: no image belongs to it."""
 
 
 @frozen
@@ -155,7 +154,7 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: Exa
 
     def choose(logits: Array, texts: Array) -> Array:
         steps.append(logits)
-        return most_likely_token(_ordinary(whole.known, logits), texts)
+        return most_likely_token(ordinary_logits(whole.known.special, logits), texts)
 
     with _run_errors(prompt):
         texts = greedy(decoder, ids, prompt.arguments[MASK], steps=NEW_TOKENS, choose=choose)
@@ -169,10 +168,10 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: Exa
 
     def exact_ordinary() -> tuple[str, Array]:
         wider, logits = exact_logits()
-        return wider, _ordinary(whole.known, logits)
+        return wider, ordinary_logits(whole.known.special, logits)
 
     yield compare(spec, STEPS, case, np.stack(steps, axis=1), of_texts[:, at_steps], exact=exact_steps)
-    ordinary = _ordinary(whole.known, of_texts)
+    ordinary = ordinary_logits(whole.known.special, of_texts)
     yield text_comparison(spec, GREEDY, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
     arguments = _arguments(whole, prompt, ids)
     part = _whole_part(whole, arguments)
@@ -201,14 +200,6 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
     relative = largest / scale if scale else largest
     passed = largest <= tolerance
     return Comparison("tokens of generate", case, texts.shape, largest, relative, tolerance, passed, reference=GENERATE)
-
-
-def _ordinary(known: Placeholders, logits: Array) -> Array:
-    """Logits by which no token is written that the configuration names: a random model may write a placeholder."""
-    special = [token for token in known.special if 0 <= token < logits.shape[-1]]
-    ordinary = logits.copy()
-    ordinary[..., special] = NEVER
-    return ordinary
 
 
 def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
@@ -250,7 +241,11 @@ def _unread_types(whole: Whole) -> list[str]:
 
     parameters = inspect.signature(whole.model.forward).parameters
     taken = {*whole.decoder.inputs, width_of(whole.model).types}
-    unread = [each for each in whole.known.types if each.attention and each.argument in parameters.keys() - taken]
+    types = whole.known.types
+    taken |= {
+        each.argument for each in types if each.tells_prompts and reads_prompts_both_ways(whole.decoder.spec.call)
+    }
+    unread = [each for each in types if each.attention and each.argument in parameters.keys() - taken]
     return [f"no file takes {each.argument}, which processors give: by it {each.attention}" for each in unread]
 
 

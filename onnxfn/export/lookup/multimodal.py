@@ -22,6 +22,7 @@ from onnxfn.architectures.families.features import (
     MODEL,
     VISION,
     in_parts,
+    prefix_decoder,
     token_table,
     tower,
     wide_decoder,
@@ -29,6 +30,7 @@ from onnxfn.architectures.families.features import (
 from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
 from onnxfn.architectures.placeholders import placeholders
 from onnxfn.architectures.wrappers.feature_methods import feature_method, has_feature_method
+from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.lookup.auto_tables import is_listed, listed_classes
 from onnxfn.export.lookup.class_tasks import class_name
 from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, known_patches, summary
@@ -43,6 +45,7 @@ from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.edits.mrope import with_mrope
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.facts import TOKENS, gives, links, takes
 from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import InputSpec, OutputSpec
@@ -168,6 +171,7 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
         *(_tower(model, part) for part in towers),
         _language_model(model, decoder, text_task),
         in_parts(*towers, EMBEDDING, decoder),
+        EMPTY if layer_sizes(model) is None else links(LAYER_INPUTS, part=EMBEDDING, output=LAYER_INPUTS),
     )
 
 
@@ -179,9 +183,23 @@ def _language_model(model: Any, decoder: str, task: str) -> ExportSpec:
     text = with_mrope(text) if _has_mrope(model) else text
     alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = reads(embedding_width=constant(_embedding_width(model)))
-    table = compose(embedding_lookup(alone), token_table, width)
-    own = wide_decoder if width_of(model) != Width() else EMPTY
-    return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width, own))
+    looked_up, taken = _inputs_of_layers(model)
+    table = compose(embedding_lookup(alone), token_table, width, looked_up)
+    is_prefix = any(types.tells_prompts for types in placeholders(snapshot(model)).types)
+    rows = wide_decoder if width_of(model) != Width() else EMPTY
+    own = prefix_decoder if is_prefix else rows
+    return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width, own, taken))
+
+
+def _inputs_of_layers(model: Any) -> tuple[ExportSpec, ExportSpec]:
+    """Specs of the inputs of layers, as the table gives them and as the decoder takes them; empty if there are none."""
+    sizes = layer_sizes(model)
+    if sizes is None:
+        return EMPTY, EMPTY
+    axes, (layers, width) = f"{TOKENS} num_layer_inputs= layer_input_width=", sizes
+    read = reads(num_layer_inputs=constant(layers), layer_input_width=constant(width))
+    taken = takes(LAYER_INPUTS, axes, "embeddings", kind="float")
+    return compose(read, gives(LAYER_INPUTS, axes)), compose(read, taken)
 
 
 def _has_mrope(model: Any) -> bool:

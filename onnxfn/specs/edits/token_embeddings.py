@@ -90,14 +90,19 @@ def embedding_lookup(spec: ExportSpec, *, kind: Kind = "int", generator: str = "
 
 
 def by_tokens(spec: PlannedSpec) -> PlannedSpec:
-    """The spec with `input_ids` in place of `inputs_embeds`; any other spec unchanged."""
+    """The spec with `input_ids` in place of `inputs_embeds`, and of what else their part computes from tokens.
+
+    Any other spec is unchanged.
+    """
+    tables = {link.part for link in spec.links if link.input == EMBEDS}
+    computed = {link.input for link in spec.links if link.part in tables} - {EMBEDS}
 
     def tokens(tensor: InputSpec) -> InputSpec:
         if tensor.name != EMBEDS:
             return tensor
         return evolve(_ids(tensor), path=(*tensor.forward_path[:-1], str(tensor.forward_path[-1]).replace(EMBEDS, IDS)))
 
-    return evolve(spec, inputs=tuple(map(tokens, spec.inputs)))
+    return evolve(spec, inputs=tuple(tokens(each) for each in spec.inputs if each.name not in computed))
 
 
 def _changed_options(ids: InputSpec) -> dict[str, str]:

@@ -1,0 +1,75 @@
+"""How texts of a check choose their tokens: each group of a batch in a way of its own, among ordinary tokens.
+
+A random model may write the placeholder of an image, and no image belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxfn.architectures.placeholders import placeholders
+from onnxfn.check.greedy_decoding import ChooseTokens
+from onnxfn.specs.config_values import config_of, snapshot
+from onnxfn.specs.dummies import Array
+from onnxfn.specs.reports import Tick
+
+NEVER = float(np.finfo(np.float32).min)
+"""The logit of a token that is not written."""
+
+
+def special_tokens(model: Any) -> frozenset[int]:
+    """The tokens that the configuration of a model names, if one of them is a placeholder; else none."""
+    if config_of(model) is None:
+        return frozenset()
+    known = placeholders(snapshot(model))
+    return known.special if known.tokens else frozenset()
+
+
+def ordinary_logits(special: Collection[int], logits: Array) -> Array:
+    """Logits by which no special token is written.
+
+    >>> ordinary_logits({1}, np.array([[0.5, 2.0, 1.0]])).argmax(axis=-1).tolist()
+    [2]
+    """
+    known = [token for token in special if 0 <= token < logits.shape[-1]]
+    ordinary = logits.copy()
+    ordinary[..., known] = NEVER
+    return ordinary
+
+
+def ordinary_ids(special: Collection[int], ids: Array) -> Array:
+    """Tokens with the smallest ordinary one in place of special ones.
+
+    >>> ordinary_ids({0, 9}, np.array([[9, 4, 0]])).tolist()
+    [[1, 4, 1]]
+    """
+    ordinary = min({*range(len(special) + 1)} - {*special})
+    return np.where(np.isin(ids, [*special]), ordinary, ids)
+
+
+def among_ordinary(special: Collection[int], choose: ChooseTokens, tick: Tick) -> ChooseTokens:
+    """A function that chooses ordinary tokens, and calls `tick` each time."""
+
+    def chosen(logits: Array, texts: Array) -> Array:
+        tick()
+        return choose(ordinary_logits(special, logits), texts)
+
+    return chosen
+
+
+def by_group(choices: Sequence[ChooseTokens]) -> ChooseTokens:
+    """Chooses the tokens of the first group of a batch in the first way, those of the next group in the next way."""
+
+    def choose(logits: Array, texts: Array) -> Array:
+        groups = zip(choices, groups_of(logits, len(choices)), groups_of(texts, len(choices)), strict=True)
+        return np.concatenate([choice(group_logits, group_texts) for choice, group_logits, group_texts in groups])
+
+    return choose
+
+
+def groups_of(batch: Array, count: int) -> list[Array]:
+    """The rows of a batch in groups of one size."""
+    return np.array_split(batch, count)
