@@ -35,8 +35,8 @@ SAMPLE = (
     ("voxtral", HEARS),
 )
 """Marked rows, inputs of layers, a hybrid cache, features in a list, padding that is left out, an image of any size,
-prompts that are read both ways, DeepStack, tiles, and sounds: in blocks, with features that `forward` computes, as waves
-without noise, and of one length."""
+prompts that are read both ways, DeepStack, tiles, and sounds: in blocks, with features that `forward` computes, as
+waves without noise, and of one length."""
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
