@@ -61,7 +61,7 @@ def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor
     pixels = torch.minimum(downscaled[..., 0] * downscaled[..., 1], (sizes[:, 0] * sizes[:, 1])[:, None])
     # Most pixels of the image, then the smallest area, then the first resolution.
     areas = [height * width for height, width in resolutions]
-    ranks = torch.tensor([area * len(areas) + place for place, area in enumerate(areas)], device=sizes.device)
+    ranks = torch.tensor([area * len(areas) + order for order, area in enumerate(areas)], device=sizes.device)
     best = (pixels * (2 * max(areas) * len(areas)) - ranks).to(torch.float64).argmax(-1)
     return known.to(torch.int64)[best] // side
 
@@ -115,9 +115,9 @@ def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: 
     side = int(patches**0.5)
     counts = patches + shown.height * (shown.width + 1)
     cells = patches_of(torch.stack([torch.ones_like(counts), counts, torch.ones_like(counts)], dim=1))
-    image, is_whole, place = cells.image, cells.within < patches, cells.within - patches
+    image, is_whole, offset = cells.image, cells.within < patches, cells.within - patches
     columns = shown.width[image]
-    row, column = place // (columns + 1), place % (columns + 1)
+    row, column = offset // (columns + 1), offset % (columns + 1)
     is_end = (column == columns) & ~is_whole
     column = torch.minimum(column, columns - 1)
     start = image * tiles * patches
@@ -145,7 +145,7 @@ def _neighbors(index: Tensor, length: Tensor, shown: Tensor) -> tuple[Tensor, Te
     """The two places in a length that an index in another length lies between, and how far it is from the first."""
     import torch
 
-    place = ((index + 0.5) * (length / shown) - 0.5).clamp(min=0)
-    first = torch.minimum(place.floor().to(torch.int64), length - 1)
+    offset = ((index + 0.5) * (length / shown) - 0.5).clamp(min=0)
+    first = torch.minimum(offset.floor().to(torch.int64), length - 1)
     second = torch.minimum(first + 1, length - 1)
-    return first, second, (place - first)[:, None]
+    return first, second, (offset - first)[:, None]

@@ -40,11 +40,11 @@ def _masks(model: Any, attention_mask: Tensor, inputs: dict[str, Any]) -> Any:
     rows, cache = inputs["inputs_embeds"], inputs["past_key_values"]
     past = 0 if cache is None else cache.get_seq_length()
     is_prompt = torch.full(rows.shape[:2], past, dtype=torch.int64, device=rows.device) == 0
-    given = {name: inputs[name] for name in ("inputs_embeds", "past_key_values", "position_ids")}
-    given |= {"config": model.config.get_text_config(), "attention_mask": attention_mask}
-    given |= {"block_sequence_ids": torch.where(is_prompt, 0, -1)}
-    full = masking_utils.create_causal_mask(**given)
+    arguments = {name: inputs[name] for name in ("inputs_embeds", "past_key_values", "position_ids")}
+    arguments |= {"config": model.config.get_text_config(), "attention_mask": attention_mask}
+    arguments |= {"block_sequence_ids": torch.where(is_prompt, 0, -1)}
+    full = masking_utils.create_causal_mask(**arguments)
     if not isinstance(inputs["attention_mask"], dict):
         return full
-    sliding = masking_utils.create_sliding_window_causal_mask(**given)
+    sliding = masking_utils.create_sliding_window_causal_mask(**arguments)
     return {"full_attention": full, "sliding_attention": sliding}
