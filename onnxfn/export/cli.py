@@ -45,6 +45,7 @@ def export(
     shape: flags.Shapes = None,
     output: flags.Outputs = None,
     with_input: flags.Inputs = None,
+    without: flags.Without = None,
     rename: flags.Renames = None,
     inputs_embeds: flags.InputsEmbeds = False,
     adapter: flags.Adapter = None,

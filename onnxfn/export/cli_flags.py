@@ -83,6 +83,10 @@ Inputs = Annotated[
         "--with-input", help="An optional input to add, which the result names as left out: attention_mask, ..."
     ),
 ]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", help="An input or an output to leave out of all files, such as attention_mask."),
+]
 Renames = Annotated[
     list[str] | None,
     typer.Option(
@@ -200,6 +204,7 @@ SPEC_FLAGS = (
     "shape",
     "output",
     "with_input",
+    "without",
     "rename",
     "inputs_embeds",
     "monolith",

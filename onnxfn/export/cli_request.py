@@ -77,6 +77,7 @@ def spec_edits(values: Values, dtype: str) -> SpecEdits:
         **{name: values[name] for name in same},
         outputs=tuple(values["output"] or ()),
         inputs=tuple(values["with_input"] or ()),
+        without=tuple(values["without"] or ()),
         names=tuple(values["rename"] or ()),
         adapter_inputs=tuple(values["adapter_input"] or ()),
         opset=ATTENTION_OPSET if needs_opset else values["opset"],

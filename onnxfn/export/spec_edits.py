@@ -18,7 +18,7 @@ from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.shared_cache import with_shared_cache
-from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance
+from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance, without
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.field_types import typed_fields
@@ -50,6 +50,7 @@ class SpecEdits:
         shapes: Sizes of axes that are fixed in the graph, or the smallest and largest size of axes that stay dynamic.
         outputs: Names of optional outputs to add, such as `hidden_states`.
         inputs: Names of optional inputs to add, such as `attention_mask`.
+        without: Names of inputs and outputs that no graph has.
         names: Other names for inputs, outputs and tensors of a cache, each as a text `OLD=NEW`.
         inputs_embeds: Whether the graph takes embeddings instead of token ids.
         monolith: Whether an encoder-decoder is one file, without a past.
@@ -74,6 +75,7 @@ class SpecEdits:
     shapes: Shapes = ()
     outputs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     inputs_embeds: bool = False
     monolith: bool = False
@@ -91,7 +93,7 @@ def edited_spec(config_or_model: Any, edits: SpecEdits) -> ExportSpec:
     float_dtype, io_dtype = cast("FloatDtype", edits.dtype), cast("FloatDtype", edits.io_dtype)
     spec = with_dtypes(split(for_some_task(spec)) if edits.split else spec, float=float_dtype, io=io_dtype)
     spec = with_shapes(with_outputs(spec, *edits.outputs), **dict(edits.shapes))
-    spec = reduce(with_input, edits.inputs, spec)
+    spec = without(reduce(with_input, edits.inputs, spec), *edits.without)
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(edits.sizes))
     spec = compose(spec, sized(**dict(edits.sizes)))
     spec = with_adapter_inputs(spec, *edits.adapter_inputs) if edits.adapter_inputs else spec

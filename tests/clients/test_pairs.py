@@ -25,6 +25,10 @@ from onnxfn.specs.dummies import dummies
 FLAGS = ("--no-check",)
 """What the client gives is the check."""
 
+WITHOUT_MASKS = ("--without=attention_mask", "--without=encoder_attention_mask")
+FLAGS_OF = {"moonshine": WITHOUT_MASKS, "cohere_asr": WITHOUT_MASKS}
+"""Model type -> the flags that the remark of a plan without them names."""
+
 WRITING = {"max_new_tokens": 8, "do_sample": False, "num_beams": 1}
 ENDLESS = {"threshold": 10.0, "maxlenratio": 4.0}
 """A speech of full length: the client compares each probability of an end with the threshold, PyTorch their sum."""
@@ -80,7 +84,8 @@ def line_of(pair, program, root):
     except (ClientError, AssertionError) as error:
         difference, wrong = 0.0, f"{REMARKED}{remarks[0]}" if remarks else shortened(error)
     far = f"max abs diff {difference:.0e}" if difference > TOLERANCE else ""
-    return client_results.line_of({"difference": difference}, wrong or far)
+    notes = {"difference": difference, "flags": FLAGS_OF.get(pair.model_type)}
+    return client_results.line_of(notes, wrong or far)
 
 
 def shortened(error):
@@ -103,7 +108,8 @@ def export_of(model, pair, root):
     """The folder of an export by the command line; from Python for a model whose vocoder is in no checkpoint."""
     model.save_pretrained(root / "checkpoint")
     if not hasattr(model, "vocoder"):
-        return export_folder(root / "checkpoint", root / "export", pair.task, FLAGS)
+        flags = FLAGS_OF.get(pair.model_type, ())
+        return export_folder(root / "checkpoint", root / "export", pair.task, (*FLAGS, *flags))
     options = onnxfn.WriteOptions(layout="hub")
     onnxfn.export(onnxfn.spec_for(model, pair.task), model, root / "export", check=False, write=options)
     return root / "export"

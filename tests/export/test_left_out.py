@@ -209,3 +209,20 @@ def test_the_command_line_prints_what_is_left_out_and_takes_it(tmp_path):
     ]
     refused = CliRunner().invoke(app, [*words, str(tmp_path / "third"), "--with-input", "pixel_mask"])
     assert "cannot add 'pixel_mask' to wav2vec2" in refused.stderr
+
+
+def test_the_command_line_leaves_out_the_masks_that_transformers_js_does_not_give(tmp_path):
+    """A mask of ones is none: the files without masks give what PyTorch gives without."""
+    tiny.model("moonshine", "AutoModelForSpeechSeq2Seq").save_pretrained(tmp_path / "moonshine")
+    flags = ["--without", "attention_mask", "--without", "encoder_attention_mask"]
+    words = ["export", str(tmp_path / "moonshine"), str(tmp_path / "out"), "--no-template-cache", *flags]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["check"]["status"] == "passed"
+    names = {port["name"] for graph in report["graphs"].values() for port in graph["inputs"]}
+    assert not any("mask" in name for name in names)
+    assert not [line for line in report["remarks"] if line.startswith("transformers.js")]
+    refused = CliRunner().invoke(app, [*words[:2], str(tmp_path / "other"), "--without", "attention_masks"])
+    assert "attention_masks" in refused.stderr
+    assert "did you mean" in refused.stderr

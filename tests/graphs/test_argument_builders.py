@@ -6,7 +6,11 @@ import pytest
 import tiny
 import torch
 
-from onnxfn.graphs.capture.argument_builders import moonshine_streaming_encoder_output, parakeet_encoder_output
+from onnxfn.graphs.capture.argument_builders import (
+    moonshine_encoder_output,
+    moonshine_streaming_encoder_output,
+    parakeet_encoder_output,
+)
 
 FRAME = 32
 
@@ -48,3 +52,11 @@ def test_the_mask_is_the_one_of_parakeets_encoder(model_type):
     output = parakeet_encoder_output(model, {"last_hidden_state": expected.last_hidden_state, "attention_mask": mask})
     assert torch.equal(output.attention_mask, expected.attention_mask)
     assert len(set(output.attention_mask.sum(-1).tolist())) > 8
+
+
+@pytest.mark.parametrize("build", [moonshine_encoder_output, parakeet_encoder_output])
+def test_states_of_a_graph_without_a_mask_have_none(build):
+    states = torch.ones(1, 4, 8)
+    output = build(None, {"last_hidden_state": states})
+    assert output.attention_mask is None
+    assert output.last_hidden_state is states

@@ -41,6 +41,7 @@ SPEC_KEYS: Mapping[str, Key] = MappingProxyType(
         "shape": ("shapes", _pairs),
         "output": ("outputs", _texts),
         "with_input": ("inputs", _texts),
+        "without": ("without", _texts),
         "rename": ("names", _texts),
         "adapter_input": ("adapter_inputs", _texts),
     }

@@ -67,8 +67,10 @@ POSITIONS_OF_RANK_3 = frozenset(
 """Types whose `position_ids` are computed for text, height and width."""
 
 
-DROPPED: Mapping[str, str] = MappingProxyType(dict.fromkeys(("cohere_asr", "moonshine"), "attention_mask"))
-"""A model type -> the input that the client never gives to its encoder. The hub has files without it."""
+DROPPED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    dict.fromkeys(("cohere_asr", "moonshine"), ("attention_mask", "encoder_attention_mask"))
+)
+"""A model type -> the inputs that the client never gives to its encoder and its decoder. The hub has files without."""
 
 
 def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -84,10 +86,11 @@ def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, 
     missing = [file for file in _files(model_type, task, stated) if file not in stems]
     if missing:
         return (f"{NAME} loads {missing[0]}.onnx for {model_type}, which this plan does not write",)
-    dropped = DROPPED.get(model_type)
-    takers = [part.name for part in plan.parts if dropped in part.inputs]
+    takers = {name: part.name for name in DROPPED.get(model_type, ()) for part in plan.parts if name in part.inputs}
     if takers:
-        return (f"{NAME} gives {model_type} no {dropped}, which {takers[0]}.onnx takes",)
+        flags = " ".join(f"--without {name}" for name in takers)
+        name, file = next(iter(takers.items()))
+        return (f"{NAME} gives {model_type} no {name}, which {file}.onnx takes; it loads the files of {flags}",)
     return tuple(_decoder_limits(decoder, model_type)) if decoder is not None else ()
 
 

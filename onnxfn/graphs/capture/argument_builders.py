@@ -126,7 +126,7 @@ def moe_encoder_output(_: Any, tensors: Mapping[str, Any]) -> Any:
 
 
 def moonshine_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
-    """The output of Moonshine's encoder: its states, and their mask from the mask of the waveforms.
+    """The output of Moonshine's encoder: its states, and their mask from the mask of the waveforms, if there is one.
 
     A state is padding when the first sample that it is computed from is padding (modeling_moonshine, transformers
     5.23).
@@ -134,7 +134,9 @@ def moonshine_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
     import torch
     from transformers.models.moonshine.modeling_moonshine import MoonshineEncoderModelOutput
 
-    states, mask = tensors["last_hidden_state"], tensors["attention_mask"]
+    states, mask = tensors["last_hidden_state"], tensors.get("attention_mask")
+    if mask is None:
+        return MoonshineEncoderModelOutput(last_hidden_state=states)
     encoder = model.get_encoder()
     stride = encoder.conv1.stride[0] * encoder.conv2.stride[0] * encoder.conv3.stride[0]
     first_samples = torch.arange(states.shape[1], device=states.device) * stride
@@ -160,10 +162,12 @@ def moonshine_streaming_encoder_output(model: Any, tensors: Mapping[str, Any]) -
 
 
 def parakeet_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
-    """The output of Parakeet's encoder: its states, and their mask from the mask of the mel features."""
+    """The output of Parakeet's encoder: its states, and their mask if the mel features have one."""
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderModelOutput
 
-    states, mask = tensors["last_hidden_state"], tensors["attention_mask"]
+    states, mask = tensors["last_hidden_state"], tensors.get("attention_mask")
+    if mask is None:
+        return ParakeetEncoderModelOutput(last_hidden_state=states)
     states_mask = model.get_encoder()._get_output_attention_mask(mask, target_length=states.shape[1])
     return ParakeetEncoderModelOutput(last_hidden_state=states, attention_mask=states_mask.int())
 

@@ -131,8 +131,12 @@ def test_a_cache_without_a_name_is_named():
 @pytest.mark.parametrize("model_type", ["moonshine", "cohere_asr"])
 def test_an_input_that_transformers_js_drops_is_named(model_type):
     """Its class gives the encoder the sound alone. So it ends with: Missing the following inputs: attention_mask."""
-    lines = remarks(model_type, "automatic-speech-recognition-with-past")
-    assert f"transformers.js gives {model_type} no attention_mask, which encoder_model.onnx takes" in lines
+    task, names = "automatic-speech-recognition-with-past", ("attention_mask", "encoder_attention_mask")
+    flags = " ".join(f"--without {name}" for name in names)
+    line = f"transformers.js gives {model_type} no attention_mask, which encoder_model.onnx takes"
+    assert f"{line}; it loads the files of {flags}" in remarks(model_type, task)
+    plan = onnxfn.plan(onnxfn.without(onnxfn.spec_for(model_type, task), *names), tiny.config(model_type))
+    assert with_remarks(plan, tiny.config(model_type), LAYOUTS["transformers.js"]).remarks == ()
 
 
 @pytest.mark.parametrize("model_type", ["speecht5", "musicgen", "vits"])
