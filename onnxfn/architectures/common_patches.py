@@ -54,6 +54,10 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "packed_vision.averaged_tokens",
             "takes the number of classes of one_hot from a size",
         ),
+        "Florence2VisionChannelAttention.forward": (
+            "florence2.channel_attention",
+            "scales by a number of Python that depends on the number of tokens",
+        ),
         "GraniteSpeechConformerAttention.forward": ("granite.conformer_attention", "pads to whole blocks by branches"),
         "GraniteSpeechPlusConformerAttention.forward": (
             "granite.conformer_attention",

@@ -27,6 +27,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "falcon": "alibi_bias",
         "fastspeech": "length_regulated_states relative_positional_encoding shifted_relative_positions",
         "feature_splits": "sizes whole items length symbols",
+        "florence2": "channel_attention",
         "fnet": "fourier_transform",
         "fsmt": "padding_mask",
         "funnel": "position_embeds",
@@ -77,6 +78,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
     {
         "codecs": "encoder decoder single_chunk_encoder single_chunk_decoder vocoder",
         "diffusers": "vae_encoder dcae_encoder vae_decoder",
+        "embedded_decoders": "decoder_of_embeddings",
         "eomt": "with_constant_mask_probs",
         "features": "image_features image_features_of_whole_images audio_features token_embeddings",
         "latent_attention": "with_expanded_cache",
@@ -96,7 +98,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "towers": "text_model vision_model audio_model video_model prefix_attention_model",
         "transducers": "encoder decoder",
         "vits": "speech",
-        "wide_rows": "language_model",
+        "wide_rows": "language_model inner_language_model",
     }
 )
 """File in `wrappers/` -> the functions that rows name."""

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from attrs import field, frozen
 
+from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, listed
 
 IMAGE_FEATURES, AUDIO_FEATURES = "image_features", "audio_features"
 
 PLACEHOLDER_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        IMAGE_FEATURES: ("image_token_id", "image_token_index", "image_patch_id"),
+        IMAGE_FEATURES: ("image_token_id", "image_token_index", "image_patch_id", "video_token_index"),
         AUDIO_FEATURES: ("audio_token_id", "audio_token_index"),
     }
 )
@@ -25,6 +27,15 @@ FIRST_POSITIONS: Mapping[str, int] = MappingProxyType({"paligemma": 1, "gemma3":
 
 MERGE_KEYS = ("spatial_merge_size", "merge_size", "merge_kernel_size")
 """Keys of a configuration with the number of patches in height, and in width, that become one token: one or two."""
+
+COUNT_FROM_PADDING = ("kosmos-2", "kosmos-2.5")
+"""Model types whose first position is that after the id of padding; tokens with that id are not counted."""
+
+PLACES = "image_embeds_position_mask"
+"""The argument of `forward` that marks the places of features, in a model without a placeholder token."""
+
+MARKED_TOKENS: Mapping[str, str] = MappingProxyType(dict.fromkeys(COUNT_FROM_PADDING, "eos_token_id"))
+"""Model type -> the key of the token that stands in marked places, where any token may: the model does not read it."""
 
 
 @frozen
@@ -67,7 +78,8 @@ OTHER_TOKEN_TYPES: Mapping[str, tuple[TokenTypes, ...]] = MappingProxyType(
             TokenTypes(
                 "token_type_ids", new=1, attention="the tokens of a prompt attend to each other in both directions"
             ),
-        )
+        ),
+        **dict.fromkeys(COUNT_FROM_PADDING, (TokenTypes(PLACES, features=MappingProxyType({IMAGE_FEATURES: 1})),)),
     }
 )
 """Model type -> its token types, where they are others: PaliGemma tells the prompt from what the model writes."""
@@ -83,6 +95,7 @@ class Placeholders:
         merge_size: How many patches in height, and in width, become one token: for positions in three axes.
         types: The arguments for types of tokens.
         special: Ids of all tokens that the configuration names: begins, ends, placeholders, padding.
+        padding: The id of padding, where a model counts no tokens with that id. None: any token may be padding.
     """
 
     tokens: Mapping[str, int] = field(factory=dict)
@@ -90,6 +103,7 @@ class Placeholders:
     merge_size: int = 1
     types: tuple[TokenTypes, ...] = TOKEN_TYPES
     special: frozenset[int] = frozenset()
+    padding: int | None = None
 
 
 def placeholders(config: Mapping[str, Any]) -> Placeholders:
@@ -104,8 +118,26 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     special = {value for key, value in values.items() if str(key).endswith(("_token_id", "_token_index", "_patch_id"))}
     merge_size = next((values[key] for key in MERGE_KEYS if key in values), 1)
     model_type = str(config.get("model_type"))
-    first, types = FIRST_POSITIONS.get(model_type, 0), OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
-    return Placeholders(tokens, first, merge_size, types, frozenset(special))
+    if model_type in MARKED_TOKENS:
+        tokens = {IMAGE_FEATURES: values[MARKED_TOKENS[model_type]]}
+    padding = values["pad_token_id"] if model_type in COUNT_FROM_PADDING else None
+    first = FIRST_POSITIONS.get(model_type, 0) if padding is None else padding + 1
+    types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
+    return Placeholders(tokens, first, merge_size, types, frozenset(special), padding)
+
+
+def with_placeholders(arguments: Mapping[str, Array], known: Placeholders) -> dict[str, Array]:
+    """The arguments of `forward` with the placeholder token in the places that one of them marks.
+
+    >>> known = Placeholders({"image_features": 9})
+    >>> ids, places = np.array([[4, 5, 6]]), np.array([[0, 1, 1]])
+    >>> with_placeholders({"input_ids": ids, "image_embeds_position_mask": places}, known)["input_ids"].tolist()
+    [[4, 9, 9]]
+    """
+    if PLACES not in arguments:
+        return {**arguments}
+    ids, token = arguments["input_ids"], placeholder_of(IMAGE_FEATURES, known)
+    return {**arguments, "input_ids": np.where(arguments[PLACES].astype(bool), token, ids)}
 
 
 def placeholder_of(name: str, known: Placeholders) -> int:

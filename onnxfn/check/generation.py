@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 from attrs import evolve
 
-from onnxfn.architectures.placeholders import placeholders
+from onnxfn.architectures.placeholders import PLACES, Placeholders, placeholders, with_placeholders
 from onnxfn.check.greedy_decoding import Decoder, encoder_feeds, greedy, input_names
 from onnxfn.check.prompts import (
     encoder_array,
@@ -144,7 +144,8 @@ def generate(
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
     ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
     with run_errors(ids):
-        decoder = _with_features(decoder, path, suffix, {**arrays_of(arguments), IDS: ids})
+        placed = _placed(path, {**arrays_of(arguments), IDS: ids})
+        ids, decoder = placed[IDS], _with_features(decoder, path, suffix, placed)
         return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
 
 
@@ -160,6 +161,15 @@ def _decoder_of_encoded(folder: Path, suffix: str, inputs: Array, mask: Array) -
         return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
 
 
+def _placed(path: Path, arguments: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The arguments with placeholder tokens in marked places."""
+    return with_placeholders(arguments, _known_tokens(path)) if PLACES in arguments else arguments
+
+
+def _known_tokens(path: Path) -> Placeholders:
+    return placeholders(json.loads((path / "config.json").read_text()))
+
+
 def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping[str, Array]) -> Decoder:
     """The decoder with the features of images and sounds among the arguments; of a text alone as it is."""
     folder = onnx_folder(path)
@@ -169,8 +179,7 @@ def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping
         raise InvalidSpec(f"no file in {folder} reads {listed(unread)}; the files that do are {listed(TOWERS)}")
     if not sessions:
         return decoder
-    known = placeholders(json.loads((path / "config.json").read_text()))
-    return with_features(decoder, tower_features(sessions, arguments), known, arguments[IDS], arguments)
+    return with_features(decoder, tower_features(sessions, arguments), _known_tokens(path), arguments[IDS], arguments)
 
 
 def _end_tokens(folder: Path) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import case, patched, runs, takes
-from onnxfn.specs.getters import constant, either, from_config, power, product, quotient, reads
+from onnxfn.specs.getters import constant, either, from_config, power, product, quotient, reads, total
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 
@@ -26,6 +26,16 @@ PIXELS = compose(
     case("several", sized(num_images=3)),
 )
 """Images of the size that the configuration has."""
+
+
+STAGED_PIXELS = compose(
+    PIXELS,
+    takes("pixel_values", "num_images num_channels= height width", "pixels", kind="float"),
+    sized(height=64, width=64),
+    case("one", sized(height=96, width=64)),
+    case("several", sized(height=64, width=128)),
+)
+"""Images of any size, for a tower whose stages have patches of several sizes."""
 
 
 def _sides(rows: int, columns: int) -> ExportSpec:
@@ -199,6 +209,40 @@ IMAGE_PATCHES = compose(
 )
 """The patches of each image, without places."""
 
+PLACED_VALUES = compose(
+    takes("flattened_patches", "num_images num_patches placed_values=", "placed_patches", kind="float"),
+    reads(placed_values=total(either("vision_config.patch_embed_hidden_size", "frame_values"), constant(2))),
+    generates("placed_patches", "whole_floats", high=4),
+    sized(num_images=2, num_patches=16),
+    case("one", sized(num_images=1, num_patches=9)),
+    case("several", sized(num_images=3, num_patches=21)),
+)
+"""The patches of each image; the first two numbers of a patch are its row and its column."""
+
+QUESTION = compose(
+    takes("qformer_input_ids", "num_images qformer_length", "question_ids"),
+    takes("qformer_attention_mask", "num_images qformer_length", "padding_mask"),
+    reads(qformer_vocab_size="qformer_config.vocab_size"),
+    generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
+    padded("right"),
+    sized(qformer_length=10),
+    case("one", sized(qformer_length=6)),
+    case("several", sized(qformer_length=13)),
+)
+"""The text by which a Q-Former chooses what it reads in each image."""
+
+ASKED: Forms = (
+    compose(PIXELS, QUESTION),
+    compose(
+        PIXELS,
+        takes(
+            "pixel_values", "num_images video_frames= num_channels= image_height= image_width=", "pixels", kind="float"
+        ),
+        QUESTION,
+    ),
+)
+"""Images, or the frames of videos, with a text for each."""
+
 
 IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
@@ -210,7 +254,9 @@ IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_values spatial_shapes pixel_attention_mask": (PADDED_PATCHES,),
         "pixel_values pixel_attention_mask": MASKED_TILES,
         "pixel_values high_res_pixel_values": (FINE_PIXELS,),
-        "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES),
+        "pixel_values qformer_input_ids qformer_attention_mask": ASKED,
+        "flattened_patches": (PLACED_VALUES,),
+        "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES, STAGED_PIXELS),
         "pixel_values image_sizes": (ONE_SIZED_IMAGE, WHOLE_AND_TILES),
     }
 )

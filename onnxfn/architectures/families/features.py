@@ -38,6 +38,9 @@ token_table: ExportSpec = runs("features.token_embeddings")
 wide_decoder: ExportSpec = runs("wide_rows.language_model")
 """A decoder for rows that carry more than an embedding."""
 
+inner_decoder: ExportSpec = runs("wide_rows.inner_language_model")
+"""The decoder inside a model that does not hand its cache on."""
+
 
 prefix_decoder: ExportSpec = runs("prefixes.language_model")
 """A decoder whose prompt is read in both directions: the tokens of a step that begins with an empty cache."""

@@ -133,6 +133,21 @@ a task is written as several files.
 Tasks: feature-extraction and text2text-generation, each also `-with-past`.
 """
 
+
+def image_seq2seq(inputs: ExportSpec) -> ExportSpec:
+    """A spec of a model whose encoder reads images and whose decoder writes a text.
+
+    Args:
+        inputs: The inputs of the encoder.
+    """
+    return compose(
+        behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
+        behaves("decoder", encoder_states, next_ids),
+        encodes(inputs, "batch_size _ _"),
+        generation_tasks("image-text-to-text", gives("logits", f"{TARGET} _")),
+    )
+
+
 _causal_lm = compose(
     text_inputs,
     kv_cache(

@@ -10,7 +10,12 @@ from typing import Any
 from onnxfn.specs.functions import resolve
 
 OF_FORWARD: Mapping[tuple[str, str], str] = MappingProxyType(
-    {("Qwen2AudioForConditionalGeneration", "get_audio_features"): "qwen2_audio:audio_features"}
+    {
+        ("InstructBlipVideoForConditionalGeneration", "get_image_features"): "instructblipvideo:frame_features",
+        ("Kosmos2ForConditionalGeneration", "get_image_features"): "kosmos:image_features",
+        ("Kosmos2_5ForConditionalGeneration", "get_image_features"): "kosmos:patch_features",
+        ("Qwen2AudioForConditionalGeneration", "get_audio_features"): "qwen2_audio:audio_features",
+    }
 )
 """A class and the method that it lacks -> the function of `wrappers/` that computes what its `forward` computes."""
 

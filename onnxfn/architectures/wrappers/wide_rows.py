@@ -16,10 +16,14 @@ from typing import Any
 from attrs import frozen
 from torch import Tensor
 
+from onnxfn.architectures.placeholders import PLACES
 from onnxfn.architectures.wrappers.modules import module
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
 """The arguments of `forward` that say which tokens are of an image."""
+
+WRITERS = ("language_model", "text_model")
+"""Where a model may have a language model with a head of its own."""
 
 
 @frozen
@@ -42,6 +46,9 @@ def width_of(model: Any) -> Width:
     deep = len(layers) if deep_decoder(model) is not None else 0
     sees_blocks = hasattr(sys.modules[type(model).__module__], "get_block_sequence_ids_for_mask")
     parameters = inspect.signature(model.forward).parameters
+    # Kosmos-2.5 adds the embedding of a segment to each row.
+    if PLACES in parameters and any(name.endswith("segment_emb") for name, _ in model.named_modules()):
+        return Width(deep, PLACES)
     return Width(deep, next((name for name in TYPES if name in parameters), "") if sees_blocks else "")
 
 
@@ -62,11 +69,24 @@ def widened(rows: Tensor, width: Width, deep: list[Tensor], mark: float) -> Tens
     return torch.cat([rows, *stacked, *marks], dim=-1) if stacked or marks else rows
 
 
+def writer_of(model: Any) -> Any | None:
+    """The language model with a head of its own inside a model (BLIP-2, Kosmos-2); None if there is none."""
+    inside = (getattr(model, name, None) for name in WRITERS)
+    return next((each for each in inside if each is not None and each.get_output_embeddings() is not None), None)
+
+
+def inner_language_model(model: Any) -> Any:
+    """The language model inside a model, for rows that may carry more than an embedding."""
+    return _of_rows(writer_of(model), width_of(model))
+
+
 def language_model(model: Any) -> Any:
     """The model for rows that carry more than an embedding."""
-    import torch
+    return _of_rows(model, width_of(model))
 
-    width = width_of(model)
+
+def _of_rows(model: Any, width: Width) -> Any:
+    import torch
 
     def forward(inputs_embeds: Tensor | None = None, **inputs: Any) -> Any:
         if inputs_embeds is None:  # the check runs texts alone by their tokens

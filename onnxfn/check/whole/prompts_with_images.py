@@ -64,21 +64,21 @@ def whole_prompts(
         rows_of: Runs a tower. A text has a placeholder token for each row of features.
     """
     ordinary = ordinary_tokens(table, known)
-    yield Prompt("a text alone", text_arguments([()], 0, ordinary))
+    yield Prompt("a text alone", text_arguments([()], 0, ordinary, known.padding))
     for stem, part in towers.items():
         token, (noun, nouns) = placeholder_of(TOWERS[stem], known), NOUNS[TOWERS[stem]]
-        for spec in (_for_one(part.spec), part.spec):
+        for spec in (for_one(part.spec), part.spec):
             inputs = dummies(spec, {})
             rows = rows_of_each(rows_of(part, inputs), inputs)
             arguments = {argument_of(name): array for name, array in inputs.items()}
             label = f"1 {noun}" if len(rows) == 1 else f"{len(rows)} {nouns}"
-            yield Prompt(f"{label} in a text", arguments | text_arguments([rows], token, ordinary))
+            yield Prompt(f"{label} in a text", arguments | text_arguments([rows], token, ordinary, known.padding))
             if len(rows) > 1:
-                batch = text_arguments([(each,) for each in rows], token, ordinary)
+                batch = text_arguments([(each,) for each in rows], token, ordinary, known.padding)
                 yield Prompt(f"{label} in {len(rows)} left-padded texts", arguments | batch)
 
 
-def _for_one(spec: PlannedSpec) -> PlannedSpec:
+def for_one(spec: PlannedSpec) -> PlannedSpec:
     """The spec with the dummies of its case of one image, if it has one."""
     return next((in_case(spec, case) for case in spec.cases if case.name == "one"), spec)
 
@@ -114,8 +114,12 @@ def ordinary_tokens(table: PlannedSpec, known: Placeholders) -> list[int]:
     return [token for token in drawn if token not in known.special][:TOKENS]
 
 
-def text_arguments(texts: Sequence[Sequence[int]], token: int, ordinary: Sequence[int]) -> dict[str, Array]:
+def text_arguments(
+    texts: Sequence[Sequence[int]], token: int, ordinary: Sequence[int], padding: int | None = None
+) -> dict[str, Array]:
     """Token ids and mask of texts; each text is given by how many placeholder tokens each of its images has.
+
+    Padding is an ordinary token if `padding` is None.
 
     >>> text = text_arguments([(2, 1), (1,)], 9, [1, 2, 3, 4, 5, 6, 7])
     >>> text["input_ids"].tolist()[0], text["attention_mask"].tolist()[1]
@@ -123,7 +127,8 @@ def text_arguments(texts: Sequence[Sequence[int]], token: int, ordinary: Sequenc
     """
     rows = [_tokens(images, token, ordinary, number) for number, images in enumerate(texts)]
     length = max(map(len, rows))
-    ids = np.array([[ordinary[0]] * (length - len(row)) + row for row in rows])
+    pad = ordinary[0] if padding is None else padding
+    ids = np.array([[pad] * (length - len(row)) + row for row in rows])
     mask = np.array([[0] * (length - len(row)) + [1] * len(row) for row in rows])
     return {IDS: ids, "attention_mask": mask}
 

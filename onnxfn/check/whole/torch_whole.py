@@ -26,6 +26,7 @@ WHOLE = "whole model"
 """The name of the whole model in a report, where other lines have the name of a part."""
 
 MASK, POSITIONS = "attention_mask", "position_ids"
+DECODER_IDS = "decoder_input_ids"
 PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
 
 
@@ -75,6 +76,11 @@ def forward_arguments(
     return {**arguments, **computed, IDS: texts, MASK: mask}
 
 
+def encoder_arguments(model: Any, arguments: Mapping[str, Array], texts: Array) -> dict[str, Array]:
+    """The arguments of `forward` of an encoder-decoder: what its encoder reads, and the tokens of the decoder."""
+    return {**arguments, **_whole_sizes(model, arguments), DECODER_IDS: texts}
+
+
 def _whole_sizes(model: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
     """The sizes of images without padding, for a model that needs them; a file takes them from the pixels."""
     method = feature_method(model, "get_image_features") if PIXELS in arguments else None
@@ -109,9 +115,12 @@ def texts_of_generate(
     attention = with_attention(model, part.spec.call.attention)
     lengths = {"max_new_tokens": steps, "min_new_tokens": steps, "suppress_tokens": sorted(never)}
     constants = {each.name: each.value for each in part.spec.call.constants if each != NO_CACHE}
+    if DECODER_IDS in arguments:
+        lengths["decoder_start_token_id"] = int(arguments[DECODER_IDS][0, 0])
+    forced = {"eos_token_id": None, "forced_bos_token_id": None, "forced_eos_token_id": None}
     try:
         with quiet(), unchanged_eval(model), attention, torch.no_grad():
-            options = {**lengths, **constants, "do_sample": False, "num_beams": 1, "eos_token_id": None}
+            options = {**lengths, **constants, **forced, "do_sample": False, "num_beams": 1}
             texts: Array = model.generate(**tensors, **options).numpy()
     except Exception as error:  # the code of any model may raise anything
         reason = f"{type(error).__name__}: {first_line(error)}"

@@ -19,7 +19,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
-from onnxfn.architectures.placeholders import Placeholders, placeholders
+from onnxfn.architectures.placeholders import Placeholders, placeholders, with_placeholders
 from onnxfn.check.check import differences
 from onnxfn.check.compare import Comparison, allowed_by_scale, compare
 from onnxfn.check.decoded_texts import NEW_TOKENS, SessionOpener, text_comparison
@@ -29,17 +29,27 @@ from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import is_quantized
 from onnxfn.check.sessions import runtime_message
 from onnxfn.check.token_choices import ordinary_logits
+from onnxfn.check.whole.encoded import embedded, encoder_outputs, encoder_prompts, read_by_encoder, start_tokens
 from onnxfn.check.whole.processed_prompts import processed_prompts
 from onnxfn.check.whole.prompts_with_images import Prompt, towers_of, whole_prompts
-from onnxfn.check.whole.torch_whole import MASK, WHOLE, forward_arguments, texts_of_generate, whole_part
+from onnxfn.check.whole.torch_whole import (
+    MASK,
+    WHOLE,
+    encoder_arguments,
+    forward_arguments,
+    texts_of_generate,
+    whole_part,
+)
 from onnxfn.check.whole.towers import TOWERS, takes_three_positions, tower_features, with_features
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.dummies import Array
+from onnxfn.specs.edits.behaviors import STEMS
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.reports import CheckFailed, Report, Tick, no_tick
+from onnxfn.specs.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
 
 GENERATE = "PyTorch's generate"
@@ -49,6 +59,8 @@ GREEDY = "greedy"
 
 MAIN_OUTPUTS = ("logits", "last_hidden_state")
 """What is compared: of a model that writes, and of one that does not."""
+SEES = "image-text-to-text"
+"""The task of encoder-decoders whose encoder reads images."""
 
 
 @frozen
@@ -58,30 +70,49 @@ class Whole:
     Attributes:
         model: The model of PyTorch.
         towers: The parts that read images and sounds, by the stem of their files.
-        table: The part that looks up the embeddings of tokens.
-        decoder: The part that takes embeddings and gives logits, or the last hidden states.
+        table: The part that looks up the embeddings of tokens; None if the decoder takes tokens.
+        decoder: The part that gives logits, or the last hidden states.
         known: How tokens and features become one sequence.
         session_of: From a part to the session of its file.
+        encoder: The part that reads what stands before the texts of the decoder; None if the decoder reads it itself.
     """
 
     model: Any
     towers: Mapping[str, Part]
-    table: Part
+    table: Part | None
     decoder: Part
     known: Placeholders
     session_of: Callable[[Part], Any] = field(repr=False)
+    encoder: Part | None = None
 
 
 def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener) -> Whole | None:
     """The parts of a plan as a whole; None if it has no part that reads images or sounds, or is quantized."""
+    if any(is_quantized(part.spec) for part in plan.parts):
+        return None
     suffix = dtype_suffix(plan.parts[0].dtype)
-    towers = towers_of(plan.parts, suffix)
-    table = next((part for part in plan.parts if part.name == f"{EMBEDDING_FILE}{suffix}"), None)
-    decoder = next((part for part in plan.parts if EMBEDS in part.inputs and _main_output(part)), None)
-    if not towers or table is None or decoder is None or any(is_quantized(part.spec) for part in plan.parts):
+    parts = {part.name.removesuffix(suffix): part for part in plan.parts}
+    towers, table, encoder = towers_of(plan.parts, suffix), parts.get(EMBEDDING_FILE), parts.get(STEMS["encoder"])
+    decoder = next((part for part in plan.parts if part != encoder and _writes(part, table)), None)
+    sees = bool(towers and table) or (encoder is not None and _stem(encoder.spec) == SEES)
+    if not sees or decoder is None:
         return None
     known = placeholders(snapshot(model))
-    return Whole(model, towers, table, decoder, known, lambda part: session_for(folder / f"{part.name}.onnx"))
+
+    def session_of(part: Part) -> Any:
+        return session_for(folder / f"{part.name}.onnx")
+
+    return Whole(model, towers, table, decoder, known, session_of, encoder)
+
+
+def _writes(part: Part, table: Part | None) -> bool:
+    """Whether a part gives logits for tokens, or for their embeddings where a table looks these up."""
+    return (IDS if table is None else EMBEDS) in part.inputs and bool(_main_output(part))
+
+
+def _stem(spec: PlannedSpec) -> str:
+    """The task of a spec, without `-with-past`."""
+    return (spec.task or "").removesuffix(WITH_PAST)
 
 
 def whole_model_report(
@@ -113,8 +144,8 @@ def whole_model_report(
     comparisons: list[Comparison] = []
     compared: set[str] = set()
     refusals: list[str] = []
-    of_dummies = whole_prompts(whole.towers, whole.table.spec, whole.known, partial(_features, whole))
-    for prompt in chain(of_dummies, processed_prompts(preprocessor)):
+    for unmarked in chain(_prompts(whole), processed_prompts(preprocessor)):
+        prompt = evolve(unmarked, arguments=with_placeholders(unmarked.arguments, whole.known))
         tick()
         try:
             for comparison in prompt_comparisons(whole, prompt, exact):
@@ -130,9 +161,25 @@ def whole_model_report(
     return Report(of_whole, (*cases, *refusals), tuple(findings))
 
 
+def _prompts(whole: Whole) -> Iterator[Prompt]:
+    """Texts and images from the dummies of the parts."""
+    if whole.table is not None:
+        return whole_prompts(whole.towers, whole.table.spec, whole.known, partial(_features, whole))
+    return encoder_prompts(whole.encoder) if whole.encoder is not None else iter(())
+
+
+def _begun(whole: Whole, prompt: Prompt) -> tuple[Array, Array]:
+    """The tokens after which the decoder writes, and their mask: the prompt, or the first token after an encoder."""
+    if whole.encoder is None:
+        return prompt.arguments[IDS], prompt.arguments[MASK]
+    first = prompt.arguments.get(IDS, next(iter(prompt.arguments.values())))
+    ids = start_tokens(whole.model, len(first))
+    return ids, np.ones_like(ids)
+
+
 def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Iterator[Comparison]:
     """What the files give for a prompt, against PyTorch: the logits of the prompt, and the text after it."""
-    ids, mask = prompt.arguments[IDS], prompt.arguments[MASK]
+    ids, mask = _begun(whole, prompt)
     expected = _logits(whole, prompt, ids)
     with _run_errors(prompt):
         decoder = decoder_of(whole, prompt)
@@ -149,7 +196,7 @@ def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Ite
 
 def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: ExactOutputs) -> Iterator[Comparison]:
     """What the files write after a prompt, against PyTorch: the logits of each step, the tokens, those of generate."""
-    ids, spec, case = prompt.arguments[IDS], whole.decoder.spec, f"{NEW_TOKENS} tokens after {prompt.case}"
+    (ids, mask), spec, case = _begun(whole, prompt), whole.decoder.spec, f"{NEW_TOKENS} tokens after {prompt.case}"
     steps: list[Array] = []
 
     def choose(logits: Array, texts: Array) -> Array:
@@ -157,7 +204,7 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: Exa
         return most_likely_token(ordinary_logits(whole.known.special, logits), texts)
 
     with _run_errors(prompt):
-        texts = greedy(decoder, ids, prompt.arguments[MASK], steps=NEW_TOKENS, choose=choose)
+        texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
     at_steps = slice(ids.shape[1] - 1, -1)
     of_texts = _logits(whole, prompt, texts)
     exact_logits = cache(partial(_exact, whole, prompt, exact, texts, texts.shape[1]))
@@ -205,10 +252,17 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
 def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
     """The decoder of the files for a prompt, with the features of its images and sounds."""
     session = whole.session_of(whole.decoder)
-    decoder = Decoder(session, session, whole.session_of(whole.table))
+    table = None if whole.table is None else whole.session_of(whole.table)
+    decoder = Decoder(session, session, table)
     sessions = {stem: whole.session_of(part) for stem, part in whole.towers.items()}
-    features = tower_features(sessions, prompt.arguments)
-    return with_features(decoder, features, whole.known, prompt.arguments[IDS], prompt.arguments)
+    arguments = prompt.arguments
+    features = tower_features(sessions, arguments)
+    if whole.encoder is None:
+        return with_features(decoder, features, whole.known, arguments[IDS], arguments)
+    read = arguments if table is None else embedded(table, features, whole.known, arguments)
+    inputs = read_by_encoder(whole.encoder, read)
+    encoded = encoder_outputs(whole.encoder, whole.decoder, whole.session_of(whole.encoder), inputs)
+    return evolve(decoder, constant_feeds=encoded)
 
 
 def _main_output(part: Part) -> str:
@@ -223,6 +277,8 @@ def _features(whole: Whole, tower: Part, inputs: Mapping[str, Array]) -> Array:
 
 
 def _arguments(whole: Whole, prompt: Prompt, texts: Array) -> dict[str, Array]:
+    if whole.encoder is not None:
+        return encoder_arguments(whole.model, prompt.arguments, texts)
     three = takes_three_positions(whole.session_of(whole.decoder))
     return forward_arguments(whole.model, prompt.arguments, texts, whole.known, has_three_positions=three)
 

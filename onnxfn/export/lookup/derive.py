@@ -15,6 +15,7 @@ from onnxfn.architectures.common_patches import (
     module_patches,
 )
 from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
+from onnxfn.architectures.families.seq2seq import image_seq2seq
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
 from onnxfn.export.lookup.candidate_inputs import (
@@ -42,8 +43,10 @@ from onnxfn.specs.records import CacheRow
 from onnxfn.specs.spec import Call, ExportSpec
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
-CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation")
-"""The tasks whose specs may be derived with a cache: text in, text or features out."""
+SEES = "image-text-to-text"
+
+CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation", SEES)
+"""The tasks whose specs may be derived with a cache: text or images in, text or features out."""
 
 SEQ2SEQ_INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
 """The inputs of an encoder-decoder whose spec may be derived with a cache."""
@@ -85,7 +88,7 @@ def derive_from_model(model: Any, task: str) -> ExportSpec:
     inputs, runs = _accepted_inputs(model)
     base = compose(ExportSpec(name=model.config.model_type), known_patches(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
-    known = _spec_with_cache(model, base, result)
+    known = _spec_with_cache(model, base, result, name)
     if known is None or _is_other_head(known, task) or _lacks_outputs(runs, known, task):
         known = _spec_without_cache(base, name, runs)
     spec = _for_task(model, known, task, refusal)
@@ -195,11 +198,13 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
         return None, summary(error)
 
 
-def _spec_with_cache(model: Any, base: ExportSpec, result: Any) -> ExportSpec | None:
+def _spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> ExportSpec | None:
     """The spec of a text model with the cache in its result; None if there is no cache, or not one of transformers."""
     cache = getattr(result, "past_key_values", None)
     inputs = tuple(input_.name for input_ in base.inputs)
     if hasattr(cache, CACHES["encoder"]):
+        if task == SEES and "input_ids" not in inputs:
+            return _image_seq2seq_spec(base, result, cache)
         return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
     states = cache_spec(cache).cache.rows
     return (
@@ -240,19 +245,29 @@ def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> E
     return evolve(family, cache=evolve(family.cache, rows=states))
 
 
-def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
+def _image_seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
+    """The spec of an encoder of images with a decoder of text."""
+    read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
+    return compose(evolve(base, inputs=()), image_seq2seq(ExportSpec(inputs=read)), _cache_sizes(result, cache))
+
+
+def _cache_sizes(result: Any, cache: Any) -> ExportSpec:
+    """A spec of the sizes in the cache of an encoder-decoder."""
     layers = getattr(cache, CACHES["decoder"]).layers
     _, heads, _, head_size = layers[0].keys.shape
-    cache_sizes = reads(
+    return reads(
         hidden_size=constant(result.encoder_last_hidden_state.shape[-1]),
         decoder_num_layers=constant(len(layers)),
         decoder_num_attention_heads=constant(heads),
         decoder_head_dim=constant(head_size),
     )
+
+
+def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
     with_experts = hasattr(result, "encoder_router_logits")
     encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
     name = ExportSpec(name=base.name, call=Call(patches=base.call.patches, attention=base.call.attention))
-    return compose(text_seq2seq, CONFIG_KEYS, cache_sizes, encoder, name)
+    return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
 
 
 def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:

@@ -6,12 +6,13 @@ Each part is derived from the model: transformers 5 names what a tower computes 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve
 
+from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS
 from onnxfn.architectures.families.features import (
     AUDIO,
@@ -22,11 +23,13 @@ from onnxfn.architectures.families.features import (
     MODEL,
     VISION,
     in_parts,
+    inner_decoder,
     prefix_decoder,
     token_table,
     tower,
     wide_decoder,
 )
+from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
 from onnxfn.architectures.placeholders import placeholders
 from onnxfn.architectures.wrappers.feature_methods import feature_method, has_feature_method
@@ -41,7 +44,7 @@ from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.axis_symbols import with_symbols
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.edits.behaviors import model_part
+from onnxfn.specs.edits.behaviors import encoder_and_decoder, encoder_and_merged_decoder, model_part
 from onnxfn.specs.edits.mrope import with_mrope
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, listed
@@ -50,7 +53,7 @@ from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.specs.spec import ExportSpec, Parts
-from onnxfn.specs.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical
+from onnxfn.specs.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
 TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -156,13 +159,18 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     """
     name = canonical(task)
     stem = name.removesuffix(WITH_PAST)
-    model = model_copy(model)
-    model.main_input_name = "input_ids"  # of the decoder, which may run on texts alone
     wanted = TOWERS.get(stem, tuple(METHODS))
     towers = [part for part in wanted if feature_method(model, METHODS[part]) is not None]
+    is_encoded = stem == SEES and model.config.is_encoder_decoder
+    if not towers and is_encoded:
+        return _read_by_encoder(model, name)
+    model = model_copy(model)
+    model.main_input_name = "input_ids"  # of the decoder, which may run on texts alone
     if not towers:
         methods = listed(METHODS[part] for part in wanted)
         raise InvalidSpec(f"{type(model).__name__} has no method that {task} needs: {methods}")
+    if is_encoded:
+        return _encoded(model, name, towers)
     text_task = name if stem == DEFAULT_TASK else f"text-generation{name.removeprefix(stem)}"
     decoder = MODEL if stem == DEFAULT_TASK else DECODER_WITH_PAST if name.endswith(WITH_PAST) else DECODER
     return compose(
@@ -175,19 +183,48 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     )
 
 
+def _read_by_encoder(model: Any, name: str) -> ExportSpec:
+    """The spec of an encoder-decoder whose encoder reads images: that of its row, or one derived from it."""
+    row = ARCHITECTURES.get(model.config.model_type, EMPTY)
+    own = name.replace(SEES, "image-to-text")
+    if own not in task_names(row):
+        return derive_from_model(model, name)
+    return evolve(for_task(row, own), task=name, tasks=())
+
+
+def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:
+    """The spec of an encoder-decoder: towers, the table of tokens, the encoder and the decoder."""
+    past = WITH_PAST if name.endswith(WITH_PAST) else ""
+    text = derive_from_model(model, f"text2text-generation{past}")
+    base = evolve(text, name=None, task=None, derived=None, parts=Parts())
+    width = reads(embedding_width=constant(_embedding_width(model)))
+    table = compose(embedding_lookup(compose(CONFIG_KEYS, token_rows)), token_table, width)
+    return compose(
+        ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
+        *(_tower(model, part) for part in towers),
+        model_part(EMBEDDING, table),
+        model_part("encoder", evolve(base, outputs=()), width),
+        model_part("decoder", base, width),
+        encoder_and_decoder_of_embeddings,
+        in_parts(*towers, EMBEDDING),
+        encoder_and_merged_decoder() if past else encoder_and_decoder(),
+    )
+
+
 def _language_model(model: Any, decoder: str, task: str) -> ExportSpec:
     """A spec of the parts that read tokens: the table of embeddings, and the part that takes them, for a task."""
     from onnxfn.architectures.wrappers.wide_rows import Width, width_of  # imports torch
 
-    text = with_inputs_embeds(derive_from_model(model, task))
+    derived, inner = _written_text(model, task)
+    text = with_inputs_embeds(derived)
     text = with_mrope(text) if _has_mrope(model) else text
     alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = reads(embedding_width=constant(_embedding_width(model)))
-    looked_up, taken = _inputs_of_layers(model)
-    table = compose(embedding_lookup(alone), token_table, width, looked_up)
+    layer_inputs, taken = _inputs_of_layers(model)
+    table = compose(embedding_lookup(alone), token_table, width, layer_inputs)
     is_prefix = any(types.tells_prompts for types in placeholders(snapshot(model)).types)
     rows = wide_decoder if width_of(model) != Width() else EMPTY
-    own = prefix_decoder if is_prefix else rows
+    own = inner or (prefix_decoder if is_prefix else rows)
     return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width, own, taken))
 
 
@@ -200,6 +237,18 @@ def _inputs_of_layers(model: Any) -> tuple[ExportSpec, ExportSpec]:
     read = reads(num_layer_inputs=constant(layers), layer_input_width=constant(width))
     taken = takes(LAYER_INPUTS, axes, "embeddings", kind="float")
     return compose(read, gives(LAYER_INPUTS, axes)), compose(read, taken)
+
+
+def _written_text(model: Any, task: str) -> tuple[ExportSpec, ExportSpec | None]:
+    """The spec of a model that writes; and what runs the model inside it, where that alone shows its cache."""
+    from onnxfn.architectures.wrappers.wide_rows import writer_of  # imports torch
+
+    try:
+        return derive_from_model(model, task), None
+    except InvalidSpec:
+        if (inside := writer_of(model)) is None:
+            raise
+        return derive_from_model(inside, task), inner_decoder
 
 
 def _has_mrope(model: Any) -> bool:

@@ -45,6 +45,9 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "granite_speech_plus": {"window_size": 4, "downsample_rate": 2},
         "gemma4": {"vision_config": dict(GEMMA4_VISION)},
         "lfm2_vl": {"text_config": {"layer_types": ["conv", "full_attention"]}},
+        "got_ocr2": {"vision_config": {"output_channels": 16}},
+        "kosmos-2": {"latent_query_num": 6},
+        "kosmos-2.5": {"latent_query_num": 6},
         "llama4": {
             "vision_config": {
                 "intermediate_size": 128,
@@ -61,6 +64,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "audio_config": {"patch_sizes": [4, 2, 2, 2], "num_hidden_layers": 4, "depths": [1, 1, 1, 1]},
             "out_hidden_size": 128,
         },
+        "pp_chart2table": {"vision_config": {"output_channels": 16}},
+        "t5gemma2": {"encoder": {"mm_tokens_per_image": 16}},
         "shieldgemma2": {"mm_tokens_per_image": 16, "yes_token_index": 5, "no_token_index": 6},
         "voxtral": {"audio_token_id": 120},
         "vipllava": {"vision_feature_layers": [-1, -2], "vision_feature_layer": [-1, -2]},

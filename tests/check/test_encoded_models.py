@@ -1,0 +1,104 @@
+"""Encoder-decoders that see: their files one after the other, and faults between them; models without a placeholder."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import every_part
+import numpy as np
+import pytest
+from attrs import evolve
+
+import onnxfn
+from onnxfn.architectures.placeholders import placeholders, with_placeholders
+from onnxfn.check.sessions import open_check_session
+from onnxfn.check.whole.encoded import start_tokens
+from onnxfn.check.whole.prompts_with_images import text_arguments
+from onnxfn.check.whole.whole_models import WHOLE, prompt_comparisons, whole_model
+from onnxfn.check.whole.whole_models import _prompts as prompts_of
+
+TASK = "image-text-to-text-with-past"
+
+
+@pytest.fixture(scope="module")
+def florence():
+    return every_part.tiny_model("florence2", TASK)
+
+
+@pytest.fixture(scope="module")
+def exported(florence, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("florence2") / "out"
+    return onnxfn.export(onnxfn.spec_for(florence, TASK), florence, folder)
+
+
+def test_the_files_have_the_names_that_clients_load(exported):
+    parts = {part.name: part for part in exported.plan}
+    assert list(parts) == ["vision_encoder", "embed_tokens", "encoder_model", "decoder_model_merged"]
+    assert list(parts["encoder_model"].inputs) == ["inputs_embeds", "attention_mask"]
+    assert list(parts["encoder_model"].outputs) == ["last_hidden_state"]
+    decoder = parts["decoder_model_merged"]
+    assert {"encoder_hidden_states", "encoder_attention_mask", "inputs_embeds"} <= {*decoder.inputs}
+    assert {"past_key_values.0.decoder.key", "past_key_values.0.encoder.value"} <= {*decoder.inputs}
+    assert parts["embed_tokens"].inputs == {"input_ids": {0: "batch_size", 1: "sequence_length"}}
+
+
+def test_the_whole_is_compared_with_generate(exported):
+    outputs = {each.output: each for each in exported.report.differences if each.part == WHOLE}
+    assert {*outputs} == {"logits", "logits of new tokens", "greedy tokens", "tokens of generate"}
+    assert outputs["tokens of generate"].max_abs == 0
+    assert "16 tokens after 2 images in 2 left-padded texts" in exported.report.cases
+
+
+def test_features_in_another_order_are_found(florence, exported):
+    whole = whole_model(florence, exported.plan, Path(exported.path), cache(open_check_session))
+    given = next(prompt for prompt in prompts_of(whole) if prompt.case == "2 images in a text")
+    other = evolve(whole, session_of=lambda part: _Reversed(whole.session_of(part), part.name == "vision_encoder"))
+    assert next(prompt_comparisons(whole, given, None)).passed
+    assert not next(prompt_comparisons(other, given, _no_reference)).passed
+
+
+class _Reversed:
+    """A session that gives the images in another order."""
+
+    def __init__(self, session, is_reversed):
+        self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
+        step = -1 if is_reversed else 1
+        self.run = lambda names, feeds, *rest: [each[::step] for each in session.run(names, feeds, *rest)]
+
+
+def _no_reference(*_):
+    from onnxfn.check.exact_outputs import NoReference
+
+    raise NoReference("not computed")
+
+
+def test_the_first_token_is_that_of_generate(florence):
+    assert start_tokens(florence, 2).tolist() == [[2], [2]]
+
+
+def test_marked_places_get_a_token_and_padding_is_not_counted():
+    config = {"model_type": "kosmos-2", "text_config": {"pad_token_id": 1, "eos_token_id": 2}}
+    known = placeholders(config)
+    assert (known.first_position, known.padding, known.tokens) == (2, 1, {"image_features": 2})
+    ids, places = np.array([[4, 5, 6]]), np.array([[False, True, False]])
+    marked = with_placeholders({"input_ids": ids, "image_embeds_position_mask": places}, known)
+    assert marked["input_ids"].tolist() == [[4, 2, 6]]
+    padded = text_arguments([(2, 1), (1,)], 9, [4, 5, 6, 7, 8], known.padding)
+    assert padded["input_ids"][1][padded["attention_mask"][1] == 0].tolist() == [1] * 7
+
+
+@pytest.mark.parametrize("model_type", ["blip-2", "kosmos-2"])
+def test_a_language_model_inside_is_the_decoder(model_type):
+    model = every_part.tiny_model(model_type, TASK)
+    plan = onnxfn.plan(onnxfn.spec_for(model, TASK), model)
+    assert list(plan["vision_encoder"].inputs) == ["pixel_values"]
+    decoder = plan["decoder_model_merged"]
+    assert list(decoder.inputs)[:2] == ["inputs_embeds", "attention_mask"]
+    assert decoder.spec.call.submodule == "wide_rows.inner_language_model"
+
+
+def test_a_q_former_reads_a_text_with_each_image():
+    model = every_part.tiny_model("instructblip", TASK)
+    plan = onnxfn.plan(onnxfn.spec_for(model, TASK), model)
+    assert list(plan["vision_encoder"].inputs) == ["pixel_values", "qformer_input_ids", "qformer_attention_mask"]
