@@ -164,7 +164,7 @@ def test_images_have_as_many_patches_as_the_windows_of_a_detector_need(model_typ
             assert model(pixels).logits.shape[1] == 30
 
 
-@pytest.mark.parametrize(("side", "batches"), [(512, [1, 3]), (1024, [1, 2])])
+@pytest.mark.parametrize(("side", "batches"), [(224, [1, 3]), (512, [1, 2]), (1024, [1, 2])])
 def test_a_batch_of_large_images_is_small(side, batches):
     part = plan(compose(spec(), with_sizes(side)), {}).parts[0]
     assert [known_sizes(case.spec, {})["batch_size"] for case in check_cases(part)] == batches

@@ -8,7 +8,14 @@ import onnxfn
 from onnxfn import compose, gives, takes
 from onnxfn.specs.dummies import known_sizes, sized
 from onnxfn.specs.facts import case
-from onnxfn.specs.plan.check_cases import AFFORDABLE_BATCH, cases, has_rows_of, in_case, with_affordable_batch
+from onnxfn.specs.plan.check_cases import (
+    AFFORDABLE_BATCH,
+    LARGE_INPUTS,
+    cases,
+    has_rows_of,
+    in_case,
+    with_affordable_batch,
+)
 
 SIDE = 1024
 
@@ -35,7 +42,7 @@ def test_texts_for_each_large_image_stay_texts_for_each_image(batch, each):
     sizes = checked_sizes(planned(SIDE, batch, batch * each))
     assert sizes["text_batch_size"] == batch * each
     assert sizes["text_batch_size"] % sizes["batch_size"] == 0
-    assert sizes["batch_size"] <= (AFFORDABLE_BATCH if 3 * SIDE**2 * batch > 3_000_000 else batch)
+    assert sizes["batch_size"] <= (AFFORDABLE_BATCH if 3 * SIDE**2 * batch > LARGE_INPUTS else batch)
 
 
 @pytest.mark.parametrize(("side", "batch", "texts"), [(64, 3, 6), (SIDE, 3, 4)])
