@@ -100,6 +100,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "make_padding_mask": ("fsmt.padding_mask", "branches on whether a text has padding"),
         "rwkv_linear_attention": ("rwkv.linear_attention", "loops over the tokens"),
         "shift_tokens_right": ("shift_tokens.shift_tokens_right", "removes the batch axis when its size is 1"),
+        "get_audio_cu_seqlens": ("packed_sound.segment_ends", "loops over the sounds"),
         **{
             f"get_vision_{name}": (f"packed_vision.{by}", "loops over the images")
             for name, by in (
@@ -133,13 +134,14 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
 CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = is_causal")
 """How a module of transformers says that some of its attention is causal, whatever the configuration says."""
 
-PACKED_VISION = (
+PACKED = (
     "get_vision_attention_seqlens",
     "get_vision_cu_seqlens",
     "get_vision_window_index",
     "Inkling2VisionAttention",
+    "get_audio_cu_seqlens",
 )
-"""The functions and classes of a module whose vision tower attends within segments of a row of patches."""
+"""The functions and classes of a module whose tower attends within segments of a row of patches or frames."""
 
 
 def packed_attention(module: str) -> ExportSpec:
@@ -174,7 +176,7 @@ def module_patches(module: Any) -> ExportSpec:
     ['shift_tokens.shift_tokens_right']
     """
     functions = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if _has_function(module, name))
-    is_packed = any(hasattr(module, name) for name in PACKED_VISION)
+    is_packed = any(hasattr(module, name) for name in PACKED)
     return compose(*functions, packed_attention(module.__name__) if is_packed else ExportSpec())
 
 

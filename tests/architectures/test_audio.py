@@ -6,7 +6,7 @@ import tiny
 from refusals import refusal
 
 import onnxfn
-from onnxfn.architectures.patches import fastspeech, granite, nemotron, timesfm, vits
+from onnxfn.architectures.patches import fastspeech, granite, nemotron, packed_sound, timesfm, vits
 from onnxfn.architectures.wrappers.timesfm import forecast, forecast_by_quantiles
 from onnxfn.architectures.wrappers.vits import normal_noise, speech
 from onnxfn.specs.errors import InvalidSpec, MissingValue
@@ -209,6 +209,19 @@ def test_granite_speechs_conformer_attention_equals_the_models(length):
     with torch.no_grad():
         expected, actual = attention(states, distances), granite.conformer_attention(attention, states, distances)
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("frames", "window"), [((250, 100, 1), 200), ((99,), 800), ((300, 17), 100), ((820, 1700), 800)]
+)
+def test_the_windows_of_qwen3_asr_end_where_the_models_do(frames, window):
+    import torch
+    from transformers.models.qwen3_asr.modeling_qwen3_asr import get_audio_cu_seqlens
+
+    frames = torch.tensor(frames)
+    chunks = (frames[:, None] - 100 * torch.arange(17)).clamp(0, 100).flatten()
+    ends = packed_sound.segment_ends(chunks, frames, window, 50)
+    assert torch.equal(ends.unique(), get_audio_cu_seqlens(chunks, frames, window, 50).long())
 
 
 @pytest.mark.parametrize("bias", [True, False])

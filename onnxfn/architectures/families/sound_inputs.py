@@ -38,8 +38,21 @@ def _masked(axes: str, mask: str, frames: str) -> ExportSpec:
     return compose(_spectrogram(axes), takes(mask, f"num_sounds {frames}", "padding_mask"))
 
 
+CHUNKED = "chunk_frames*num_chunks"
+"""The axis of the frames of a spectrogram of whole chunks, in which a tower convolves it."""
+
+CHUNKS = compose(
+    reads(chunk_frames=product("audio_config.n_window", constant(2))),
+    sized(num_chunks=3),
+    case("one", sized(num_chunks=1)),
+    case("several", sized(num_chunks=2)),
+)
+"""Three chunks in each sound, and other numbers of chunks."""
+
+
 def _masked_forms(mask: str) -> Forms:
     return (
+        compose(_masked(f"num_mel_bins= {CHUNKED}", mask, CHUNKED), CHUNKS),
         _masked(f"num_mel_bins= {FRAMES}", mask, FRAMES),
         _masked(f"{FRAMES} num_mel_bins=", mask, FRAMES),
         _masked(f"num_mel_bins= {WINDOW}", mask, WINDOW),
@@ -101,7 +114,7 @@ CODES = compose(
 )
 """The values of a spectrogram as whole numbers, and the mask of its frames."""
 
-CHUNKS = compose(
+COUNTED = compose(
     _spectrogram(f"num_mel_bins= {FRAMES}"),
     takes("chunk_sample_lengths", "num_sounds", "sample_counts"),
     generates("sample_counts", "integers", low=8000, high=16000),
@@ -115,7 +128,7 @@ SOUND_FORMS: Mapping[str, Forms] = MappingProxyType(
         ),
         "input_features input_features_mask": _masked_forms("input_features_mask"),
         "input_features feature_attention_mask": _masked_forms("feature_attention_mask"),
-        "input_features chunk_sample_lengths": (CHUNKS,),
+        "input_features chunk_sample_lengths": (COUNTED,),
         "input_features": PLAIN,
         "input_values padding_mask sample": tuple(compose(form, NOT_SAMPLED) for form in WAVES),
         "input_values padding_mask": WAVES,

@@ -239,8 +239,8 @@ def averaged_tokens(_: Any, hidden_states: Tensor, pixel_position_ids: Tensor, l
 
 
 def is_packed(config: Any = None, **_: Any) -> bool:
-    """For is_flash_attention_requested: true for a vision tower, which then attends to all patches in one call."""
-    return hasattr(config, "patch_size")
+    """For is_flash_attention_requested: true for a tower, which then attends to all patches or frames in one call."""
+    return hasattr(config, "patch_size") or hasattr(config, "n_window")
 
 
 def attention_interface(self: Any, attn_implementation: str | None, default: Callable[..., Any]) -> Callable[..., Any]:

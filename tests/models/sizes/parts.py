@@ -34,6 +34,21 @@ GEMMA4_VISION: Mapping[str, Any] = MappingProxyType(
 TILINGS = [[64, 128], [128, 64], [128, 128], [192, 64], [64, 192]]
 """The sizes of images of tiles of 64 pixels, as LLaVA-NeXT has them of tiles of 336."""
 
+PARAKEET: Mapping[str, Any] = MappingProxyType(
+    {
+        "model_type": "parakeet_encoder",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_mel_bins": 16,
+        "subsampling_conv_channels": 8,
+        "max_position_embeddings": 512,
+        "projection_hidden_size": 32,
+        "projection_bias": True,
+    }
+)
+
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "aria": {"projector_patch_to_query_dict": {64: 16}},
@@ -43,6 +58,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "fun_asr_nano": {"audio_config": {"max_position_embeddings": 512}},
         "granite_speech": {"window_size": 4, "downsample_rate": 2},
         "granite_speech_plus": {"window_size": 4, "downsample_rate": 2},
+        "gemma4_unified": {"audio_config": {"model_type": "gemma4_unified_audio", "audio_embed_dim": 40}},
         "gemma4": {"vision_config": dict(GEMMA4_VISION)},
         "lfm2_vl": {"text_config": {"layer_types": ["conv", "full_attention"]}},
         "got_ocr2": {"vision_config": {"output_channels": 16}},
@@ -64,7 +80,9 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "audio_config": {"patch_sizes": [4, 2, 2, 2], "num_hidden_layers": 4, "depths": [1, 1, 1, 1]},
             "out_hidden_size": 128,
         },
+        "nemotron_h_omni": {"audio_config": dict(PARAKEET), "audio_token_id": 120},
         "pp_chart2table": {"vision_config": {"output_channels": 16}},
+        "qwen3_asr": {"audio_config": {"output_dim": 32, "n_window_infer": 200}},
         "t5gemma2": {"encoder": {"mm_tokens_per_image": 16}},
         "shieldgemma2": {"mm_tokens_per_image": 16, "yes_token_index": 5, "no_token_index": 6},
         "voxtral": {"audio_token_id": 120},
