@@ -83,13 +83,13 @@ def difference_from_pytorch(checkpoint, out):
 def job_processes(of_process=None):
     """The ids of the processes that run a job below a process: they are copies of a server."""
     servers = [child for child in _descendants(of_process or os.getpid()) if "batch.server" in _command(child)]
-    return [process for process in servers if any(_parent(process) == other for other in servers)]
+    return [process for process in servers if any(parent_of(process) == other for other in servers)]
 
 
 def server_processes(of_process=None):
     """The ids of the servers below a process."""
     found = [child for child in _descendants(of_process or os.getpid()) if "batch.server" in _command(child)]
-    return [process for process in found if _parent(process) not in found]
+    return [process for process in found if parent_of(process) not in found]
 
 
 def kill_first(find, seconds=60):
@@ -109,7 +109,7 @@ def kill_first(find, seconds=60):
 
 
 def _descendants(process):
-    parents = {int(entry.name): _parent(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    parents = {int(entry.name): parent_of(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
     found, level = [], [process]
     while level:
         level = [child for child, parent in parents.items() if parent in level]
@@ -117,7 +117,7 @@ def _descendants(process):
     return found
 
 
-def _parent(process):
+def parent_of(process):
     try:
         return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from onnxfn.export.batch.records import JobLimits, JobResult
@@ -28,25 +29,31 @@ from onnxfn.export.jobs import ExportJob
 def executor_processes(executor: Executor) -> Iterator[Submit]:
     """A function that starts jobs by an executor; the futures that have not started are cancelled at the end.
 
+    A future that has its result is not kept: if the worker that ran its job is killed, dask would run it again.
     The servers on this machine end then, too; those on others end when their process ends, or when no job comes.
     """
-    futures: list[Future[JobResult]] = []
-    batch = f"onnxfn-{secrets.token_hex(8)}"
+    pending: set[Future[JobResult]] = set()
+    batch, calls = f"onnxfn-{secrets.token_hex(8)}", count()
 
     def submit(job: ExportJob, limits: JobLimits) -> Future[JobResult]:
-        futures.append(executor.submit(run_job, job, limits, batch))
-        return futures[-1]
+        future = executor.submit(run_job, job, limits, batch, next(calls))
+        pending.add(future)
+        future.add_done_callback(pending.discard)
+        return future
 
     try:
         yield submit
     finally:
-        for future in futures:
+        for future in [*pending]:
             future.cancel()
         shutil.rmtree(_folder(batch), ignore_errors=True)
 
 
-def run_job(job: ExportJob, limits: JobLimits, batch: str) -> JobResult:
-    """Runs a job by the server of this thread: what an executor calls. The first job of a batch starts the server."""
+def run_job(job: ExportJob, limits: JobLimits, batch: str, _call: int = 0) -> JobResult:
+    """Runs a job by the server of this thread: what an executor calls. The first job of a batch starts the server.
+
+    Each call has another number, because dask takes the result of an equal call that it knows.
+    """
     with _connection(_socket_file(batch)) as connection:
         try:
             with connection.makefile("wb") as requests, connection.makefile("rb") as replies:

@@ -234,18 +234,34 @@ def _run(
         while waiting or running:
             while len(running) < workers and (task := next_task(waiting, running.values(), known_kinds, memory)):
                 waiting.remove(task)
-                future = _submitted(submit, task.job, limits)
-                running[future] = task
-                future.add_done_callback(ended.put)
+                _start(submit, task, limits, running, ended)
                 yield "start" if task.attempt == 1 else "retry", task, None
-            future = ended.get()
-            task = running.pop(future)
-            result = _result(future, task)
+            task, result = _next_end(running, ended)
             if result.status == "lost" and task.attempt <= retries:
                 waiting.insert(0, evolve(task, attempt=task.attempt + 1))
                 continue
             known_kinds |= {task.kind} if result.succeeded else set()
             yield result.status, task, result
+
+
+def _start(
+    submit: Submit,
+    task: Task,
+    limits: JobLimits,
+    running: dict[Future[JobResult], Task],
+    ended: SimpleQueue[Future[JobResult]],
+) -> None:
+    """Starts a task: `running` has its future, and `ended` gets it when it is done."""
+    future = _submitted(submit, task.job, limits)
+    running[future] = task
+    future.add_done_callback(ended.put)
+
+
+def _next_end(running: dict[Future[JobResult], Task], ended: SimpleQueue[Future[JobResult]]) -> tuple[Task, JobResult]:
+    """Waits until a task ends: the task and its result. Nothing refers to its future any more: see `executors.py`."""
+    future = ended.get()
+    task = running.pop(future)
+    return task, _result(future, task)
 
 
 def _submitted(submit: Submit, job: ExportJob, limits: JobLimits) -> Future[JobResult]:

@@ -2,10 +2,12 @@
 
 import os
 import signal
+from pathlib import Path
+from time import sleep
 
 import pytest
 from distributed import Client, LocalCluster
-from fine_tunes import difference_from_pytorch, save_berts
+from fine_tunes import difference_from_pytorch, kill_first, parent_of, save_berts, server_processes
 from typer.testing import CliRunner
 
 from onnxfn import BuildOptions, ExportJob, export_many
@@ -19,21 +21,35 @@ def client(tmp_path):
         yield client
 
 
-def test_a_cluster_exports_all_jobs_though_a_worker_is_killed(client, tmp_path):
+def test_a_cluster_exports_each_job_once_though_a_worker_is_killed(client, tmp_path):
     berts = save_berts(tmp_path / "models", 4)
     build = BuildOptions(template_cache=tmp_path / "cache")
-    jobs = [ExportJob(bert, tmp_path / bert.name, check=False, build=build) for bert in berts]
-    killed = []
+    jobs = [ExportJob(bert, tmp_path / bert.name, check=False, build=build, overwrite=True) for bert in berts]
+    killed, reports = [], []
 
-    def kill_a_worker(event):
+    def kill_the_first_worker(event):
         if event.completed == 1 and not killed:
-            killed.append(next(iter(client.run(os.getpid).values())))
+            [server] = server_processes()
+            killed.append(parent_of(server))
             os.kill(killed[0], signal.SIGKILL)
+            reports.extend((file, file.stat()) for file in [Path(event.path, "report.json")])
 
-    result = export_many(jobs, executor=client.get_executor(), on_event=kill_a_worker)
+    result = export_many(jobs, executor=client.get_executor(), on_event=kill_the_first_worker)
     assert killed
     assert [job.status for job in result.jobs] == ["exported"] * 4, result
     assert max(difference_from_pytorch(bert, tmp_path / bert.name) for bert in berts) < 1e-5
+    sleep(2)  # dask would export it again, because the worker that had its result is gone
+    assert [(file.stat().st_ino, file.stat().st_mtime_ns) for file, _ in reports] == [
+        (state.st_ino, state.st_mtime_ns) for _, state in reports
+    ]
+
+
+def test_a_cluster_starts_a_job_again_whose_server_is_killed(client, tmp_path):
+    jobs = [ExportJob(bert, tmp_path / bert.name, check=False) for bert in save_berts(tmp_path / "models", 1)]
+    killed = kill_first(server_processes)
+    result = export_many(jobs, executor=client.get_executor())
+    assert killed
+    assert [(job.status, job.attempts) for job in result.jobs] == [("exported", 2)], result
 
 
 def test_the_command_line_exports_on_a_cluster_and_goes_on_with_it(client, tmp_path):
