@@ -20,6 +20,7 @@ from onnxfn.export.recipes import load_recipe, recipe_key, save_recipe
 from onnxfn.export.spec_edits import SpecEdits, edited_spec, spec_dtype, suffixed_dtypes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import default_cache_folder
+from onnxfn.graphs.capture.casting import in_float32
 from onnxfn.specs.check_modes import CheckMode, check_mode
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.field_types import typed_fields
@@ -201,11 +202,12 @@ def _from_model(job: ExportJob, folder: Path, key: str | None, on_event: OnEvent
         spec = job_spec(job, config)
         planned = job_plan(job, spec, config)
         on_plan(planned)
-        model = _loaded(job, config, planned.parts[0].spec, on_event, as_stored=True)
+        model = _loaded(job, config, planned.parts[0].spec, on_event)
     else:
-        # The spec is derived from the model, so the model is loaded first.
-        model = _loaded(job, config, loader_spec(config, job.edits.task), on_event, as_stored=False)
-        spec = job_spec(job, model)
+        # The spec is derived from the model, so the model is loaded first. It runs in float32, which its inputs have.
+        model = _loaded(job, config, loader_spec(config, job.edits.task), on_event)
+        with in_float32(model):
+            spec = job_spec(job, model)
         on_plan(job_plan(job, spec, model))
     exported = export_loaded(job, spec, model, folder, on_event)
     _save_recipe(job, key, model, exported, folder)
@@ -224,7 +226,7 @@ def _save_recipe(job: ExportJob, key: str | None, model: Any, exported: Exported
     save_recipe(key, model, exported.plan, folder, Path(job.path), options)
 
 
-def _loaded(job: ExportJob, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent, *, as_stored: bool) -> Any:
+def _loaded(job: ExportJob, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent) -> Any:
     """The model of a checkpoint; the stage `load` runs meanwhile."""
     with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint) as tick:
         return load_model(
@@ -232,7 +234,7 @@ def _loaded(job: ExportJob, config: Any, spec: ExportSpec | PlannedSpec, on_even
             config,
             spec,
             trust_remote_code=job.trust_remote_code,
-            as_stored=as_stored,
+            as_stored=True,
             dequantize=job.dequantize,
             tick=tick,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import every_part
 import numpy as np
 import onnx
 import pytest
@@ -11,10 +12,15 @@ from onnx import numpy_helper
 from typer.testing import CliRunner
 
 import onnxfn
+from onnxfn.export import jobs
 from onnxfn.export.cli import app
+from onnxfn.export.jobs import ExportJob, export_job
 from onnxfn.export.lookup.loading import load_configuration, load_model
 from onnxfn.export.lookup.stored_dtypes import stored_dtype
+from onnxfn.export.spec_edits import SpecEdits
+from onnxfn.graphs.capture.casting import in_float32
 
+SEES = "image-text-to-text-with-past"
 TASKS = {"llama": "text-generation-with-past", "gemma2": "text-generation-with-past", "bert": "fill-mask"}
 
 
@@ -73,3 +79,30 @@ def test_the_command_line_writes_the_weights_of_a_model_in_float32(model_type, d
     stored, expected = ({each.name: numpy_helper.to_array(each) for each in file.graph.initializer} for file in files)
     assert stored.keys() == expected.keys()
     assert all(np.array_equal(stored[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_spec_is_derived_in_float32_from_weights_of_16_bits(dtype):
+    """A model without a row runs on inputs in float32 to show its spec; its weights are not copied into memory."""
+    half, model = (every_part.tiny_model("llava", SEES) for _ in range(2))
+    half = half.to(dtype)
+    with in_float32(half):
+        spec = onnxfn.spec_for(half, SEES)
+    assert spec == onnxfn.spec_for(model, SEES)
+    assert {parameter.dtype for parameter in half.parameters()} == {dtype}
+
+
+def test_a_checkpoint_without_a_row_is_loaded_as_stored(tmp_path, monkeypatch):
+    every_part.tiny_model("llava", SEES).bfloat16().save_pretrained(tmp_path / "checkpoint")
+    loaded = []
+
+    def remembered(*arguments, **named):
+        loaded.append(load_model(*arguments, **named))
+        return loaded[-1]
+
+    monkeypatch.setattr(jobs, "load_model", remembered)
+    job = ExportJob(tmp_path / "checkpoint", tmp_path / "out", edits=SpecEdits(task=SEES), check="none")
+    export_job(job)
+    assert [str(each.dtype) for each in loaded] == ["torch.bfloat16"]
+    tables = onnx.load(tmp_path / "out" / "onnx" / "embed_tokens.onnx").graph.initializer
+    assert {table.data_type for table in tables} == {onnx.TensorProto.FLOAT, onnx.TensorProto.INT64}
