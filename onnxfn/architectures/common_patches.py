@@ -63,6 +63,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "granite.conformer_attention",
             "pads to whole blocks by branches",
         ),
+        "HunYuanVLVisionTransformer.forward": ("grid_convolutions.hunyuan_vl_features", "loops over the images"),
         "Idefics2Model.get_image_features": ("tiles.idefics2_features", "leaves tiles of padding out first"),
         "Idefics3Model.get_image_features": ("tiles.idefics3_features", "leaves tiles of padding out first"),
         "Siglip2VisionEmbeddings.resize_positional_embeddings": (
@@ -70,6 +71,8 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "loops over the images, and reads the shape of each from a tensor",
         ),
         "SmolVLMModel.get_image_features": ("tiles.smolvlm_features", "leaves tiles of padding out first"),
+        "Lfm3VlVisionModel.forward": ("grid_convolutions.lfm3_vl_states", "makes a list of the grids"),
+        "Lfm3VlVisionShortConv.forward": ("grid_convolutions.lfm3_vl_convolution", "loops over the images"),
         "Lfm2VlModel.get_image_features": ("merged_blocks.lfm2_vl_features", "loops over the images"),
         "PaddleOCRProjector.forward": ("merged_blocks.paddleocr_features", "loops over the images"),
         **{

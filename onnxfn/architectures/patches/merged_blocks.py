@@ -12,7 +12,7 @@ from onnxfn.architectures.patches.packed_vision import patches_of
 def paddleocr_features(self: Any, image_features: Tensor, image_grid_thw: Tensor) -> Tensor:
     """For PaddleOCRProjector.forward (transformers 5.23), which loops over the images."""
     counts = image_grid_thw.prod(-1)
-    blocks = _blocks(image_grid_thw, self.merge_kernel_size[0], counts.cumsum(0) - counts)
+    blocks = blocks_of(image_grid_thw, self.merge_kernel_size[0], counts.cumsum(0) - counts)
     merged = self.pre_norm(image_features)[blocks].flatten(1)
     return self.linear_2(self.act(self.linear_1(merged)))
 
@@ -34,7 +34,7 @@ def lfm2_vl_features(
     grids = torch.cat([torch.ones_like(spatial_shapes[:, :1]), spatial_shapes], dim=1)
     starts = torch.arange(count, device=states.device) * length
     projector = self.multi_modal_projector
-    merged = states.flatten(0, 1)[_blocks(grids, projector.factor, starts)].flatten(1)
+    merged = states.flatten(0, 1)[blocks_of(grids, projector.factor, starts)].flatten(1)
     merged = projector.layer_norm(merged) if projector.use_layer_norm else merged
     features = projector.linear_2(projector.act(projector.linear_1(merged)))
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
@@ -49,12 +49,12 @@ def minicpm_features(self: Any, hidden_states: Tensor, target_sizes: Tensor) -> 
         grids = torch.cat([torch.ones_like(target_sizes[:, :1]), target_sizes], dim=1)
         counts = grids.prod(-1)
         merge = self.merge_kernel_size[0]
-        states = mlp(states[_blocks(grids, merge, counts.cumsum(0) - counts)].flatten(1))
+        states = mlp(states[blocks_of(grids, merge, counts.cumsum(0) - counts)].flatten(1))
         target_sizes = target_sizes // merge
     return states
 
 
-def _blocks(grid_thw: Tensor, merge: int, starts: Tensor) -> Tensor:
+def blocks_of(grid_thw: Tensor, merge: int, starts: Tensor) -> Tensor:
     """The indices of the patches of each block, row by row: `[blocks, merge * merge]`.
 
     Args:

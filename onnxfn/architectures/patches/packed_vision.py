@@ -41,13 +41,13 @@ def patches_of(grid_thw: Tensor) -> Patches:
     import torch
 
     counts = grid_thw.prod(-1)
-    image = _owners(counts)
+    image = owners(counts)
     index = torch.arange(image.shape[0], device=grid_thw.device)
     start = (counts.cumsum(0) - counts)[image]
     return Patches(image, start, index - start, grid_thw[:, 1][image], grid_thw[:, 2][image])
 
 
-def _owners(counts: Tensor) -> Tensor:
+def owners(counts: Tensor) -> Tensor:
     """The index of each count, as often as it says: `[2, 1]` -> `[0, 0, 1]`."""
     import torch
 
@@ -55,7 +55,7 @@ def _owners(counts: Tensor) -> Tensor:
     return (index[:, None] >= counts.cumsum(0)[None]).sum(-1)
 
 
-def _row_and_column(patches: Patches, merge: Any) -> tuple[Tensor, Tensor]:
+def row_and_column(patches: Patches, merge: Any) -> tuple[Tensor, Tensor]:
     """The row and the column of each patch in its frame. Patches that are merged follow each other."""
     in_frame = patches.within % (patches.height * patches.width)
     blocks = patches.width // merge
@@ -71,7 +71,7 @@ def segment_ends(grid_thw: Tensor, *, merge_temporal: bool = False, **_: Any) ->
 
     frames = torch.ones_like(grid_thw[:, 0]) if merge_temporal else grid_thw[:, 0]
     lengths = grid_thw.prod(-1) // frames
-    image = _owners(frames)
+    image = owners(frames)
     return functional.pad(lengths[image].cumsum(0), (1, 0))
 
 
@@ -87,7 +87,7 @@ def position_ids(grid_thw: Tensor, spatial_merge_size: Any, *, include_temporal:
     patches = patches_of(grid_thw)
     merge = spatial_merge_size if isinstance(spatial_merge_size, int) else spatial_merge_size[patches.image]
     frame = [patches.within // (patches.height * patches.width)] if include_temporal else []
-    return torch.stack([*frame, *_row_and_column(patches, merge)], dim=-1)
+    return torch.stack([*frame, *row_and_column(patches, merge)], dim=-1)
 
 
 def window_index(
@@ -123,7 +123,7 @@ def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tenso
     """For get_vision_pixel_shuffle_index: the order in which patches that are merged follow each other."""
     patches = patches_of(grid_thw)
     frame = patches.height * patches.width
-    row, column = _row_and_column(patches, merge_size)
+    row, column = row_and_column(patches, merge_size)
     return patches.start + patches.within // frame * frame + row * patches.width + column
 
 
@@ -184,7 +184,7 @@ def interpolation_indices_and_weights(
     (rows, row_weights), (columns, column_weights) = (
         transformers_name("interpolation_weights")(index, size, num_grid_per_side, mode, align_corners, padding)
         for index, size in zip(
-            _row_and_column(patches, spatial_merge_size), (patches.height, patches.width), strict=True
+            row_and_column(patches, spatial_merge_size), (patches.height, patches.width), strict=True
         )
     )
     indices = (rows[:, :, None] * num_grid_per_side + columns[:, None, :]).flatten(1)
@@ -196,7 +196,7 @@ def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tenso
     import torch
 
     patches = patches_of(grid_thw)
-    row, column = _row_and_column(patches, spatial_merge_size)
+    row, column = row_and_column(patches, spatial_merge_size)
     height, width, _ = positional_embeddings.shape
     row_weights = antialiased_weights(row, patches.height, height)
     column_weights = antialiased_weights(column, patches.width, width)

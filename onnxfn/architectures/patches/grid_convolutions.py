@@ -1,0 +1,128 @@
+"""Vision towers that convolve the patches of each image on its grid, without loops over the images.
+
+The patches of all images are in one row. A convolution reads the neighbours of a patch by their index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from onnxfn.architectures.patches.merged_blocks import blocks_of
+from onnxfn.architectures.patches.packed_vision import (
+    interpolation_indices_and_weights,
+    owners,
+    patches_of,
+    position_ids,
+    row_and_column,
+    segment_ends,
+)
+
+
+def lfm3_vl_states(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
+    """For Lfm3VlVisionModel.forward (transformers 5.23), which reads the grids for its convolutions."""
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    states = self.embedding_norm(self.patch_embed(pixel_values))
+    rotations = self.rotary_pos_emb(states, position_ids(grid_thw, self.spatial_merge_size))
+    for layer in self.layers:
+        states = layer(states, cu_seqlens=segment_ends(grid_thw), grid_thw=grid_thw, position_embeddings=rotations)
+    return BaseModelOutputWithPooling(last_hidden_state=states)
+
+
+def lfm3_vl_convolution(self: Any, hidden_states: Tensor, grid_thw: Tensor, **_: Any) -> Tensor:
+    """For Lfm3VlVisionShortConv.forward, which loops over the images."""
+    import torch
+
+    input_gate, output_gate, values = self.in_proj(hidden_states).chunk(3, dim=-1)
+    index, is_inside = _neighbours(grid_thw, self.spatial_merge_size, self.spatial_conv.kernel_size[0])
+    around = (input_gate * values)[index] * is_inside[..., None]
+    convolved = torch.einsum("pkc,ck->pc", around, self.spatial_conv.weight.flatten(1))
+    return self.out_proj(output_gate * convolved)
+
+
+def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor]:
+    """The indices of the patches in a square around each patch, row by row, and whether they are in its frame.
+
+    Args:
+        grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
+        merge: The side of the blocks whose patches follow each other.
+        side: The side of the square, an odd number.
+
+    Returns:
+        Two tensors `[patches, side * side]`. An index outside the frame is that of a patch at its edge.
+    """
+    import torch
+
+    patches = patches_of(grid_thw)
+    inner = torch.arange(side * side, device=grid_thw.device)
+    (row, column), reach = row_and_column(patches, merge), side // 2
+    height, width = patches.height[:, None], patches.width[:, None]
+    rows, columns = row[:, None] + inner // side - reach, column[:, None] + inner % side - reach
+    is_inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+    rows, columns = rows.clamp(min=0).minimum(height - 1), columns.clamp(min=0).minimum(width - 1)
+    block = rows // merge * (width // merge) + columns // merge
+    in_frame = block * (merge * merge) + rows % merge * merge + columns % merge
+    frame = patches.height * patches.width
+    return (patches.start + patches.within // frame * frame)[:, None] + in_frame, is_inside
+
+
+def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
+    """For HunYuanVLVisionTransformer.forward (transformers 5.23), which loops over the images."""
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw)[None]
+    for layer in self.layers:
+        states = layer(states, cu_seqlens=segment_ends(grid_thw), attention_mask=None)
+    features = _hunyuan_rows(self.patch_merger, states[0], grid_thw)[None]
+    return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
+
+
+def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor) -> Tensor:
+    """The patches, and the table of positions resized to each image."""
+    sides = (self.config.num_channels, self.patch_size, self.patch_size)
+    embeddings = self.patch_embedding(pixel_values.reshape(-1, *sides)).flatten(1)
+    index, weights = interpolation_indices_and_weights(grid_thw, self.position_edge, self.config.interpolate_mode)
+    positions = (self.position_embedding.weight[1:].float()[index] * weights[..., None]).sum(1)
+    return embeddings + positions.to(embeddings.dtype)
+
+
+def _hunyuan_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
+    """The merged patches of each image: a token at its begin, one after each row of blocks, and one at its end."""
+    import torch
+
+    counts = grid_thw.prod(-1)
+    blocks = blocks_of(grid_thw, self.spatial_merge_size, counts.cumsum(0) - counts)
+    convolved = self.before_rms(states)[blocks].flatten(1) @ _by_block(self.proj_conv).T + self.proj_conv.bias
+    merged = self.proj_act(convolved) @ self.proj_out.weight.flatten(1).T + self.proj_out.bias
+    rows = self.mlp(torch.cat([merged, self.image_newline[None].to(merged.dtype)]))
+    ends = torch.stack([self.image_begin, self.image_end]).to(rows.dtype)
+    order = _with_breaks(grid_thw[:, 1:] // self.spatial_merge_size, merged.shape[0])
+    return self.after_rms(torch.cat([rows, ends])[order])
+
+
+def _by_block(convolution: Any) -> Tensor:
+    """The weights of a convolution whose stride is its side, `[out, side * side * in]`."""
+    weight: Tensor = convolution.weight.permute(0, 2, 3, 1).flatten(1)
+    return weight
+
+
+def _with_breaks(sizes: Tensor, total: Any) -> Tensor:
+    """The order of blocks and tokens: `total` stands after each row, `total + 1` before an image, `total + 2` after it.
+
+    Args:
+        sizes: The height and the width of each image in blocks, `[images, 2]`.
+        total: The number of the blocks of all images.
+    """
+    import torch
+
+    height, width = sizes.unbind(-1)
+    lengths, areas = height * (width + 1) + 2, height * width
+    image = owners(lengths)
+    within = torch.arange(image.shape[0], device=sizes.device) - (lengths.cumsum(0) - lengths)[image]
+    row, column = (within - 1) // (width + 1)[image], (within - 1) % (width + 1)[image]
+    block = (areas.cumsum(0) - areas)[image] + row * width[image] + column
+    order = torch.where(column == width[image], total, block)
+    order = torch.where(within == 0, total + 1, order)
+    return torch.where(within == lengths[image] - 1, total + 2, order)
