@@ -38,6 +38,15 @@ def test_a_decoder_writes_the_text_of_pytorch(checkpoint, prompt, exports, note)
     assert given == written_text(reference(exports, checkpoint, folder, "AutoModelForCausalLM"), prompt)
 
 
+def test_texts_of_a_batch_get_what_each_gets_alone(exports, note):
+    """Its tokenizer pads on the right, and no token attends to padding there."""
+    note({"client": "genai", "kind": "text", "case": "llama, three texts in a batch"})
+    folder = exported(exports, "llama", TASK)
+    given = run_client("genai", {"folder": str(folder), "count": COUNT, "texts": TEXTS})["result"]
+    source = reference(exports, "llama", folder, "AutoModelForCausalLM")
+    assert given == [written_text(source, {"text": text}) for text in TEXTS]
+
+
 def test_a_decoder_that_takes_num_logits_to_keep_gets_it(exports, note):
     """The runtime gives the input to a decoder that has it."""
     flags = ("--with-input=num_logits_to_keep",)

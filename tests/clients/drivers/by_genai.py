@@ -11,8 +11,8 @@ from lines import answer_jobs
 
 
 def result(job: dict[str, Any]) -> Any:
-    """The new tokens for `ids`, the new text for `text` and for `messages`; with images for `feeds`, with a sound for
-    `sound`. `overlay` goes over the configuration."""
+    """The new tokens for `ids`, also with images for `feeds` and with a sound for `sound`; the new text for `text`, for
+    `messages` and for each of `texts`. `overlay` goes over the configuration."""
     config = genai.Config(job["folder"])
     if "overlay" in job:
         config.overlay(json.dumps(job["overlay"]))
@@ -22,6 +22,8 @@ def result(job: dict[str, Any]) -> Any:
     if "ids" in job:
         return new_tokens(model, job["ids"], job["count"], job.get("sound"))
     tokenizer = genai.Tokenizer(model)
+    if "texts" in job:
+        return new_texts(model, tokenizer, job)
     return tokenizer.decode(new_tokens(model, tokenizer.encode(prompt(tokenizer, job)), job["count"]))
 
 
@@ -46,6 +48,18 @@ def new_tokens(model: Any, ids: Any, count: int, sound: Any = None) -> list[int]
     while not generator.is_done():
         generator.generate_next_token()
     return [int(token) for token in generator.get_sequence(0)[len(ids) :]]
+
+
+def new_texts(model: Any, tokenizer: Any, job: dict[str, Any]) -> list[str]:
+    """The texts that the model adds to texts of a batch, which the tokenizer pads."""
+    ids = tokenizer.encode_batch(job["texts"]).as_numpy()
+    parameters = genai.GeneratorParams(model)
+    parameters.set_search_options(do_sample=False, max_length=ids.shape[1] + job["count"], batch_size=len(ids))
+    generator = genai.Generator(model, parameters)
+    generator.append_tokens(ids)
+    while not generator.is_done():
+        generator.generate_next_token()
+    return [tokenizer.decode(generator.get_sequence(row)[ids.shape[1] :]) for row in range(len(ids))]
 
 
 def array(tensor: dict[str, Any]) -> Any:
