@@ -43,7 +43,7 @@ def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
     '[batch_size, num_attention_heads=, past_sequence_length, v_head_dim=]'
     """
     chosen = for_some_task(spec)
-    layers = [row.layers for row in chosen.cache.rows if any(LATENT in str(axis) for axis in row.input_axes.axes)]
+    layers = [row.layers for row in chosen.cache.rows if any(axis.symbol == LATENT for axis in row.input_axes.axes)]
     if not layers or chosen.call.submodule is not None:
         raise InvalidSpec(
             f"{spec.name or 'this spec'} has no cache of latents that could be expanded; DeepSeek-V3, Youtu, MiniCPM3 "
