@@ -99,7 +99,7 @@ def _weight_bytes(model: Any, tensor: Any, modules: list[Any], rules: Sequence[W
     if not rules or tensor.ndim < MATRIX_RANK:
         return floats
     names = [name for name, other in model.state_dict(keep_vars=True).items() if other is tensor]
-    last_of = ("MatMul",) if _last_product(model) in modules else ()
+    last_of = ("MatMul",) if last_product(model) in modules else ()
     rule = rule_for(rules, Weight(names, operators, last_of))
     if rule is None or not operators or any((rule.kind, operator) not in REPLACEMENTS for operator in operators):
         return floats
@@ -128,7 +128,7 @@ def _has_inputs_first(modules: list[Any]) -> bool:
     return any(type(module).__name__ == "Conv1D" for module in modules)
 
 
-def _last_product(model: Any) -> Any:
+def last_product(model: Any) -> Any:
     """The last linear layer of a model: its output layer if it has one."""
     import torch
 

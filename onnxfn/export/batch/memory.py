@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
 
 from attrs import frozen
 
+from onnxfn.export.batch.section_memory import SectionSizes, section_memory, section_sizes
 from onnxfn.export.jobs import ExportJob, job_plan, job_spec
 from onnxfn.export.lookup.loading import load_configuration, model_without_weights
 from onnxfn.export.lookup.lookup import has_row
@@ -34,11 +34,8 @@ STREAM_BYTES, STREAM_BYTES_OF_LARGEST = 300_000_000, 2
 Measured above the imports: 0.2 GB at 65 million elements, 0.71 GB at 525 million.
 """
 
-CHECK_BYTES: Mapping[str, int] = MappingProxyType({"none": 0, "whole": 1_600_000_000, "sections": 1_600_000_000})
+CHECK_BYTES = 1_600_000_000
 """Anonymous memory of a check, above that of writing: at most 1.6 GB was measured, for whisper-tiny."""
-
-WHOLE = "whole"
-"""The check in which ONNX Runtime holds all weights of a file."""
 
 
 @frozen
@@ -67,25 +64,30 @@ def stored_weights(folder: Path) -> StoredWeights:
     return StoredWeights(in_memory + others, sum(sizes) + others // FLOAT_BYTES, max(sizes, default=0))
 
 
-def memory_need(plan: Plan, stored: StoredWeights, check: str) -> int:
+def memory_need(plan: Plan, stored: StoredWeights, check: str, sections: Iterable[SectionSizes] = ()) -> int:
     """The bytes of memory that the export of a plan needs, from the bytes of its weights.
 
     Anonymous memory counts, and so do the pages of mapped files: an export whose pages another one drives out reads
     them again. A check of whole files also has the weights of a variant in ONNX Runtime, one variant after the other.
+    A check by sections begins when the writing has ended.
 
     Args:
         plan: A plan with the bytes of its weights (`with_weight_bytes`).
         stored: The weights of the checkpoint.
         check: `whole`, `sections` or `none`.
+        sections: The sizes of a check by sections, for each part of the plan.
     """
+    if check == "sections":
+        return IMPORTS_BYTES + stored.bytes + max((_stream_bytes(stored), *map(section_memory, sections)))
     sizes = {size.part: size.bytes for size in plan.weight_bytes}
     written = [sum(sizes.get(part.name, 0) for part in variant.parts) for variant in plans_by_dtype(plan).values()]
-    return _need(max(written), stored, check)
+    return _need(stored, CHECK_BYTES + max(written) if check == "whole" else 0)
 
 
 def memory_bound(stored: StoredWeights, check: str) -> int:
     """The memory of an export to float32, for jobs whose plan is not known: usually more than `memory_need`."""
-    return _need(FLOAT_BYTES * stored.elements, stored, check)
+    converted = {"whole": stored.elements, "sections": stored.largest}
+    return _need(stored, CHECK_BYTES + FLOAT_BYTES * converted[check] if check in converted else 0)
 
 
 def planned_memory(job: ExportJob, folder: Path) -> int | None:
@@ -95,9 +97,14 @@ def planned_memory(job: ExportJob, folder: Path) -> int | None:
         return None
     plan = job_plan(job, job_spec(job, config), config)
     model = model_without_weights(config, plan.parts[0].spec, trust_remote_code=job.trust_remote_code)
-    return memory_need(with_weight_bytes(plan, model), stored_weights(folder), job.check)
+    sections = [section_sizes(part, model) for part in plan.parts] if job.check == "sections" else []
+    return memory_need(with_weight_bytes(plan, model), stored_weights(folder), job.check, sections)
 
 
-def _need(written: int, stored: StoredWeights, check: str) -> int:
-    streaming = IMPORTS_BYTES + STREAM_BYTES + STREAM_BYTES_OF_LARGEST * stored.largest
-    return streaming + stored.bytes + CHECK_BYTES[check] + (written if check == WHOLE else 0)
+def _need(stored: StoredWeights, check: int) -> int:
+    return IMPORTS_BYTES + _stream_bytes(stored) + stored.bytes + check
+
+
+def _stream_bytes(stored: StoredWeights) -> int:
+    """The anonymous memory of writing weights."""
+    return STREAM_BYTES + STREAM_BYTES_OF_LARGEST * stored.largest
