@@ -207,3 +207,10 @@ def test_the_spectrogram_of_voxtral_has_the_name_that_clients_use():
     plan = onnxfn.plan(onnxfn.spec_for(model, HEARS), model)
     assert list(plan["audio_encoder"].inputs) == ["audio_values"]
     assert plan["audio_encoder"].outputs == {"audio_features": {0: "num_audio_tokens"}}
+
+
+def test_a_cache_has_the_keys_of_an_index():
+    model = every_part.tiny_model("mistral_large4", SEES)
+    decoder = onnxfn.plan(onnxfn.spec_for(model, SEES), model)["decoder_model_merged"]
+    assert decoder.inputs["past_key_values.0.indexer_key"] == {0: "batch_size", 1: "past_sequence_length"}
+    assert decoder.outputs["present.0.indexer_key"] == {0: "batch_size", 1: "past_sequence_length + sequence_length"}

@@ -33,6 +33,9 @@ AUXILIARY_FIELDS = ("loss", "past_key_values", "hidden_states", "attentions", "c
 STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
 """Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
 
+INDEXER_KEYS = "indexer_keys"
+"""Attribute of a layer of a cache whose attention reads the keys that an index chooses: the keys of the index."""
+
 Tensors = Mapping[Path, Any]
 
 
@@ -196,6 +199,9 @@ def _layer_states(layer: Any) -> Iterator[tuple[str, str]]:
         tensor = getattr(layer, name, None)
         if tensor is not None and tensor.ndim == 4:  # noqa: PLR2004 - [batch, heads, length, head size]
             yield name.removesuffix("s"), f"batch_size {tensor.shape[1]} {{}} {tensor.shape[3]}"
+    indexed = getattr(layer, INDEXER_KEYS, None)
+    if indexed is not None:
+        yield INDEXER_KEYS.removesuffix("s"), f"batch_size {{}} {indexed.shape[2]}"
     for name in STATE_NAMES:
         for index, tensor in dict(getattr(layer, name, None) or {}).items():
             if tensor is not None:

@@ -183,6 +183,8 @@ def _filled_layer(layer: Any, tensors: Mapping[str, Any]) -> Any:
         filled.keys, filled.values = tensors["keys"], tensors["values"]
         filled.dtype, filled.device = filled.keys.dtype, filled.keys.device
         filled.is_initialized = True
+    if "indexer_keys" in tensors:
+        filled.indexer_keys, filled.is_indexer_initialized = tensors["indexer_keys"], True
     for name, tensor in _joined_parts(tensors).items():
         attribute, _, index = name.partition(".")
         if index:

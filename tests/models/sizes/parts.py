@@ -75,6 +75,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "llava_next": {"image_grid_pinpoints": TILINGS},
         "llava_next_video": {"image_grid_pinpoints": TILINGS},
         "llava_onevision": {"image_grid_pinpoints": TILINGS},
+        "minicpm_ocr": {"image_token_id": 120, "video_token_id": 121},
+        "minicpmv4_6": {"image_token_id": 120, "video_token_id": 121},
         "muse_glimmer": {"out_hidden_size": 128},
         "muse_spark": {
             "audio_config": {"patch_sizes": [4, 2, 2, 2], "num_hidden_layers": 4, "depths": [1, 1, 1, 1]},
