@@ -210,7 +210,7 @@ def grid_convolution(self: Any, hidden_states: Tensor, grid_thw: Any, **_: Any) 
             block = y // merge * (patches.width // merge) + x // merge
             index = torch.where(is_inside, first + block * merge**2 + y % merge * merge + x % merge, 0)
             convolved = convolved + torch.where(is_inside[:, None], gated[index], 0.0) * kernel[:, down, right]
-    return self.out_proj(output_gate * convolved)  # type: ignore[no-any-return]
+    return self.out_proj(output_gate * convolved)
 
 
 def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tensor, spatial_merge_size: int) -> Tensor:
