@@ -74,7 +74,6 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "Lfm3VlVisionModel.forward": ("grid_convolutions.lfm3_vl_states", "makes a list of the grids"),
         "Lfm3VlVisionShortConv.forward": ("grid_convolutions.lfm3_vl_convolution", "loops over the images"),
         "Lfm2VlModel.get_image_features": ("merged_blocks.lfm2_vl_features", "loops over the images"),
-        "Lfm3VlVisionShortConv.forward": ("packed_vision.grid_convolution", "loops over the images"),
         "PaddleOCRProjector.forward": ("merged_blocks.paddleocr_features", "loops over the images"),
         **{
             f"{model}.get_image_features": (

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from transformers import vision_utils
 from transformers.models.gemma4 import modeling_gemma4
 from transformers.models.kimi_k25 import modeling_kimi_k25
-from transformers.models.lfm3_vl import modeling_lfm3_vl
-from transformers.models.lfm3_vl.configuration_lfm3_vl import Lfm3VlVisionConfig
 from transformers.models.minicpm_ocr import modeling_minicpm_ocr
 from transformers.models.minicpm_ocr.configuration_minicpm_ocr import MiniCPMOcrConfig
 from transformers.models.muse_glimmer import modeling_muse_glimmer
@@ -94,17 +92,6 @@ def test_patches_beside_a_text_are_those_of_the_loops(batch, length, seed):
     expected = modeling_udop.combine_image_text_embeddings(patches.clone(), texts.clone(), *arguments)
     for actual, wanted in zip(udop.joined_embeddings(patches, texts, *arguments), expected, strict=True):
         torch.testing.assert_close(actual, wanted, rtol=0, atol=0, check_dtype=False)
-
-
-@given(grids)
-def test_convolutions_over_images_are_those_of_the_loops(grid):
-    config = Lfm3VlVisionConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1, layer_types=["conv"])
-    convolution = modeling_lfm3_vl.Lfm3VlVisionShortConv(config, 0)
-    states = torch.randn(int(grid.prod(-1).sum()), 8, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        expected = convolution(states, grid.tolist())
-        actual = packed_vision.grid_convolution(convolution, states, grid.tolist())
-    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("rounds", [1, 2])

@@ -33,15 +33,9 @@ class Sizes:
 
 
 def sizes(tensor: Tensor) -> Any:
-    """For tolist of a tensor without values: `Sizes` of whole numbers, which nobody knows yet."""
-    return Sizes(tensor) if tensor.ndim and not tensor.is_floating_point() else _listed(tensor)
-
-
-def as_tensor(numbers: Any, like: Tensor) -> Tensor:
-    """The tensor that `Sizes` stand for; a list of numbers as a tensor on the device of another one."""
-    import torch
-
-    return numbers.tensor if isinstance(numbers, Sizes) else torch.tensor(numbers, device=like.device)
+    """For tolist of a tensor without values: `Sizes` of a row of whole numbers, which nobody knows yet."""
+    is_row = tensor.ndim == 1 and not tensor.is_floating_point()
+    return Sizes(tensor) if is_row else _listed(tensor)
 
 
 def whole(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:

@@ -12,7 +12,6 @@ from typing import Any
 from attrs import frozen
 from torch import Tensor
 
-from onnxfn.architectures.patches.feature_splits import as_tensor
 from onnxfn.architectures.patches.siglip2 import antialiased_weights
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.architectures.private.transformers_names import transformers_name
@@ -190,27 +189,6 @@ def interpolation_indices_and_weights(
     )
     indices = (rows[:, :, None] * num_grid_per_side + columns[:, None, :]).flatten(1)
     return indices, (row_weights[:, :, None] * column_weights[:, None, :]).flatten(1)
-
-
-def grid_convolution(self: Any, hidden_states: Tensor, grid_thw: Any, **_: Any) -> Tensor:
-    """For Lfm3VlVisionShortConv.forward: a convolution of each channel over the frames of each image."""
-    import torch
-
-    input_gate, output_gate, values = self.in_proj(hidden_states).chunk(3, dim=-1)
-    grids, merge, gated = as_tensor(grid_thw, hidden_states), self.spatial_merge_size, input_gate * values
-    patches, kernel = patches_of(grids), self.spatial_conv.weight[:, 0]
-    row, column = _row_and_column(patches, merge)
-    frame = patches.height * patches.width
-    first = patches.start + patches.within // frame * frame
-    convolved = torch.zeros_like(gated)
-    for down in range(kernel.shape[1]):
-        for right in range(kernel.shape[2]):
-            y, x = row + down - kernel.shape[1] // 2, column + right - kernel.shape[2] // 2
-            is_inside = (y >= 0) & (x >= 0) & (y < patches.height) & (x < patches.width)
-            block = y // merge * (patches.width // merge) + x // merge
-            index = torch.where(is_inside, first + block * merge**2 + y % merge * merge + x % merge, 0)
-            convolved = convolved + torch.where(is_inside[:, None], gated[index], 0.0) * kernel[:, down, right]
-    return self.out_proj(output_gate * convolved)
 
 
 def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tensor, spatial_merge_size: int) -> Tensor:
