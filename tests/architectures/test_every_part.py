@@ -60,9 +60,9 @@ def test_60_models_that_see_agree_with_pytorch_as_a_whole():
     assert sum(not line.startswith(swept.NOT) for line in lines) >= 60
 
 
-def test_12_models_that_hear_agree_with_pytorch_as_a_whole():
+def test_15_models_that_hear_agree_with_pytorch_as_a_whole():
     lines = [tasks[HEARS] for tasks in swept.seen(every_part.NAME).values() if HEARS in tasks]
-    assert sum(not line.startswith(swept.NOT) for line in lines) >= 60
+    assert sum(not line.startswith(swept.NOT) for line in lines) >= 15
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,28 @@ CHUNKS = compose(
 """Three chunks in each sound, and other numbers of chunks."""
 
 
+def _masked_by_bools(axes: str) -> ExportSpec:
+    """A spec of a spectrogram and of the mask of its frames, by which a model also chooses features: so it is bool."""
+    mask = takes("input_features_mask", f"num_sounds {FRAMES}", "padding_mask", kind="bool")
+    return compose(_spectrogram(axes), mask)
+
+
+CONVOLVED = compose(
+    _masked_by_bools(f"{FRAMES} convolved_mels="),
+    reads(convolved_mels=item("audio_config.subsampling_conv_channels", 0)),
+)
+"""Spectrograms with as many values per frame as the first convolution has channels, and a mask of their frames."""
+
+WAVE_FRAMES = compose(
+    _masked_by_bools(f"{FRAMES} audio_embed_dim="),
+    reads(audio_embed_dim="audio_config.audio_embed_dim"),
+    sized(sound_length=20),
+    case("one", sized(sound_length=11)),
+    case("several", sized(sound_length=31)),
+)
+"""Frames of samples, each of which becomes a token, and a mask of them."""
+
+
 def _masked_forms(mask: str) -> Forms:
     return (
         compose(_masked(f"num_mel_bins= {CHUNKED}", mask, CHUNKED), CHUNKS),
@@ -126,7 +148,7 @@ SOUND_FORMS: Mapping[str, Forms] = MappingProxyType(
         "input_features input_features_mask padding_mask": tuple(
             compose(form, always(padding_mask=None)) for form in _masked_forms("input_features_mask")
         ),
-        "input_features input_features_mask": _masked_forms("input_features_mask"),
+        "input_features input_features_mask": (WAVE_FRAMES, CONVOLVED, *_masked_forms("input_features_mask")),
         "input_features feature_attention_mask": _masked_forms("feature_attention_mask"),
         "input_features chunk_sample_lengths": (COUNTED,),
         "input_features": PLAIN,

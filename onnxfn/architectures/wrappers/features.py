@@ -10,7 +10,7 @@ from torch import Tensor
 from onnxfn.architectures.wrappers.feature_methods import feature_method
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, decoder_inputs, layered_decoder
 from onnxfn.architectures.wrappers.modules import module
-from onnxfn.architectures.wrappers.wide_rows import Width, widened, width_of
+from onnxfn.architectures.wrappers.wide_rows import widened, width_of
 from onnxfn.specs.errors import InvalidSpec
 
 
@@ -61,13 +61,13 @@ def _features(model: Any, name: str, output: str) -> Any:
     if method is None:
         raise InvalidSpec(f"{type(model).__name__} has no {name}, so no graph computes its {output}")
 
-    width = Width() if output == "audio_features" else width_of(model)
+    width, mark = width_of(model), 1.0 if output == "image_features" else 0.0
 
     @wraps(method)
     def forward(**inputs: Any) -> dict[str, Tensor]:
         result = method(**inputs, return_dict=True)
         deep = [_joined(each) for each in getattr(result, "deepstack_features", None) or ()]
-        return {output: widened(_joined(result), width, deep, 1.0)}
+        return {output: widened(_joined(result), width, deep, mark)}
 
     tower = module(forward)
     tower.config = model.config

@@ -66,7 +66,6 @@ NUM_MEL_BINS: Source = either(
     *_keys("n_mels", AUDIO_CONFIGS),
     *_keys("input_dim", AUDIO_CONFIGS),
     *_keys("feature_size", AUDIO_CONFIGS),
-    *_keys("audio_embed_dim", AUDIO_CONFIGS),
     constant(80),
 )
 

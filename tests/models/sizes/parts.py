@@ -31,6 +31,17 @@ GEMMA4_VISION: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+GEMMA4_AUDIO: Mapping[str, Any] = MappingProxyType(
+    {
+        "model_type": "gemma4_audio",
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "subsampling_conv_channels": [16, 8],
+        "output_proj_dims": 32,
+    }
+)
+
 TILINGS = [[64, 128], [128, 64], [128, 128], [192, 64], [64, 192]]
 """The sizes of images of tiles of 64 pixels, as LLaVA-NeXT has them of tiles of 336."""
 
@@ -59,7 +70,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "granite_speech": {"window_size": 4, "downsample_rate": 2},
         "granite_speech_plus": {"window_size": 4, "downsample_rate": 2},
         "gemma4_unified": {"audio_config": {"model_type": "gemma4_unified_audio", "audio_embed_dim": 40}},
-        "gemma4": {"vision_config": dict(GEMMA4_VISION)},
+        "gemma4": {"vision_config": dict(GEMMA4_VISION), "audio_config": dict(GEMMA4_AUDIO)},
         "lfm2_vl": {"text_config": {"layer_types": ["conv", "full_attention"]}},
         "got_ocr2": {"vision_config": {"output_channels": 16}},
         "kosmos-2": {"latent_query_num": 6},
