@@ -10,7 +10,15 @@ from onnxfn import with_expanded_cache
 from onnxfn.architectures import ARCHITECTURES, common_patches
 from onnxfn.architectures.common_patches import packed_attention
 from onnxfn.architectures.families.feature_inputs import ONE_SIZED_IMAGE
-from onnxfn.architectures.families.features import FEATURES, prefix_decoder, token_table, tower, wide_decoder
+from onnxfn.architectures.families.features import (
+    FEATURES,
+    inner_decoder,
+    prefix_decoder,
+    token_table,
+    tower,
+    wide_decoder,
+)
+from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings
 from onnxfn.architectures.functions import FUNCTIONS, PATCHES, WRAPPERS
 from onnxfn.export.lookup import derive
 from onnxfn.graphs.capture.submodules import SUBMODULES
@@ -37,7 +45,8 @@ def values_for_derivation():
 def specs_for_derivation():
     values = [value for value in values_for_derivation() if isinstance(value, ExportSpec)]
     values.append(packed_attention("transformers.models.qwen2_vl.modeling_qwen2_vl"))
-    values += [token_table, prefix_decoder, wide_decoder, ONE_SIZED_IMAGE, *map(tower, FEATURES)]
+    values += [inner_decoder, prefix_decoder, token_table, wide_decoder, ONE_SIZED_IMAGE, *map(tower, FEATURES)]
+    values.append(encoder_and_decoder_of_embeddings)
     return [spec for value in values for spec in with_overlays(value)]
 
 
