@@ -16,13 +16,14 @@ from onnxfn.architectures.families import (
     seq2seq,
     wav2vec2_frames,
 )
+from onnxfn.architectures.families.multimodal import image_inputs, image_reads
 from onnxfn.architectures.families.seq2seq import encodes, generation_tasks
 from onnxfn.architectures.families.speech import audio_mask, mask_lengths, waveform_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, self_cache
-from onnxfn.specs.facts import SOURCE, TARGET, gives, takes
+from onnxfn.specs.facts import SOURCE, TARGET, gives, links, runs, takes
 from onnxfn.specs.getters import constant, either, from_config, if_else, item, quotient, reads, total
 from onnxfn.specs.records import Getter
 from onnxfn.specs.spec import ExportSpec
@@ -163,6 +164,35 @@ trocr: ExportSpec = compose(
         )
     ),
 )
+
+# The decoder of BLIP attends to the states of its vision model. The row `blip` is for its other classes.
+blip_captions: ExportSpec = compose(
+    seq2seq,
+    image_reads(),
+    reads(
+        vocab_size="text_config.vocab_size",
+        hidden_size="vision_config.hidden_size",
+        decoder_num_layers="text_config.num_hidden_layers",
+        decoder_num_attention_heads="text_config.num_attention_heads",
+        decoder_head_dim=quotient("text_config.hidden_size", "decoder_num_attention_heads"),
+    ),
+    generates("pixels", "normal"),
+    behaves("encoder", image_inputs(), runs("blip.vision_encoder"), gives("last_hidden_state", "batch_size _ _")),
+    behaves(
+        "decoder",
+        runs("blip.text_decoder"),
+        gives("logits", f"{TARGET} _"),
+        takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+        links("encoder_hidden_states", part="encoder_model", output="last_hidden_state"),
+        takes("input_ids", TARGET, "token_ids"),
+        takes("attention_mask", TARGET, "padding_mask"),
+        encoder_decoder_cache("attention_mask"),
+    ),
+    generation_tasks("image-to-text"),
+)
+
+SEEING: Mapping[str, ExportSpec] = MappingProxyType({"blip": blip_captions})
+"""Model type -> the spec of its encoder-decoder for image-to-text, where its row is for other classes."""
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {

@@ -78,6 +78,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
 
 WRAPPERS: Mapping[str, str] = MappingProxyType(
     {
+        "blip": "vision_encoder text_decoder",
         "codecs": "encoder decoder single_chunk_encoder single_chunk_decoder vocoder",
         "diffusers": "vae_encoder dcae_encoder vae_decoder",
         "embedded_decoders": "decoder_of_embeddings",

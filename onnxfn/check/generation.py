@@ -23,6 +23,7 @@ from onnxfn.check.prompts import (
     token_mask,
 )
 from onnxfn.check.sessions import open_session
+from onnxfn.check.whole.encoded import embedded
 from onnxfn.check.whole.processed import arrays_of, processed, saved_processor
 from onnxfn.check.whole.towers import TOWERS, read_arguments, tower_features, with_features
 from onnxfn.specs.dummies import Array
@@ -126,18 +127,20 @@ def generate(
         prompt = processed(processor, input_ids, images, audio)
         ends = (*stop_ids, *_end_tokens(path))
         texts = generate(exported, prompt, max_new_tokens=steps, stop=ends, dtype=dtype)
-        return str(processor.decode(texts[0, prompt[IDS].shape[1] :], skip_special_tokens=True))
+        # The text of an encoder-decoder begins with `start`, not with the prompt.
+        known = 1 if _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file() else prompt[IDS].shape[1]
+        return str(processor.decode(texts[0, known:], skip_special_tokens=True))
     if len(images) or len(audio):
         raise InvalidSpec('images and audio belong to a text: generate(folder, "What is this?", images=[...])')
     folder = onnx_folder(path)
     arguments: Mapping[str, Any] = input_ids if isinstance(input_ids, Mapping) else {IDS: input_ids}
     inputs = encoder_array(arguments[IDS])
     mask = token_mask(arguments.get("attention_mask") if attention_mask is None else attention_mask, inputs)
-    suffix = dtype_suffix(_first_dtype(exported) if dtype is None else dtype)
+    suffix = _suffix(exported, dtype)
     graphs_of_dtype(folder, dtype)  # raises ModelNotFound
-    if (folder / f"{ENCODER}{suffix}.onnx").is_file():
+    if _encoder_file(folder, suffix).is_file():
         ids = np.full((len(inputs), 1), _start_token(path) if start is None else start, dtype=np.int64)
-        decoder = _decoder_of_encoded(folder, suffix, inputs, mask)
+        decoder = _decoder_of_encoded(path, suffix, {**arguments, IDS: inputs}, mask)
         with run_errors(inputs):
             return greedy(decoder, ids, np.ones_like(ids), steps=steps, stop=stop_ids)
     if start is not None:
@@ -154,10 +157,24 @@ def _first_dtype(exported: Exported | str | PathLike[str]) -> str | None:
     return exported.plan.parts[0].dtype if isinstance(exported, Exported) else getattr(exported, "dtype", None)
 
 
-def _decoder_of_encoded(folder: Path, suffix: str, inputs: Array, mask: Array) -> Decoder:
+def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
+    return dtype_suffix(_first_dtype(exported) if dtype is None else dtype)
+
+
+def _encoder_file(folder: Path, suffix: str) -> Path:
+    return folder / f"{ENCODER}{suffix}.onnx"
+
+
+def _decoder_of_encoded(path: Path, suffix: str, arguments: Mapping[str, Any], mask: Array) -> Decoder:
     """The decoder of an encoder-decoder, which reads what its encoder computes from the inputs."""
-    decoder, encoder = _seq2seq_decoder(folder, suffix), open_session(folder / f"{ENCODER}{suffix}.onnx")
+    folder, inputs = onnx_folder(path), arguments[IDS]
+    decoder, encoder = _seq2seq_decoder(folder, suffix), open_session(_encoder_file(folder, suffix))
     with run_errors(inputs):
+        if EMBEDS in input_names(encoder):
+            table, values = open_session(folder / f"{EMBEDDING_FILE}{suffix}.onnx"), arrays_of(arguments)
+            features = tower_features(_towers(folder, suffix, values), values)
+            inputs = embedded(table, features, _known_tokens(path), values)[EMBEDS]
+            decoder = evolve(decoder, embeddings=table)
         return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
 
 
@@ -172,14 +189,19 @@ def _known_tokens(path: Path) -> Placeholders:
 
 def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping[str, Array]) -> Decoder:
     """The decoder with the features of images and sounds among the arguments; of a text alone as it is."""
-    folder = onnx_folder(path)
+    sessions = _towers(onnx_folder(path), suffix, arguments)
+    if not sessions:
+        return decoder
+    return with_features(decoder, tower_features(sessions, arguments), _known_tokens(path), arguments[IDS], arguments)
+
+
+def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[str, Any]:
+    """The sessions of the files that read images and sounds. InvalidSpec if none reads one that is an argument."""
     files = {stem: folder / f"{stem}{suffix}.onnx" for stem in TOWERS}
     sessions = {stem: open_session(file) for stem, file in files.items() if file.is_file()}
     if unread := sorted(arguments.keys() & MAIN_ARGUMENTS - read_arguments(sessions)):
         raise InvalidSpec(f"no file in {folder} reads {listed(unread)}; the files that do are {listed(TOWERS)}")
-    if not sessions:
-        return decoder
-    return with_features(decoder, tower_features(sessions, arguments), _known_tokens(path), arguments[IDS], arguments)
+    return sessions
 
 
 def _end_tokens(folder: Path) -> tuple[int, ...]:
@@ -196,7 +218,7 @@ def _start_token(folder: Path) -> int:
     """`decoder_start_token_id` of the configuration in a folder."""
     for name in ("generation_config.json", "config.json"):
         config = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
-        for section in (config, config.get("decoder") or {}):
+        for section in (config, config.get("decoder") or {}, config.get("text_config") or {}):
             if section.get("decoder_start_token_id") is not None:
                 return int(section["decoder_start_token_id"])
     raise InvalidSpec(f"no configuration in {folder} has decoder_start_token_id; pass the first token: start=...")

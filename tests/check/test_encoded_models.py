@@ -58,6 +58,17 @@ def test_features_in_another_order_are_found(florence, exported):
     assert not next(prompt_comparisons(other, given, _no_reference)).passed
 
 
+def test_generate_writes_what_pytorch_writes_about_an_image(florence, exported):
+    import torch
+
+    whole = whole_model(florence, exported.plan, Path(exported.path), cache(open_check_session))
+    prompt = next(prompt for prompt in prompts_of(whole) if prompt.case == "1 image in a text")
+    texts = onnxfn.generate(exported.path, prompt.arguments, max_new_tokens=5)
+    tensors = {name: torch.from_numpy(array) for name, array in prompt.arguments.items()}
+    options = {"eos_token_id": None, "forced_eos_token_id": None, "do_sample": False, "num_beams": 1}
+    assert texts.tolist() == florence.generate(**tensors, **options, max_new_tokens=5).tolist()
+
+
 class _Reversed:
     """A session that gives the images in another order."""
 

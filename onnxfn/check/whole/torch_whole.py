@@ -27,6 +27,9 @@ WHOLE = "whole model"
 
 MASK, POSITIONS = "attention_mask", "position_ids"
 DECODER_IDS = "decoder_input_ids"
+ENDS_TEXTS = ("blip",)
+"""Model types whose `generate` has an end token of its own, and leaves out the last token of a prompt."""
+
 PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
 
 
@@ -78,7 +81,8 @@ def forward_arguments(
 
 def encoder_arguments(model: Any, arguments: Mapping[str, Array], texts: Array) -> dict[str, Array]:
     """The arguments of `forward` of an encoder-decoder: what its encoder reads, and the tokens of the decoder."""
-    return {**arguments, **_whole_sizes(model, arguments), DECODER_IDS: texts}
+    own = DECODER_IDS if DECODER_IDS in inspect.signature(model.forward).parameters else IDS
+    return {**arguments, **_whole_sizes(model, arguments), own: texts}
 
 
 def _whole_sizes(model: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
@@ -100,6 +104,11 @@ def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Ar
     return of_texts
 
 
+def _with_end(arguments: Mapping[str, Array]) -> dict[str, Array]:
+    """The arguments with one more token after each prompt, where its end stands."""
+    return {**arguments, IDS: np.concatenate([arguments[IDS], arguments[IDS][:, -1:]], axis=1)}
+
+
 def texts_of_generate(
     model: Any, part: Part, arguments: Mapping[str, Array], steps: int, never: Collection[int]
 ) -> Array:
@@ -111,13 +120,16 @@ def texts_of_generate(
     """
     import torch
 
-    tensors = dict(zip(arguments, tensors_for(model, part.spec, arguments), strict=True))
+    ends_texts = model.config.model_type in ENDS_TEXTS
+    prompts = _with_end(arguments) if ends_texts else arguments
+    tensors = dict(zip(prompts, tensors_for(model, part.spec, prompts), strict=True))
     attention = with_attention(model, part.spec.call.attention)
     lengths = {"max_new_tokens": steps, "min_new_tokens": steps, "suppress_tokens": sorted(never)}
     constants = {each.name: each.value for each in part.spec.call.constants if each != NO_CACHE}
     if DECODER_IDS in arguments:
         lengths["decoder_start_token_id"] = int(arguments[DECODER_IDS][0, 0])
-    forced = {"eos_token_id": None, "forced_bos_token_id": None, "forced_eos_token_id": None}
+    forced = {} if ends_texts else {"eos_token_id": None}
+    forced |= {"forced_bos_token_id": None, "forced_eos_token_id": None}
     try:
         with quiet(), unchanged_eval(model), attention, torch.no_grad():
             options = {**lengths, **constants, **forced, "do_sample": False, "num_beams": 1}

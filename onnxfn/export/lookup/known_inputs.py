@@ -25,6 +25,7 @@ VISION_CONFIGS = (
     "encoder",
     "encoder_config",
     "vision_config.backbone_config",
+    "encoder.vision_config",
 )
 TEXT_CONFIGS = (
     "text_config",

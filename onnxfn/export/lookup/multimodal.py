@@ -13,6 +13,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures.encoder_decoders import SEEING
 from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS
 from onnxfn.architectures.families.features import (
     AUDIO,
@@ -161,7 +162,7 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     stem = name.removesuffix(WITH_PAST)
     wanted = TOWERS.get(stem, tuple(METHODS))
     towers = [part for part in wanted if feature_method(model, METHODS[part]) is not None]
-    is_encoded = stem == SEES and model.config.is_encoder_decoder
+    is_encoded = stem == SEES and (model.config.is_encoder_decoder or model.config.model_type in SEEING)
     if not towers and is_encoded:
         return _read_by_encoder(model, name)
     model = model_copy(model)
@@ -185,7 +186,7 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
 
 def _read_by_encoder(model: Any, name: str) -> ExportSpec:
     """The spec of an encoder-decoder whose encoder reads images: that of its row, or one derived from it."""
-    row = ARCHITECTURES.get(model.config.model_type, EMPTY)
+    row = {**ARCHITECTURES, **SEEING}.get(model.config.model_type, EMPTY)
     own = name.replace(SEES, "image-to-text")
     if own not in task_names(row):
         return derive_from_model(model, name)
