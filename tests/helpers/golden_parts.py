@@ -27,7 +27,10 @@ TASKS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("llava", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl", "internvl"), SEES),
         **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm_ocr", "glm4v"), SEES),
-        "voxtral": HEARS,
+        **dict.fromkeys(
+            ("llava_next", "llava_onevision", "paligemma", "gemma4", "florence2", "blip-2", "kosmos-2"), SEES
+        ),
+        **dict.fromkeys(("voxtral", "granite_speech", "qwen2_audio"), HEARS),
     }
 )
 """Model type -> the task of its plan."""
