@@ -28,6 +28,7 @@ from onnxfn.export.batch.records import (
 )
 from onnxfn.export.batch.schedule import Task, next_task
 from onnxfn.export.batch.servers import Submit, local_processes
+from onnxfn.export.destination import check_destination
 from onnxfn.export.error_lines import error_line
 from onnxfn.export.jobs import ExportJob, kind_of
 from onnxfn.export.lookup.loading import checkpoint_folder
@@ -178,16 +179,20 @@ def _steps(
 
 
 def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> tuple[Task, JobResult | None]:
-    """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read."""
+    """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read.
+
+    Whether its path is free is asked here, once: an attempt whose worker was killed may have left its files.
+    """
     task = Task(number, job)
     try:
         folder = checkpoint_folder(job.checkpoint)
         digest = job_digest(job, folder)
         result = unchanged_result(job, digest, logged)
         if result is None:
+            check_destination(Path(job.path), overwrite=replacing(job, logged).overwrite)
             task = evolve(
                 task,
-                job=replacing(job, logged),
+                job=evolve(job, overwrite=True),
                 kind=kind_of(job, folder),
                 bytes=memory_bound(stored_weights(folder), job.check),
                 digest=digest,

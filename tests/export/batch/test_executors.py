@@ -3,10 +3,11 @@
 import os
 import signal
 import tempfile
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic, sleep
+from types import SimpleNamespace
 
 import pytest
 from fine_tunes import kill_first, save_berts, server_processes
@@ -74,6 +75,35 @@ def test_a_server_that_was_killed_between_two_jobs_costs_no_attempt(folder, jobs
     with ThreadPoolExecutor(1) as executor:
         result = export_many(jobs, executor=executor, workers=1, on_event=kill)
     assert [job.attempts for job in result.jobs] == [1, 1, 1], result
+
+
+def test_a_job_whose_result_was_lost_replaces_its_files(folder, jobs):
+    """A worker of dask may be killed after it has written the files and before its result has arrived."""
+    submitted = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def submit(function, *arguments):
+            submitted.append(pool.submit(function, *arguments))
+            if len(submitted) > 1:
+                return submitted[-1]
+            assert submitted[0].result().status == "exported"
+            lost = Future()
+            lost.set_exception(RuntimeError("the worker was killed"))
+            return lost
+
+        [job] = export_many(jobs[:1], executor=SimpleNamespace(submit=submit)).jobs
+    assert (job.status, job.attempts) == ("exported", 2), job.error
+
+
+def test_a_path_that_is_taken_is_refused_before_a_job_runs(jobs):
+    folder = Path(jobs[0].path)
+    folder.mkdir()
+    (folder / "file").touch()
+    events = []
+    result = export_many(jobs[:2], on_event=events.append)
+    assert [job.status for job in result.jobs] == ["failed", "exported"]
+    assert "overwrite" in result.jobs[0].error
+    assert [event.status for event in events] == ["failed", "start", "exported"]
 
 
 def test_a_server_ends_with_the_process_that_started_it(folder, jobs):
