@@ -134,7 +134,7 @@ CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
         "gpt2": Checkpoint("gpt2", "AutoModelForCausalLM", "chat"),
         "qwen2": Checkpoint("qwen2", "AutoModelForCausalLM", "chat"),
         "t5": Checkpoint("t5", "AutoModelForSeq2SeqLM", "with end"),
-        "bart": Checkpoint("bart", "AutoModelForSeq2SeqLM", "with end"),
+        "bart": Checkpoint("bart", "AutoModelForSeq2SeqLM", "with end", sizes={"decoder_attention_heads": 4}),
         "marian": Checkpoint("marian", "AutoModelForSeq2SeqLM", "with end"),
         "whisper": Checkpoint("whisper", "AutoModelForSpeechSeq2Seq", "whisper", WHISPER_SOUND, {}, WHISPER_TOKENS),
         "wav2vec2 letters": Checkpoint("wav2vec2", "AutoModelForCTC", "letters", SOUND, {"vocab_size": 31}),

@@ -23,6 +23,9 @@ from onnxfn.specs.planned import Plan
 
 NAME = "ORTModel"
 
+WITH_CACHE = ("text2text-generation-with-past", "automatic-speech-recognition-with-past")
+"""The tasks of encoder-decoders that it runs with a cache."""
+
 INPUTS = ("input_ids", "attention_mask", "position_ids")
 """What it computes for a decoder."""
 
@@ -55,7 +58,9 @@ def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
     model_type, decoder = str(config.get("model_type") or ""), decoder_of(plan)
     if model_type and model_type not in KNOWN_TYPES:
         return (f"{NAME} does not know {model_type}: it needs transformers 4.57",)
-    if decoder is None or not model_type:
+    if decoder is None:
+        return _unlike_heads(plan, model_type, config)
+    if not model_type:
         return ()
     extra = other_inputs(decoder, INPUTS)
     if extra:
@@ -65,6 +70,14 @@ def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
     if other:
         return (f"{NAME} has no cache but keys and values, and {model_type} has {other[0].replace('%d', '0')}",)
     return _size_limits(cache, model_type, config)
+
+
+def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is wrong with the empty cache of an encoder-decoder: ORTModel gives it the heads of the encoder."""
+    encoder, decoder = (config.get(f"{half}_attention_heads") for half in ("encoder", "decoder"))
+    if plan.task not in WITH_CACHE or encoder is None or decoder in (None, encoder):
+        return ()
+    return (f"{NAME} starts {model_type} with a cache of {encoder} heads, those of the encoder, not {decoder}",)
 
 
 def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -101,6 +101,13 @@ def test_the_heads_of_the_cache_of_ort_model_depend_on_the_type():
     assert remarks("gemma", head_dim=16) == ()
 
 
+def test_ort_model_starts_an_encoder_decoder_with_the_heads_of_the_encoder():
+    line = "ORTModel starts bart with a cache of 4 heads, those of the encoder, not 2"
+    assert line in remarks("bart", "text2text-generation-with-past")
+    assert line not in remarks("bart", "text2text-generation")
+    assert remarks("bart", "text2text-generation-with-past", decoder_attention_heads=4) == ()
+
+
 def test_a_file_that_transformers_js_loads_and_the_plan_lacks_is_named():
     (line, *_) = remarks("t5", "text2text-generation-with-past", decoders="separate")
     assert line == "transformers.js loads decoder_model_merged.onnx for t5, which this plan does not write"
