@@ -39,7 +39,6 @@ SAMPLE = (
     ("speecht5", "automatic-speech-recognition"),
     ("swinv2", "backbone"),
     ("t5", "text-classification"),
-    ("step3p7", "feature-extraction"),
     ("tapas", "table-question-answering"),
     ("video_llama_3_vision", "feature-extraction"),
     ("voxtral", "automatic-speech-recognition"),

@@ -9,6 +9,7 @@ import pytest
 from onnxfn import with_expanded_cache
 from onnxfn.architectures import ARCHITECTURES, common_patches
 from onnxfn.architectures.common_patches import packed_attention
+from onnxfn.architectures.encoder_decoders import SEEING
 from onnxfn.architectures.families.feature_inputs import ONE_SIZED_IMAGE
 from onnxfn.architectures.families.features import (
     FEATURES,
@@ -46,7 +47,7 @@ def specs_for_derivation():
     values = [value for value in values_for_derivation() if isinstance(value, ExportSpec)]
     values.append(packed_attention("transformers.models.qwen2_vl.modeling_qwen2_vl"))
     values += [inner_decoder, prefix_decoder, token_table, wide_decoder, ONE_SIZED_IMAGE, *map(tower, FEATURES)]
-    values.append(encoder_and_decoder_of_embeddings)
+    values += [encoder_and_decoder_of_embeddings, *SEEING.values()]
     return [spec for value in values for spec in with_overlays(value)]
 
 

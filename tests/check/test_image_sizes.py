@@ -81,7 +81,7 @@ def test_the_smallest_size_runs_and_smaller_ones_do_not(height, width, unit, are
     assert unit == 1 or all(size % unit == 0 for size in found.values())
     nine_eighths = {name: -(-size * 9 // (8 * unit)) * unit for name, size in sizes.items()}
     near = all(found[name] <= nine_eighths[name] + 1 for name in found)
-    smaller = {name: size * 7 // 9 for name, size in found.items()}
+    smaller = {name: size * 7 // (9 * unit) * unit for name, size in found.items()}
     assert near or not runs(smaller)
 
 

@@ -182,8 +182,8 @@ def test_a_model_has_the_head_of_its_class(model_type, class_name, task):
 
 def test_a_model_without_a_row_has_each_task_that_transformers_lists_for_its_class():
     model = shrunk.model("moss_transcribe_diarize", listed_classes("moss_transcribe_diarize", "text-generation")[0])
-    spec = onnxfn.spec_for(model, "text2text-generation")
-    assert [output.name for output in spec.outputs] == ["logits"]
+    planned = onnxfn.plan(onnxfn.spec_for(model, "text2text-generation"), model)
+    assert [*planned["decoder_model"].outputs] == ["logits"]
     assert onnxfn.spec_for(model, "text-generation-with-past").cache.rows
 
 

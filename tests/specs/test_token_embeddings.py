@@ -14,6 +14,7 @@ import onnxfn
 from onnxfn import compose, for_task, spec_for, takes, with_behavior, with_inputs_embeds, with_shapes
 from onnxfn.specs.edits.token_embeddings import by_tokens
 from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.records import Link
 from onnxfn.specs.spec import Parts
 
@@ -71,7 +72,9 @@ def test_adding_twice_equals_adding_once(spec):
 def test_by_tokens_restores_the_token_input(spec):
     tokens = takes("input_ids", "batch_size sequence_length", "token_ids")
     plain = compose(evolve(spec, parts=Parts(), inputs=()), tokens)
-    places = [(one.name, one.forward_path, one.axes) for one in by_tokens(with_inputs_embeds(plain)).inputs]
+    embedded = with_inputs_embeds(plain)
+    planned = PlannedSpec(inputs=tuple(embedded.inputs), links=tuple(embedded.parts.links))
+    places = [(one.name, one.forward_path, one.axes) for one in by_tokens(planned).inputs]
     assert places == [(one.name, one.forward_path, one.axes) for one in plain.inputs]
 
 

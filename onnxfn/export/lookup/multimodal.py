@@ -131,7 +131,7 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
         return False
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
     owner = _class_for(model_or_config, config, _stem(task))
-    return bool(towers) and all(_has_method(owner, METHODS[part]) for part in towers)
+    return bool(towers) and all(has_feature_method(owner, METHODS[part]) for part in towers)
 
 
 def _stem(task: str | None) -> str:
@@ -147,10 +147,6 @@ def _class_for(model_or_config: Any, config: Mapping[str, Any], task: str) -> An
 
     name = next(iter(listed_classes(str(config.get("model_type")), task)), "")
     return getattr(transformers, name, None)
-
-
-def _has_method(owner: Any, name: str) -> bool:
-    return hasattr(owner, name)
 
 
 def multimodal_spec(model: Any, task: str) -> ExportSpec:

@@ -1,0 +1,55 @@
+"""SmolLM2 checked by sections: the verdict of the check of the whole file, also where a layer has a fault."""
+
+from __future__ import annotations
+
+import shutil
+
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import onnxfn
+from onnxfn.export.demo import smollm2
+from onnxfn.export.lookup.loading import load_gguf_model
+
+LAYER = "model.layers.17"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    model, _ = load_gguf_model(smollm2())
+    spec, folder = onnxfn.spec_for(model, "text-generation-with-past"), tmp_path_factory.mktemp("smollm2") / "out"
+    onnxfn.export(spec, model, folder, check=False)
+    return spec, model, folder
+
+
+def with_fault(folder, copied):
+    """A copy of an export in which one matrix of a layer is 1 % larger."""
+    shutil.copytree(folder, copied)
+    proto = onnx.load(copied / "model.onnx")
+    weight = next(each for each in proto.graph.initializer if each.name == f"{LAYER}.mlp.down_proj.weight")
+    weight.CopyFrom(numpy_helper.from_array(1.01 * numpy_helper.to_array(weight), weight.name))
+    onnx.save(proto, copied / "model.onnx")
+    return copied
+
+
+@pytest.mark.sweep
+def test_smollm2_by_sections_has_the_verdict_of_the_whole(exported, tmp_path):
+    spec, model, folder = exported
+    by_sections = onnxfn.validate(spec, model, folder, check="sections")
+    whole = onnxfn.validate(spec, model, folder)
+    assert by_sections.passed
+    assert whole.passed
+    layers = [f"model.layers.{index}" for index in range(30)]
+    assert [each.section for each in by_sections.sections] == ["embedding", *layers, "head"]
+    found = {each.output: each.max_abs for each in by_sections.differences}
+    assert found == {
+        each.output: pytest.approx(each.max_abs, abs=1e-3) for each in whole.differences if each.output in found
+    }
+    assert {each.output for each in whole.differences} - found.keys() <= {"greedy tokens"}
+
+    faulty = with_fault(folder, tmp_path / "faulty")
+    by_sections = onnxfn.validate(spec, model, faulty, check="sections")
+    assert [each.section for each in by_sections.sections if not each.passed] == [LAYER]
+    assert not by_sections.passed
+    assert not onnxfn.validate(spec, model, faulty).passed
