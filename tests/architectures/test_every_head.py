@@ -92,7 +92,8 @@ def test_every_head_is_recorded(model_type, task, tmp_path, only_left, record):
     line = every_head.line(model_type, task, tmp_path / "out")
     record(every_head.NAME, model_type, task, line, set(PAIRS))
     agreed = before is not None and not before.startswith(swept.NOT)
-    assert not (agreed and line.startswith(swept.NOT)), line
+    # A line from before 22 November 2026 may have agreed for texts alone, which counts no longer.
+    assert not (agreed and line.startswith(swept.NOT) and not line.startswith(every_head.NARROW)), line
 
 
 NO_TOWER = {
