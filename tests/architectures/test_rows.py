@@ -7,7 +7,6 @@ goes on after an interruption. Decoders and encoder-decoders have their own: tes
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 import pytest
@@ -124,10 +123,9 @@ def warm():
 @pytest.mark.parametrize(("model_type", "task"), SLOWEST)
 def test_a_tiny_model_is_exported_and_checked_in_ten_seconds(model_type, task, tmp_path):
     warm()
-    seconds = (swept.timed(export_checked, model_type, task, tmp_path / name)[1] for name in ("first", "second"))
-    # Beside another worker of the tests a third is added: ZoeDepth takes 8 s on a quiet machine, and 10 to 11 there.
-    limit = swept.LONGEST * (4 / 3 if "PYTEST_XDIST_WORKER" in os.environ else 1)
-    assert any(each <= limit for each in seconds)
+    names = ("first", "second", "third", "fourth")  # a busy machine adds a third, for a while
+    seconds = (swept.timed(export_checked, model_type, task, tmp_path / name)[1] for name in names)
+    assert any(each <= swept.LONGEST for each in seconds)
 
 
 @pytest.mark.parametrize(
