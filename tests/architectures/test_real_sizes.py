@@ -33,6 +33,8 @@ def test_the_default_configuration_agrees_with_pytorch(model_type, request):
         real_sizes.record(model_type, result)
     if not real_sizes.is_swept(result):
         pytest.skip(result["line"])
+    if model_type in real_sizes.REASONS and not real_sizes.passed(result):
+        pytest.xfail(real_sizes.REASONS[model_type])
     assert real_sizes.passed(result), result["line"]
 
 
