@@ -140,5 +140,4 @@ def test_names_become_modules_in_these_files_alone():
         "export/batch/server.py",
         "architectures/wrappers/feature_methods.py",
         "export/deferred_imports.py",
-        "export/lookup/model_packages.py",
     }

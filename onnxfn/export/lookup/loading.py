@@ -14,7 +14,6 @@ from onnxfn.export.lookup.class_tasks import served_tasks, task_of
 from onnxfn.export.lookup.gguf import load_gguf, load_gguf_tokenizer
 from onnxfn.export.lookup.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
 from onnxfn.export.lookup.loading_progress import no_bars, weights_ticked
-from onnxfn.export.lookup.model_packages import import_models
 from onnxfn.export.lookup.quantized import checked_quantization, load_dequantized
 from onnxfn.export.lookup.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
 from onnxfn.graphs.capture.quiet import quiet
@@ -71,7 +70,6 @@ def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
 
     Code of the checkpoint runs only with `trust_remote_code`. Else a configuration that needs code is LoadFailed.
     """
-    import_models()
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
