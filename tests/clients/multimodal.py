@@ -22,14 +22,20 @@ from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.edits.token_embeddings import IDS
 
 SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
+SEES_AND_HEARS = "any-to-any-with-past"
 
 SEEING = (
-    *("llava", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl"),
-    *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm_ocr"),
+    *("llava", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl", "paligemma", "lighton_ocr", "florence2"),
+    *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm_ocr"),
 )
-HEARING = ("voxtral",)
-TASKS: Mapping[str, str] = MappingProxyType({**dict.fromkeys(SEEING, SEES), **dict.fromkeys(HEARING, HEARS)})
-"""Model type -> the task of its export."""
+HEARING = ("voxtral", "granite_speech")
+TASKS: Mapping[str, str] = MappingProxyType(
+    {**dict.fromkeys(SEEING, SEES), **dict.fromkeys(HEARING, HEARS), "gemma4": SEES_AND_HEARS}
+)
+"""Model type -> the task of its export. transformers.js loads Gemma 4 from one folder that sees and hears."""
+
+IMAGES_FIRST = ("florence2",)
+"""Model types for which transformers.js puts the rows of an image before its text, and takes no placeholder tokens."""
 
 CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType({"voxtral": {"input_features": "audio_values"}})
 """Model type -> what the processor of the client calls the arguments of `forward`."""
@@ -56,7 +62,8 @@ class Sight:
 
 def sight(model_type: str, root: Path) -> Sight:
     """A tiny model of a type, exported by the command line."""
-    task, model = TASKS[model_type], tiny_model(model_type, TASKS[model_type])
+    task = TASKS[model_type]
+    model = tiny_model(model_type, HEARS if task == SEES_AND_HEARS else task)
     for config in (model.generation_config, model.config, model.config.get_text_config()):
         config.eos_token_id = None  # the client looks for an end token in all of them
     model.save_pretrained(root / "checkpoint")
@@ -76,6 +83,8 @@ def prompts(sight: Sight) -> list[Prompt]:
 
     towers, table = towers_of(sight.plan.parts), sight.plan["embed_tokens"].spec
     every = [without_padding(prompt) for prompt in whole_prompts(towers, table, sight.known, rows_of)]
+    if sight.model.config.model_type in IMAGES_FIRST:
+        return [with_images_first(prompt, sight.known) for prompt in every if len(images(prompt)) in (0, texts(prompt))]
     return [with_begins(prompt, sight) for prompt in (every[1:] if has_three_positions(sight) else every)]
 
 
@@ -92,12 +101,45 @@ def without_padding(prompt: Prompt) -> Prompt:
     )
 
 
+def images(prompt: Prompt) -> np.ndarray:
+    """The images of a prompt; none for a text alone."""
+    return prompt.arguments.get("pixel_values", np.zeros(0))
+
+
+def texts(prompt: Prompt) -> int:
+    """The number of texts of a prompt."""
+    return len(prompt.arguments[IDS])
+
+
+def with_images_first(prompt: Prompt, known: Placeholders) -> Prompt:
+    """The prompt with all placeholder tokens of a text before its other tokens."""
+    ids = prompt.arguments[IDS]
+    order = np.argsort(~is_placeholder(ids, known), axis=1, kind="stable")
+    return Prompt(prompt.case, {**prompt.arguments, IDS: np.take_along_axis(ids, order, axis=1)})
+
+
+def is_placeholder(ids: np.ndarray, known: Placeholders) -> np.ndarray:
+    """Whether each token stands for a row of features."""
+    return np.isin(ids, [*known.tokens.values()])
+
+
+def client_arguments(sight: Sight, prompt: Prompt) -> dict[str, np.ndarray]:
+    """The arguments of a prompt as transformers.js takes them."""
+    model_type, ids = sight.model.config.model_type, prompt.arguments[IDS]
+    names = CLIENT_NAMES.get(model_type, {})
+    arguments = {names.get(name, name): np.asarray(array) for name, array in prompt.arguments.items()}
+    if model_type not in IMAGES_FIRST:
+        return arguments
+    is_token = ~is_placeholder(ids, sight.known)
+    return arguments | {name: arguments[name][is_token].reshape(len(ids), -1) for name in (IDS, MASK)}
+
+
 def with_begins(prompt: Prompt, sight: Sight) -> Prompt:
     """The prompt with the token that begins an image before each image."""
     config = sight.model.config.to_dict()
     begin = next((config[key] for key in BEGIN_KEYS if config.get(key) is not None), None)
     ids = prompt.arguments[IDS].copy()
-    is_image = np.isin(ids, [*sight.known.tokens.values()])
+    is_image = is_placeholder(ids, sight.known)
     begins = ~is_image & np.roll(is_image, -1, axis=1)
     ids[begins] = ids[begins] if begin is None else begin
     return Prompt(prompt.case, {**prompt.arguments, IDS: ids})

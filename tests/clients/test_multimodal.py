@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
-from multimodal import CLIENT_NAMES, HEARS, TASKS, WRITING, prompts, sight, written
+from multimodal import HEARS, TASKS, WRITING, client_arguments, prompts, sight, written
 from pairs import tensor
 from running import client_process, run_client
 
@@ -27,12 +29,17 @@ def test_a_model_that_sees_or_hears_writes_the_tokens_of_pytorch(model_type, pro
     model = sight(model_type, tmp_path)
     classes = CLASSES.get(TASKS[model_type], SIGHT_CLASSES)
     job = {"folder": str(model.folder), "classes": classes, "options": WRITING}
-    names = CLIENT_NAMES.get(model_type, {})
     for prompt in prompts(model):
-        feeds = {names.get(name, name): tensor(np.asarray(array)) for name, array in prompt.arguments.items()}
+        feeds = {name: tensor(array) for name, array in client_arguments(model, prompt).items()}
         given = program({**job, "feeds": feeds})["result"]
         tokens = np.reshape(given["data"], given["dims"])[:, -WRITING["max_new_tokens"] :]
         assert tokens.tolist() == written(model, prompt).tolist(), prompt.case
+    assert remarks(model.folder, "transformers.js") == []
+
+
+def remarks(folder, client):
+    """What the plan of an export says against a client."""
+    return [line for line in json.loads((folder / "report.json").read_text())["remarks"] if line.startswith(client)]
 
 
 @pytest.mark.parametrize("model_type", ["qwen2_5_vl", "qwen3_vl"])
@@ -44,3 +51,4 @@ def test_onnxruntime_genai_writes_the_tokens_of_pytorch(model_type, tmp_path, no
         feeds = {name: tensor(np.asarray(array)) for name, array in prompt.arguments.items()}
         given = run_client("genai", {**job, "feeds": feeds, "placeholder": model.known.tokens["image_features"]})
         assert given["result"] == written(model, prompt).tolist(), prompt.case
+    assert remarks(model.folder, "onnxruntime-genai") == []
