@@ -42,7 +42,7 @@ def remarks(folder, client):
     return [line for line in json.loads((folder / "report.json").read_text())["remarks"] if line.startswith(client)]
 
 
-@pytest.mark.parametrize("model_type", ["qwen2_5_vl", "qwen3_vl"])
+@pytest.mark.parametrize("model_type", ["qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe"])
 def test_onnxruntime_genai_writes_the_tokens_of_pytorch(model_type, tmp_path, note):
     note({"client": "genai", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type})
     model = sight(model_type, tmp_path)

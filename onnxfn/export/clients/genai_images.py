@@ -33,7 +33,9 @@ TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id")
 SIZES = ("spatial_merge_size", "patch_size")
 """Keys of the configuration, and of its section for images, that the runtime reads in `model` and in `model.vision`."""
 
-TYPES: Mapping[str, str] = MappingProxyType({"qwen2_5_vl": "qwen2_5_vl", "qwen3_vl": "qwen3_vl"})
+TYPES: Mapping[str, str] = MappingProxyType(
+    {name: name for name in ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe")}
+)
 """Model type -> the value of `model.type` whose runtime gives its files what they take."""
 
 
@@ -101,6 +103,9 @@ def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tupl
 def merging_graph(table: Any, placeholder: int) -> Any:
     """The graph of a table of embeddings that also takes `image_features`, which stand in place of a token.
 
+    A placeholder token for which there is no row keeps its own embedding: the runtime gives no rows after the prompt,
+    and the model may write the token.
+
     Args:
         table: An `onnx.ModelProto` from `input_ids` to `inputs_embeds`.
         placeholder: The id of the token. There may be none of it in the texts: then there are no rows of features.
@@ -133,10 +138,13 @@ def merging_graph(table: Any, placeholder: int) -> Any:
             node("CumSum", ["ones_in_a_row", "first_axis"], ["counts"]),
             node("Shape", [IDS], ["shape"]),
             node("Reshape", ["counts", "shape"], ["numbers"]),
-            node("Where", ["is_placeholder", "numbers", "first_axis"], ["row_numbers"]),
+            node("Shape", [IMAGE_FEATURES], ["row_count"], start=0, end=1),
+            node("LessOrEqual", ["numbers", "row_count"], ["has_row"]),
+            node("And", ["is_placeholder", "has_row"], ["is_row"]),
+            node("Where", ["is_row", "numbers", "first_axis"], ["row_numbers"]),
             node("Concat", ["no_features", IMAGE_FEATURES], ["rows"], axis=0),
             node("Gather", ["rows", "row_numbers"], ["features"], axis=0),
-            node("Unsqueeze", ["is_placeholder", "last_axis"], ["is_feature"]),
+            node("Unsqueeze", ["is_row", "last_axis"], ["is_feature"]),
             node("Where", ["is_feature", "features", "token_embeddings"], [EMBEDS]),
         ]
     )

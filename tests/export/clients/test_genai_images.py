@@ -45,6 +45,15 @@ def test_features_stand_in_the_places_of_placeholder_tokens(model, folder, texts
     assert np.array_equal(merged, merged_embeddings(embeddings, ids, {placeholder: features}))
 
 
+def test_a_placeholder_token_for_which_there_is_no_row_keeps_its_own_embedding(model, folder):
+    """After the prompt the runtime gives no rows, and a model may write the token."""
+    ids = np.array([[5, model.config.image_token_id, 6]])
+    (embeddings,) = session(folder, "embed_tokens").run(None, {"input_ids": ids})
+    given = {"input_ids": ids, "image_features": np.zeros((0, embeddings.shape[-1]), np.float32)}
+    (merged,) = session(folder, "embedding").run(["inputs_embeds"], given)
+    assert np.array_equal(merged, embeddings)
+
+
 def test_genai_config_names_the_files_and_their_tensors(model, folder):
     config = json.loads((folder / "genai_config.json").read_text())["model"]
     assert config["type"] == "qwen2_5_vl"
