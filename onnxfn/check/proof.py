@@ -142,7 +142,7 @@ def variant_measurements(
 
 def _measurement(part: Part, proof: Proof, key: tuple[str, str], values: Sequence[Values], cases: str) -> Measurement:
     output, name = key
-    measure, floor = MEASURES[name], _floor(part.spec, name, proof.floors)
+    measure, floor = MEASURES[name], floor_of(part.spec, name, proof.floors)
     value = measure.whole(np.concatenate([each[key] for each in values]))
     return Measurement(part.name, output, name, value, floor, cases, measure.passed(value, floor))
 
@@ -151,12 +151,12 @@ def _of_weights(part: Part, proof: Proof, weights: Sequence[WeightError]) -> lis
     """The measurement of the worst weight, if there are any."""
     if not weights:
         return []
-    worst, floor = min(weights, key=lambda error: error.cosine), _floor(part.spec, "weights", proof.floors)
+    worst, floor = min(weights, key=lambda error: error.cosine), floor_of(part.spec, "weights", proof.floors)
     passed, label = MEASURES["weights"].passed(worst.cosine, floor), counted(len(weights), "weights")
     return [Measurement(part.name, worst.weight, "weights", worst.cosine, floor, label, passed)]
 
 
-def _floor(spec: PlannedSpec, measure: str, floors: Floors) -> float | None:
+def floor_of(spec: PlannedSpec, measure: str, floors: Floors) -> float | None:
     """The floor of a measure: that of the caller, else that of the kind of variant; None if it has none."""
     stated = stated_floors(floors).get(measure)
     return MEASURES[measure].floors.get(variant_kind(spec) or "") if stated is None else stated

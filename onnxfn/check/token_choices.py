@@ -16,9 +16,6 @@ from onnxfn.specs.config_values import config_of, snapshot
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.reports import Tick
 
-NEVER = float(np.finfo(np.float32).min)
-"""The logit of a token that is not written."""
-
 
 def special_tokens(model: Any) -> frozenset[int]:
     """The tokens that the configuration of a model names, if one of them is a placeholder; else none."""
@@ -36,7 +33,7 @@ def ordinary_logits(special: Collection[int], logits: Array) -> Array:
     """
     known = [token for token in special if 0 <= token < logits.shape[-1]]
     ordinary = logits.copy()
-    ordinary[..., known] = NEVER
+    ordinary[..., known] = np.finfo(logits.dtype).min
     return ordinary
 
 

@@ -292,7 +292,8 @@ def check_files(
                 checked = partial(check_part, *of_part, plan, session_for=session_for, exact=exact, tick=tick)
                 reports.append(checked(expected=expected, proof=proof))
             if mode == "whole" and part is plan.parts[-1] and _joined(reports).passed:
-                reports.append(whole_model_report(model, plan, folder, session_for, exact, tick, preprocessor))
+                of_whole = partial(whole_model_report, model, plan, folder, session_for, exact, tick)
+                reports.append(of_whole(preprocessor, Proof(None, floors, stored)))
             if must_pass and part is plan.parts[-1] and not _joined(reports).passed:
                 raise check_error(_joined(reports))
     return _joined(reports)

@@ -14,9 +14,10 @@ import onnxfn
 from onnxfn.architectures.placeholders import placeholders, with_placeholders
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.whole.encoded import start_tokens
+from onnxfn.check.whole.joined_parts import prompts_of, whole_model
 from onnxfn.check.whole.prompts_with_images import text_arguments
-from onnxfn.check.whole.whole_models import WHOLE, prompt_comparisons, whole_model
-from onnxfn.check.whole.whole_models import _prompts as prompts_of
+from onnxfn.check.whole.torch_whole import WHOLE
+from onnxfn.check.whole.whole_models import prompt_comparisons
 
 TASK = "image-text-to-text-with-past"
 

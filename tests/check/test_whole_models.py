@@ -14,8 +14,10 @@ import onnxfn
 from onnxfn.architectures.families.features import DECODER_WITH_PAST, wide_decoder
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.sessions import open_check_session
+from onnxfn.check.whole.joined_parts import whole_model
 from onnxfn.check.whole.prompts_with_images import whole_prompts
-from onnxfn.check.whole.whole_models import WHOLE, prompt_comparisons, whole_model, whole_model_report
+from onnxfn.check.whole.torch_whole import WHOLE
+from onnxfn.check.whole.whole_models import prompt_comparisons, whole_model_report
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.reports import CheckFailed
 

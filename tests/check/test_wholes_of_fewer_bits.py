@@ -1,0 +1,114 @@
+"""Models that see or hear, in 16 bits and quantized: all of their files, one after the other, against PyTorch."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import every_part
+import pytest
+from attrs import evolve, frozen
+from typer.testing import CliRunner
+
+import onnxfn
+from onnxfn.check.proof import NO_PROOF
+from onnxfn.check.sessions import open_check_session
+from onnxfn.check.whole.joined_parts import prompts_of, whole_model
+from onnxfn.check.whole.measured_wholes import measured_report
+from onnxfn.check.whole.torch_whole import WHOLE
+from onnxfn.export.cli import app
+from onnxfn.specs.reports import no_tick
+
+SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
+OUTPUTS = {"logits", "logits of new tokens", "greedy tokens", "tokens of generate"}
+
+
+def exported(model_type, task, folder, **options):
+    model = every_part.tiny_model(model_type, task)
+    return model, onnxfn.export(onnxfn.spec_for(model, task), model, folder, **options)
+
+
+def of_whole(lines):
+    return {each.output: each for each in lines if each.part == WHOLE}
+
+
+def assert_half(model_type, task, folder):
+    model = every_part.tiny_model(model_type, task)
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, task), float="float16")
+    report = onnxfn.export(spec, model, folder).report
+    lines = of_whole(report.differences)
+    assert {*lines} == OUTPUTS
+    assert all(each.passed for each in lines.values())
+    assert any(case.startswith("16 tokens after 2") for case in report.cases)
+
+
+@pytest.mark.parametrize(("model_type", "task"), [("qwen2_vl", SEES), ("voxtral", HEARS)])
+def test_files_in_float16_write_the_tokens_of_pytorch(model_type, task, tmp_path):
+    assert_half(model_type, task, tmp_path / "out")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("model_type", "task"),
+    [
+        *((model_type, SEES) for model_type in ("llava", "llava_onevision", "gemma3", "idefics3", "lfm2_vl")),
+        *((model_type, SEES) for model_type in ("mistral3", "paligemma", "qwen3_vl", "smolvlm", "gemma4")),
+        *((model_type, HEARS) for model_type in ("granite_speech", "qwen2_audio")),
+    ],
+)
+def test_files_of_more_models_in_float16_write_the_tokens_of_pytorch(model_type, task, tmp_path):
+    assert_half(model_type, task, tmp_path / "out")
+
+
+def test_the_command_line_writes_float16_of_a_checkpoint_in_bfloat16(tmp_path):
+    every_part.tiny_model("llava", SEES).bfloat16().save_pretrained(tmp_path / "checkpoint")
+    words = ["export", str(tmp_path / "checkpoint"), str(tmp_path / "out"), "--task", SEES, "--dtype", "float16"]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.output
+    lines = json.loads((tmp_path / "out" / "report.json").read_text())["check"]["outputs"]
+    assert {each["output"] for each in lines if each["part"] == "whole model, float16"} == OUTPUTS
+
+
+def test_quantized_files_are_measured_as_a_whole(tmp_path):
+    _, result = exported("llava", SEES, tmp_path / "out", dtypes=("q8", "q4"))
+    rows = [each for each in result.report.measurements if each.part.startswith(WHOLE)]
+    assert [each.part for each in rows] == [f"{WHOLE}, {dtype}" for dtype in ("q8", "q8", "q4", "q4")]
+    assert [(each.output, each.measure) for each in rows] == 2 * [("logits", "cases"), ("greedy tokens", "agreement")]
+    eight, tokens, four, _ = rows
+    assert eight.value > four.value > four.floor
+    assert eight.cases == "4 prompts"
+    assert tokens.cases == "16 tokens after 5 texts"
+    assert (tokens.value == 1) == (tokens.note == "")
+    assert "1 image in a text" in result.report.cases
+
+
+@frozen
+class OtherRows:
+    """The session of a table that looks up other rows."""
+
+    session: object
+
+    def get_inputs(self):
+        return self.session.get_inputs()
+
+    def get_outputs(self):
+        return self.session.get_outputs()
+
+    def run(self, names, feeds, *options):
+        return self.session.run(names, {"input_ids": (feeds["input_ids"] + 1) % 100}, *options)
+
+
+def test_an_error_between_quantized_files_is_below_the_floor(tmp_path):
+    model, result = exported("llava", SEES, tmp_path / "out", dtypes=("q8",), check=False)
+    whole = whole_model(model, result.plan, Path(result.path), cache(open_check_session))
+
+    def session_of(part):
+        return OtherRows(whole.session_of(part)) if part == whole.table else whole.session_of(part)
+
+    reports = [
+        measured_report(each, prompts_of(each), NO_PROOF, no_tick)
+        for each in (whole, evolve(whole, session_of=session_of))
+    ]
+    assert [report.passed for report in reports] == [True, False]
+    assert [each.output for each in reports[1].measurements if not each.passed] == ["logits"]
