@@ -55,3 +55,14 @@ def test_rows_are_those_of_the_loops(model_type, changes):
             expected = torch.cat([*model.get_image_features(pixels, sizes, return_dict=True).pooler_output])
             actual = unpadded_tiles.tiled_features(model, pixels, sizes).pooler_output
         torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_images_without_tiles_have_a_new_line_each():
+    """As LLaVA-OneVision's processor gives several images of one text."""
+    model = every_part.tiny_model("llava_onevision", TASK).model
+    pixels = torch.randn((3, 1, 3, 64, 64), generator=torch.Generator().manual_seed(0))
+    sizes = torch.tensor([[40, 90], [64, 64], [200, 30]])
+    with torch.no_grad():
+        of_loops = model.get_image_features(pixels, sizes, batch_num_images=torch.tensor([3]), return_dict=True)
+        actual = unpadded_tiles.tiled_features(model, pixels, sizes).pooler_output
+    torch.testing.assert_close(actual, torch.cat([*of_loops.pooler_output]), rtol=1e-5, atol=1e-5)

@@ -1,6 +1,6 @@
-"""`generate` with pictures of two sizes: tiles by a whole processor, patches in a row by an image processor.
+"""`generate` with pictures of two sizes: tiles by whole processors, tiles and patches in a row by image processors.
 
-The processor of Qwen2-VL needs torchvision for its videos, so its image processor alone is tried.
+The processors of Qwen2-VL and LLaVA-OneVision need torchvision for videos, so their image processors alone are tried.
 """
 
 from __future__ import annotations
@@ -53,9 +53,36 @@ def idefics3(tmp_path_factory):
     return model, root / "out", processor
 
 
+@pytest.fixture(scope="module")
+def llava_next(tmp_path_factory):
+    """A model, the folder of its export, and its processor, which is saved there."""
+    from transformers import AutoTokenizer, LlavaNextProcessor
+    from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+
+    root = tmp_path_factory.mktemp("llava_next")
+    model = every_part.tiny_model("llava_next", TASK)
+    config, side = model.config, model.config.vision_config.image_size
+    write_pieces(root / "tokenizer", last=["<image>"])
+    tokenizer = AutoTokenizer.from_pretrained(root / "tokenizer")
+    sides = {"size": {"shortest_edge": side}, "crop_size": {"height": side, "width": side}}
+    processor = LlavaNextProcessor(
+        LlavaNextImageProcessorPil(**sides, image_grid_pinpoints=config.image_grid_pinpoints),
+        tokenizer,
+        patch_size=config.vision_config.patch_size,
+        vision_feature_select_strategy=config.vision_feature_select_strategy,
+        num_additional_image_tokens=1,
+    )
+    model.resize_token_embeddings(len(tokenizer))
+    config.image_token_id = tokenizer.convert_tokens_to_ids("<image>")
+    onnxfn.export(onnxfn.spec_for(model, TASK), model, root / "out", check=False)
+    processor.save_pretrained(root / "out")
+    return model, root / "out", processor
+
+
 @pytest.mark.parametrize("count", [1, 2])
-def test_tiles_of_pictures_are_answered_as_by_pytorch(idefics3, count):
-    model, folder, processor = idefics3
+@pytest.mark.parametrize("model_type", ["idefics3", "llava_next"])
+def test_tiles_of_pictures_are_answered_as_by_pytorch(request, model_type, count):
+    model, folder, processor = request.getfixturevalue(model_type)
     text = processor.image_token * count + "what is this?"
     inputs = processor(text=[text], images=pictures(count), return_tensors="pt")
     new = by_torch(model, inputs)[0, inputs["input_ids"].shape[1] :]
@@ -90,4 +117,36 @@ def test_patches_of_pictures_are_continued_as_by_pytorch(qwen2_vl, count):
     kinds = (ids == token).int()
     inputs = {**read, "input_ids": ids, "attention_mask": torch.ones_like(ids), "mm_token_type_ids": kinds}
     assert len({tuple(grid) for grid in read["image_grid_thw"].tolist()}) == count
+    assert onnxfn.generate(folder, inputs, max_new_tokens=STEPS).tolist() == by_torch(model, inputs).tolist()
+
+
+@pytest.fixture(scope="module")
+def llava_onevision(tmp_path_factory):
+    model, folder = every_part.tiny_model("llava_onevision", TASK), tmp_path_factory.mktemp("onevision") / "out"
+    onnxfn.export(onnxfn.spec_for(model, TASK), model, folder, check=False)
+    return model, folder
+
+
+@pytest.mark.parametrize(
+    ("given", "tiles"),
+    [(pictures(1), 3), (pictures(2), 3), ([pictures(2)], 1)],
+    ids=["a picture", "pictures in tiles", "pictures of one text, whole"],
+)
+def test_tiles_and_wholes_of_pictures_are_continued_as_by_pytorch(llava_onevision, given, tiles):
+    """The processor makes no tiles of several pictures if they are passed as those of one text."""
+    from transformers.models.llava_onevision.image_processing_pil_llava_onevision import (
+        LlavaOnevisionImageProcessorPil,
+    )
+
+    model, folder = llava_onevision
+    side, token = model.config.vision_config.image_size, model.config.image_token_id
+    processor = LlavaOnevisionImageProcessorPil(
+        size={"height": side, "width": side}, image_grid_pinpoints=model.config.image_grid_pinpoints
+    )
+    read = processor(given, return_tensors="pt")
+    assert read["pixel_values"].shape[1] == tiles
+    with torch.no_grad():
+        rows = [len(each) for each in model.get_image_features(**read).pooler_output]
+    ids = torch.tensor([[5, 6, *(each for number in rows for each in (9, *[token] * number)), 7, 8]])
+    inputs = {**read, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
     assert onnxfn.generate(folder, inputs, max_new_tokens=STEPS).tolist() == by_torch(model, inputs).tolist()

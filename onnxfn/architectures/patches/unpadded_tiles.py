@@ -2,7 +2,8 @@
 
 The rows of an image are those of the whole, then those of its tiles line by line, with a vector for a new line after
 each. Which rows are padding, and so how many rows there are, follows from the size of the image. The originals
-(transformers 5.23) loop over the images and read their sizes; here every row is found by its index.
+(transformers 5.23) loop over the images and read their sizes; here every row is found by its index. Images without
+tiles, as the processor of LLaVA-OneVision gives several images of one text, have their whole and one new line.
 
 Source: "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge", 2024; "LLaVA-OneVision", arXiv 2408.03326.
 """
@@ -30,8 +31,10 @@ def tiled_features(self: Any, pixel_values: Tensor, image_sizes: Tensor, **_: An
     side = self.config.vision_config.image_size // self.config.vision_config.patch_size
     grids = best_grids(image_sizes, self.config.image_grid_pinpoints, self.config.vision_config.image_size)
     areas = unpadded_areas(image_sizes, grids * side)
-    shown = _shrunk(areas, side, getattr(self.config, "vision_aspect_ratio", ""))
-    return BaseModelOutputWithPooling(pooler_output=_rows(features, grids, areas, shown, self.image_newline))
+    aspect_ratio = getattr(self.config, "vision_aspect_ratio", "")
+    shown = _of_tiles(_shrunk(areas, side, aspect_ratio), pixel_values)
+    rows = _rows(features, grids, areas, shown, self.image_newline, is_scaled=bool(aspect_ratio))
+    return BaseModelOutputWithPooling(pooler_output=rows)
 
 
 @frozen(eq=False)
@@ -99,7 +102,19 @@ def _shrunk(areas: Areas, side: int, aspect_ratio: str) -> Areas:
     return Areas(areas.top, areas.left, height, width)
 
 
-def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: Tensor) -> Tensor:
+def _of_tiles(shown: Areas, pixel_values: Tensor) -> Areas:
+    """The areas that are shown; without tiles, an empty line for each image, of which the new line is left.
+
+    The number of tiles is counted in the graph: a comparison of the size of an axis would fix it in the trace.
+    """
+    import torch
+
+    has_tiles = torch.ones_like(pixel_values[0, :, 0, 0, 0]).sum() > 1
+    height, width = torch.where(has_tiles, shown.height, 1), torch.where(has_tiles, shown.width, 0)
+    return Areas(shown.top, shown.left, height, width)
+
+
+def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: Tensor, *, is_scaled: bool) -> Tensor:
     """The rows of all images, `[rows, width]`.
 
     Args:
@@ -108,6 +123,7 @@ def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: 
         areas: Where each image lies in its tiles.
         shown: The height and the width in which it is shown.
         newline: The vector for a new line.
+        is_scaled: Whether images may be shown smaller.
     """
     import torch
 
@@ -126,9 +142,10 @@ def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: 
         y, x = y + areas.top[image], x + areas.left[image]
         tile = 1 + y // side * grids[:, 1][image] + x // side
         index = start + tile * patches + y % side * side + x % side
+        index = torch.where(is_end, start, index)  # any row of the image: that of a new line may lie in no tile
         return features.flatten(0, 2)[torch.where(is_whole, start + cells.within, index)]
 
-    rows = row_of(row, column) if areas is shown else _interpolated(row_of, row, column, image, areas, shown)
+    rows = _interpolated(row_of, row, column, image, areas, shown) if is_scaled else row_of(row, column)
     return torch.where(is_end[:, None], newline.to(rows.dtype), rows)
 
 
