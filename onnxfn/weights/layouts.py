@@ -80,7 +80,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                     *("external_data", "default_dtype", "graph_dtype", "layer_words", "separate_heads"),
                     *("text_architecture", "text_sizes", "feature_levels"),
                     *("modules", "pooling", "tokenizer_config", "chat_template"),
-                    *("preprocessor_config", "genai_config"),
+                    *("preprocessor_config", "vision_processor", "genai_config"),
                 ),
                 has_card=True,
             ),

@@ -17,6 +17,7 @@ from onnxfn.export.clients.caches import (
 )
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.genai_images import decoder_with_images, image_blocks, sees_in_genai
+from onnxfn.export.clients.genai_processor import VISION_PROCESSOR
 from onnxfn.export.clients.genai_whisper import is_whisper, whisper_parts
 from onnxfn.export.clients.values import config_value
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
@@ -107,7 +108,9 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
     """The blocks of the files in `model`."""
     if is_whisper(folder.plan):
         return whisper_parts(config, folder.subfolder)
-    images = image_blocks(folder.plan, config, folder.subfolder) if sees_in_genai(folder.plan, config) else {}
+    processor = VISION_PROCESSOR if VISION_PROCESSOR in folder.names else None
+    sees = sees_in_genai(folder.plan, config)
+    images = image_blocks(folder.plan, config, folder.subfolder, processor) if sees else {}
     return {"decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/")), **images}
 
 

@@ -56,13 +56,14 @@ def decoder_with_images(plan: Plan) -> Part:
     return parts_by_stem(plan)[DECODER]
 
 
-def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str) -> dict[str, Any]:
+def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: str | None = None) -> dict[str, Any]:
     """The type, the tokens, and the blocks of the files that read images and tokens, in `model`.
 
     Args:
         plan: A plan that the runtime can load.
         config: The configuration of the model.
         folder: The folder of the ONNX files.
+        processor: The file with the steps from pictures to the inputs of the tower, if there is one.
     """
     vision = parts_by_stem(plan)[VISION]
     section = config.get("vision_config") or {}
@@ -76,6 +77,7 @@ def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str) -> dict[str
         },
         "vision": {
             "filename": f"{folder}/{vision.name}.onnx".removeprefix("/"),
+            **({} if processor is None else {"config_filename": processor}),
             **{key: section[key] for key in SIZES if key in section},
             "inputs": {"pixel_values": "pixel_values", GRID: GRID},
             "outputs": {IMAGE_FEATURES: IMAGE_FEATURES},

@@ -22,6 +22,7 @@ from onnxfn.export.clients.configuration import (
 from onnxfn.export.clients.folder import CONFIG, Folder, SideFile, json_object
 from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config
 from onnxfn.export.clients.genai_images import write_embedding
+from onnxfn.export.clients.genai_processor import vision_processor
 from onnxfn.export.clients.preprocessor import preprocessor_config
 from onnxfn.export.clients.sentence_transformers import modules, pooling
 from onnxfn.export.clients.tokenizer import chat_template, tokenizer_config
@@ -41,6 +42,7 @@ SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
                 preprocessor_config,
                 modules,
                 pooling,
+                vision_processor,
                 genai_config,
                 alias,
             ),

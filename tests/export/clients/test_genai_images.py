@@ -12,6 +12,8 @@ import pytest
 
 import onnxfn
 from onnxfn.check.whole.merged_embeddings import merged_embeddings
+from onnxfn.export.clients.folder import Folder
+from onnxfn.export.clients.side_files import with_side_files
 
 TASK = "image-text-to-text-with-past"
 HUB = onnxfn.WriteOptions(layout="hub")
@@ -93,3 +95,51 @@ def test_a_model_that_the_runtime_does_not_know_gets_no_such_file(tmp_path):
     assert not (tmp_path / "out" / "genai_config.json").exists()
     assert not (tmp_path / "out" / "onnx" / "embedding.onnx").exists()
     assert "onnxruntime-genai gets no genai_config.json for llava with images" in result.plan.remarks
+
+
+PROCESSOR = {
+    "image_processor_type": "Qwen2VLImageProcessor",
+    "size": {"shortest_edge": 256, "longest_edge": 4096},
+    "patch_size": 8,
+    "temporal_patch_size": 2,
+    "merge_size": 2,
+    "resample": 3,
+    "image_mean": [0.5, 0.4, 0.3],
+    "image_std": [0.2, 0.2, 0.1],
+    "rescale_factor": 0.25,
+}
+
+
+@pytest.fixture(scope="module")
+def of_pictures(model, tmp_path_factory):
+    """A function from the keys of an image processor to the side files of a folder."""
+    plan = onnxfn.plan(onnxfn.spec_for(model, TASK), model)
+
+    def side_files(processor, name="processor_config.json"):
+        inner = {"image_processor": processor} if name == "processor_config.json" else processor
+        texts = {"config.json": model.config.to_json_string(), name: json.dumps(inner)}
+        folder = Folder(plan, texts, frozenset(texts), "onnx")
+        return with_side_files(folder, ("vision_processor", "genai_config")).texts
+
+    return side_files
+
+
+@pytest.mark.parametrize("name", ["processor_config.json", "preprocessor_config.json"])
+def test_genai_gets_the_steps_from_a_picture_to_patches(of_pictures, name):
+    texts = of_pictures(PROCESSOR, name)
+    assert json.loads(texts["genai_config.json"])["model"]["vision"]["config_filename"] == "vision_processor.json"
+    steps = [each["operation"] for each in json.loads(texts["vision_processor.json"])["processor"]["transforms"]]
+    kinds = ["DecodeImage", "ConvertRGB", "Resize", "Rescale", "Normalize", "PatchImage"]
+    assert [step["type"] for step in steps] == kinds
+    attributes = {step["type"]: step.get("attrs", {}) for step in steps}
+    assert (attributes["Resize"]["min_pixels"], attributes["Resize"]["max_pixels"]) == (256, 4096)
+    assert attributes["Resize"]["interpolation"] == "CUBIC"
+    assert attributes["Normalize"]["mean"] == PROCESSOR["image_mean"]
+    assert attributes["PatchImage"] == {"patch_size": 8, "temporal_patch_size": 2, "merge_size": 2}
+
+
+@pytest.mark.parametrize("other", [{"do_rescale": False}, {"size": {"height": 8, "width": 8}}, {"patch_size": None}])
+def test_genai_gets_no_steps_for_an_image_processor_of_another_kind(of_pictures, other):
+    texts = of_pictures({**PROCESSOR, **other})
+    assert "vision_processor.json" not in texts
+    assert "config_filename" not in json.loads(texts["genai_config.json"])["model"]["vision"]
