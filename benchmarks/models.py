@@ -1,7 +1,7 @@
 """The checkpoints that are exported. Their folders are made once and kept in a cache.
 
 MiniLM and SmolLM2 have their real weights, from the package index. The others have the sizes of ViT-base, T5-small,
-Whisper-tiny and TinyLlama 1.1B, and random weights.
+Whisper-tiny and TinyLlama 1.1B, and random weights. The Qwen2-VL has a language model of TinyLlama's sizes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from attrs import frozen
 
 CACHE = Path.home() / ".cache" / "onnxfn" / "benchmarks"
 TINY = {"intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+QWEN2_VL_TOKENS = ("vision_start", "vision_end", "image", "video")
+TINY_LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32}
 SMOLLM2_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
@@ -117,8 +119,8 @@ def _smollm2(folder: Path, _: Path) -> None:
 
 def _llama(folder: Path, cache: Path) -> None:
     """Writes a model of TinyLlama 1.1B's sizes in bfloat16, with SmolLM2's tokenizer, which one peer needs."""
-    sizes = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32}
-    make = _random("LlamaForCausalLM", "LlamaConfig", "bfloat16", vocab_size=32000, num_key_value_heads=4, **sizes)
+    sizes = {**TINY_LLAMA, "vocab_size": 32000, "num_key_value_heads": 4}
+    make = _random("LlamaForCausalLM", "LlamaConfig", "bfloat16", **sizes)
     make(folder, cache)
     for name in SMOLLM2_TOKENIZER:
         shutil.copy(checkpoint_folder(CHECKPOINTS["smollm2"], cache) / name, folder / name)
@@ -134,6 +136,27 @@ def _random(model: str, config: str, dtype: str = "float32", **sizes: int) -> Ca
         torch.manual_seed(0)
         random = getattr(transformers, model)(getattr(transformers, config)(**sizes))
         random.to(getattr(torch, dtype)).save_pretrained(folder)
+
+    return make
+
+
+def _qwen2_vl(language: dict[str, Any], tower: dict[str, Any]) -> Callable[[Path, Path], None]:
+    """A function that writes a Qwen2-VL in bfloat16, of these sizes of its language model and of its tower."""
+
+    def make(folder: Path, _: Path) -> None:
+        import torch
+        from transformers import AutoModelForImageTextToText, Qwen2VLConfig
+
+        torch.manual_seed(0)
+        half = language["hidden_size"] // language["num_attention_heads"] // 2
+        rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [half - 2 * (half // 3), *[half // 3] * 2]}
+        config = Qwen2VLConfig(
+            text_config={**language, "rope_parameters": rope, "bos_token_id": 1, "eos_token_id": 2},
+            vision_config={**tower, "hidden_size": language["hidden_size"]},
+            tie_word_embeddings=False,
+            **{f"{name}_token_id": 3 + place for place, name in enumerate(QWEN2_VL_TOKENS)},
+        )
+        AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
 
     return make
 
@@ -163,5 +186,23 @@ CHECKPOINTS = {
             _random("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=2, hidden_size=64, vocab_size=99, **TINY),
         ),
         Checkpoint("llama-1b-bf16", "text-generation-with-past", "decoder", _llama),
+        Checkpoint(
+            "qwen2-vl-tiny",
+            "image-text-to-text-with-past",
+            "image and text",
+            _qwen2_vl(
+                {**TINY, "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 99},
+                {"depth": 2, "embed_dim": 32, "num_heads": 4},
+            ),
+        ),
+        Checkpoint(
+            "qwen2-vl-1.4b-bf16",
+            "image-text-to-text-with-past",
+            "image and text",
+            _qwen2_vl(
+                {**TINY_LLAMA, "vocab_size": 32000, "num_key_value_heads": 4},
+                {"depth": 16, "embed_dim": 1280, "num_heads": 16},
+            ),
+        ),
     )
 }
