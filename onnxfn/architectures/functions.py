@@ -38,6 +38,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "image_padding": "padded_as_tensorflow padded_to_even padded_to_layer_windows padded_to_patches "
         "padded_to_windows unpadded_states",
         "image_sizes": "symbolic_int depth_anything_depth relative_positions unit_steps tensor_of_sizes",
+        "janus": "patch_embeddings",
         "longformer": "unpadded_inputs led_unpadded_inputs attention",
         "longt5": "global_block_ids global_aggregates side_bias",
         "mamba": "mixer multihead_mixer",
@@ -84,6 +85,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "embedded_decoders": "decoder_of_embeddings",
         "eomt": "with_constant_mask_probs",
         "features": "image_features image_features_of_whole_images audio_features token_embeddings",
+        "image_tokens": "prepared_embeddings language_model lm_head gen_head gen_img_embeds image_decode",
         "latent_attention": "with_expanded_cache",
         "lightglue": "keypoint_matcher",
         "musicgen": "text_encoder encodec_decode build_delay_pattern_mask",

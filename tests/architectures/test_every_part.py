@@ -17,11 +17,11 @@ from onnxfn.export.lookup.lookup import checkpoint_task, loader_spec
 from onnxfn.export.lookup.multimodal import reads_features
 
 PAIRS = every_part.pairs()
-SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
+SEES, HEARS, BOTH = (f"{each}-with-past" for each in ("image-text-to-text", "audio-text-to-text", "any-to-any"))
 
 SAMPLE = (
     ("gemma3", SEES),
-    ("gemma4", SEES),
+    ("gemma4", BOTH),
     ("lfm2_vl", SEES),
     ("llava", SEES),
     ("llava_next", SEES),
@@ -34,9 +34,9 @@ SAMPLE = (
     ("vibevoice_asr", HEARS),
     ("voxtral", HEARS),
 )
-"""Marked rows, inputs of layers, a hybrid cache, features in a list, padding that is left out, an image of any size,
-prompts that are read both ways, DeepStack, tiles, and sounds: in blocks, with features that `forward` computes, as
-waves without noise, and of one length."""
+"""Marked rows, two towers with inputs of layers, a hybrid cache, features in a list, padding that is left out, an image
+of any size, prompts that are read both ways, DeepStack, tiles, and sounds: in blocks, with features that `forward`
+computes, as waves without noise, and of one length."""
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
@@ -94,6 +94,28 @@ def test_a_model_that_sees_is_exported_in_parts_by_default():
         "embed_tokens.onnx",
         "decoder_model_merged.onnx",
     )
+
+
+def test_a_model_that_sees_and_hears_is_exported_with_both_towers_by_default():
+    model = every_part.tiny_model("gemma4", BOTH)
+    config = model.config
+    config.architectures = [type(model).__name__]
+    assert checkpoint_task(model) == checkpoint_task(config) == BOTH
+    assert loader_spec(config, BOTH).call.loader == "AutoModelForMultimodalLM"
+    assert onnxfn.plan(onnxfn.spec_for(model, BOTH), model).files == (
+        "vision_encoder.onnx",
+        "audio_encoder.onnx",
+        "embed_tokens.onnx",
+        "decoder_model_merged.onnx",
+    )
+
+
+def test_a_checkpoint_without_the_tower_for_sounds_is_one_that_sees():
+    model = every_part.tiny_model("gemma4", SEES)
+    model.config.audio_config = None
+    assert checkpoint_task(model) == SEES
+    files = [onnxfn.plan(onnxfn.spec_for(model, task), model).files for task in (BOTH, SEES)]
+    assert files[0] == files[1]
 
 
 def test_features_of_a_model_that_reads_images_are_of_images_and_texts():

@@ -19,6 +19,7 @@ from onnxfn.architectures.families.features import (
     tower,
     wide_decoder,
 )
+from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings
 from onnxfn.architectures.functions import FUNCTIONS, PATCHES, WRAPPERS
 from onnxfn.export.lookup import derive
@@ -47,7 +48,7 @@ def specs_for_derivation():
     values = [value for value in values_for_derivation() if isinstance(value, ExportSpec)]
     values.append(packed_attention("transformers.models.qwen2_vl.modeling_qwen2_vl"))
     values += [inner_decoder, prefix_decoder, token_table, wide_decoder, ONE_SIZED_IMAGE, *map(tower, FEATURES)]
-    values += [encoder_and_decoder_of_embeddings, *SEEING.values()]
+    values += [encoder_and_decoder_of_embeddings, *SEEING.values(), drawing_parts(ExportSpec())]
     return [spec for value in values for spec in with_overlays(value)]
 
 

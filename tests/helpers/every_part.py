@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from time_limits import limited
 import onnxfn
 from onnxfn.architectures.wrappers.feature_methods import OF_FORWARD
 from onnxfn.export.lookup.auto_tables import auto_tables
+from onnxfn.export.lookup.multimodal import TOWERS
 
 NAME = "parts"
 """The name of the file of results."""
@@ -24,30 +26,43 @@ SECONDS = 240
 TABLES = {
     "image-text-to-text": ("MODEL_FOR_IMAGE_TEXT_TO_TEXT",),
     "audio-text-to-text": ("MODEL_FOR_MULTIMODAL_LM", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM"),
+    "any-to-any": ("MODEL_FOR_MULTIMODAL_LM",),
 }
 """Task -> the tables of transformers whose model types are tried for it."""
 
-HEARS = "get_audio_features"
-"""The method of a model that hears."""
+SEES, HEARS = "get_image_features", "get_audio_features"
+"""The methods of a model that sees, and of one that hears."""
+
+OF_TIMM = ("fast_vlm", "gemma3n", "perception_lm")
+"""The model types whose towers are models of timm."""
+
+LIBRARIES = ("timm", "torchvision", "pillow")
+"""What those need besides the packages of all results."""
 
 SPEAKS = "MODEL_FOR_TEXT_TO_WAVEFORM"
 """The table of models that write sounds; the part of each that writes texts has a model type of its own."""
 
 
 def pairs() -> tuple[tuple[str, str], ...]:
-    """The model types and tasks: sight for the first table, hearing for those whose classes hear and write texts."""
+    """The model types and tasks: sight for the first table, hearing for those whose classes hear and write texts.
+
+    Those that do both are tried with both towers too.
+    """
     sight = auto_tables()["MODEL_FOR_IMAGE_TEXT_TO_TEXT"].classes
     listed = dict.fromkeys(
         model_type for table in TABLES["audio-text-to-text"] for model_type in auto_tables()[table].classes
     )
+    hearing = [model_type for model_type in listed if has_method(model_type, HEARS)]
+    both = [model_type for model_type in hearing if model_type in sight and has_method(model_type, SEES)]
     return (
         *((model_type, "image-text-to-text-with-past") for model_type in sight),
-        *((model_type, "audio-text-to-text-with-past") for model_type in filter(hears, listed)),
+        *((model_type, "audio-text-to-text-with-past") for model_type in hearing),
+        *((model_type, "any-to-any-with-past") for model_type in both),
     )
 
 
-def hears(model_type: str) -> bool:
-    """Whether the classes of a model type hear; the class that writes texts may leave that to the model inside it."""
+def has_method(model_type: str, method: str) -> bool:
+    """Whether the classes of a model type see or hear; the class that writes texts may leave it to the model inside."""
     from transformers.models.auto.configuration_auto import model_type_to_module_name
 
     if model_type in auto_tables()[SPEAKS].classes:
@@ -55,7 +70,7 @@ def hears(model_type: str) -> bool:
     folder = model_type_to_module_name(model_type)
     source = Path(find_spec("transformers").origin).parent / "models" / folder / f"modeling_{folder}.py"
     name = listed_class(model_type, "audio-text-to-text")
-    return (name, HEARS) in OF_FORWARD or (source.exists() and f"def {HEARS}(" in source.read_text())
+    return (name, method) in OF_FORWARD or (source.exists() and f"def {method}(" in source.read_text())
 
 
 def listed_class(model_type: str, task: str) -> str:
@@ -66,10 +81,13 @@ def listed_class(model_type: str, task: str) -> str:
 
 
 def tiny_model(model_type: str, task: str) -> Any:
-    """A tiny model of the class that transformers lists for a task."""
+    """A tiny model of the class that transformers lists for a task; the test is skipped where it needs timm."""
+    import others
     import shrunk
     from sizes.parts import OVERRIDES
 
+    if model_type in OF_TIMM:
+        others.library("timm")
     name = listed_class(model_type, task.removesuffix("-with-past"))
     return shrunk.model(model_type, name, **OVERRIDES.get(model_type, {}))
 
@@ -77,8 +95,10 @@ def tiny_model(model_type: str, task: str) -> Any:
 def exported(model: Any, task: str, folder: Path) -> str:
     """The line of a model each of whose parts agrees with PyTorch and has the names and axes of the plan."""
     result = assert_agreement(onnxfn.export(onnxfn.spec_for(model, task), model, folder), folder)
-    tower = result.plan.parts[0]
-    return swept.line(result, f"{tower.name} of {', '.join(tower.inputs)}")
+    towers = [part for part in result.plan.parts if part.name in TOWERS[task.removesuffix("-with-past")]]
+    more = [f"{part.name} of {', '.join(part.inputs)}" for part in towers or result.plan.parts[:1]]
+    is_timm = model.config.model_type in OF_TIMM
+    return swept.line(result, *more, *(f"with {name} {version(name)}" for name in LIBRARIES if is_timm))
 
 
 def line(model_type: str, task: str, folder: Path) -> str:

@@ -16,7 +16,7 @@ Written by `python tests/tools/coverage.py` from `parts.json`; a test checks tha
 transformers' tables for images with texts, and for several modalities or from sequence to sequence where a class hears
 and writes a text. `ultravox` is no model type of transformers 5.23. Each tiny model was exported
 with its check: every part against PyTorch at sizes that were not traced, then all parts one after the other against
-`forward` and `generate`. Tried with {versions}.
+`forward` and `generate`. Tried with {versions}. A line of a model that needs more packages names them.
 
 ```sh
 python -m pytest -m sweep --record tests/architectures/test_every_part.py           # writes parts.json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -11,18 +12,26 @@ from onnxfn.specs.functions import resolve
 
 OF_FORWARD: Mapping[tuple[str, str], str] = MappingProxyType(
     {
+        ("Gemma3nForConditionalGeneration", "get_audio_features"): "gemma3n:audio_features",
         ("InstructBlipVideoForConditionalGeneration", "get_image_features"): "instructblipvideo:frame_features",
         ("Kosmos2ForConditionalGeneration", "get_image_features"): "kosmos:image_features",
         ("Kosmos2_5ForConditionalGeneration", "get_image_features"): "kosmos:patch_features",
         ("Qwen2AudioForConditionalGeneration", "get_audio_features"): "qwen2_audio:audio_features",
     }
 )
-"""A class and the method that it lacks -> the function of `wrappers/` that computes what its `forward` computes."""
+"""A class and a method -> the function of `wrappers/` that computes what its `forward` computes.
+
+The class lacks the method, or its `forward` changes what the method gives.
+"""
 
 
 def has_feature_method(class_: Any, name: str) -> bool:
-    """Whether a class of models has the method that computes features, or a function in place of it."""
-    return hasattr(class_, name) or (getattr(class_, "__name__", ""), name) in OF_FORWARD
+    """Whether a class of models, or that of the model inside, computes features; or a function does in place of it."""
+    own = getattr(class_, "__name__", "")
+    module = sys.modules.get(getattr(class_, "__module__", ""))
+    has_inside = getattr(class_, "base_model_prefix", "") == "model"  # of BLIP, the model of that name is another one
+    inside = getattr(module, own.replace("ForConditionalGeneration", "Model"), None) if has_inside else None
+    return any(hasattr(each, name) for each in (class_, inside)) or (own, name) in OF_FORWARD
 
 
 def feature_method(model: Any, name: str) -> Callable[..., Any] | None:
@@ -32,7 +41,13 @@ def feature_method(model: Any, name: str) -> Callable[..., Any] | None:
     """
     inside = getattr(model, getattr(model, "base_model_prefix", "") or "model", None)
     methods = (getattr(owner, name, None) for owner in (getattr(model, "model", None), inside, model))
-    return next((method for method in methods if method is not None), _of_forward(model, name))
+    return _of_forward(model, name) or next((method for method in methods if method is not None), None)
+
+
+def draws(model: Any) -> bool:
+    """Whether a model has a head for codes of images, a table that embeds them, and a decoder of images."""
+    methods = ("prepare_embeddings_for_image_generation", "decode_image_tokens")
+    return hasattr(getattr(model, "model", None), "generation_head") and all(hasattr(model, name) for name in methods)
 
 
 def _of_forward(model: Any, name: str) -> Callable[..., Any] | None:

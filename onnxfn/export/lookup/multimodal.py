@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,7 @@ from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.encoder_decoders import SEEING
-from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS
+from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS, PIXELS
 from onnxfn.architectures.families.features import (
     AUDIO,
     DECODER,
@@ -30,10 +31,12 @@ from onnxfn.architectures.families.features import (
     tower,
     wide_decoder,
 )
+from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
 from onnxfn.architectures.placeholders import placeholders
-from onnxfn.architectures.wrappers.feature_methods import feature_method, has_feature_method
+from onnxfn.architectures.wrappers.feature_methods import draws, feature_method, has_feature_method
+from onnxfn.architectures.wrappers.image_sides import fixed_sides
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.lookup.auto_tables import is_listed, listed_classes
 from onnxfn.export.lookup.class_tasks import class_name
@@ -56,12 +59,11 @@ from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.specs.spec import ExportSpec, Parts
 from onnxfn.specs.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
+SEES, HEARS, SEES_AND_HEARS = "image-text-to-text", "audio-text-to-text", "any-to-any"
+"""The tasks of a model that sees and writes, of one that hears and writes, and of one that does both."""
+
 TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "image-text-to-text": (VISION,),
-        "audio-text-to-text": (AUDIO,),
-        "any-to-any": (VISION, AUDIO),
-    }
+    {SEES: (VISION,), HEARS: (AUDIO,), SEES_AND_HEARS: (VISION, AUDIO)}
 )
 """Task of models that see or hear and write -> the towers that they may have."""
 
@@ -83,17 +85,19 @@ METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUD
 """Tower -> the method of a model that runs it."""
 
 
-SEES, HEARS = "image-text-to-text", "audio-text-to-text"
-"""The tasks of a model that sees and writes, and of one that hears and writes."""
+SECTIONS: Mapping[str, str] = MappingProxyType({VISION: "vision_config", AUDIO: "audio_config"})
+"""Tower -> the section of a configuration about it: None in a checkpoint without that tower, as in Gemma 4 26B."""
 
-LISTED: Mapping[str, tuple[str, ...]] = MappingProxyType({SEES: (SEES,), HEARS: (HEARS, "text2text-generation")})
+LISTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {SEES_AND_HEARS: (SEES_AND_HEARS,), SEES: (SEES,), HEARS: (HEARS, "text2text-generation")}
+)
 """Task -> the tasks in whose tables transformers lists its classes: Audio Flamingo 3 is in that of encoder-decoders."""
 
 
 def written_task(model_or_config: Any) -> str | None:
     """The task of a class that sees or hears and writes, by transformers' tables; None for any other class.
 
-    The class is that of a model, or the first one in a configuration.
+    The class is that of a model, or the first one in a configuration. A model that sees and hears does both.
     """
     if isinstance(model_or_config, str):
         return None
@@ -102,15 +106,20 @@ def written_task(model_or_config: Any) -> str | None:
     name = next(iter(names), None)
     if not isinstance(name, str):
         return None
-    tasks = (task for task, others in LISTED.items() if any(is_listed(name, each) for each in others))
-    return next((task for task in tasks if _has_tower(name, TOWERS[task][0])), None)
+    tasks = (task for task in LISTED if any(is_listed(name, each) for each in LISTED[task]))
+    return next((task for task in tasks if all(_has_tower(name, model_or_config, part) for part in TOWERS[task])), None)
 
 
-def _has_tower(name: str, part: str) -> bool:
-    """Whether a class of transformers has the method that runs a tower."""
+def _has_tower(name: str, model_or_config: Any, part: str) -> bool:
+    """Whether a class of transformers has the method that runs a tower, and a checkpoint of it has the tower."""
     import transformers
 
-    return has_feature_method(getattr(transformers, name, None), METHODS[part])
+    return has_feature_method(getattr(transformers, name, None), METHODS[part]) and _has_section(model_or_config, part)
+
+
+def _has_section(model_or_config: Any, part: str) -> bool:
+    """Whether a configuration does not say that there is no tower."""
+    return snapshot(model_or_config).get(SECTIONS[part], {}) is not None
 
 
 def is_in_parts(task: str | None) -> bool:
@@ -157,7 +166,8 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     name = canonical(task)
     stem = name.removesuffix(WITH_PAST)
     wanted = TOWERS.get(stem, tuple(METHODS))
-    towers = [part for part in wanted if feature_method(model, METHODS[part]) is not None]
+    has = partial(_has_section, model)
+    towers = [part for part in wanted if has(part) and feature_method(model, METHODS[part]) is not None]
     is_encoded = stem == SEES and (model.config.is_encoder_decoder or model.config.model_type in SEEING)
     if not towers and is_encoded:
         return _read_by_encoder(model, name)
@@ -168,6 +178,8 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
         raise InvalidSpec(f"{type(model).__name__} has no method that {task} needs: {methods}")
     if is_encoded:
         return _encoded(model, name, towers)
+    if stem == SEES_AND_HEARS and draws(model):
+        return _drawing(model, name)
     text_task = name if stem == DEFAULT_TASK else f"text-generation{name.removeprefix(stem)}"
     decoder = MODEL if stem == DEFAULT_TASK else DECODER_WITH_PAST if name.endswith(WITH_PAST) else DECODER
     return compose(
@@ -205,6 +217,18 @@ def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:
         encoder_and_decoder_of_embeddings,
         in_parts(*towers, EMBEDDING),
         encoder_and_merged_decoder() if past else encoder_and_decoder(),
+    )
+
+
+def _drawing(model: Any, name: str) -> ExportSpec:
+    """The spec of a model that writes states, with heads for texts and for images."""
+    derived = derive_from_model(model, name.replace(SEES_AND_HEARS, "text-generation"))
+    text = evolve(with_inputs_embeds(derived), name=None, task=None, derived=None, parts=Parts())
+    width = reads(embedding_width=constant(_embedding_width(model)))
+    return compose(
+        ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
+        ExportSpec(call=TASKS[SEES_AND_HEARS].call),
+        drawing_parts(compose(text, width), CONFIG_KEYS, width, known_patches(model)),
     )
 
 
@@ -296,6 +320,9 @@ def _named(output: OutputSpec, part: str) -> OutputSpec:
 
 def _forms(model: Any, part: str) -> Iterator[ExportSpec]:
     """The forms whose arguments the method of a tower has, those with the most arguments first."""
+    sides = fixed_sides(model) if part == VISION else None
+    if sides is not None:
+        yield compose(PIXELS, reads(image_height=constant(sides[0]), image_width=constant(sides[1])))
     method = feature_method(model, METHODS[part])
     known = inspect.signature(method).parameters if method else {}
     for names, forms in FORMS[part].items():

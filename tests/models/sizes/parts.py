@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import tiny
+
 CODES = 64
 """The codes of an image in Chameleon's tiny model."""
 
@@ -42,6 +44,46 @@ GEMMA4_AUDIO: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+GEMMA3N: Mapping[str, Any] = MappingProxyType(
+    {
+        # MobileNet-v5 takes 2,048 channels in the variant of the checkpoints; this one has the same blocks, and a size
+        # to choose.
+        "vision_config": {
+            "architecture": "mobilenetv5_base",
+            "hidden_size": 32,
+            "vocab_size": 16,
+            "vocab_offset": 96,
+            "model_args": {
+                "channel_multiplier": 0.03125,
+                "stem_size": 8,
+                "num_features": 32,
+                "msfa_indices": [-2, -1],
+                "msfa_output_resolution": 2,
+                "pad_type": "same",
+                "pretrained_cfg_overlay": {"input_size": [3, 64, 64]},
+            },
+        },
+        "audio_config": {
+            "hidden_size": 32,
+            "input_feat_size": 16,
+            "vocab_size": 16,
+            "vocab_offset": 112,
+            "sscp_conv_channel_size": [8, 8],
+        },
+        "text_config": {
+            **tiny.SPECIAL["gemma3n_text"],
+            "intermediate_size": 48,
+            "vocab_size_per_layer_input": 96,
+        },
+        "vision_soft_tokens_per_image": 4,
+        "audio_soft_tokens_per_image": 20,
+        **{f"{name}_token_id": token for token, name in enumerate(("eoi", "image"), 96)},
+        **{f"{name}_token_id": token for token, name in enumerate(("eoa", "audio"), 112)},
+        **{f"{name}_token_id": token for token, name in enumerate(("boi", "boa"), 94)},
+    }
+)
+"""As in the checkpoints, the tokens of texts come first in the vocabulary, then those of images, then of sounds."""
+
 TILINGS = [[64, 128], [128, 64], [128, 128], [192, 64], [64, 192]]
 """The sizes of images of tiles of 64 pixels, as LLaVA-NeXT has them of tiles of 336."""
 
@@ -70,9 +112,20 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "granite_speech": {"window_size": 4, "downsample_rate": 2},
         "granite_speech_plus": {"window_size": 4, "downsample_rate": 2},
         "gemma4_unified": {"audio_config": {"model_type": "gemma4_unified_audio", "audio_embed_dim": 40}},
+        "gemma3n": GEMMA3N,
         "gemma4": {"vision_config": dict(GEMMA4_VISION), "audio_config": dict(GEMMA4_AUDIO)},
         "lfm2_vl": {"text_config": {"layer_types": ["conv", "full_attention"]}},
         "got_ocr2": {"vision_config": {"output_channels": 16}},
+        "janus": {
+            "vision_config": {"image_size": 32, "num_image_tokens": 16},
+            "vq_config": {
+                "channel_multiplier": [1, 1],
+                "num_res_blocks": 1,
+                "embed_dim": 8,
+                "image_token_embed_dim": 32,
+                "projection_dim": 32,
+            },
+        },
         "kosmos-2": {"latent_query_num": 6},
         "kosmos-2.5": {"latent_query_num": 6},
         "llama4": {
