@@ -58,6 +58,10 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "florence2.channel_attention",
             "scales by a number of Python that depends on the number of tokens",
         ),
+        "Gemma3nTextMLP._gaussian_topk": (
+            "gemma3n.gaussian_topk",
+            "computes the inverse error function, which ONNX does not have",
+        ),
         "GraniteSpeechConformerAttention.forward": ("granite.conformer_attention", "pads to whole blocks by branches"),
         "GraniteSpeechPlusConformerAttention.forward": (
             "granite.conformer_attention",

@@ -99,11 +99,7 @@ cached_layers: Getter = difference("num_layers", "num_kv_shared_layers")
 gemma3n: ExportSpec = compose(
     llama,
     kv_cache(layers=cached_layers),
-    patched(
-        f"{module_of('gemma3n')}:Gemma3nTextMLP._gaussian_topk",
-        by="gemma3n.gaussian_topk",
-        why="computes the inverse error function, which ONNX does not have",
-    ),
+    function_patch(module_of("gemma3n"), "Gemma3nTextMLP._gaussian_topk"),
 )
 gemma4: ExportSpec = compose(
     mixtral,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from every_part import tiny_model
+from every_part import OF_TIMM, tiny_model
 
 import onnxfn
 from onnxfn.specs.printing import spec_sections
@@ -21,16 +22,15 @@ from onnxfn.specs.printing import spec_sections
 FOLDER = Path(__file__).parents[1] / "architectures"
 GOLDEN, CLIENTS = FOLDER / "golden_parts.json", FOLDER / "client_parts.json"
 
-SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
+SEES, HEARS, BOTH = (f"{each}-with-past" for each in ("image-text-to-text", "audio-text-to-text", "any-to-any"))
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("llava", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl", "internvl"), SEES),
         **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm_ocr", "glm4v"), SEES),
-        **dict.fromkeys(
-            ("llava_next", "llava_onevision", "paligemma", "gemma4", "florence2", "blip-2", "kosmos-2"), SEES
-        ),
+        **dict.fromkeys(("llava_next", "llava_onevision", "paligemma", "florence2", "blip-2", "kosmos-2"), SEES),
         **dict.fromkeys(("voxtral", "granite_speech", "qwen2_audio"), HEARS),
+        **dict.fromkeys(("gemma3n", "gemma4"), BOTH),
     }
 )
 """Model type -> the task of its plan."""
@@ -61,8 +61,11 @@ def client_facts() -> dict[str, Any]:
 
 
 def write() -> None:
-    """Writes a row for each model type of `TASKS`."""
-    rows = {model_type: planned(model_type) for model_type in sorted(TASKS)}
+    """Writes a row for each model type of `TASKS`; without timm, those of models that need it stay as they are."""
+    left = OF_TIMM if find_spec("timm") is None else ()
+    rows = {
+        model_type: golden()[model_type] if model_type in left else planned(model_type) for model_type in sorted(TASKS)
+    }
     GOLDEN.write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -148,7 +148,12 @@ SOUND_FORMS: Mapping[str, Forms] = MappingProxyType(
         "input_features input_features_mask padding_mask": tuple(
             compose(form, always(padding_mask=None)) for form in _masked_forms("input_features_mask")
         ),
-        "input_features input_features_mask": (WAVE_FRAMES, CONVOLVED, *_masked_forms("input_features_mask")),
+        "input_features input_features_mask": (
+            WAVE_FRAMES,
+            CONVOLVED,
+            *_masked_forms("input_features_mask"),
+            _masked_by_bools(f"{FRAMES} num_mel_bins="),
+        ),
         "input_features feature_attention_mask": _masked_forms("feature_attention_mask"),
         "input_features chunk_sample_lengths": (COUNTED,),
         "input_features": PLAIN,

@@ -64,6 +64,7 @@ NUM_MEL_BINS: Source = either(
     *_keys("num_mel_bins", AUDIO_CONFIGS),
     *_keys("feature_projection_input_dim", AUDIO_CONFIGS),
     *_keys("input_feat_per_channel", AUDIO_CONFIGS),
+    *_keys("input_feat_size", AUDIO_CONFIGS),
     *_keys("n_mels", AUDIO_CONFIGS),
     *_keys("input_dim", AUDIO_CONFIGS),
     *_keys("feature_size", AUDIO_CONFIGS),
