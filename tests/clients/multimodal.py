@@ -29,8 +29,13 @@ SEEING = (
     *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm_ocr"),
 )
 HEARING = ("voxtral", "granite_speech")
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {"llava_onevision": "transformers.js gives llava_onevision no image_sizes, which vision_encoder.onnx takes"}
+)
+"""Model type that transformers.js cannot run -> what its plan says of that."""
+
 TASKS: Mapping[str, str] = MappingProxyType(
-    {**dict.fromkeys(SEEING, SEES), **dict.fromkeys(HEARING, HEARS), "gemma4": SEES_AND_HEARS}
+    {**dict.fromkeys((*SEEING, *REFUSED), SEES), **dict.fromkeys(HEARING, HEARS), "gemma4": SEES_AND_HEARS}
 )
 """Model type -> the task of its export. transformers.js loads Gemma 4 from one folder that sees and hears."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+import client_results
 import numpy as np
 import pytest
-from multimodal import HEARS, TASKS, WRITING, client_arguments, prompts, sight, written
+from multimodal import HEARS, REFUSED, TASKS, WRITING, client_arguments, images, prompts, sight, written
 from pairs import tensor
-from running import client_process, run_client
+from running import ClientError, client_process, run_client
 
 pytestmark = pytest.mark.clients
 
@@ -23,18 +24,38 @@ def program():
         yield answered
 
 
-@pytest.mark.parametrize("model_type", TASKS)
+@pytest.mark.parametrize("model_type", [model_type for model_type in TASKS if model_type not in REFUSED])
 def test_a_model_that_sees_or_hears_writes_the_tokens_of_pytorch(model_type, program, tmp_path, note):
-    note({"client": "transformers.js", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type})
+    note(case_of(model_type))
     model = sight(model_type, tmp_path)
-    classes = CLASSES.get(TASKS[model_type], SIGHT_CLASSES)
-    job = {"folder": str(model.folder), "classes": classes, "options": WRITING}
     for prompt in prompts(model):
-        feeds = {name: tensor(array) for name, array in client_arguments(model, prompt).items()}
-        given = program({**job, "feeds": feeds})["result"]
+        given = program(job(model, prompt))["result"]
         tokens = np.reshape(given["data"], given["dims"])[:, -WRITING["max_new_tokens"] :]
         assert tokens.tolist() == written(model, prompt).tolist(), prompt.case
     assert remarks(model.folder, "transformers.js") == []
+
+
+@pytest.mark.parametrize("model_type", REFUSED)
+def test_the_plan_says_why_the_client_cannot_run_a_model(model_type, program, tmp_path, request):
+    if request.config.getoption("--record"):
+        client_results.record(**case_of(model_type), line=client_results.line_of({}, REFUSED[model_type]))
+    model = sight(model_type, tmp_path)
+    assert remarks(model.folder, "transformers.js") == [REFUSED[model_type]]
+    prompt = next(each for each in prompts(model) if len(images(each)))
+    with pytest.raises(ClientError, match="Missing the following inputs: image_sizes"):
+        program(job(model, prompt))
+
+
+def case_of(model_type):
+    """The place of a type in the results."""
+    return {"client": "transformers.js", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type}
+
+
+def job(model, prompt):
+    """The job of transformers.js: tensors in, tokens out."""
+    classes = CLASSES.get(TASKS[model.model.config.model_type], SIGHT_CLASSES)
+    feeds = {name: tensor(array) for name, array in client_arguments(model, prompt).items()}
+    return {"folder": str(model.folder), "classes": classes, "options": WRITING, "feeds": feeds}
 
 
 def remarks(folder, client):
@@ -44,11 +65,12 @@ def remarks(folder, client):
 
 @pytest.mark.parametrize("model_type", ["qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe"])
 def test_onnxruntime_genai_writes_the_tokens_of_pytorch(model_type, tmp_path, note):
-    note({"client": "genai", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type})
+    note({**case_of(model_type), "client": "genai"})
     model = sight(model_type, tmp_path)
-    job = {"folder": str(model.folder), "count": WRITING["max_new_tokens"]}
+    placeholder = model.known.tokens["image_features"]
+    with_images = {"folder": str(model.folder), "count": WRITING["max_new_tokens"], "placeholder": placeholder}
     for prompt in prompts(model):
         feeds = {name: tensor(np.asarray(array)) for name, array in prompt.arguments.items()}
-        given = run_client("genai", {**job, "feeds": feeds, "placeholder": model.known.tokens["image_features"]})
+        given = run_client("genai", {**with_images, "feeds": feeds})
         assert given["result"] == written(model, prompt).tolist(), prompt.case
     assert remarks(model.folder, "onnxruntime-genai") == []

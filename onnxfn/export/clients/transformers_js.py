@@ -68,9 +68,15 @@ POSITIONS_OF_RANK_3 = frozenset(
 
 
 DROPPED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    dict.fromkeys(("cohere_asr", "moonshine"), ("attention_mask", "encoder_attention_mask"))
+    {
+        **dict.fromkeys(("cohere_asr", "moonshine"), ("attention_mask", "encoder_attention_mask")),
+        "llava_onevision": ("image_sizes",),
+    }
 )
-"""A model type -> the inputs that the client never gives to its encoder and its decoder. The hub has files without."""
+"""A model type -> the inputs that the client never gives to its files. The hub has files without masks."""
+
+NEEDED = frozenset({"image_sizes"})
+"""Those of them without which nothing can be computed."""
 
 
 def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -88,10 +94,16 @@ def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, 
         return (f"{NAME} loads {missing[0]}.onnx for {model_type}, which this plan does not write",)
     takers = {name: part.name for name in DROPPED.get(model_type, ()) for part in plan.parts if name in part.inputs}
     if takers:
-        flags = " ".join(f"--without {name}" for name in takers)
-        name, file = next(iter(takers.items()))
-        return (f"{NAME} gives {model_type} no {name}, which {file}.onnx takes; it loads the files of {flags}",)
+        return (_dropped(model_type, takers),)
     return tuple(_decoder_limits(decoder, model_type)) if decoder is not None else ()
+
+
+def _dropped(model_type: str, takers: Mapping[str, str]) -> str:
+    """What a client never gives, which files take, and the flags with which they do not. `takers`: input -> file."""
+    name, file = next(iter(takers.items()))
+    line = f"{NAME} gives {model_type} no {name}, which {file}.onnx takes"
+    flags = " ".join(f"--without {each}" for each in takers if each not in NEEDED)
+    return f"{line}; it loads the files of {flags}" if flags else line
 
 
 def _files(model_type: str, task: str, config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import tiny
+from every_part import tiny_model
 
 import onnxfn
 from onnxfn.export.clients.alias import alias_of
@@ -14,7 +15,7 @@ from onnxfn.export.clients.remarks import with_remarks
 from onnxfn.export.clients.side_files import with_side_files
 from onnxfn.weights.layouts import LAYOUTS, with_alias
 
-WITH_PAST = "text-generation-with-past"
+WITH_PAST, SEES = "text-generation-with-past", "image-text-to-text-with-past"
 GROUPED = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32, "head_dim": 8}
 
 
@@ -144,6 +145,14 @@ def test_an_input_that_transformers_js_drops_is_named(model_type):
     assert f"{line}; it loads the files of {flags}" in remarks(model_type, task)
     plan = onnxfn.plan(onnxfn.without(onnxfn.spec_for(model_type, task), *names), tiny.config(model_type))
     assert with_remarks(plan, tiny.config(model_type), LAYOUTS["transformers.js"]).remarks == ()
+
+
+def test_sizes_of_images_that_transformers_js_drops_are_named_without_a_flag():
+    """Its class gives the tower pixels alone, and the tower cannot do without the sizes."""
+    model = tiny_model("llava_onevision", SEES)
+    plan = onnxfn.plan(onnxfn.spec_for(model, SEES), model)
+    line = "transformers.js gives llava_onevision no image_sizes, which vision_encoder.onnx takes"
+    assert with_remarks(plan, model.config, LAYOUTS["transformers.js"]).remarks == (line,)
 
 
 @pytest.mark.parametrize("model_type", ["speecht5", "musicgen", "vits"])
