@@ -11,14 +11,17 @@ from lines import answer_jobs
 
 
 def result(job: dict[str, Any]) -> Any:
-    """The new tokens for `ids`, also with images for `feeds` and with a sound for `sound`; the new text for `text`, for
-    `messages` and for each of `texts`. `overlay` goes over the configuration."""
+    """The new tokens for `ids`, also with images for `feeds` and with a sound for `sound`; those after `text` with the
+    files of `pictures`; the new text for `text`, for `messages` and for each of `texts`. `overlay` goes over the
+    configuration."""
     config = genai.Config(job["folder"])
     if "overlay" in job:
         config.overlay(json.dumps(job["overlay"]))
     model = genai.Model(config)
     if "feeds" in job:
         return tokens_with_images(model, job)
+    if "pictures" in job:
+        return tokens_after_pictures(model, job)
     if "ids" in job:
         return new_tokens(model, job["ids"], job["count"], job.get("sound"))
     tokenizer = genai.Tokenizer(model)
@@ -83,6 +86,19 @@ def tokens_with_images(model: Any, job: dict[str, Any]) -> list[list[int]]:
     while not generator.is_done():
         generator.generate_next_token()
     return [[int(token) for token in generator.get_sequence(row)[ids.shape[1] :]] for row in range(len(ids))]
+
+
+def tokens_after_pictures(model: Any, job: dict[str, Any]) -> list[int]:
+    """The tokens that the model adds to a text with pictures, which the runtime reads and makes into its inputs."""
+    inputs = model.create_multimodal_processor()(job["text"], images=genai.Images.open(*job["pictures"]))
+    length = inputs["input_ids"].shape()[-1]
+    parameters = genai.GeneratorParams(model)
+    parameters.set_search_options(do_sample=False, max_length=length + job["count"])
+    generator = genai.Generator(model, parameters)
+    generator.set_inputs(inputs)
+    while not generator.is_done():
+        generator.generate_next_token()
+    return [int(token) for token in generator.get_sequence(0)[length:]]
 
 
 if __name__ == "__main__":
