@@ -69,6 +69,9 @@ EIGHT_BILLION = ("onnxfn float16 unchecked", "onnxfn q4 unchecked", "onnxfn floa
 TINY_MODELS = {"qwen2-vl-1.4b-bf16": "qwen2-vl-tiny"}
 """From a checkpoint to the tiny one of the same type, where that is no Llama."""
 
+DERIVED = frozenset(TINY_MODELS)
+"""Checkpoints whose spec is derived by running the model: that takes time which is not in the allowed time."""
+
 BUFFER = 1 << 24
 
 
@@ -191,7 +194,7 @@ def required(rows: Sequence[dict[str, Any]]) -> list[Required]:
     times = [
         Required(f"{_name(row)}: seconds / allowed", row["seconds / allowed"], 1.0)
         for row in ours
-        if "seconds / allowed" in row and row["model"] in CHECKPOINTS
+        if "seconds / allowed" in row and row["model"] in CHECKPOINTS.keys() - DERIVED
     ]
     return [*memory, *times]
 
