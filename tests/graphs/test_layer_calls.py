@@ -145,6 +145,25 @@ def test_a_model_that_branches_on_values_runs_with_real_ones(tmp_path):
     assert_right(Model(Branching), tmp_path / "out", repeats=f"{LAYERS} layers of layers from 4")
 
 
+class WithAxisAtTheEnd(Model):
+    """A model that adds an axis before the last layer: without that layer, its tensor lacks the axis."""
+
+    def forward(self, x):
+        self.scale(x)
+        for index, layer in enumerate(self.layers):
+            x = layer(x[:, None] if index == LAYERS - 1 else x, None)
+        return {"y": x.transpose(1, 2)[..., 0]}
+
+
+def test_sizes_that_need_all_layers_are_wrong_without_values_too(tmp_path):
+    """Such a model is not run with values to compare its layers, which takes long and fails again."""
+    kinds = []
+    model = WithAxisAtTheEnd(layer_with(lambda _, x, *__: x), lambda x: kinds.append(type(x)))
+    result = onnxfn.export(SPEC, model, tmp_path / "out", check=False)
+    assert result.repeats[0].startswith("every layer traced: the layers could not be compared: Dimension out of range")
+    assert kinds.count(torch.Tensor) == 1  # on the meta device; others have values
+
+
 def test_a_model_that_cannot_run_is_traced_with_all_layers(tmp_path):
     result = onnxfn.export(SPEC, Model(Failing), tmp_path / "out", check=False)
     assert result.repeats == ("every layer traced: the layers could not be compared: no trace",)

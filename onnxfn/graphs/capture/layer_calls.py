@@ -7,9 +7,10 @@ those of the short one, with the second period of the layers repeated.
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -34,9 +35,8 @@ FIRST_STEP_OF_SCAN = Patch(
 )
 """Another patch of a model whose calls are recorded."""
 
-
-REAL = 2
-"""The number of the kind of tensors that have values."""
+OF_SIZES = re.compile(r"\b(sizes?|shapes?|channels|dimensions?)\b", re.IGNORECASE)
+"""A word in the messages of torch for sizes that do not fit."""
 
 
 @frozen
@@ -157,8 +157,8 @@ def _calls(
     """The kind of the tensors with which a part runs on dummy inputs, as a number, and the calls in that run.
 
     0: The tensors have shapes and no values. 1: Some models need fake tensors, which take longer. 2: A model that
-    branches on values runs with real ones. Kinds before `first_kind` are not tried. Raises LayersDiffer if the model
-    cannot run.
+    branches on values runs with real ones; one whose sizes do not fit is not run with them. Kinds before `first_kind`
+    are not tried. Raises LayersDiffer if the model cannot run.
     """
     inputs, parameters = tensors_for(model, part.spec, dummies(part.spec, {})), _parameters(model, stacks)
     mode = torch_name("FakeTensorMode")(allow_non_fake_inputs=True)
@@ -175,13 +175,20 @@ def _calls(
         return calls
 
     with quiet(), _as_in_a_trace(part):
-        for number, kind in [*enumerate((meta, fake))][first_kind:]:
-            with suppress(Exception):  # a branch on values raises an error of any type
+        errors: list[str] = []
+        for number, kind in [*enumerate((meta, fake, real))][first_kind:]:
+            try:
                 return number, run(kind)
-        try:
-            return REAL, run(real)
-        except Exception as error:
-            raise LayersDiffer(f"the layers could not be compared: {first_line(root_cause(error))}") from error
+            except Exception as error:  # noqa: BLE001 - a branch on values raises an error of any type
+                errors.append(first_line(root_cause(error)))
+                if kind is fake and _is_of_sizes(root_cause(error)):
+                    break  # with values, which take long, the sizes are the same
+        raise LayersDiffer(f"the layers could not be compared: {errors[-1]}")
+
+
+def _is_of_sizes(error: BaseException) -> bool:
+    """Whether torch refused the sizes of tensors; an error for values that are missing has a type of its own."""
+    return type(error) in (RuntimeError, IndexError) and OF_SIZES.search(str(error)) is not None
 
 
 def _ticking(torch_call: TorchCall, tick: Tick) -> TorchCall:
