@@ -95,7 +95,6 @@ def insert_type_promotions(program: Any) -> Any:
         with torch_name("fake_mode_of")(list(values.values())):
             for node in promoting:
                 pass_.run_node(node)
-        module.recompile()
     return program
 
 
