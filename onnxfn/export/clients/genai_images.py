@@ -27,14 +27,12 @@ VISION = "vision_encoder"
 
 DECODER = "decoder_model_merged"
 
-GRID = "image_grid_thw"
-
 TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id")
 SIZES = ("spatial_merge_size", "patch_size")
 """Keys of the configuration, and of its section for images, that the runtime reads in `model` and in `model.vision`."""
 
 TYPES: Mapping[str, str] = MappingProxyType(
-    {name: name for name in ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe")}
+    {name: name for name in ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")}
 )
 """Model type -> the value of `model.type` whose runtime gives its files what they take."""
 
@@ -66,7 +64,7 @@ def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: 
         processor: The file with the steps from pictures to the inputs of the tower, if there is one.
     """
     vision = parts_by_stem(plan)[VISION]
-    section = config.get("vision_config") or {}
+    sizes = {**config, **(config.get("vision_config") or {})}
     return {
         "type": TYPES[str(config["model_type"])],
         **{key: config[key] for key in TOKENS if key in config},
@@ -78,8 +76,8 @@ def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: 
         "vision": {
             "filename": f"{folder}/{vision.name}.onnx".removeprefix("/"),
             **({} if processor is None else {"config_filename": processor}),
-            **{key: section[key] for key in SIZES if key in section},
-            "inputs": {"pixel_values": "pixel_values", GRID: GRID},
+            **{key: sizes[key] for key in SIZES if key in sizes},
+            "inputs": {name: name for name in vision.inputs},
             "outputs": {IMAGE_FEATURES: IMAGE_FEATURES},
         },
     }

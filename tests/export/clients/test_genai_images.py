@@ -68,6 +68,16 @@ def test_genai_config_names_the_files_and_their_tensors(model, folder):
     assert config["vision"]["spatial_merge_size"] == model.config.vision_config.spatial_merge_size
 
 
+def test_genai_config_names_the_inputs_that_a_tower_has(tmp_path):
+    """The tower of Mistral 3 takes no grids, and the number of patches that become one is not in the vision section."""
+    mistral = every_part.tiny_model("mistral3", TASK)
+    onnxfn.export(onnxfn.spec_for(mistral, TASK), mistral, tmp_path / "out", check=False, write=HUB)
+    vision = json.loads((tmp_path / "out" / "genai_config.json").read_text())["model"]["vision"]
+    assert vision["inputs"] == {"pixel_values": "pixel_values"}
+    assert vision["spatial_merge_size"] == mistral.config.spatial_merge_size
+    assert vision["patch_size"] == mistral.config.vision_config.patch_size
+
+
 def test_the_files_are_part_of_the_report(folder):
     assert onnxfn.verify(folder).passed
     assert "onnx/embedding.onnx" in json.loads((folder / "report.json").read_text())["files"]
