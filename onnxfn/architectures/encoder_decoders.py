@@ -191,8 +191,36 @@ blip_captions: ExportSpec = compose(
     generation_tasks("image-to-text"),
 )
 
-SEEING: Mapping[str, ExportSpec] = MappingProxyType({"blip": blip_captions})
-"""Model type -> the spec of its encoder-decoder for image-to-text, where its row is for other classes."""
+# The decoder attends to the projected rows of the tower, which are not its last hidden state.
+formulas: ExportSpec = compose(
+    seq2seq,
+    image_reads(),
+    reads(
+        vocab_size="text_config.vocab_size",
+        hidden_size="text_config.d_model",
+        decoder_num_layers="text_config.decoder_layers",
+        decoder_num_attention_heads="text_config.decoder_attention_heads",
+        decoder_head_dim=quotient("text_config.d_model", "decoder_num_attention_heads"),
+    ),
+    generates("pixels", "normal"),
+    behaves(
+        "encoder", image_inputs(), runs("pp_formulanet.vision_encoder"), gives("last_hidden_state", "batch_size _ _")
+    ),
+    behaves(
+        "decoder",
+        runs("pp_formulanet.text_decoder"),
+        gives("logits", f"{TARGET} _"),
+        takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+        links("encoder_hidden_states", part="encoder_model", output="last_hidden_state"),
+        takes("input_ids", TARGET, "token_ids"),
+        takes("attention_mask", TARGET, "padding_mask"),
+        encoder_decoder_cache("attention_mask"),
+    ),
+    generation_tasks("image-to-text"),
+)
+
+SEEING: Mapping[str, ExportSpec] = MappingProxyType({"blip": blip_captions, "pp_formulanet": formulas})
+"""Model type -> the spec of its encoder-decoder for image-to-text, where it has no row or one for other classes."""
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {

@@ -91,6 +91,7 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "musicgen": "text_encoder encodec_decode build_delay_pattern_mask",
         "olmo_hybrid": "with_conv_states_in_parts",
         "pop2piano": "mel_conditioner",
+        "pp_formulanet": "vision_encoder text_decoder",
         "prefixes": "language_model",
         "sam": (
             "vision_encoder multi_scale_vision_encoder vision_encoder_with_intermediates "

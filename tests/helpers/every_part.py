@@ -33,6 +33,9 @@ TABLES = {
 SEES, HEARS = "get_image_features", "get_audio_features"
 """The methods of a model that sees, and of one that hears."""
 
+DRAWS = ("janus",)
+"""The model types that also draw."""
+
 OF_TIMM = ("fast_vlm", "gemma3n", "perception_lm")
 """The model types whose towers are models of timm."""
 
@@ -46,7 +49,7 @@ SPEAKS = "MODEL_FOR_TEXT_TO_WAVEFORM"
 def pairs() -> tuple[tuple[str, str], ...]:
     """The model types and tasks: sight for the first table, hearing for those whose classes hear and write texts.
 
-    Those that do both are tried with both towers too.
+    Those that do both are tried with both towers too, and those that draw with all their parts.
     """
     sight = auto_tables()["MODEL_FOR_IMAGE_TEXT_TO_TEXT"].classes
     listed = dict.fromkeys(
@@ -57,7 +60,7 @@ def pairs() -> tuple[tuple[str, str], ...]:
     return (
         *((model_type, "image-text-to-text-with-past") for model_type in sight),
         *((model_type, "audio-text-to-text-with-past") for model_type in hearing),
-        *((model_type, "any-to-any-with-past") for model_type in both),
+        *((model_type, "any-to-any-with-past") for model_type in (*both, *DRAWS)),
     )
 
 

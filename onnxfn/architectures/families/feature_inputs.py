@@ -256,7 +256,7 @@ IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_values high_res_pixel_values": (FINE_PIXELS,),
         "pixel_values qformer_input_ids qformer_attention_mask": ASKED,
         "flattened_patches": (PLACED_VALUES,),
-        "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES, STAGED_PIXELS),
+        "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES, STAGED_PIXELS, TILES),
         "pixel_values image_sizes": (ONE_SIZED_IMAGE, WHOLE_AND_TILES),
     }
 )

@@ -43,7 +43,11 @@ def _keys(name: str, configs: tuple[str, ...]) -> tuple[str, ...]:
     return (name, *(f"{config}.{name}" for config in configs))
 
 
-IMAGE_SIZE: Source = either(*_keys("image_size", VISION_CONFIGS), *_keys("img_size", VISION_CONFIGS))
+IMAGE_SIZE: Source = either(
+    *_keys("image_size", VISION_CONFIGS),
+    *_keys("img_size", VISION_CONFIGS),
+    *_keys("model_args.img_size", VISION_CONFIGS),  # of a model of timm
+)
 NUM_CHANNELS: Source = either(
     *_keys("num_channels", VISION_CONFIGS),
     *_keys("in_channels", VISION_CONFIGS),

@@ -108,6 +108,13 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "chameleon": {
             "vocabulary_map": {"<image>": 127, **{_code_name(code): 20 + code for code in range(CODES)}},
         },
+        "fast_vlm": {
+            "vision_config": {
+                "architecture": "fastvit_mci3",
+                "hidden_size": 128,
+                "model_args": {"inference_mode": True, "layers": [1] * 5, "embed_dims": [8, 16, 16, 32, 64]},
+            },
+        },
         "fun_asr_nano": {"audio_config": {"max_position_embeddings": 512}},
         "granite_speech": {"window_size": 4, "downsample_rate": 2},
         "granite_speech_plus": {"window_size": 4, "downsample_rate": 2},
@@ -148,8 +155,24 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "nemotron_h_omni": {"audio_config": dict(PARAKEET), "audio_token_id": 120},
         "pp_chart2table": {"vision_config": {"output_channels": 16}},
+        # With larger weights its convolutions give numbers in the thousands, and rounding errors to match.
+        "pp_formulanet": {"vision_config": {"initializer_range": 0.02}},
         "qwen3_asr": {"audio_config": {"output_dim": 32, "n_window_infer": 200}},
         "t5gemma2": {"encoder": {"mm_tokens_per_image": 16}},
+        "perception_lm": {
+            "vision_config": {
+                "architecture": "vit_pe_lang_large_patch14_448",
+                "model_args": {
+                    "embed_dim": 32,
+                    "depth": 2,
+                    "num_heads": 4,
+                    "patch_size": 8,
+                    "img_size": [32, 32],
+                    "ref_feat_shape": [4, 4],
+                },
+            },
+            "projector_pooling_ratio": 2,
+        },
         "shieldgemma2": {"mm_tokens_per_image": 16, "yes_token_index": 5, "no_token_index": 6},
         "voxtral": {"audio_token_id": 120},
         "vipllava": {"vision_feature_layers": [-1, -2], "vision_feature_layer": [-1, -2]},
