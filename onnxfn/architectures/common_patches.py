@@ -44,6 +44,10 @@ sliding_window_cache: ExportSpec = patched(
 
 FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "BartEncoderLayer.forward": (
+            "bart.encoder_layer_output",
+            "branches on whether a float16 tensor has infinities",
+        ),
         "Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings": (
             "packed_vision.antialiased_positions",
             "loops over the images",

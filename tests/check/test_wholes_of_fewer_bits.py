@@ -43,7 +43,7 @@ def assert_half(model_type, task, folder):
     assert any(case.startswith("16 tokens after 2") for case in report.cases)
 
 
-@pytest.mark.parametrize(("model_type", "task"), [("qwen2_vl", SEES), ("voxtral", HEARS)])
+@pytest.mark.parametrize(("model_type", "task"), [("florence2", SEES), ("qwen2_vl", SEES), ("voxtral", HEARS)])
 def test_files_in_float16_write_the_tokens_of_pytorch(model_type, task, tmp_path):
     assert_half(model_type, task, tmp_path / "out")
 
