@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import onnxfn
-from onnxfn import compose, generates, gives, sized, takes
+from onnxfn import case, compose, generates, gives, padded, sized, takes
 from onnxfn.check.check import check
-from onnxfn.check.references import LARGE_ROWS, references
+from onnxfn.check.references import LARGE_ROWS, check_cases, references
 from onnxfn.specs.plan.check_cases import LARGE_INPUTS
 
 SIDE = 250
@@ -38,8 +38,8 @@ def each_alone(scores):
     return scores
 
 
-def relative_to_the_best(scores):
-    return scores - scores.amax(dim=0, keepdim=True)
+def added_to_the_best(scores):
+    return scores + scores.amax(dim=0, keepdim=True)  # a difference would have the rounding of both
 
 
 def test_the_images_are_large_and_three_of_them_are_affordable():
@@ -68,23 +68,23 @@ def test_a_quantized_file_is_measured_against_each_case():
     assert batches == [1, 3]
 
 
-@pytest.mark.parametrize("rows", [each_alone, relative_to_the_best])
+@pytest.mark.parametrize("rows", [each_alone, added_to_the_best])
 def test_a_model_passes_its_check_whether_its_rows_depend_on_one_another_or_not(rows, tmp_path):
     model, batches = model_of(rows)
     result = onnxfn.export(SPEC, model, tmp_path)
     assert result.report.passed
-    assert (1 in batches) == (rows is relative_to_the_best)
+    assert (1 in batches) == (rows is added_to_the_best)
 
 
 def test_a_graph_whose_rows_depend_on_one_another_fails_where_those_of_the_model_do_not(tmp_path):
-    wrong, right = model_of(relative_to_the_best)[0], model_of(each_alone)[0]
+    wrong, right = model_of(added_to_the_best)[0], model_of(each_alone)[0]
     right.load_state_dict(wrong.state_dict())
     result = onnxfn.export(SPEC, wrong, tmp_path)
     assert not onnxfn.validate(SPEC, right, result).passed
 
 
 def test_pytorch_answers_a_row_alone_before_float64_is_asked(tmp_path):
-    model, batches = model_of(relative_to_the_best)
+    model, batches = model_of(added_to_the_best)
     result = onnxfn.export(SPEC, model, tmp_path, check=False)
 
     def no_exact(part, inputs):
@@ -93,3 +93,18 @@ def test_pytorch_answers_a_row_alone_before_float64_is_asked(tmp_path):
     batches.clear()
     assert check(model, result.plan.parts[0], tmp_path / "model.onnx", exact=no_exact).passed
     assert batches == [3, 1]
+
+
+def test_cases_with_the_same_inputs_are_one():
+    """The side of the padding differs, which no input shows but a mask."""
+    sides = (case(f"{side}-padded", sized(batch_size=3, sequence_length=7), padded(side)) for side in ("right", "left"))
+    without_mask = compose(
+        SPEC,
+        takes("ids", "batch_size sequence_length", "tokens"),
+        generates("tokens", "integers", high=9),
+        sized(sequence_length=9),
+        *sides,
+    )
+    with_mask = compose(without_mask, takes("mask", "batch_size sequence_length", "padding_mask"))
+    names = [[each.name for each in check_cases(onnxfn.plan(spec, {}).parts[0])] for spec in (without_mask, with_mask)]
+    assert names == [["right-padded"], ["right-padded", "left-padded"]]
