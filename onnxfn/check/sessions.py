@@ -78,8 +78,9 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
     options, content = check_options(file), _content(file)
     if content is not None:
         options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
-        if _has_codes(file):
-            convert_on_use(options)  # the scales of its blocks are 16-bit weights
+        # The scales of the blocks of codes are 16-bit weights, too.
+        if _has_codes(file) or _half_bytes(file) > LARGE_HALF_BYTES:
+            convert_on_use(options)
     opened = partial(open_session, file, options, content=content)
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
@@ -104,7 +105,7 @@ def check_options(file: Path) -> Any:
     if _has_external_data(file.parent):
         # External data is mapped from the file. Prepacking would copy it into memory.
         options.add_session_config_entry("session.disable_prepacking", "1")
-        if _external_half_bytes(file) > LARGE_HALF_BYTES:
+        if _half_bytes(file) > LARGE_HALF_BYTES:
             convert_on_use(options)
     return options
 
@@ -140,12 +141,12 @@ def _has_codes(file: Path) -> bool:
     return any(each.dtype in codes and each.length >= IN_PLACE_BYTES for each in stored_tensors(file))
 
 
-def _external_half_bytes(file: Path) -> int:
-    """The bytes of the float16 and bfloat16 weights of an ONNX file that lie in external data."""
+def _half_bytes(file: Path) -> int:
+    """The bytes of the float16 and bfloat16 weights of an ONNX file, in the file or in external data."""
     from onnx import TensorProto
 
     half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    return sum(each.length for each in stored_tensors(file) if each.dtype in half and each.file != file)
+    return sum(each.length for each in stored_tensors(file) if each.dtype in half)
 
 
 def _has_external_data(folder: Path) -> bool:
