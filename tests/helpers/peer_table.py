@@ -23,6 +23,7 @@ How the peer was counted: it exports the modules that onnxfn exports, with the s
 through its own `ExportedModel`. The other sizes are those of onnxfn's check. Frames that an encoder calls padding are
 not compared. `peer_specs.py` has the arguments of pairs that onnxfn cannot run. The peer is tried in each of these
 ways until one is right, and the best result counts: {ways}.
+On {untried} pairs it was not tried, because no arguments are known that run; they count as not right.
 The table has the pairs that an exporter has not right, `peers.json` has all.
 
 ```sh
@@ -54,6 +55,11 @@ def both() -> int:
     return sum(result["traced"] == result["others"] == peer_pairs.AGREES for result in lines().values())
 
 
+def untried() -> int:
+    """How many pairs the peer was not tried on, because no arguments are known with which PyTorch runs."""
+    return sum(not result["way"] for result in lines().values())
+
+
 def sentence() -> str:
     """The result in a sentence."""
     return f"Of {len(lines())} random pairs {ours()} agree; {peer_pairs.PEER} has {both()} right, by the same rule."
@@ -70,6 +76,7 @@ def section() -> str:
         ours=ours(),
         traced=traced(),
         both=both(),
+        untried=untried(),
         ways=", ".join(f"`{way}`" for way in peer_pairs.WAYS),
         table=_table(),
     )
