@@ -62,7 +62,8 @@ def untried() -> int:
 
 def sentence() -> str:
     """The result in a sentence."""
-    return f"Of {len(lines())} random pairs {ours()} agree; {peer_pairs.PEER} has {both()} right, by the same rule."
+    right = f"{peer_pairs.PEER} has {both()} right, by the same rule"
+    return f"Of {len(lines())} random pairs {ours()} agree; {right}, and was not tried on {untried()}."
 
 
 def section() -> str:
