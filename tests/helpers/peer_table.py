@@ -62,8 +62,8 @@ def untried() -> int:
 
 def sentence() -> str:
     """The result in a sentence."""
-    right = f"{peer_pairs.PEER} has {both()} right, by the same rule"
-    return f"Of {len(lines())} random pairs {ours()} agree; {right}, and was not tried on {untried()}."
+    peer = f"{peer_pairs.PEER} has {both()} right and was not tried on {untried()}"
+    return f"Of {len(lines())} random pairs {ours()} agree; {peer}."
 
 
 def section() -> str:
