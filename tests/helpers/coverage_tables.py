@@ -214,7 +214,7 @@ def root_summary() -> str:
     text = (
         f"Together {len(model_types())} model types agree, last run {days}. "
         f"{'; '.join(counts)}. {peer_table.sentence()} "
-        "[Every model type and task](tests/sweeps/README.md)."
+        "[Every pair](tests/sweeps/README.md)."
     )
     return fill(text, README_WIDTH, break_long_words=False, break_on_hyphens=False)
 
