@@ -165,10 +165,39 @@ trocr: ExportSpec = compose(
     ),
 )
 
+
+def captions(encoder: str, decoder: str, *facts: ExportSpec) -> ExportSpec:
+    """A spec of a model that reads an image and writes a text, whose decoder attends to what its tower gives.
+
+    Args:
+        encoder: The function of `wrappers/` that makes the module of the encoder.
+        decoder: The function that makes the module of the decoder.
+        facts: Where the configuration has its sizes.
+    """
+    return compose(
+        seq2seq,
+        image_reads(),
+        *facts,
+        generates("pixels", "normal"),
+        behaves("encoder", image_inputs(), runs(encoder), gives("last_hidden_state", "batch_size _ _")),
+        behaves(
+            "decoder",
+            runs(decoder),
+            gives("logits", f"{TARGET} _"),
+            takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+            links("encoder_hidden_states", part="encoder_model", output="last_hidden_state"),
+            takes("input_ids", TARGET, "token_ids"),
+            takes("attention_mask", TARGET, "padding_mask"),
+            encoder_decoder_cache("attention_mask"),
+        ),
+        generation_tasks("image-to-text"),
+    )
+
+
 # The decoder of BLIP attends to the states of its vision model. The row `blip` is for its other classes.
-blip_captions: ExportSpec = compose(
-    seq2seq,
-    image_reads(),
+blip_captions: ExportSpec = captions(
+    "blip.vision_encoder",
+    "blip.text_decoder",
     reads(
         vocab_size="text_config.vocab_size",
         hidden_size="vision_config.hidden_size",
@@ -176,25 +205,12 @@ blip_captions: ExportSpec = compose(
         decoder_num_attention_heads="text_config.num_attention_heads",
         decoder_head_dim=quotient("text_config.hidden_size", "decoder_num_attention_heads"),
     ),
-    generates("pixels", "normal"),
-    behaves("encoder", image_inputs(), runs("blip.vision_encoder"), gives("last_hidden_state", "batch_size _ _")),
-    behaves(
-        "decoder",
-        runs("blip.text_decoder"),
-        gives("logits", f"{TARGET} _"),
-        takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
-        links("encoder_hidden_states", part="encoder_model", output="last_hidden_state"),
-        takes("input_ids", TARGET, "token_ids"),
-        takes("attention_mask", TARGET, "padding_mask"),
-        encoder_decoder_cache("attention_mask"),
-    ),
-    generation_tasks("image-to-text"),
 )
 
 # The decoder attends to the projected rows of the tower, which are not its last hidden state.
-formulas: ExportSpec = compose(
-    seq2seq,
-    image_reads(),
+formulas: ExportSpec = captions(
+    "pp_formulanet.vision_encoder",
+    "pp_formulanet.text_decoder",
     reads(
         vocab_size="text_config.vocab_size",
         hidden_size="text_config.d_model",
@@ -202,21 +218,6 @@ formulas: ExportSpec = compose(
         decoder_num_attention_heads="text_config.decoder_attention_heads",
         decoder_head_dim=quotient("text_config.d_model", "decoder_num_attention_heads"),
     ),
-    generates("pixels", "normal"),
-    behaves(
-        "encoder", image_inputs(), runs("pp_formulanet.vision_encoder"), gives("last_hidden_state", "batch_size _ _")
-    ),
-    behaves(
-        "decoder",
-        runs("pp_formulanet.text_decoder"),
-        gives("logits", f"{TARGET} _"),
-        takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
-        links("encoder_hidden_states", part="encoder_model", output="last_hidden_state"),
-        takes("input_ids", TARGET, "token_ids"),
-        takes("attention_mask", TARGET, "padding_mask"),
-        encoder_decoder_cache("attention_mask"),
-    ),
-    generation_tasks("image-to-text"),
 )
 
 SEEING: Mapping[str, ExportSpec] = MappingProxyType({"blip": blip_captions, "pp_formulanet": formulas})
