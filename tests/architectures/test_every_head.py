@@ -32,6 +32,7 @@ SAMPLE = (
     ("mistral", "token-classification"),
     ("mra", "multiple-choice"),
     ("musicgen", "text-generation"),
+    ("neomme", "feature-extraction"),
     ("nllb-moe", "text2text-generation"),
     ("paligemma", "feature-extraction"),
     ("patchtst", "time-series-regression"),

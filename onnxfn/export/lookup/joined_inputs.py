@@ -13,7 +13,7 @@ from onnxfn.export.lookup.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POO
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, case, takes
-from onnxfn.specs.getters import constant, from_config, item, product, reads, total
+from onnxfn.specs.getters import constant, from_config, item, power, product, reads, total
 from onnxfn.specs.spec import ExportSpec
 
 TEXT = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
@@ -149,6 +149,25 @@ SOUNDS_AND_TEXTS = compose(
 )
 """Sounds and texts that are compared."""
 
+PATCHES_IN_TEXTS = compose(
+    TEXT,
+    takes("pixel_values", "num_patches patch_width=", "patches", kind="float"),
+    reads(placeholder="image_token_id", patch_width=product(constant(3), power("patch_size", constant(2)))),
+    generates(
+        "token_ids",
+        "ids_with_image",
+        high=from_config("vocab_size"),
+        image=from_config("placeholder"),
+        count=constant(8),
+    ),
+    generates("patches", "normal"),
+    sized(num_patches=16, sequence_length=24),
+    case("one", sized(batch_size=1, sequence_length=9, num_patches=8), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=17, num_patches=24), padded("right")),
+    case("left-padded", sized(batch_size=2, sequence_length=31, num_patches=16), padded("left")),
+)
+"""Texts that begin with placeholder tokens, and a flat patch of an image for each of these."""
+
 JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "image_attention_mask": (IMAGES_OF_A_TEXT,),
@@ -164,6 +183,7 @@ JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_position_ids": (POOLED_PATCHES,),
         "image_grid_thw": (MERGED_PATCHES,),
         "target_sizes": (PATCH_STRIPS,),
+        "input_ids pixel_values": (PATCHES_IN_TEXTS,),
     }
 )
 """Names of arguments of `forward` -> the forms of the inputs that a model with these arguments takes together."""

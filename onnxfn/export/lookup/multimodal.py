@@ -50,7 +50,7 @@ from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.edits.behaviors import encoder_and_decoder, encoder_and_merged_decoder, model_part
 from onnxfn.specs.edits.mrope import with_mrope
-from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
+from onnxfn.specs.edits.token_embeddings import EMBEDS, embedding_lookup, with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.facts import TOKENS, gives, links, takes
 from onnxfn.specs.getters import constant, reads
@@ -131,7 +131,8 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
     """Whether a model for a task of OTHER_TASKS reads images or sounds in the places of placeholder tokens.
 
     By its configuration, and by the methods of its class. False for a model type as text, whose class is not known,
-    and for an encoder-decoder, whose encoder takes the tokens.
+    for an encoder-decoder, whose encoder takes the tokens, and for a class whose `forward` takes no embeddings
+    (NeoMME): such a model is one graph.
     """
     if isinstance(model_or_config, (str, Mapping)) or _stem(task) not in OTHER_TASKS:
         return False
@@ -140,7 +141,14 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
         return False
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
     owner = _class_for(model_or_config, config, _stem(task))
-    return bool(towers) and all(has_feature_method(owner, METHODS[part]) for part in towers)
+    return (
+        bool(towers) and _takes_embeddings(owner) and all(has_feature_method(owner, METHODS[part]) for part in towers)
+    )
+
+
+def _takes_embeddings(class_: Any) -> bool:
+    """Whether the `forward` of a class names an argument for embeddings of tokens."""
+    return EMBEDS in inspect.signature(class_.forward).parameters
 
 
 def _stem(task: str | None) -> str:
