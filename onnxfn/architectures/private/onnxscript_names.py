@@ -17,12 +17,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 )
 """Name in onnxfn -> path."""
 
-ATTRIBUTES: Mapping[str, str] = MappingProxyType(
-    {
-        "_target_pattern": "onnxscript.rewriter._rewrite_rule:RewriteRule",
-        "_do_inference": "onnxscript.optimizer._constant_folding:FoldConstantsPass",
-    }
-)
+ATTRIBUTES: Mapping[str, str] = MappingProxyType({"_target_pattern": "onnxscript.rewriter._rewrite_rule:RewriteRule"})
 """Private attribute of an object of onnxscript -> the path of its class."""
 
 

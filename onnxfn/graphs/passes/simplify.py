@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -36,7 +35,6 @@ def simplify(model: Any) -> Any:
         output_size_limit=OUTPUT_LIMIT,
         should_fold=lambda node: False if node.op_type == "Resize" else None,
     )
-    fold._do_inference = _only_of_unknown(fold._do_inference)
     rounds = PassManager([fold, RewritePass(_rules()), common.RemoveUnusedNodesPass()], steps=2, early_stop=True)
     passes = Sequential(
         common.InlinePass(),
@@ -54,21 +52,6 @@ def simplify(model: Any) -> Any:
     with pass_errors("the simplification"), np.errstate(all="ignore"):  # a model may have constants that are not finite
         passes(model)
     return model
-
-
-def _only_of_unknown(infer: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A function that infers the outputs of a node if the type or a size of one is not known.
-
-    torch writes types and sizes to most nodes. Inference knows no more, and takes half of the time of folding.
-    """
-    return lambda node: None if all(map(_is_known, node.outputs)) else infer(node)
-
-
-def _is_known(value: Any) -> bool:
-    """Whether the type of a value is known, and each of its sizes as a number or a formula."""
-    if value.type is None or value.shape is None:
-        return False
-    return all(isinstance(size, int) or size.value is not None for size in value.shape)
 
 
 def _rules() -> list[Any]:

@@ -44,28 +44,3 @@ def test_a_graph_is_simplified_as_by_the_rules_themselves(monkeypatch):
     assert len(operators(quick)) < len(operators(graph_from_text(TEXT)))
     for output, expected_output in zip(run_unoptimized(quick, x=x), expected, strict=True):
         np.testing.assert_array_equal(output, expected_output)
-
-
-def without_types(model):
-    """The graph with types and sizes at its inputs and outputs alone."""
-    for node in model.graph:
-        for value in node.outputs:
-            if not value.is_graph_output():
-                value.type = value.shape = None
-    return model
-
-
-def test_only_outputs_of_unknown_types_or_sizes_are_inferred(monkeypatch):
-    inferred = []
-    unknown = module._only_of_unknown
-    monkeypatch.setattr(
-        module, "_only_of_unknown", lambda infer: unknown(lambda node: inferred.append(node.op_type) or infer(node))
-    )
-    known = simplify(graph_from_text(TEXT))
-    assert inferred == []
-    found = simplify(without_types(graph_from_text(TEXT)))
-    assert {"Max", "Transpose", "Reshape", "Cast"} <= set(inferred)
-    monkeypatch.setattr(module, "_only_of_unknown", lambda infer: infer)
-    every = simplify(graph_from_text(TEXT))
-    assert first_difference(known, every) is None
-    assert first_difference(found, every) is None
