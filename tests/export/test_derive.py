@@ -11,6 +11,7 @@ import shrunk
 import tiny
 import torch
 from agreement import assert_agreement
+from transformers import LlavaConfig
 from typer.testing import CliRunner
 
 import onnxfn
@@ -335,3 +336,13 @@ def test_a_model_that_no_graph_can_be_is_refused_with_the_reason(model_type, nam
         model = shrunk.kind(model_type, name)(shrunk.config(model_type))
     with pytest.raises(InvalidSpec, match=reason):
         onnxfn.derived(model)
+
+
+def test_a_configuration_whose_type_has_no_class_for_a_task_is_refused():
+    with pytest.raises(onnxfn.InvalidSpec, match="LlavaConfig"):
+        onnxfn.spec_for(LlavaConfig(), "automatic-speech-recognition")
+
+
+def test_a_model_whose_forward_takes_no_embeddings_is_one_graph():
+    model = shrunk.model("neomme", "NeoMMEModel")
+    assert list(onnxfn.plan(onnxfn.spec_for(model, "feature-extraction"), model).files) == ["model.onnx"]

@@ -141,9 +141,8 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
         return False
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
     owner = _class_for(model_or_config, config, _stem(task))
-    return (
-        bool(towers) and _takes_embeddings(owner) and all(has_feature_method(owner, METHODS[part]) for part in towers)
-    )
+    has_towers = bool(towers) and all(has_feature_method(owner, METHODS[part]) for part in towers)
+    return has_towers and _takes_embeddings(owner)
 
 
 def _takes_embeddings(class_: Any) -> bool:
