@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from statistics import median
 from textwrap import fill
 from typing import Any
 
@@ -13,7 +14,7 @@ import part_table
 import peer_table
 import real_sizes
 import without_rows
-from swept import FAMILIES, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, validated
+from swept import FAMILIES, LONGEST, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, validated
 
 MARKS = ("<!-- coverage: written by tests/tools/coverage.py -->", "<!-- end of coverage -->")
 """The lines of README.md between which the summary stands."""
@@ -79,6 +80,9 @@ def versions_text() -> str:
     return "\n".join(f"- {text}: {', '.join(names)}" for text, names in sets.items())
 
 
+SLOWEST = 10
+"""How many of the tiny models that take longest are named."""
+
 SWEEPS_README = """\
 # Results of the sweeps
 
@@ -128,6 +132,10 @@ python -m pytest -m sweep --record --left tests/architectures/test_every_head.py
 
 {peers}
 
+## Seconds of a tiny model
+
+{seconds}
+
 ## Real sizes
 
 The default configuration of every row whose model has at most {most} million parameters: one task of each row, random
@@ -163,6 +171,7 @@ def sweeps_readme() -> str:
         most=real_sizes.MOST_PARAMETERS,
         real=real_table(),
         real_summary=real_summary(),
+        seconds=seconds_summary(),
     )
 
 
@@ -171,6 +180,25 @@ def heads_summary() -> str:
     lines = [line for tasks in seen(every_head.NAME).values() for line in tasks.values()]
     counts = {**every_head.counts(lines), "have no result yet": len(every_head.pairs()) - len(lines)}
     return ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+
+
+def seconds_summary() -> str:
+    """How long the export of a tiny model of a row takes with its check, and which take longest."""
+    times = {
+        f"{model_type} ({task})": seconds
+        for family in FAMILIES
+        for model_type, tasks in recorded(family).get("seconds", {}).items()
+        for task, seconds in tasks.items()
+    }
+    if not times:
+        return "No sweep has recorded them yet."
+    longest = sorted(times, key=times.__getitem__, reverse=True)[:SLOWEST]
+    text = (
+        f"An export of a row's tiny model takes {median(times.values()):.1f} s of the processor with its check, in the "
+        f"median of {len(times)} pairs, in a warm process; at most {LONGEST:.0f} are allowed. The longest: "
+        f"{', '.join(f'{name} {times[name]:.1f}' for name in longest)}."
+    )
+    return fill(text, README_WIDTH - 5, break_long_words=False, break_on_hyphens=False)
 
 
 def real_table() -> str:
