@@ -52,7 +52,7 @@ SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
 """The tokens that a long text always may have, and the parameters times tokens that a longer one may cost."""
 
 LARGE_ROWS = 460_000
-"""The numbers of the images or sounds of a case from which on PyTorch answers it together with smaller batches.
+"""The numbers of the images or sounds of a case from which on PyTorch answers each row once, for all cases with it.
 
 3 images of 224 x 224 have fewer, 2 spectrograms of 30 seconds more.
 """
@@ -85,7 +85,7 @@ class Reference:
         inputs: The arrays of the inputs.
         outputs: PyTorch's arrays of the outputs.
         other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
-        alone: Computes the outputs for these inputs alone, where `outputs` are rows of a larger batch.
+        alone: Computes the outputs for these inputs in one batch, where `outputs` are those of each row.
     """
 
     case: str
@@ -177,14 +177,12 @@ def references(
     with_past = [case for case in dummy_cases if case.name != LONG_PAST and _has_past(case.spec)]
     shared, long_text = _shared_prompt_outputs(model, part, with_past), None
     batch = _shared_batch(part, dummy_cases)
-    rows = [] if batch is None else [case for case in dummy_cases if has_rows_of(case.spec, batch.spec)]
-    of_batch = cache(lambda: case_reference(model, part, batch or every_case[0]))
+    inputs = {} if batch is None else case_inputs(model, part, batch.spec, seed=batch.seed)
+    row = _row_outputs(model, part, inputs)
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
-        if case is batch:
-            reference = of_batch()
-        elif case in rows:
-            reference = _first_rows(model, part, case, of_batch())
+        if batch is not None and (case is batch or has_rows_of(case.spec, batch.spec)):
+            reference = _reference_of_rows(model, part, case, inputs, row)
         else:
             reference = case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
         long_text = reference.outputs if case.name == LONG_TEXT else long_text
@@ -192,7 +190,7 @@ def references(
 
 
 def _shared_batch(part: Part, dummy_cases: Sequence[CheckCase]) -> CheckCase | None:
-    """The case of large images whose rows are those of other cases, too; None if there is none.
+    """The case of large images whose rows are those of other cases, too, one of them a single row; None without one.
 
     A quantized file is measured, and no measure tells whether its rows depend on one another.
     """
@@ -202,24 +200,49 @@ def _shared_batch(part: Part, dummy_cases: Sequence[CheckCase]) -> CheckCase | N
         larger
         for larger in dummy_cases
         if has_large_inputs(larger.spec, LARGE_ROWS)
-        and any(has_rows_of(case.spec, larger.spec) for case in dummy_cases)
+        and any(has_rows_of(case.spec, larger.spec) and _batch_size(case) == 1 for case in dummy_cases)
     )
-    return max(batches, key=lambda case: known_sizes(case.spec, {})[part.spec.batch], default=None)
+    return max(batches, key=_batch_size, default=None)
 
 
-def _first_rows(model: Any, part: Part, case: CheckCase, batch: Reference) -> Reference:
-    """The reference of a case whose inputs are the first rows of a larger batch; so are its outputs."""
-    count, sizes = known_sizes(case.spec, {})[part.spec.batch], {len(array) for array in batch.inputs.values()}
-    if {len(array) for array in batch.outputs} != sizes:
+def _batch_size(case: CheckCase) -> int:
+    return known_sizes(case.spec, {})[case.spec.batch]
+
+
+def _row_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> Callable[[int], OutputArrays]:
+    """A function from the number of a row of a batch to PyTorch's outputs for it alone; each is computed once.
+
+    A batch of large images takes more memory, and the time of its rows or more.
+    """
+    return cache(
+        lambda number: _torch_outputs(model, part, {name: rows[number : number + 1] for name, rows in inputs.items()})
+    )
+
+
+def _reference_of_rows(
+    model: Any, part: Part, case: CheckCase, inputs: Mapping[str, Array], row: Callable[[int], OutputArrays]
+) -> Reference:
+    """The reference of a case whose inputs are the first rows of a batch, from PyTorch's outputs for each row."""
+    first = {name: array[: _batch_size(case)] for name, array in inputs.items()}
+    outputs = _in_one_batch([row(number) for number in range(_batch_size(case))])
+    if outputs is None:
         return case_reference(model, part, case)
-    inputs = {name: array[:count] for name, array in batch.inputs.items()}
-    label = _case_label(part.spec, case.name, inputs)
-
-    def alone() -> Reference:
-        return evolve(batch, case=label, inputs=inputs, outputs=_torch_outputs(model, part, inputs), other=other)
-
+    label = _case_label(part.spec, case.name, first)
     other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number)))
-    return Reference(label, inputs, tuple(array[:count] for array in batch.outputs), other, cache(alone))
+
+    def in_one_batch() -> Reference:
+        return Reference(label, first, _torch_outputs(model, part, first), other)
+
+    return Reference(label, first, outputs, other, None if _batch_size(case) == 1 else cache(in_one_batch))
+
+
+def _in_one_batch(rows: Sequence[OutputArrays]) -> OutputArrays | None:
+    """The outputs for a batch from those for its rows; None if the outputs for a row are not a row each."""
+    outputs = list(zip(*rows, strict=True))
+    shapes = [{array.shape for array in arrays} for arrays in outputs]
+    if any(len(each) > 1 or next(iter(each))[:1] != (1,) for each in shapes):
+        return None
+    return tuple(map(np.concatenate, outputs))
 
 
 def case_reference(model: Any, part: Part, case: CheckCase, shared: OutputArrays | None = None) -> Reference:

@@ -1,4 +1,4 @@
-"""PyTorch answers cases of large images in one batch; a model whose rows depend on one another answers each alone."""
+"""PyTorch answers large images row by row, once for all cases; in one batch if rows depend on one another."""
 
 from __future__ import annotations
 
@@ -46,13 +46,22 @@ def test_the_images_are_large_and_three_of_them_are_affordable():
     assert LARGE_ROWS < 3 * 3 * SIDE**2 < LARGE_INPUTS
 
 
-def test_pytorch_runs_the_largest_batch_alone_and_the_first_row_is_the_answer_to_it():
+def test_pytorch_runs_each_row_once_and_the_largest_case_has_the_outputs_of_all():
     model, batches = model_of(each_alone)
     one, several = references(model, onnxfn.plan(SPEC, {}).parts[0])
-    assert batches == [3]
+    assert batches == [1, 1, 1]
+    assert one.alone is None
     assert np.array_equal(one.inputs["pixels"], several.inputs["pixels"][:1])
-    np.testing.assert_allclose(one.outputs[0], several.outputs[0][:1])
-    np.testing.assert_allclose(one.alone().outputs[0], one.outputs[0], atol=1e-6)
+    assert np.array_equal(one.outputs[0], several.outputs[0][:1])
+    np.testing.assert_allclose(several.alone().outputs[0], several.outputs[0], atol=1e-6)
+    assert batches == [1, 1, 1, 3]
+
+
+def test_a_model_whose_output_is_no_row_for_each_image_answers_each_case():
+    model, batches = model_of(lambda scores: scores.mean(dim=0))
+    one, several = references(model, onnxfn.plan(SPEC, {}).parts[0])
+    assert one.alone is several.alone is None
+    assert batches == [1, 1, 1, 1, 3]
 
 
 def test_small_images_are_answered_case_by_case():
@@ -73,7 +82,7 @@ def test_a_model_passes_its_check_whether_its_rows_depend_on_one_another_or_not(
     model, batches = model_of(rows)
     result = onnxfn.export(SPEC, model, tmp_path)
     assert result.report.passed
-    assert (1 in batches) == (rows is added_to_the_best)
+    assert (3 in batches) == (rows is added_to_the_best)
 
 
 def test_a_graph_whose_rows_depend_on_one_another_fails_where_those_of_the_model_do_not(tmp_path):
@@ -83,7 +92,7 @@ def test_a_graph_whose_rows_depend_on_one_another_fails_where_those_of_the_model
     assert not onnxfn.validate(SPEC, right, result).passed
 
 
-def test_pytorch_answers_a_row_alone_before_float64_is_asked(tmp_path):
+def test_pytorch_answers_the_rows_in_one_batch_before_float64_is_asked(tmp_path):
     model, batches = model_of(added_to_the_best)
     result = onnxfn.export(SPEC, model, tmp_path, check=False)
 
@@ -92,7 +101,7 @@ def test_pytorch_answers_a_row_alone_before_float64_is_asked(tmp_path):
 
     batches.clear()
     assert check(model, result.plan.parts[0], tmp_path / "model.onnx", exact=no_exact).passed
-    assert batches == [3, 1]
+    assert batches == [1, 1, 1, 3]
 
 
 def test_cases_with_the_same_inputs_are_one():
