@@ -44,6 +44,7 @@ sliding_window_cache: ExportSpec = patched(
 
 FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "AxialPositionEmbeddings.forward": ("reformer.axial_positions", "loops over the texts"),
         "BartEncoderLayer.forward": (
             "bart.encoder_layer_output",
             "branches on whether a float16 tensor has infinities",

@@ -54,6 +54,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "position_embeddings": "interpolated_bicubic interpolated_bilinear",
         "position_ids": "position_ids_from_input_ids",
         "recurrent": "conv_state recurrent_state delta_rule mamba2_scan lightning_attention rglru_scan",
+        "reformer": "axial_positions",
         "rotary_pairs": "cos_sin rotated_heads_first rotated_length_first",
         "rt_detr": "tensor_length sine_position_embedding gathered_along_dim",
         "rwkv": "linear_attention",

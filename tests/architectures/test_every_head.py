@@ -37,6 +37,7 @@ SAMPLE = (
     ("paligemma", "feature-extraction"),
     ("patchtst", "time-series-regression"),
     ("qwen3", "question-answering"),
+    ("reformer", "fill-mask"),
     ("speecht5", "automatic-speech-recognition"),
     ("swinv2", "backbone"),
     ("t5", "text-classification"),
