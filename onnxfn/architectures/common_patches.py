@@ -79,7 +79,10 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "siglip2.resized_positional_embeddings",
             "loops over the images, and reads the shape of each from a tensor",
         ),
-        "SmolVLMModel.get_image_features": ("tiles.smolvlm_features", "leaves tiles of padding out first"),
+        **{
+            f"{model}.get_image_features": ("tiles.smolvlm_features", "leaves tiles of padding out first")
+            for model in ("ModernVBertModel", "SmolVLMModel", "UltraVBertModel")
+        },
         "Lfm3VlVisionModel.forward": ("grid_convolutions.lfm3_vl_states", "makes a list of the grids"),
         "Lfm3VlVisionShortConv.forward": ("grid_convolutions.lfm3_vl_convolution", "loops over the images"),
         "Lfm2VlModel.get_image_features": ("merged_blocks.lfm2_vl_features", "loops over the images"),

@@ -30,6 +30,7 @@ SAMPLE = (
     ("llama4", "text-encoding"),
     ("llava", "feature-extraction"),
     ("mistral", "token-classification"),
+    ("modernvbert", "feature-extraction"),
     ("mra", "multiple-choice"),
     ("musicgen", "text-generation"),
     ("neomme", "feature-extraction"),

@@ -28,7 +28,7 @@ def idefics3_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Ten
 
 
 def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor, **_: Any) -> Any:
-    """For SmolVLMModel.get_image_features: as Idefics 3, but if all tiles are padding, the first one is none."""
+    """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT: the first tile counts if all are padding."""
     import torch
 
     pixels, is_tile, squares = _tiles(self, pixel_values, pixel_attention_mask)
