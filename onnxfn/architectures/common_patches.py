@@ -100,10 +100,12 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             for version in ("Ocr", "V4_6", "V4_7")
         },
         "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
+        "PixtralVisionModel.forward": ("image_rows.pixtral_states", "loops over the images"),
         "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "Sam3DetrEncoder._prepare_multilevel_features": ("sam3.flat_features", "puts sizes into a tensor"),
         "Sam3LiteTextDetrEncoder._prepare_multilevel_features": ("sam3.flat_features", "puts sizes into a tensor"),
         "Step3p7Experts.forward": ("experts.step3p7_outputs", "loops over the experts that the tokens choose"),
+        "Step3p7Model.get_image_features": ("image_rows.step3p7_features", "loops over the images"),
         "VideoLlama3VisionModel.pixel_unshuffle": ("packed_vision.merged_patches", "loops over the images"),
         "build_alibi_tensor": (
             "falcon.alibi_bias",

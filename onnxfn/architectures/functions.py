@@ -37,6 +37,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "hieradet": "windowed_block",
         "image_padding": "padded_as_tensorflow padded_to_even padded_to_layer_windows padded_to_patches "
         "padded_to_windows unpadded_states",
+        "image_rows": "pixtral_states step3p7_features",
         "image_sizes": "symbolic_int depth_anything_depth relative_positions unit_steps tensor_of_sizes",
         "janus": "patch_embeddings",
         "longformer": "unpadded_inputs led_unpadded_inputs attention",
