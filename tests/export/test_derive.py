@@ -79,6 +79,7 @@ def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, 
     [
         ("lfm3", "Lfm3ForCausalLM", "text-generation-with-past", "past_conv.0"),  # its cache has two kinds of state
         ("sam_vision_model", "SamVisionModel", "feature-extraction", "pixel_values"),
+        ("qwen3_asr_encoder", "Qwen3ASREncoder", "feature-extraction", "input_features_mask"),  # of whole chunks
         (
             "gemma3n_audio",
             "Gemma3nAudioEncoder",

@@ -9,7 +9,7 @@ from onnxfn.architectures.families import bert_inputs, pixel_inputs
 from onnxfn.architectures.families.text import choice_sizes, text_cases
 from onnxfn.export.lookup.packed_inputs import PACKED_FORMS
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.facts import TOKENS, case, takes
 from onnxfn.specs.getters import constant, either, from_config, item, product, reads, total
@@ -181,6 +181,19 @@ def _audio_form(name: str, axes: str, dummies: ExportSpec) -> ExportSpec:
     return compose(dummies, takes(name, axes, "sound", kind="float"), FEATURES_MASK)
 
 
+CHUNKED_SPECTROGRAMS = compose(
+    takes("input_features", "batch_size num_mel_bins= chunk_frames*num_chunks", "sound", kind="float"),
+    takes("input_features_mask", "batch_size chunk_frames*num_chunks", "padding_mask"),
+    generates("sound", "normal"),
+    reads(chunk_frames=product("n_window", constant(2))),
+    padded("right"),
+    sized(batch_size=2, num_chunks=3),
+    case("one", sized(batch_size=1, num_chunks=1)),
+    case("several", sized(batch_size=3, num_chunks=2)),
+)
+"""Spectrograms of whole chunks, in which an encoder convolves them, and the masks of their frames."""
+
+
 def _video_form(name: str) -> ExportSpec:
     axes = "batch_size video_frames= num_channels= image_height= image_width="
     return compose(takes(name, axes, "pixels", kind="float"), generates("pixels", "normal"), sized(batch_size=2))
@@ -208,6 +221,7 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
             _audio_form("input_features", "batch_size num_mel_bins= sequence_length", SPECTROGRAM_DUMMIES),
             _audio_form("input_features", "batch_size num_mel_bins= num_frames=", SPECTROGRAM_DUMMIES),
             _audio_form("input_features", "batch_size sequence_length 128", SPECTROGRAM_DUMMIES),
+            CHUNKED_SPECTROGRAMS,
         ),
         "latents": (
             _audio_form("latents", "batch_size latent_size= sequence_length", LATENT_DUMMIES),

@@ -101,6 +101,7 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "moshi": {"num_codebooks": 4, "depth_decoder_config": {"num_codebooks": 4}},
         "nemo_speechlm": {"text_config": {"num_key_value_heads": 2}},
         "nemotron3_5_transcribe_asr_audio": {"num_key_value_heads": 4},
+        "nemotron3_diarization_audio": {"num_key_value_heads": 4},
         "neomme": {"head_dim": 16},
         "paligemma": {"text_config": {"num_key_value_heads": 2}},
         "nemotron3_5_transcribe_word_timestamp": {"num_key_value_heads": 4},
@@ -142,6 +143,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "timm_backbone": {"backbone": "resnet18"},
         "timm_wrapper": {"architecture": "resnet18"},
         "tvp": {"max_img_size": 64},
+        # Its encoder of the waveform has a frame for each step of HuBERT's convolutions: 320 samples.
+        "xcodec": {"acoustic_model_config": {"downsampling_ratios": [8, 5, 4, 2], "upsampling_ratios": [8, 5, 4, 2]}},
         "reformer": {
             "axial_pos_embds_dim": [8, 24],
             "axial_pos_shape": [16, 32],
