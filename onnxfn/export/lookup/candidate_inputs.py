@@ -43,11 +43,14 @@ def reads_argument(model: Any, name: str) -> bool:
     return any(isinstance(node, ast.Name) and node.id in others for node in ast.walk(tree))
 
 
-def candidate_inputs(model: Any) -> Iterator[ExportSpec]:
-    """Inputs that the model may accept: those of JOINED_FORMS, then each group in every combination of its forms."""
+def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSpec]:
+    """Inputs that the model may accept: those of JOINED_FORMS, then each group in every combination of its forms.
+
+    `of_texts` leaves JOINED_FORMS out: they hold images or sounds with the texts.
+    """
     parameters = forward_parameters(model)
     known = _known_forms(parameters)
-    for names, joined in JOINED_FORMS.items():
+    for names, joined in () if of_texts else JOINED_FORMS.items():
         if parameters.keys() >= {*names.split()}:
             whole = (form for form in joined if all(input_.forward_path[0] in parameters for input_ in form.inputs))
             yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in whole)

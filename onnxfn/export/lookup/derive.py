@@ -77,15 +77,17 @@ INPUT_REFUSALS = (
 HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
 
 
-def derive_from_model(model: Any, task: str) -> ExportSpec:
+def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> ExportSpec:
     """The spec of a model of transformers for a task. The model runs on dummy inputs.
+
+    `of_texts`: the inputs are texts alone, though the model may read images or sounds with them.
 
     InvalidSpec if the model accepts no known inputs, or if the task needs a cache and the model returns none.
     UnknownName if a model with a cache does not have the task.
     """
     name = canonical(task).removesuffix(WITH_PAST)
     model = model_copy(model)
-    inputs, runs = _accepted_inputs(model)
+    inputs, runs = _accepted_inputs(model, of_texts=of_texts)
     base = compose(ExportSpec(name=model.config.model_type), known_patches(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
     known = _spec_with_cache(model, base, result, name)
@@ -150,10 +152,10 @@ def _model_without_weights(config: Any, task: str) -> Any:
 # Inputs
 
 
-def _accepted_inputs(model: Any) -> tuple[ExportSpec, tuple[Run, ...]]:
+def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[Run, ...]]:
     """The first candidate inputs on which the model runs and returns tensors, and these runs."""
     errors: list[Exception] = []
-    for inputs in () if unknown_arguments(model) else candidate_inputs(model):
+    for inputs in () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts):
         try:
             runs = run_at_sizes(model, resolved(inputs, snapshot(model)), answer_tensors)
         except INPUT_REFUSALS as error:

@@ -34,7 +34,7 @@ from onnxfn.architectures.families.features import (
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
-from onnxfn.architectures.placeholders import placeholders
+from onnxfn.architectures.placeholders import PLACES, placeholders
 from onnxfn.architectures.wrappers.feature_methods import draws, feature_method, has_feature_method
 from onnxfn.architectures.wrappers.image_sides import fixed_sides
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
@@ -132,7 +132,7 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
 
     By its configuration, and by the methods of its class. False for a model type as text, whose class is not known,
     for an encoder-decoder, whose encoder takes the tokens, and for a class whose `forward` takes no embeddings
-    (NeoMME): such a model is one graph.
+    (NeoMME) or a mask of the places of its image (Kosmos-2): such a model is one graph.
     """
     if isinstance(model_or_config, (str, Mapping)) or _stem(task) not in OTHER_TASKS:
         return False
@@ -142,12 +142,13 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
     owner = _class_for(model_or_config, config, _stem(task))
     has_towers = bool(towers) and all(has_feature_method(owner, METHODS[part]) for part in towers)
-    return has_towers and _takes_embeddings(owner)
+    return has_towers and _replaces_tokens(owner)
 
 
-def _takes_embeddings(class_: Any) -> bool:
-    """Whether the `forward` of a class names an argument for embeddings of tokens."""
-    return EMBEDS in inspect.signature(class_.forward).parameters
+def _replaces_tokens(class_: Any) -> bool:
+    """Whether the `forward` of a class takes embeddings of tokens, and no mask of the places of an image."""
+    parameters = inspect.signature(class_.forward).parameters
+    return EMBEDS in parameters and PLACES not in parameters
 
 
 def _stem(task: str | None) -> str:
@@ -211,7 +212,7 @@ def _read_by_encoder(model: Any, name: str) -> ExportSpec:
 def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:
     """The spec of an encoder-decoder: towers, the table of tokens, the encoder and the decoder."""
     past = WITH_PAST if name.endswith(WITH_PAST) else ""
-    text = derive_from_model(model, f"text2text-generation{past}")
+    text = derive_from_model(model, f"text2text-generation{past}", of_texts=True)
     base = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = reads(embedding_width=constant(_embedding_width(model)))
     table = compose(embedding_lookup(compose(CONFIG_KEYS, token_rows)), token_table, width)
@@ -229,7 +230,7 @@ def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:
 
 def _drawing(model: Any, name: str) -> ExportSpec:
     """The spec of a model that writes states, with heads for texts and for images."""
-    derived = derive_from_model(model, name.replace(SEES_AND_HEARS, "text-generation"))
+    derived = derive_from_model(model, name.replace(SEES_AND_HEARS, "text-generation"), of_texts=True)
     text = evolve(with_inputs_embeds(derived), name=None, task=None, derived=None, parts=Parts())
     width = reads(embedding_width=constant(_embedding_width(model)))
     return compose(
@@ -272,11 +273,11 @@ def _written_text(model: Any, task: str) -> tuple[ExportSpec, ExportSpec | None]
     from onnxfn.architectures.wrappers.wide_rows import writer_of  # imports torch
 
     try:
-        return derive_from_model(model, task), None
+        return derive_from_model(model, task, of_texts=True), None
     except InvalidSpec:
         if (inside := writer_of(model)) is None:
             raise
-        return derive_from_model(inside, task), inner_decoder
+        return derive_from_model(inside, task, of_texts=True), inner_decoder
 
 
 def _has_mrope(model: Any) -> bool:
