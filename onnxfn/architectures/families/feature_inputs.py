@@ -209,15 +209,20 @@ IMAGE_PATCHES = compose(
 )
 """The patches of each image, without places."""
 
-PLACED_VALUES = compose(
-    takes("flattened_patches", "num_images num_patches placed_values=", "placed_patches", kind="float"),
+PLACED_PATCH = compose(
     reads(placed_values=total(either("vision_config.patch_embed_hidden_size", "frame_values"), constant(2))),
     generates("placed_patches", "whole_floats", high=4),
+)
+"""The values of a patch: the first two are its row and its column."""
+
+PLACED_VALUES = compose(
+    PLACED_PATCH,
+    takes("flattened_patches", "num_images num_patches placed_values=", "placed_patches", kind="float"),
     sized(num_images=2, num_patches=16),
     case("one", sized(num_images=1, num_patches=9)),
     case("several", sized(num_images=3, num_patches=21)),
 )
-"""The patches of each image; the first two numbers of a patch are its row and its column."""
+"""The patches of each image, with their places."""
 
 QUESTION = compose(
     takes("qformer_input_ids", "num_images qformer_length", "question_ids"),

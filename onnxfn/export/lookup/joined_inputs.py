@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.export.lookup.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
 from onnxfn.specs.compose import compose
@@ -54,15 +55,28 @@ IMAGES_OF_A_TEXT = compose(
 )
 """Several images for each text, and which of them each token sees."""
 
-PLACED_IMAGE = compose(
-    TEXT,
-    IMAGE,
+MARKED_PLACES = compose(
     takes("image_embeds_position_mask", TOKENS, "image_places"),
     generates("image_places", "mixed_mask", sides="first", shortest=from_config("num_placeholders")),
     reads(num_placeholders="latent_query_num"),
     _texts_after("num_placeholders"),
 )
+"""A mask of the tokens of the image in each text."""
+
+PLACED_IMAGE = compose(TEXT, IMAGE, MARKED_PLACES)
 """An image for each text, and a mask of its tokens in the text."""
+
+PLACED_PATCHES = compose(
+    TEXT,
+    PLACED_PATCH,
+    takes("flattened_patches", "batch_size num_patches placed_values=", "placed_patches", kind="float"),
+    MARKED_PLACES,
+    sized(num_patches=16),
+    case("one", sized(num_patches=9)),
+    case("right-padded", sized(num_patches=21)),
+    case("left-padded", sized(num_patches=12)),
+)
+"""The patches of an image for each text, and a mask of its tokens in the text."""
 
 
 def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
@@ -171,7 +185,7 @@ PATCHES_IN_TEXTS = compose(
 JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "image_attention_mask": (IMAGES_OF_A_TEXT,),
-        "image_embeds_position_mask": (PLACED_IMAGE,),
+        "image_embeds_position_mask": (PLACED_IMAGE, PLACED_PATCHES),
         "qformer_input_ids": (
             _instructed_image("image_token_index", IMAGE, "num_query_tokens"),
             _instructed_image("video_token_index", FRAMES, "num_query_tokens", "video_frames"),
