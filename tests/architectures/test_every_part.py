@@ -224,6 +224,14 @@ def test_an_audio_encoder_takes_what_a_processor_gives(model_type, names):
     assert list(plan["audio_encoder"].outputs) == ["audio_features"]
 
 
+def test_an_audio_encoder_that_groups_frames_takes_a_spectrogram_of_whole_groups():
+    model = every_head.tiny_model("nemo_speechlm", "text2text-generation")
+    encoder = onnxfn.plan(onnxfn.spec_for(model, "text2text-generation"), model)["audio_encoder"]
+    frames = f"{model.config.audio_config.subsampling_factor} * num_groups"
+    assert encoder.inputs["input_features"] == {0: "num_sounds", 1: frames}
+    assert encoder.inputs["input_features_mask"] == {0: "num_sounds", 1: frames}
+
+
 def test_the_spectrogram_of_voxtral_has_the_name_that_clients_use():
     model = every_part.tiny_model("voxtral", HEARS)
     plan = onnxfn.plan(onnxfn.spec_for(model, HEARS), model)

@@ -72,6 +72,19 @@ WAVE_FRAMES = compose(
 """Frames of samples, each of which becomes a token, and a mask of them."""
 
 
+GROUPS = "group_frames*num_groups"
+"""The axis of the frames of a spectrogram of whole groups, each of which becomes a token."""
+
+GROUPED = compose(
+    _masked(f"{GROUPS} num_mel_bins=", "input_features_mask", GROUPS),
+    reads(group_frames="audio_config.asr_config.subsampling_factor"),
+    sized(num_groups=20),
+    case("one", sized(num_groups=11)),
+    case("several", sized(num_groups=31)),
+)
+"""Spectrograms of whole groups of frames, and masks of their frames."""
+
+
 def _masked_forms(mask: str) -> Forms:
     return (
         compose(_masked(f"num_mel_bins= {CHUNKED}", mask, CHUNKED), CHUNKS),
@@ -151,6 +164,7 @@ SOUND_FORMS: Mapping[str, Forms] = MappingProxyType(
         "input_features input_features_mask": (
             WAVE_FRAMES,
             CONVOLVED,
+            GROUPED,
             *_masked_forms("input_features_mask"),
             _masked_by_bools(f"{FRAMES} num_mel_bins="),
         ),
