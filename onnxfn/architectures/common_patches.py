@@ -102,6 +102,10 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "PixtralVisionModel.forward": ("image_rows.pixtral_states", "loops over the images"),
         "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
+        "Qwen4ExpTextQSAIndexer.forward": (
+            "indexers.selected_by_blocks",
+            "loops over the texts and their tokens, and branches on how many are visible",
+        ),
         "Sam3DetrEncoder._prepare_multilevel_features": ("sam3.flat_features", "puts sizes into a tensor"),
         "Sam3LiteTextDetrEncoder._prepare_multilevel_features": ("sam3.flat_features", "puts sizes into a tensor"),
         "Step3p7Experts.forward": ("experts.step3p7_outputs", "loops over the experts that the tokens choose"),

@@ -39,6 +39,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "padded_to_windows unpadded_states",
         "image_rows": "pixtral_states step3p7_features",
         "image_sizes": "symbolic_int depth_anything_depth relative_positions unit_steps tensor_of_sizes",
+        "indexers": "selected_by_blocks",
         "janus": "patch_embeddings",
         "longformer": "unpadded_inputs led_unpadded_inputs attention",
         "longt5": "global_block_ids global_aggregates side_bias",
