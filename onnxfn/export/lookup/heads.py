@@ -10,6 +10,7 @@ from attrs import evolve
 from onnxfn.architectures.common_patches import masked_by_eager
 from onnxfn.architectures.families.heads import family_head
 from onnxfn.export.lookup.auto_tables import is_listed, listed_classes, listed_loader, listed_tasks, loaded_classes
+from onnxfn.export.lookup.candidate_inputs import forward_parameters
 from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, without_values
 from onnxfn.export.lookup.probe import answer_tensors, outputs_spec, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy
@@ -78,7 +79,11 @@ def _spec_from_run(row: ExportSpec, task: str, model_or_config: Any) -> ExportSp
 def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
     """The spec with inputs of the row on which the model runs, and the outputs of the run; else a derived spec."""
     copy = model_copy(model)
+    arguments = forward_parameters(copy).keys()
     for inputs in _possible_inputs(row):
+        # `**kwargs` takes inputs that the model never reads, such as those of an encoder.
+        if not arguments >= {input_.forward_path[0] for input_ in inputs.inputs}:
+            continue
         try:
             runs = run_at_sizes(copy, resolved(inputs, snapshot(copy)), answer_tensors)
         except INPUT_REFUSALS:
