@@ -27,8 +27,8 @@ def _pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any, **argumen
     image = places[:, 0]
     lowest = torch.finfo(states.dtype).min
     mask = torch.where(image[:, None] == image, 0.0, lowest).to(states.dtype)[None, None]
-    turns = self.patch_positional_embedding(states, places[:, 1:])
-    return self.transformer(states, attention_mask=mask, position_embeddings=turns, **arguments)
+    rotations = self.patch_positional_embedding(states, places[:, 1:])
+    return self.transformer(states, attention_mask=mask, position_embeddings=rotations, **arguments)
 
 
 def _cut(embeds: Tensor, image_sizes: Any, side: int) -> list[Tensor]:
