@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,18 @@ def exported(model: Any, task: str, folder: Path) -> str:
     spec = onnxfn.spec_for(model, task)
     result = assert_agreement(onnxfn.export(spec, model, folder), folder)
     inputs = dict.fromkeys(name for part in result.plan.parts for name in part.inputs)
-    unread = () if task in OF_TEXTS else [each.name for each in result.plan.left_out if each.name in SEEN_OR_HEARD]
+    unread = [] if task in OF_TEXTS else unread_arguments(inputs, [each.name for each in result.plan.left_out])
     return f"{NARROW}no {', '.join(unread)}" if unread else swept.line(result, f"of {', '.join(inputs)}")
+
+
+def unread_arguments(inputs: Collection[str], left_out: Iterable[str]) -> list[str]:
+    """The arguments with images or sounds that no graph takes, where no graph takes any of that kind.
+
+    >>> unread_arguments(["input_values"], ["input_features"]), unread_arguments(["input_ids"], ["input_features"])
+    ([], ['input_features'])
+    """
+    kinds = [MAIN_INPUTS[kind] for kind in ("image", "audio") if not set(MAIN_INPUTS[kind]) & set(inputs)]
+    return [name for name in left_out if any(name in kind for kind in kinds)]
 
 
 def tiny_model(model_type: str, task: str) -> Any:
