@@ -14,12 +14,12 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from onnxfn.check.cases import CheckCase
 from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.first_wrong import first_wrong
 from onnxfn.check.graph_values import graph_values
 from onnxfn.check.matching import TensorPair, counterpart, matched_tensors
 from onnxfn.check.recorded_tensors import recorded_tensors
-from onnxfn.check.references import CheckCase
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.smallest_case import FailingCase, Sizes, case_sizes, failing_case, smallest_failing_case
 from onnxfn.specs.converters import as_tuple

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.check.cases import largest_sizes
 from onnxfn.check.choices import PICKED, with_choices
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
@@ -29,9 +30,10 @@ from onnxfn.check.proof import (
     variant_measurements,
 )
 from onnxfn.check.quantized_weights import WeightError
-from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
+from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.repeated import random_findings
-from onnxfn.check.sessions import open_check_session, runtime_message, silent_run_options
+from onnxfn.check.sessions import open_check_session, open_content, runtime_message, silent_run_options
+from onnxfn.check.shorter_cases import with_shorter_cases
 from onnxfn.check.usual_errors import agreeing_with_any_case, largest_own_norms, usual_errors
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.check.weight_bytes import weight_findings
@@ -85,7 +87,9 @@ def check(
     """
     session_for = session_for or cache(open_check_session)
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
-    expected = references(model, part, largest=largest_sizes(file)) if expected is None else expected
+    if expected is None:
+        of_case = with_shorter_cases(model, part, file)
+        expected = references(model, part, largest=largest_sizes(file), of_case=of_case)
     run_options, stopped = silent_run_options(), threading.Event()
 
     def stop() -> None:
@@ -97,7 +101,7 @@ def check(
         weights = pool.submit(file_weights, model, part, file, stopped.is_set)
         run = partial(_with_outputs, session_for(file), run_options, file, part)
         with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
-            judged = judged_cases(model, part, file, pairs, exact, tick)
+            judged = judged_cases(model, part, file, _agreeing_or_whole(part, pairs, run, tick), exact, tick)
         of_weights, errors = result_of(weights, tick)
     comparisons, cases = judged.comparisons, judged.cases
     if not is_quantized(part.spec):
@@ -145,6 +149,31 @@ def judged_cases(
         values.extend(judged.values)
         tick()
     return JudgedCases(tuple(comparisons), tuple(values), findings, tuple(cases))
+
+
+def _agreeing_or_whole(
+    part: Part,
+    pairs: Iterable[tuple[Reference, OutputArrays]],
+    run: Callable[[Reference], tuple[Reference, OutputArrays]],
+    tick: Tick,
+) -> Iterator[tuple[Reference, OutputArrays]]:
+    """Pairs of a reference and ONNX Runtime's outputs; `run` makes another with all layers if one without some differs.
+
+    Layers that are left out change no verdict: what differs without them may agree with them.
+    """
+    for reference, outputs in pairs:
+        shorter = reference.shorter
+        compared = () if shorter is None else _shorter_comparisons(part, reference, outputs, shorter.exact, tick)
+        agrees = all(comparison.passed for comparison in compared)
+        yield (reference, outputs) if shorter is None or agrees else run(shorter.whole())
+
+
+def _shorter_comparisons(
+    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs, tick: Tick
+) -> tuple[Comparison, ...]:
+    """The comparison of each output without equal layers. PyTorch's own error there allows none in other cases."""
+    comparisons = output_comparisons(part, reference, outputs, exact, tick=tick)
+    return tuple(evolve(comparison, own_norms=None) for comparison in comparisons)
 
 
 def file_weights(
@@ -204,6 +233,8 @@ def _with_outputs(
     """A reference, and ONNX Runtime's outputs in its case."""
     try:
         names = [output.name for output in part.spec.outputs]
+        if reference.shorter is not None:
+            session = open_content(file, reference.shorter.content)
         return reference, tuple(session.run(names, dict(reference.inputs), run_options))
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
@@ -256,6 +287,8 @@ def case_comparisons(
 
     `before` are the comparisons of the cases before: PyTorch's own error in them may make float64 needless.
     """
+    if reference.shorter is not None:
+        return _shorter_comparisons(part, reference, outputs, reference.shorter.exact, tick)
     if reference.alone is not None:
         agreeing = _agreeing_at_once(part, reference, outputs, before, tick)
         if agreeing is not None:

@@ -1,4 +1,4 @@
-"""The cases of a check: the inputs of each case, and PyTorch's outputs for them.
+"""The references of a check: the inputs of each case, and PyTorch's outputs for them.
 
 How the past of a case is computed. A decoder with past takes its KV cache as inputs. Random numbers are no useful
 values for them: a trained model never has such a cache, and its logits for it depend on the order of summation.
@@ -18,38 +18,28 @@ past of the case `long past` is cut out of the outputs for the case `long text`.
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from types import MappingProxyType
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from attrs import evolve, field, frozen
 
+from onnxfn.check.cases import NO_LIMITS, CheckCase, check_cases, longest_text
+from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import (
-    cases,
     has_large_inputs,
     has_rows_of,
-    in_case,
     past_lengths,
-    with_affordable_batch,
     with_dummies,
 )
-from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
-from onnxfn.specs.planned import Case, Part, PlannedSpec
-from onnxfn.specs.records import DummySize
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT
+from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.reports import CheckFailed, Tick, no_tick
-from onnxfn.weights.onnx_files import metadata
-
-SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
-"""The tokens that a long text always may have, and the parameters times tokens that a longer one may cost."""
 
 LARGE_ROWS = 460_000
 """The numbers of the images or sounds of a case from which on PyTorch answers each row once, for all cases with it.
@@ -60,20 +50,8 @@ LARGE_ROWS = 460_000
 SEEDS = 1000
 """The distance of the seeds of other dummy inputs: greater than the number of cases."""
 
-NO_LIMITS: Mapping[str, int] = MappingProxyType({})
-
 OutputArrays = tuple[Array, ...]
 """One array for each output of a part, in the order of the plan."""
-
-
-@frozen
-class CheckCase:
-    """A case of a check: the spec of its dummy inputs and their seed, or real inputs in their place."""
-
-    name: str
-    spec: PlannedSpec
-    seed: int = 0
-    real_inputs: Mapping[str, Array] | None = None
 
 
 @frozen
@@ -86,6 +64,7 @@ class Reference:
         outputs: PyTorch's arrays of the outputs.
         other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
         alone: Computes the outputs for these inputs in one batch, where `outputs` are those of each row.
+        shorter: Without which layers the outputs are; None: with all.
     """
 
     case: str
@@ -93,71 +72,31 @@ class Reference:
     outputs: OutputArrays
     other: Callable[[int], Reference] | None = field(default=None, eq=False, repr=False)
     alone: Callable[[], Reference] | None = field(default=None, eq=False, repr=False)
+    shorter: Shorter | None = field(default=None, eq=False, repr=False)
 
 
-def longest_text(model: Any) -> int:
-    """How many tokens the long text of a check has at most, so that it costs little beside the other cases.
+@frozen(eq=False)
+class Shorter:
+    """A file without equal layers, for a reference that is without them, too: see `shorter_cases.py`.
 
-    The cost of a token is that of the weights that it is multiplied with: all matrices but embedding tables.
+    Attributes:
+        content: The bytes of the ONNX model.
+        exact: Computes PyTorch's outputs without them in a wider dtype.
+        whole: Computes the reference with all layers.
     """
-    import torch
 
-    tables = {module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)}
-    matrices = (parameter for parameter in model.parameters() if parameter.dim() > 1)
-    multiplied: int = sum(parameter.numel() for parameter in matrices if parameter not in tables)
-    return max(SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET // max(1, multiplied))
+    content: bytes
+    exact: ExactOutputs
+    whole: Callable[[], Reference]
 
 
-def largest_sizes(file: Path) -> dict[str, int]:
-    """From each axis symbol for which a graph is not valid at every size to its largest size, as the file says."""
-    text = metadata(file).get("onnxfn.limits", "")
-    return {name: int(high) for name, high in re.findall(r"(\w+)(?: from \d+)? up to (\d+)", text)}
+ReferenceOfCase = Callable[[CheckCase, Callable[[], Reference]], Reference]
+"""From a case, and a function that computes its whole reference, to its reference."""
 
 
-def check_cases(
-    part: Part,
-    real_inputs: Mapping[str, Array] | None = None,
-    *,
-    longest: int = LONGEST,
-    largest: Mapping[str, int] = NO_LIMITS,
-) -> tuple[CheckCase, ...]:
-    """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
-
-    Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`.
-    """
-    has_other_sizes = all(part.inputs.values())
-    every_case = [with_affordable_batch(part.spec, _within_limits(case, longest, largest)) for case in cases(part.spec)]
-    planned = tuple(
-        # An input without dynamic axes has the same size in all cases. Then each case gets other values.
-        CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
-        for number, case in enumerate(every_case, start=1)
-    )
-    planned = _distinct(planned)
-    return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
-
-
-def _distinct(every_case: Sequence[CheckCase]) -> tuple[CheckCase, ...]:
-    """The cases without those that have the inputs of an earlier one, such as padding where no input is a mask."""
-    distinct: list[CheckCase] = []
-    for case in every_case:
-        if not any(_has_equal_inputs(case, earlier) for earlier in distinct):
-            distinct.append(case)
-    return tuple(distinct)
-
-
-def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
-    """Whether two cases have the same inputs. With a cache they may not: PyTorch computes it from a prompt."""
-    if case.spec.feedback or case.seed != other.seed or known_sizes(case.spec, {}) != known_sizes(other.spec, {}):
-        return False
-    pair = (dummies(each.spec, {}, seed=each.seed) for each in (case, other))
-    return all(map(np.array_equal, *(arrays.values() for arrays in pair)))
-
-
-def file_cases(
-    model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None
-) -> tuple[CheckCase, ...]:
-    """The cases in which a file is checked: long texts are such that the model and the file can take them."""
-    return check_cases(part, real_inputs, longest=longest_text(model), largest=largest_sizes(file))
+def without_shorter(_: CheckCase, whole: Callable[[], Reference]) -> Reference:
+    """The whole reference of a case."""
+    return whole()
 
 
 def references(
@@ -166,9 +105,10 @@ def references(
     real_inputs: Mapping[str, Array] | None = None,
     *,
     largest: Mapping[str, int] = NO_LIMITS,
+    of_case: ReferenceOfCase = without_shorter,
     tick: Tick = no_tick,
 ) -> Iterator[Reference]:
-    """The reference of each case of a part, computed one by one. `largest`: see `largest_sizes`.
+    """The reference of each case of a part, computed one by one by `of_case`. `largest`: see `largest_sizes`.
 
     `tick` is called with the number of cases that are ready, and of all.
     """
@@ -179,12 +119,15 @@ def references(
     batch = _shared_batch(part, dummy_cases)
     inputs = {} if batch is None else case_inputs(model, part, batch.spec, seed=batch.seed)
     row = _row_outputs(model, part, inputs)
+
+    def whole(case: CheckCase) -> Reference:
+        if batch is not None and (case is batch or has_rows_of(case.spec, batch.spec)):
+            return _reference_of_rows(model, part, case, inputs, row)
+        return case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
+
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
-        if batch is not None and (case is batch or has_rows_of(case.spec, batch.spec)):
-            reference = _reference_of_rows(model, part, case, inputs, row)
-        else:
-            reference = case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
+        reference = of_case(case, partial(whole, case))
         long_text = reference.outputs if case.name == LONG_TEXT else long_text
         yield reference
 
@@ -236,6 +179,14 @@ def _reference_of_rows(
     return Reference(label, first, outputs, other, None if _batch_size(case) == 1 else cache(in_one_batch))
 
 
+def reference_by_rows(model: Any, part: Part, case: CheckCase, single: CheckCase) -> Reference:
+    """The reference of a case, from PyTorch's outputs for each row if `single` is its first row, and rows are large."""
+    if _shared_batch(part, (single, case)) is not case:
+        return case_reference(model, part, case)
+    inputs = case_inputs(model, part, case.spec, seed=case.seed)
+    return _reference_of_rows(model, part, case, inputs, _row_outputs(model, part, inputs))
+
+
 def _in_one_batch(rows: Sequence[OutputArrays]) -> OutputArrays | None:
     """The outputs for a batch from those for its rows; None if the outputs for a row are not a row each."""
     outputs = list(zip(*rows, strict=True))
@@ -275,21 +226,6 @@ def case_inputs(
     if shared is not None and not _has_padding_in_past(spec, inputs):
         past = _past_from_shared_prompt(spec, inputs, shared)
     return inputs | (past or _past_from_own_prompt(model, part, spec, inputs, seed))
-
-
-def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
-    """A case with sizes of at most `largest`; one for long texts also with at most `longest` tokens.
-
-    A size above LONGEST is no number of tokens: a waveform beside a long text keeps its length.
-    """
-    is_long = case.name in (LONG_TEXT, LONG_PAST)
-
-    def within_limits(size: DummySize) -> DummySize:
-        is_length = isinstance(size.value, int) and size.value <= LONGEST
-        most = longest if is_long and is_length else sys.maxsize
-        return evolve(size, value=min(size.value, most, largest.get(size.name, sys.maxsize)))
-
-    return evolve(case, dummies=evolve(case.dummies, sizes=tuple(map(within_limits, case.dummies.sizes))))
 
 
 def _has_past(spec: PlannedSpec) -> bool:

@@ -85,6 +85,13 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
 
+def open_content(file: Path, content: bytes) -> Any:
+    """A session of an ONNX model that is compared with PyTorch and whose weights lie in a file, or in its folder."""
+    options = check_options(file)
+    options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
+    return open_session(file, options, content=content)
+
+
 def _content(file: Path) -> bytes | None:
     """The bytes of a large ONNX file without its large weights, which lie in the file as external data; else None.
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.check.cases import CheckCase
 from onnxfn.check.check import output_comparisons
 from onnxfn.check.compare import Comparison
 from onnxfn.check.exact_outputs import ExactOutputs
-from onnxfn.check.references import CheckCase, Reference, case_reference
+from onnxfn.check.references import Reference, case_reference
 from onnxfn.specs.axes import terms
 from onnxfn.specs.dummies import known_sizes, padded, sized
 from onnxfn.specs.errors import unknown

@@ -11,14 +11,16 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from onnxfn.check.cases import largest_sizes
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.proof import Proof, variant_kind
-from onnxfn.check.references import Reference, largest_sizes, references
+from onnxfn.check.references import Reference, references, without_shorter
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sessions import open_check_session
+from onnxfn.check.shorter_cases import with_shorter_cases
 from onnxfn.check.text_references import TextReferences, text_references
 from onnxfn.check.whole.whole_models import whole_model_report
 from onnxfn.export.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
@@ -143,6 +145,8 @@ def references_once(plan: Plan) -> References:
             yield from known[key]
             return
         computed = []
+        if parts[captured] > 1:  # the layers that are left out are those of one file
+            named["of_case"] = without_shorter
         for reference in references(model, part, *real_inputs, largest=largest, **named):
             computed.extend([reference] if parts[captured] > 1 else [])
             yield reference
@@ -288,7 +292,8 @@ def check_files(
             if mode == "sections":
                 reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
             else:
-                expected = references_of(model, part, real, largest=largest_sizes(file), tick=tick)
+                of_case = with_shorter_cases(model, part, file)
+                expected = references_of(model, part, real, largest=largest_sizes(file), of_case=of_case, tick=tick)
                 checked = partial(check_part, *of_part, plan, session_for=session_for, exact=exact, tick=tick)
                 reports.append(checked(expected=expected, proof=proof))
             if mode == "whole" and part is plan.parts[-1] and _joined(reports).passed:

@@ -9,8 +9,8 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.bisect import Divergence, divergence, snippet
+from onnxfn.check.cases import file_cases
 from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.check.references import file_cases
 from onnxfn.check.smallest_case import selected_cases
 from onnxfn.export.planned_files import planned_files
 from onnxfn.graphs.capture.dtypes import in_dtype

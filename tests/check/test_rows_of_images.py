@@ -8,8 +8,9 @@ import torch
 
 import onnxfn
 from onnxfn import case, compose, generates, gives, padded, sized, takes
+from onnxfn.check.cases import check_cases
 from onnxfn.check.check import check
-from onnxfn.check.references import LARGE_ROWS, check_cases, references
+from onnxfn.check.references import LARGE_ROWS, references
 from onnxfn.specs.plan.check_cases import LARGE_INPUTS
 
 SIDE = 250

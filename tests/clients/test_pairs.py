@@ -19,7 +19,7 @@ from pairs import GENERATES, GENERATION, QUIET, pairs, tensor
 from running import ClientError, client_process
 
 import onnxfn
-from onnxfn.check.references import check_cases
+from onnxfn.check.cases import check_cases
 from onnxfn.specs.dummies import dummies
 
 FLAGS = ("--no-check",)

@@ -26,9 +26,10 @@ from peer_specs import SPECS
 from time_limits import limited
 
 import onnxfn
+from onnxfn.check.cases import CheckCase
 from onnxfn.check.check import case_comparisons, differences
 from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.check.references import CheckCase, Reference, case_reference, references
+from onnxfn.check.references import Reference, case_reference, references
 from onnxfn.graphs.capture import forward
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.graphs.capture.patching import replaced

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
+from onnxfn.check.cases import largest_sizes
 from onnxfn.check.check import JudgedCases, differences, file_weights, judged_cases
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.exact_outputs import ExactOutputs, NoReference, exact_outputs
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import NO_PROOF, Proof, is_quantized, variant_measurements
-from onnxfn.check.references import OutputArrays, Reference, largest_sizes, references
+from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.sections.cut import Section, Sections, graph_sections
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
 from onnxfn.check.sections.layer_chains import fits_shapes, layer_paths

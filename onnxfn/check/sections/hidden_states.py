@@ -50,11 +50,11 @@ def recorded_hidden_states(
             for each in (calls, before, after, exact):
                 each.clear()
         calls.append(index)
-        before[index] = _array(_first_tensor((arguments, named)))
+        before[index] = _array(first_real_tensor((arguments, named)))
         exact.update((index, array) for array in _in_wider_dtypes(module, arguments, named, wider))
 
     def leave(index: int, _: Any, __: Any, result: Any) -> None:
-        after[index] = _array(_first_tensor(result))
+        after[index] = _array(first_real_tensor(result))
 
     def last_run() -> HiddenStates:
         if calls != [*range(len(layers))]:
@@ -94,7 +94,7 @@ def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Arra
     with _copied_in(dtype):
         arguments, named = copy.deepcopy((arguments, named))
     with cast_on_use(module, dtype):
-        return _array(_first_tensor(module.forward(*arguments, **named)))
+        return _array(first_real_tensor(module.forward(*arguments, **named)))
 
 
 @contextmanager
@@ -116,14 +116,14 @@ def _copied_in(dtype: Any) -> Iterator[None]:
         yield
 
 
-def _first_tensor(value: Any) -> Any:
+def first_real_tensor(value: Any) -> Any:
     """The first tensor of real numbers in the arguments or the result of a module."""
     import torch
 
     if isinstance(value, torch.Tensor):
         return value if value.is_floating_point() else None
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
-    return next((tensor for item in items if (tensor := _first_tensor(item)) is not None), None)
+    return next((tensor for item in items if (tensor := first_real_tensor(item)) is not None), None)
 
 
 def _array(tensor: Any) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.check.references import check_cases, longest_text
+from onnxfn.check.cases import check_cases, longest_text
 from onnxfn.check.sections.columns import LARGE
 from onnxfn.check.sections.layer_chains import layer_paths
 from onnxfn.export.weight_sizes import last_product
