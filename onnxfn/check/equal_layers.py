@@ -20,6 +20,7 @@ from onnxfn.check.sections.runs import WrittenGraph
 from onnxfn.check.sections.vertices import read_names
 from onnxfn.graphs.passes.merging import PREFIX
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.reports import CheckFailed
 
 
 @frozen(eq=False)
@@ -83,7 +84,7 @@ def _layers(
     fits = fits_shapes(graph, chain.shapes, sizes)
     try:
         cut = graph_sections(graph, chain.paths, parameters, (), fits)
-    except InvalidSpec:
+    except (InvalidSpec, CheckFailed):
         return []
     sections = {section.name: section for section in cut.sections}
     triples = zip(chain.paths, cut.hidden, cut.hidden[1:], strict=False)

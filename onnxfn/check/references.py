@@ -94,7 +94,7 @@ ReferenceOfCase = Callable[[CheckCase, Callable[[], Reference]], Reference]
 """From a case, and a function that computes its whole reference, to its reference."""
 
 
-def without_shorter(_: CheckCase, whole: Callable[[], Reference]) -> Reference:
+def always_whole(_: CheckCase, whole: Callable[[], Reference]) -> Reference:
     """The whole reference of a case."""
     return whole()
 
@@ -105,7 +105,7 @@ def references(
     real_inputs: Mapping[str, Array] | None = None,
     *,
     largest: Mapping[str, int] = NO_LIMITS,
-    of_case: ReferenceOfCase = without_shorter,
+    of_case: ReferenceOfCase = always_whole,
     tick: Tick = no_tick,
 ) -> Iterator[Reference]:
     """The reference of each case of a part, computed one by one by `of_case`. `largest`: see `largest_sizes`.

@@ -17,7 +17,7 @@ from onnxfn.check.check import check_error
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.proof import Proof, variant_kind
-from onnxfn.check.references import Reference, references, without_shorter
+from onnxfn.check.references import Reference, always_whole, references
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sessions import open_check_session
 from onnxfn.check.shorter_cases import with_shorter_cases
@@ -146,7 +146,7 @@ def references_once(plan: Plan) -> References:
             return
         computed = []
         if parts[captured] > 1:  # the layers that are left out are those of one file
-            named["of_case"] = without_shorter
+            named["of_case"] = always_whole
         for reference in references(model, part, *real_inputs, largest=largest, **named):
             computed.extend([reference] if parts[captured] > 1 else [])
             yield reference

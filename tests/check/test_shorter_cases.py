@@ -188,6 +188,35 @@ def test_a_case_that_differs_without_layers_alone_agrees_with_all_of_them(tmp_pa
     assert report.cases == (one.case, several.shorter.whole().case)
 
 
+def test_a_case_that_onnxruntime_cannot_run_without_layers_runs_with_all_of_them(tmp_path):
+    model = model_of([layer() for _ in range(4)])
+    part, file = exported(model, tmp_path)
+    one, several = shortened(model, part, file)
+    broken = evolve(several, shorter=evolve(several.shorter, content=b"no ONNX"))
+    report = check(model, part, file, expected=[one, broken])
+    assert report.passed
+    assert report.cases == (one.case, several.shorter.whole().case)
+
+
+def test_a_model_that_does_not_run_without_a_layer_runs_with_all_of_them(tmp_path):
+    """The first layer counts its calls, and the model wants a new one in each run."""
+    model = model_of([layer() for _ in range(4)])
+    part, file = exported(model, tmp_path)
+    plain, runs = model.forward, [0]
+
+    def counted(pixels):
+        scores = plain(pixels)
+        runs.append(model.layers[0].calls["forward"])
+        if runs[-1] == runs[-2]:
+            raise RuntimeError("the first layer was not called")
+        return scores
+
+    model.forward = counted
+    one, several = shortened(model, part, file)
+    assert (one.shorter, several.shorter) == (None, None)
+    assert check(model, part, file, expected=[one, several]).passed
+
+
 def test_layers_that_are_left_out_return_what_they_take_and_compute_again_afterwards(tmp_path):
     model = model_of([layer(in_tuple=index == 1) for index in range(3)])
     part, _ = exported(model, tmp_path)
