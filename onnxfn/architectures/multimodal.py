@@ -58,7 +58,7 @@ from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
 clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classification", spec=image_inputs()))
-chinese_clip: ExportSpec = text_and_vision
+chinese_clip: ExportSpec = compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size"))
 
 # SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
 IMAGE_BATCH = "image_batch_size"

@@ -9,6 +9,7 @@ from textwrap import fill
 from typing import Any
 
 import every_head
+import every_input
 import head_table
 import part_table
 import peer_table
@@ -132,6 +133,14 @@ python -m pytest -m sweep --record --left tests/architectures/test_every_head.py
 
 {peers}
 
+## Inputs that graphs leave out
+
+```sh
+python -m pytest -m sweep --record tests/architectures/test_every_input.py          # writes every_input.json
+```
+
+{inputs}
+
 ## Seconds of a tiny model
 
 {seconds}
@@ -175,6 +184,7 @@ def sweeps_readme() -> str:
         real=real_table(),
         real_summary=real_summary(),
         seconds=seconds_summary(),
+        inputs=every_input.summary(),
     )
 
 
