@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from textwrap import dedent
 from typing import Any
@@ -15,6 +16,7 @@ from onnxfn.graphs.capture.casting import cast_on_use
 from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.graphs.capture.reused_memory import reused_memory
 from onnxfn.graphs.capture.stable_sorts import stable_sorts
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.axes import pattern, shape, symbols
@@ -48,8 +50,11 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     of_part = getattr(torch, part.spec.target.float_dtype) if part.spec.target.float_dtype else None
     computed = dtype or of_part or float_dtype(model)
     attention, casts = with_attention(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
+    state = (quiet(), unchanged_eval(model), attention, eager_branches(), stable_sorts(), torch.no_grad(), casts)
     try:
-        with quiet(), unchanged_eval(model), attention, eager_branches(), stable_sorts(), torch.no_grad(), casts:
+        with ExitStack() as stack:
+            for context in (*state, reused_memory(arrays)):
+                stack.enter_context(context)
             outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays, dtype))
     except (OnnxfnError, MemoryError):
         raise
