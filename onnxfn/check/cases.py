@@ -97,6 +97,11 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
     return all(map(np.array_equal, *(arrays.values() for arrays in pair)))
 
 
+def batch_size(spec: PlannedSpec) -> int:
+    """How many rows the inputs of a case have; 1 if they have no axis of the batch."""
+    return known_sizes(spec, {}).get(spec.batch, 1)
+
+
 def file_cases(
     model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None
 ) -> tuple[CheckCase, ...]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases import NO_LIMITS, CheckCase, check_cases, longest_text
+from onnxfn.check.cases import NO_LIMITS, CheckCase, batch_size, check_cases, longest_text
 from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
@@ -143,13 +143,9 @@ def _shared_batch(part: Part, dummy_cases: Sequence[CheckCase]) -> CheckCase | N
         larger
         for larger in dummy_cases
         if has_large_inputs(larger.spec, LARGE_ROWS)
-        and any(has_rows_of(case.spec, larger.spec) and _batch_size(case) == 1 for case in dummy_cases)
+        and any(has_rows_of(case.spec, larger.spec) and batch_size(case.spec) == 1 for case in dummy_cases)
     )
-    return max(batches, key=_batch_size, default=None)
-
-
-def _batch_size(case: CheckCase) -> int:
-    return known_sizes(case.spec, {})[case.spec.batch]
+    return max(batches, key=lambda case: batch_size(case.spec), default=None)
 
 
 def _row_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> Callable[[int], OutputArrays]:
@@ -166,8 +162,8 @@ def _reference_of_rows(
     model: Any, part: Part, case: CheckCase, inputs: Mapping[str, Array], row: Callable[[int], OutputArrays]
 ) -> Reference:
     """The reference of a case whose inputs are the first rows of a batch, from PyTorch's outputs for each row."""
-    first = {name: array[: _batch_size(case)] for name, array in inputs.items()}
-    outputs = _in_one_batch([row(number) for number in range(_batch_size(case))])
+    first = {name: array[: batch_size(case.spec)] for name, array in inputs.items()}
+    outputs = _in_one_batch([row(number) for number in range(batch_size(case.spec))])
     if outputs is None:
         return case_reference(model, part, case)
     label = _case_label(part.spec, case.name, first)
@@ -176,7 +172,7 @@ def _reference_of_rows(
     def in_one_batch() -> Reference:
         return Reference(label, first, _torch_outputs(model, part, first), other)
 
-    return Reference(label, first, outputs, other, None if _batch_size(case) == 1 else cache(in_one_batch))
+    return Reference(label, first, outputs, other, None if batch_size(case.spec) == 1 else cache(in_one_batch))
 
 
 def reference_by_rows(model: Any, part: Part, case: CheckCase, single: CheckCase) -> Reference:

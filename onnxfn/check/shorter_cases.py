@@ -1,10 +1,10 @@
 """Cases of a large model that run without equal layers.
 
-A case of large images or videos may take half a minute for each image, in PyTorch and in ONNX Runtime. The first case
-runs the whole file. It shows whether the file computes what PyTorch does. The other cases show whether the graph is
-right at other sizes. For that, one of several equal layers is enough, see `equal_layers.py`: the others are left out in
-PyTorch and in the graph. If one of the two does not run without them, or they do not agree, the whole file runs in this
-case, too.
+A case of images, videos or series may take half a minute for each of them, in PyTorch and in ONNX Runtime. The first
+case runs the whole file. It shows whether the file computes what PyTorch does. The other cases show whether the graph
+is right at other sizes. For that, one of several equal layers is enough, see `equal_layers.py`: the others are left out
+in PyTorch and in the graph. If one of the two does not run without them, or they do not agree, the whole file runs in
+this case, too.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from onnxfn.check.cases import CheckCase, multiplied_parameters
+from onnxfn.check.cases import CheckCase, batch_size
 from onnxfn.check.equal_layers import FewerLayers, fewer_layers
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.layer_calls import LayerChain, recorded_chains, without_layers
+from onnxfn.check.operations import counted_operations
 from onnxfn.check.references import Reference, ReferenceOfCase, Shorter, always_whole, reference_by_rows
 from onnxfn.check.sections.runs import written_graph
 from onnxfn.specs.axes import symbols
@@ -29,12 +30,8 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import has_large_inputs
 from onnxfn.specs.planned import Part
 
-LARGE_COST = 300_000_000_000_000
-"""The numbers of the images of a case times the parameters of the model from which on the case is shortened.
-
-Patches of 16 x 16 pixels in three colors have 768 numbers, and a parameter costs two operations for each patch. So this
-is 0.8 TFLOP: 8 seconds of two cores in PyTorch, and as many in ONNX Runtime.
-"""
+LARGE_COST = 400_000_000_000
+"""The operations from which on a case is shortened: 4 seconds of two cores in PyTorch, as many in ONNX Runtime."""
 
 
 def with_shorter_cases(model: Any, part: Part, file: Path, large_cost: int = LARGE_COST) -> ReferenceOfCase:
@@ -45,23 +42,32 @@ def with_shorter_cases(model: Any, part: Part, file: Path, large_cost: int = LAR
     """
     if part.spec.target.quantization or part.spec.target.float_dtype not in (None, "float32") or part.spec.feedback:
         return always_whole
-    firsts: list[tuple[CheckCase, Callable[[], FewerLayers | None]]] = []
-    least = large_cost // max(1, multiplied_parameters(model))
+    firsts: list[_First] = []
 
     def reference(case: CheckCase, whole: Callable[[], Reference]) -> Reference:
         if not firsts:
-            with recorded_chains(model) as chains:
+            with recorded_chains(model) as chains, counted_operations(model) as operations:
                 first = whole()
-            firsts.append((case, cache(partial(_fewer_layers, model, part, file, chains(), first.inputs))))
+            layers = cache(partial(_fewer_layers, model, part, file, chains(), first.inputs))
+            firsts.append(_First(case, operations() // batch_size(case.spec), layers))
             return first
-        single, layers = firsts[0]
-        left = layers() if case.real_inputs is None and has_large_inputs(case.spec, least) else None
+        is_large = case.real_inputs is None and has_large_inputs(case.spec, 0)
+        left = firsts[0].layers() if is_large and firsts[0].row_cost * batch_size(case.spec) >= large_cost else None
         if left is not None:
             with suppress(CaptureFailed):  # the model reads what only a layer that is left out makes
-                return _shorter(model, part, case, single, left, whole)
+                return _shorter(model, part, case, firsts[0].case, left, whole)
         return whole()
 
     return reference
+
+
+@frozen
+class _First:
+    """The first case, with the operations for a row of its inputs, and a function that finds equal layers."""
+
+    case: CheckCase
+    row_cost: int
+    layers: Callable[[], FewerLayers | None]
 
 
 def _fewer_layers(
