@@ -13,7 +13,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.specs.dummies import Array, dummies, known_sizes
-from onnxfn.specs.plan.check_cases import cases, in_case, with_affordable_batch
+from onnxfn.specs.plan.check_cases import cases, in_affordable_batches, in_case
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
 from onnxfn.specs.records import DummySize
@@ -70,7 +70,8 @@ def check_cases(
     Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`.
     """
     has_other_sizes = all(part.inputs.values())
-    every_case = [with_affordable_batch(part.spec, _within_limits(case, longest, largest)) for case in cases(part.spec)]
+    within_limits = [_within_limits(case, longest, largest) for case in cases(part.spec)]
+    every_case = in_affordable_batches(part.spec, within_limits)
     planned = tuple(
         # An input without dynamic axes has the same size in all cases. Then each case gets other values.
         CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)

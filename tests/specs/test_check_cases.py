@@ -13,9 +13,11 @@ from onnxfn.specs.plan.check_cases import (
     LARGE_INPUTS,
     cases,
     has_rows_of,
+    in_affordable_batches,
     in_case,
     with_affordable_batch,
 )
+from onnxfn.specs.planned import Case
 
 SIDE = 1024
 
@@ -52,6 +54,21 @@ def test_small_images_and_other_rows_keep_their_batch(side, batch, texts):
 
 def test_one_text_for_all_large_images_fits_any_batch():
     assert checked_sizes(planned(SIDE, 3, 1)) == {"batch_size": AFFORDABLE_BATCH, "text_batch_size": 1}
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=5), st.sampled_from([64, SIDE]))
+def test_of_several_cases_of_large_images_those_with_most_texts_have_several(sizes, side):
+    spec = planned(side, 1, 1)
+    every_case = [Case("case", sized(batch_size=batch, text_batch_size=texts).dummies) for batch, texts in sizes]
+    before = [known_sizes(in_case(spec, with_affordable_batch(spec, each)), {}) for each in every_case]
+    after = [known_sizes(in_case(spec, each), {}) for each in in_affordable_batches(spec, every_case)]
+    assert [each["text_batch_size"] for each in after] == [texts for _, texts in sizes]
+    if side != SIDE:
+        assert after == before
+        return
+    most = max((each["text_batch_size"] for each in before if each["batch_size"] > 1), default=0)
+    for old, new in zip(before, after, strict=True):
+        assert new["batch_size"] == (old["batch_size"] if old["text_batch_size"] == most else 1)
 
 
 def pair(inputs, outputs, *edits):

@@ -37,10 +37,11 @@ def forecast_by_quantiles(model: Any) -> Any:
         values, padding = _context(model, past_values)
         mean, std = values.mean(dim=1, keepdim=True), values.std(dim=1, keepdim=True)
         series = model.model._revin(values, mean, std, reverse=False)
-        points, spreads, _ = model._decode_and_project(series, padding)
-        if config.force_flip_invariance:
-            negated_points, negated_spreads, _ = model._decode_and_project(-series, padding)
-            points, spreads = (points - _flipped(negated_points)) / 2, (spreads - _flipped(negated_spreads)) / 2
+        if config.force_flip_invariance:  # in one batch: the graph has the layers once
+            both, paddings = torch.cat([series, -series]), torch.cat([padding, padding])
+            points, spreads = map(_averaged, model._decode_and_project(both, paddings)[:2])
+        else:
+            points, spreads = model._decode_and_project(series, padding)[:2]
         horizon = min(model.horizon_len, points.shape[1])
         quantiles = _quantiles(config, points[:, :horizon], spreads)
         predictions = model.model._revin(quantiles, mean, std, reverse=True)
@@ -68,11 +69,15 @@ def _context(model: Any, past_values: Tensor) -> tuple[Tensor, Tensor]:
     return pad(past_values, (length, 0)).index_select(1, indices), padding.index_select(1, indices)
 
 
-def _flipped(quantiles: Tensor) -> Tensor:
-    """The quantiles of a negated series in reverse order. The first entry is the mean, and stays first."""
+def _averaged(quantiles: Tensor) -> Tensor:
+    """The average of the quantiles of series and of the same series negated, which are the second half of the batch.
+
+    The quantiles of a negated series are in reverse order. The first entry is the mean, and stays first.
+    """
     import torch
 
-    return torch.cat([quantiles[..., :1], quantiles[..., 1:].flip(-1)], dim=-1)
+    series, negated = quantiles.unflatten(0, (2, -1))
+    return (series - torch.cat([negated[..., :1], negated[..., 1:].flip(-1)], dim=-1)) / 2
 
 
 def _quantiles(config: Any, points: Tensor, spreads: Tensor) -> Tensor:

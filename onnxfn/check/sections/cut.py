@@ -120,14 +120,20 @@ def _hidden_after_all(
 def _hidden_before_all(
     vertices: Sequence[Vertex], layers: Sequence[str], after: str, ends: set[int], fits: Fits
 ) -> str:
-    """The hidden states before the first layer: what leads to its weights, and to no later layer but through it."""
+    """The hidden states before the first layer: what leads to its weights, and to no later layer but through it.
+
+    Of the mean and the deviation of a series, which scale the outputs, nothing leads to the layers. So a value that
+    leads to all outputs, too, is taken where there is one, else one that leads to the layers alone.
+    """
     sinks = {index for index, each in enumerate(vertices) if 0 in each.reads}
     later = {index for index, each in enumerate(vertices) if any(layer > 0 for layer in each.reads)}
     elsewhere = _ancestors(vertices, later, without=after)
     only = _ancestors(vertices, sinks) - elsewhere - _descendants(vertices, sinks)
     sources = only & _starts(vertices)
     reached = _descendants(vertices, sources)
-    return _fitting(_on_all_paths(vertices, sources, reached, sinks & reached, ends), layers, 0, fits)[-1]
+    values = [value for value in _on_all_paths(vertices, sources, reached, sinks & reached, ends) if fits(value, 0)]
+    values = values or _fitting(_on_all_paths(vertices, sources, reached, sinks & reached, set()), layers, 0, fits)
+    return values[-1]
 
 
 def _sources(vertices: Sequence[Vertex], layer: int) -> set[int]:

@@ -63,6 +63,34 @@ def _with_sizes(case: Case, sizes: Mapping[str, int]) -> Case:
     return evolve(case, dummies=group(case.dummies, more))
 
 
+def in_affordable_batches(spec: PlannedSpec, every_case: Sequence[Case]) -> tuple[Case, ...]:
+    """The cases, each `with_affordable_batch`. Of those with several large images, one has several if texts are alone.
+
+    That is the case with the most texts: several images with several texts show more than several with one.
+    """
+    affordable = [with_affordable_batch(spec, case) for case in every_case]
+    texts = [_texts_of_large_batch(in_case(spec, case)) for case in affordable]
+    single = Dummies(sizes=(DummySize(spec.batch, 1),))
+    return tuple(
+        case if number in (0, max(texts)) else evolve(case, dummies=group(case.dummies, single))
+        for case, number in zip(affordable, texts, strict=True)
+    )
+
+
+def _texts_of_large_batch(planned: PlannedSpec) -> int:
+    """The rows of the texts beside several large images; 0 if there are no such texts or images."""
+    sizes = known_sizes(planned, {})
+    if sizes.get(planned.batch, 1) == 1 or not has_large_inputs(planned):
+        return 0
+    return max(_rows_alone(planned, sizes), default=0)
+
+
+def _rows_alone(planned: PlannedSpec, sizes: Mapping[str, int]) -> list[int]:
+    """The rows of each input that has no axis of the batch."""
+    alone = [input_ for input_ in planned.inputs if planned.batch not in names(input_.axes)]
+    return [size for input_ in alone for size in shape(input_.axes, sizes)[:1]]
+
+
 def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
     """The case, with a batch of at most 2 if its images or sounds are large: a third one costs more than it shows.
 
@@ -73,8 +101,7 @@ def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
     if not has_large_inputs(planned):
         return case
     sizes = known_sizes(planned, {})
-    alone = [input_ for input_ in planned.inputs if spec.batch not in names(input_.axes)]
-    rows = [size for input_ in alone for size in shape(input_.axes, sizes)[:1]]
+    rows = _rows_alone(planned, sizes)
     smaller = Dummies(sizes=(DummySize(spec.batch, _smaller_batch(sizes[spec.batch], rows)),))
     return evolve(case, dummies=group(case.dummies, smaller))
 
