@@ -151,6 +151,21 @@ def test_hidden_states_that_are_read_again_later_are_read_without_layers_too(tmp
     assert check(model, part, file, expected=[one, several]).passed
 
 
+def test_layers_are_left_out_where_the_scale_of_the_inputs_goes_around_them_to_the_outputs(tmp_path):
+    model = model_of([layer() for _ in range(5)])
+    plain = model.forward
+
+    def scaled(pixels):
+        mean, deviation = pixels.mean((1, 2), keepdim=True), pixels.std((1, 2), keepdim=True)
+        return {"scores": plain((pixels - mean) / deviation)["scores"] * deviation + mean}
+
+    model.forward = scaled
+    part, file = exported(model, tmp_path)
+    one, several = shortened(model, part, file)
+    assert left_of(several) == [4]
+    assert check(model, part, file, expected=[one, several]).passed
+
+
 def test_a_layer_whose_weights_compute_a_value_that_goes_around_the_next_ones_is_left(tmp_path):
     values = {}
 

@@ -122,8 +122,8 @@ def _hidden_before_all(
 ) -> str:
     """The hidden states before the first layer: what leads to its weights, and to no later layer but through it.
 
-    Of the mean and the deviation of a series, which scale the outputs, nothing leads to the layers. So a value that
-    leads to all outputs, too, is taken where there is one, else one that leads to the layers alone.
+    A value through which the paths to the outputs lead, too, is preferred. Some models have none: the mean and the
+    deviation of a series go around the layers, and scale the outputs.
     """
     sinks = {index for index, each in enumerate(vertices) if 0 in each.reads}
     later = {index for index, each in enumerate(vertices) if any(layer > 0 for layer in each.reads)}

@@ -15,7 +15,8 @@ LARGE_INPUTS = 400_000
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
 """The numbers of these parameters in `malloc.h` of glibc."""
 
-UNLIMITED = 2**31 - 1
+NEVER = -1
+"""The threshold with which nothing is returned before `malloc_trim`."""
 
 USUAL = {MMAP_MAX: 65536, MMAP_THRESHOLD: 32 << 20, TRIM_THRESHOLD: 64 << 20}
 """What glibc has by itself in a process that has freed tensors of 32 MiB: it raises its thresholds up to these."""
@@ -37,7 +38,7 @@ def reused_memory(inputs: Mapping[str, Array]) -> Iterator[None]:
         return
     try:
         library.mallopt(MMAP_MAX, 0)
-        library.mallopt(TRIM_THRESHOLD, UNLIMITED)
+        library.mallopt(TRIM_THRESHOLD, NEVER)
         yield
     finally:
         for parameter, value in USUAL.items():

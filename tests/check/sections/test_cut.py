@@ -21,6 +21,7 @@ MODELS = {
     **dict.fromkeys(("bert", "deberta-v2", "modernbert", "albert", "clip"), ENCODER),
     "vit": ("AutoModelForImageClassification", "image-classification"),
     "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
+    "timesfm2_5": ("AutoModelForTimeSeriesPrediction", "time-series-forecasting"),
 }
 """Model type -> the class of its model, and the task."""
 
@@ -40,6 +41,7 @@ CHAINS = {
     "clip": "text_model.encoder.layers",
     "vit": "vit.layers",
     "t5": "encoder.block",
+    "timesfm2_5": "model.layers",
 }
 """Model type -> the path of the list of its layers."""
 
