@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.dummies import Array
@@ -18,7 +19,7 @@ TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
 NEVER = -1
 """The threshold with which nothing is returned before `malloc_trim`."""
 
-USUAL = {MMAP_MAX: 65536, MMAP_THRESHOLD: 32 << 20, TRIM_THRESHOLD: 64 << 20}
+USUAL = MappingProxyType({MMAP_MAX: 65536, MMAP_THRESHOLD: 32 << 20, TRIM_THRESHOLD: 64 << 20})
 """What glibc has by itself in a process that has freed tensors of 32 MiB: it raises its thresholds up to these."""
 
 
@@ -30,7 +31,8 @@ def reused_memory(inputs: Mapping[str, Array]) -> Iterator[None]:
     for the next tensor. That is up to a third of the time of a run on large images. The memory is returned at the end
     of the context. Another C library, and a thread other than the main one, do as before.
 
-    See `man 3 mallopt`.
+    glibc cannot be asked for its thresholds: a program that has set its own finds the usual ones afterwards. See
+    `man 3 mallopt`.
     """
     library = _glibc() if sum(array.size for array in inputs.values()) >= LARGE_INPUTS else None
     if library is None:
