@@ -32,7 +32,8 @@ def counted_operations(model: Any) -> Iterator[Callable[[], int]]:
     counts: list[int] = []
 
     def add(reads: bool, module: Any, arguments: Any, named: Any, result: Any) -> None:  # noqa: FBT001 - torch calls it
-        positions = (first_real_tensor((arguments, named)) if reads else result).numel() // module.weight.shape[0]
+        tensor = first_real_tensor((arguments, named) if reads else result)  # a router returns several
+        positions = 0 if tensor is None else tensor.numel() // module.weight.shape[0]
         counts.append(2 * module.weight.numel() * positions)
 
     with ExitStack() as hooks:

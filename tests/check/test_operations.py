@@ -33,3 +33,11 @@ def test_a_module_that_runs_twice_counts_twice_and_none_outside():
         layer(layer(torch.ones(1, 4)))
     layer(torch.ones(1, 4))
     assert operations() == 2 * 2 * 4 * 4
+
+
+def test_a_module_that_returns_several_tensors_counts_as_its_first():
+    router = nn.Linear(4, 8)
+    router.forward = lambda hidden: (nn.functional.linear(hidden, router.weight), "loss")
+    with counted_operations(router) as operations:
+        router(torch.ones(3, 4))
+    assert operations() == 2 * 4 * 8 * 3
