@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.check.case_runs import while_loaded, with_outputs
 from onnxfn.check.cases import largest_sizes
 from onnxfn.check.choices import PICKED, with_choices
 from onnxfn.check.compare import Comparison, compare
@@ -33,7 +33,7 @@ from onnxfn.check.proof import (
 from onnxfn.check.quantized_weights import WeightError
 from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.repeated import random_findings
-from onnxfn.check.sessions import open_check_session, open_content, runtime_message, silent_run_options
+from onnxfn.check.sessions import kept_session, open_content, silent_run_options
 from onnxfn.check.shorter_cases import with_shorter_cases
 from onnxfn.check.usual_errors import agreeing_with_any_case, largest_own_norms, usual_errors
 from onnxfn.check.valid_elements import valid_elements
@@ -73,7 +73,7 @@ def check(
         part: The part of the plan that the file was exported for.
         file: The ONNX file.
         plan: The plan of the part. The files of its other parts lie in the folder of `file`. None: the part is alone.
-        session_for: Opens an ONNX file. The default is `open_check_session`, which it calls once for each file.
+        session_for: Opens an ONNX file at its first call, see `kept_session`, which is the default.
         expected: The `references` of the part, if they are known. The default computes them.
         exact: Computes PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these
             were converted from another dtype, the function should have the model before that.
@@ -86,7 +86,7 @@ def check(
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
-    session_for = session_for or cache(open_check_session)
+    session_for = session_for or partial(kept_session, {}, tick)
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
     if expected is None:
         of_case = with_shorter_cases(model, part, file)
@@ -97,11 +97,17 @@ def check(
         run_options.terminate = True
         stopped.set()
 
-    # PyTorch computes a case while ONNX Runtime runs the file in the case before.
-    with ThreadPoolExecutor(1) as pool, stopped_on_error(stop):
+    def tick_of_thread(*_: int) -> None:
+        if stopped.is_set():
+            raise CheckFailed(f"the check of {file.name} was stopped")
+
+    # PyTorch computes the first case while ONNX Runtime loads the file, and a case while it runs the case before.
+    with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
         weights = pool.submit(file_weights, model, part, file, stopped.is_set)
-        run = partial(_with_outputs, session_for(file), run_options, file, part)
-        with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
+        session = pool.submit(session_for, file, tick_of_thread)
+        run = partial(with_outputs, session.result, cache(partial(open_content, file)), run_options, file, part)
+        ready = while_loaded(session, expected)
+        with prefetched(run, ready, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
             judged = judged_cases(model, part, file, _agreeing_or_whole(part, pairs, run, tick), exact, tick)
         of_weights, errors = result_of(weights, tick)
     comparisons, cases = judged.comparisons, judged.cases
@@ -230,23 +236,6 @@ def _failed_sections(report: Report) -> list[str]:
 
 def _own_error(difference: Difference) -> str:
     return "" if difference.own_error is None else f"; the error of PyTorch itself is {difference.own_error:.1e}"
-
-
-def _with_outputs(
-    session: Any, run_options: Any, file: Path, part: Part, reference: Reference
-) -> tuple[Reference, OutputArrays]:
-    """A reference, and ONNX Runtime's outputs in its case; none if it cannot run the file without some layers."""
-    names = [output.name for output in part.spec.outputs]
-    if reference.shorter is not None:
-        with suppress(Exception):  # the whole file runs in this case, too
-            session = open_content(file, reference.shorter.content)
-            return reference, tuple(session.run(names, dict(reference.inputs), run_options))
-        return reference, ()
-    try:
-        return reference, tuple(session.run(names, dict(reference.inputs), run_options))
-    except Exception as error:
-        message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
-        raise CheckFailed(message) from error
 
 
 @frozen

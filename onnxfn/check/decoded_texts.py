@@ -65,8 +65,8 @@ TOKEN_CHOICES: Mapping[str, ChooseTokens] = MappingProxyType(
 )
 """The ways to choose tokens. A model may repeat its most likely token for ever, and then hardly uses its cache."""
 
-SessionOpener = Callable[[Path], Any]
-"""From an ONNX file to its ONNX Runtime session."""
+SessionOpener = Callable[..., Any]
+"""`session_for(file)` is the session of an ONNX file. `session_for(file, tick)` calls this tick while it is loaded."""
 
 RunPart = Callable[[Part, Mapping[str, Array]], OutputArrays]
 """Runs a part on its inputs, by PyTorch or by ONNX Runtime."""

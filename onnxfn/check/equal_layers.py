@@ -165,14 +165,4 @@ def _without(written: WrittenGraph, dropped: Sequence[_Layer]) -> bytes:
     nodes = []
     for index, node in enumerate(graph.node):
         nodes += [identities[name] for name in node.output if name in identities] if index in gone else [node]
-    read = {name for node in nodes for name in read_names(node)} | {output.name for output in graph.output}
-    model = onnx.ModelProto(ir_version=written.model.ir_version)
-    model.opset_import.extend(written.model.opset_import)
-    model.functions.extend(written.model.functions)
-    model.graph.name = graph.name
-    model.graph.node.extend(nodes)
-    model.graph.initializer.extend(each for each in graph.initializer if each.name in read)
-    model.graph.input.extend(graph.input)
-    model.graph.output.extend(graph.output)
-    content: bytes = model.SerializeToString()
-    return content
+    return written.with_nodes(nodes)

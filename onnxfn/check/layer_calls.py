@@ -125,10 +125,20 @@ def without_layers(model: Any, left_out: Mapping[str, int]) -> Iterator[None]:
     """
     with ExitStack() as restored:
         for path, items in left_out.items():
-            own = vars(model.get_submodule(path))
-            restored.callback(_restore, own, own.get("forward"))
+            own = restored.enter_context(restored_forward(model, path))
             own["forward"] = partial(_taken, items)
         yield
+
+
+@contextmanager
+def restored_forward(model: Any, path: str) -> Iterator[dict[str, Any]]:
+    """A context that yields the attributes of a module, and gives it its own `forward` again on leaving."""
+    own = vars(model.get_submodule(path))
+    forward = own.get("forward")
+    try:
+        yield own
+    finally:
+        _restore(own, forward)
 
 
 def _taken(items: int, *arguments: Any, **named: Any) -> Any:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class Reference:
         outputs: PyTorch's arrays of the outputs.
         other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
         alone: Computes the outputs for these inputs in one batch, where `outputs` are those of each row.
-        shorter: Without which layers the outputs are; None: with all.
+        shorter: The file without nodes that need not run again; None: all run.
     """
 
     case: str
@@ -77,17 +78,19 @@ class Reference:
 
 @frozen(eq=False)
 class Shorter:
-    """A file without equal layers, for a reference that is without them, too: see `shorter_cases.py`.
+    """A file without some nodes, for a reference that PyTorch computed without them, too: see `shorter_cases.py`.
 
     Attributes:
         content: The bytes of the ONNX model.
         exact: Computes PyTorch's outputs without them in a wider dtype.
-        whole: Computes the reference with all layers.
+        whole: Computes the reference with all of them.
+        fed: The arrays of inputs that only this file has.
     """
 
     content: bytes
     exact: ExactOutputs
     whole: Callable[[], Reference]
+    fed: Mapping[str, Array] = field(factory=dict)
 
 
 ReferenceOfCase = Callable[[CheckCase, Callable[[], Reference]], Reference]
@@ -192,12 +195,22 @@ def _in_one_batch(rows: Sequence[OutputArrays]) -> OutputArrays | None:
     return tuple(map(np.concatenate, outputs))
 
 
-def case_reference(model: Any, part: Part, case: CheckCase, shared: OutputArrays | None = None) -> Reference:
-    """The reference of one case. `shared` are PyTorch's outputs for the shared prompt, if there is one."""
+def case_reference(
+    model: Any,
+    part: Part,
+    case: CheckCase,
+    shared: OutputArrays | None = None,
+    fixed: Mapping[str, Array] = MappingProxyType({}),
+) -> Reference:
+    """The reference of one case. `shared` are PyTorch's outputs for the shared prompt, if there is one.
+
+    The inputs in `fixed` replace dummy inputs.
+    """
     inputs, other = case.real_inputs, None
     if inputs is None:
-        inputs = case_inputs(model, part, case.spec, seed=case.seed, shared=shared)
-        other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number), shared))
+        inputs = {**case_inputs(model, part, case.spec, seed=case.seed, shared=shared), **fixed}
+        of_seed = partial(case_reference, model, part, shared=shared, fixed=fixed)
+        other = cache(lambda number: of_seed(evolve(case, seed=case.seed + SEEDS * number)))
     return Reference(_case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs), other)
 
 

@@ -85,6 +85,16 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
 
+def kept_session(sessions: dict[Path, Any], tick: Tick, file: Path, own_tick: Tick | None = None) -> Any:
+    """The session of a file among `sessions`; it is opened and added if it is not there.
+
+    `own_tick` is called in place of `tick` while ONNX Runtime loads the file.
+    """
+    if file not in sessions:
+        sessions[file] = open_check_session(file, own_tick or tick)
+    return sessions[file]
+
+
 def open_content(file: Path, content: bytes) -> Any:
     """A session of an ONNX model that is compared with PyTorch and whose weights lie in a file, or in its folder."""
     options = check_options(file)

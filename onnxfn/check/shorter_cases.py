@@ -1,16 +1,17 @@
-"""Cases of a large model that run without equal layers.
+"""Cases of a large model that run without equal layers, or with the images of the first case.
 
 A case of images, videos or series may take half a minute for each of them, in PyTorch and in ONNX Runtime. The first
 case runs the whole file. It shows whether the file computes what PyTorch does. The other cases show whether the graph
 is right at other sizes. For that, one of several equal layers is enough, see `equal_layers.py`: the others are left out
-in PyTorch and in the graph. If one of the two does not run without them, or they do not agree, the whole file runs in
+in PyTorch and in the graph. A case of other texts beside images of the same sizes computes the texts alone, see
+`same_images.py`. If PyTorch or the graph does not run without the rest, or they do not agree, the whole file runs in
 this case, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,23 @@ from onnxfn.check.equal_layers import FewerLayers, fewer_layers
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.layer_calls import LayerChain, recorded_chains, without_layers
 from onnxfn.check.operations import counted_operations
-from onnxfn.check.references import Reference, ReferenceOfCase, Shorter, always_whole, reference_by_rows
-from onnxfn.check.sections.runs import written_graph
+from onnxfn.check.references import (
+    Reference,
+    ReferenceOfCase,
+    Shorter,
+    always_whole,
+    case_reference,
+    reference_by_rows,
+)
+from onnxfn.check.same_images import (
+    FirstImages,
+    first_images,
+    has_images_of,
+    image_shapes,
+    recorded_images,
+    with_first_images,
+)
+from onnxfn.check.sections.runs import WrittenGraph, written_graph
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed
@@ -46,16 +62,16 @@ def with_shorter_cases(model: Any, part: Part, file: Path, large_cost: int = LAR
 
     def reference(case: CheckCase, whole: Callable[[], Reference]) -> Reference:
         if not firsts:
-            with recorded_chains(model) as chains, counted_operations(model) as operations:
-                first = whole()
-            layers = cache(partial(_fewer_layers, model, part, file, chains(), first.inputs))
-            firsts.append(_First(case, operations() // batch_size(case.spec), layers))
+            first, of_first = _recorded(model, part, file, case, whole)
+            firsts.append(of_first)
             return first
         is_large = case.real_inputs is None and has_large_inputs(case.spec, 0)
-        left = firsts[0].layers() if is_large and firsts[0].row_cost * batch_size(case.spec) >= large_cost else None
-        if left is not None:
-            with suppress(CaptureFailed):  # the model reads what only a layer that is left out makes
-                return _shorter(model, part, case, firsts[0].case, left, whole)
+        if is_large and firsts[0].row_cost * batch_size(case.spec) >= large_cost:
+            for of_case in (_of_same_images, _of_fewer_layers):
+                with suppress(CaptureFailed):  # the model reads what only a layer that is left out makes
+                    shorter = of_case(model, part, case, firsts[0], whole)
+                    if shorter is not None:
+                        return shorter
         return whole()
 
     return reference
@@ -63,44 +79,92 @@ def with_shorter_cases(model: Any, part: Part, file: Path, large_cost: int = LAR
 
 @frozen
 class _First:
-    """The first case, with the operations for a row of its inputs, and a function that finds equal layers."""
+    """The first case, with the operations for a row of its inputs; functions that find what need not run again."""
 
     case: CheckCase
     row_cost: int
     layers: Callable[[], FewerLayers | None]
+    images: Callable[[], FirstImages | None]
+
+
+def _recorded(
+    model: Any, part: Part, file: Path, case: CheckCase, whole: Callable[[], Reference]
+) -> tuple[Reference, _First]:
+    """The reference of the first case, and what its run shows."""
+    images = recorded_images(model, image_shapes(case.spec))
+    with recorded_chains(model) as chains, counted_operations(model) as operations, images as calls:
+        first = whole()
+    written = cache(partial(written_graph, file))
+    layers = cache(partial(_fewer_layers, model, part, written, chains(), first.inputs))
+    of_images = cache(lambda: first_images(written(), part.spec, calls, first) if calls else None)
+    return first, _First(case, operations() // batch_size(case.spec), layers, of_images)
 
 
 def _fewer_layers(
-    model: Any, part: Part, file: Path, chains: tuple[LayerChain, ...], inputs: Mapping[str, Array]
+    model: Any,
+    part: Part,
+    written: Callable[[], WrittenGraph],
+    chains: tuple[LayerChain, ...],
+    inputs: Mapping[str, Array],
 ) -> FewerLayers | None:
     sizes = {
         symbol: inputs[input_.name].shape[axis]
         for input_ in part.spec.inputs
         for axis, symbol in symbols(input_.axes).items()
     }
-    return fewer_layers(written_graph(file), chains, model.state_dict(keep_vars=True), sizes) if chains else None
+    return fewer_layers(written(), chains, model.state_dict(keep_vars=True), sizes) if chains else None
 
 
-def _shorter(
-    model: Any, part: Part, case: CheckCase, single: CheckCase, layers: FewerLayers, whole: Callable[[], Reference]
+def _of_fewer_layers(
+    model: Any, part: Part, case: CheckCase, first: _First, whole: Callable[[], Reference]
+) -> Reference | None:
+    """The reference of a case without equal layers; None if there are none."""
+    layers = first.layers()
+    if layers is None:
+        return None
+    within = partial(without_layers, model, layers.left_out)
+    compute = partial(reference_by_rows, model, part, case, first.case)
+    left = f"{layers.layers - len(layers.left_out)} of {layers.layers} layers"
+    return _within(within, compute, model, part, left, partial(Shorter, layers.content, whole=whole))
+
+
+def _of_same_images(
+    model: Any, part: Part, case: CheckCase, first: _First, whole: Callable[[], Reference]
+) -> Reference | None:
+    """The reference of a case with the images of the first; None if it has others, or the graph needs more of them."""
+    images = first.images()
+    if images is None or not has_images_of(case, images):
+        return None
+    within = partial(with_first_images, model, images.calls)
+    compute = partial(case_reference, model, part, case, fixed=images.inputs)
+    label = f"the images of {first.case.name}"
+    return _within(within, compute, model, part, label, partial(Shorter, images.content, whole=whole, fed=images.fed))
+
+
+def _within(
+    within: Callable[[], AbstractContextManager[None]],
+    compute: Callable[[], Reference],
+    model: Any,
+    part: Part,
+    label: str,
+    shorter: Callable[..., Shorter],
 ) -> Reference:
-    """The reference of a case without equal layers. `whole` computes it with all of them; `single` may be its row."""
+    """A reference that is computed within a context, as are others of it, and PyTorch's outputs in a wider dtype."""
 
     def exact(of_part: Part, arrays: Mapping[str, Array]) -> tuple[str, tuple[Array, ...]]:
-        with without_layers(model, layers.left_out):  # a copy of the model in a wider dtype is without them, too
+        with within():  # a copy of the model in a wider dtype computes as the model does
             return exact_outputs(model, part.spec.target.float_dtype)(of_part, arrays)
 
     def other(number: int, function: Callable[[int], Reference]) -> Reference:
-        with without_layers(model, layers.left_out):
+        with within():
             return function(number)
 
-    with without_layers(model, layers.left_out):
-        reference = reference_by_rows(model, part, case, single)
-    left = layers.layers - len(layers.left_out)
+    with within():
+        reference = compute()
     return evolve(
         reference,
-        case=f"{reference.case}, {left} of {layers.layers} layers",
+        case=f"{reference.case}, {label}",
         other=None if reference.other is None else cache(partial(other, function=reference.other)),
         alone=None,
-        shorter=Shorter(layers.content, exact, whole),
+        shorter=shorter(exact=exact),
     )

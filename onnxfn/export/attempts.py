@@ -19,7 +19,7 @@ from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.proof import Proof, variant_kind
 from onnxfn.check.references import Reference, always_whole, references
 from onnxfn.check.sections.check import check_by_sections
-from onnxfn.check.sessions import open_check_session
+from onnxfn.check.sessions import kept_session
 from onnxfn.check.shorter_cases import with_shorter_cases
 from onnxfn.check.text_references import TextReferences, text_references
 from onnxfn.check.whole.whole_models import whole_model_report
@@ -46,7 +46,7 @@ from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, Onnxf
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.planned import Part, Plan
-from onnxfn.specs.reports import CheckFailed, Report, StageTimer, Tick
+from onnxfn.specs.reports import CheckFailed, Report, StageTimer
 from onnxfn.weights.stored_blocks import stored_weight
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
@@ -288,7 +288,7 @@ def check_files(
         with timed("check", part.name) as tick, ticking_operators(tick):
             text = None if variant_kind(part.spec) is None else texts(part, plan)
             of_part, proof = (model, part, file), Proof(text, floors, stored)
-            real, session_for = real_inputs.get(part.name), partial(_session, sessions, tick)
+            real, session_for = real_inputs.get(part.name), partial(kept_session, sessions, tick)
             if mode == "sections":
                 reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
             else:
@@ -313,13 +313,6 @@ def _joined(reports: Sequence[Report]) -> Report:
         tuple(measurement for report in reports for measurement in report.measurements),
         tuple(section for report in reports for section in report.sections),
     )
-
-
-def _session(sessions: dict[Path, Any], tick: Tick, file: Path) -> Any:
-    """The session of a file; it is opened if it is not among `sessions`."""
-    if file not in sessions:
-        sessions[file] = open_check_session(file, tick)
-    return sessions[file]
 
 
 def weights_text(model: Any, graphs: Sequence[Any]) -> str:

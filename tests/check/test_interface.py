@@ -134,7 +134,7 @@ def test_an_error_while_texts_are_decoded_is_one_line(llama, tmp_path):
 
         return SimpleNamespace(run=run, get_inputs=session.get_inputs, get_outputs=session.get_outputs)
 
-    def session_for(file):
+    def session_for(file, *_):
         return run_fails(open_check_session(file))
 
     file = Path(result.files[0])

@@ -1,0 +1,70 @@
+"""ONNX Runtime loads a file while PyTorch computes the first case."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from functools import partial
+
+import pytest
+import torch
+
+import onnxfn
+from onnxfn import compose, generates, gives, sized, takes
+from onnxfn.check.case_runs import while_loaded
+from onnxfn.check.check import check
+from onnxfn.check.references import references
+from onnxfn.check.sessions import kept_session
+from onnxfn.specs.reports import CheckFailed
+
+LONGEST_WAIT = 30
+SPEC = compose(
+    takes("pixels", "batch_size 4", "pixels", kind="float"),
+    gives("scores", "batch_size 3"),
+    generates("pixels", "normal"),
+    sized(batch_size=2),
+)
+
+
+def test_pytorch_computes_the_first_case_while_the_file_is_loaded(tmp_path):
+    model = torch.nn.Linear(4, 3)
+    model.forward = lambda pixels: {"scores": torch.nn.functional.linear(pixels, model.weight, model.bias)}
+    part = onnxfn.export(SPEC, model.eval(), tmp_path, check=False).plan.parts[0]
+    is_computed, waited = threading.Event(), []
+
+    def computed():
+        for reference in references(model, part):
+            is_computed.set()
+            yield reference
+
+    def session_for(file, tick=None):
+        waited.append(is_computed.wait(LONGEST_WAIT))
+        return opened(file, tick)
+
+    opened = partial(kept_session, {}, None)
+    report = check(model, part, tmp_path / "model.onnx", session_for=session_for, expected=computed())
+    assert report.passed
+    assert waited[0]
+
+
+def test_no_case_is_computed_after_the_loading_of_the_file_failed():
+    session, computed = Future(), []
+    session.set_exception(CheckFailed("ONNX Runtime cannot load model.onnx"))
+
+    def cases():
+        for number in range(3):
+            computed.append(number)
+            yield number
+
+    with pytest.raises(CheckFailed, match="cannot load"):
+        [*while_loaded(session, cases())]
+    assert computed == [0]
+
+
+def test_a_file_that_cannot_be_loaded_is_named(tmp_path):
+    model = torch.nn.Linear(4, 3)
+    model.forward = lambda pixels: {"scores": torch.nn.functional.linear(pixels, model.weight, model.bias)}
+    part = onnxfn.export(SPEC, model.eval(), tmp_path, check=False).plan.parts[0]
+    (tmp_path / "model.onnx").write_bytes(b"no ONNX")
+    with pytest.raises(CheckFailed, match=r"cannot load model\.onnx"):
+        check(model, part, tmp_path / "model.onnx")
