@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from onnxfn.check.case_runs import while_loaded, with_outputs
 from onnxfn.check.cases import largest_sizes
-from onnxfn.check.choices import PICKED, with_choices
+from onnxfn.check.choices import with_choices
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
@@ -300,8 +300,8 @@ def case_comparisons(
     choice = with_choices(model, part, file, reference, exact)
     if choice is None:
         return comparisons
-    of_choice = output_comparisons(part, choice[0], outputs, choice[1], tick=tick)
-    return tuple(evolve(comparison, reference=f"{comparison.reference}, {PICKED}") for comparison in of_choice)
+    of_choice = output_comparisons(part, choice.reference, outputs, choice.exact, tick=tick)
+    return tuple(evolve(comparison, reference=f"{comparison.reference}, {choice.text}") for comparison in of_choice)
 
 
 class _ExactNeeded(Exception):

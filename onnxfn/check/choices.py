@@ -1,9 +1,9 @@
-"""Positions that a model picks by their scores, where PyTorch's own choice is a matter of rounding.
+"""Positions that a model picks by their scores, and thresholds, where PyTorch's own choice is a matter of rounding.
 
 A detector decodes its best positions. Where scores are equal but for rounding, PyTorch picks others in float64 than in
 float32, and ONNX Runtime may pick others again; all outputs then differ. So outputs that differ are compared once more:
 PyTorch picks what ONNX Runtime picked. ONNX Runtime's choice must be as good: its scores are PyTorch's best but for
-rounding.
+rounding. In the same way, it gives ONNX Runtime's answers at thresholds: see `thresholds.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
 from onnxfn.check.compare import allowed_by_scale
 from onnxfn.check.exact_outputs import ExactOutputs
@@ -23,11 +23,16 @@ from onnxfn.check.graph_values import computed_values
 from onnxfn.check.norms import Scale
 from onnxfn.check.precision import Precision, precision_of
 from onnxfn.check.references import OutputArrays, Reference
+from onnxfn.check.sections.runs import written_graph
+from onnxfn.check.thresholds import compared_values, with_answers, with_same_answers
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.graphs.capture.patching import replaced
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.planned import Part
+
+ANSWERED = "which answers as ONNX Runtime does where a value equals a threshold but for rounding"
+"""The end of the text about what outputs were compared with."""
 
 PICKED = "which picks what ONNX Runtime picks, since the scores are equal but for rounding"
 """The end of the text about what outputs were compared with."""
@@ -37,41 +42,56 @@ class WorseChoice(Exception):
     """The positions that ONNX Runtime picked are worse than PyTorch's, or not comparable with them."""
 
 
-def with_choices(
-    model: Any, part: Part, file: Path, reference: Reference, exact: ExactOutputs
-) -> tuple[Reference, ExactOutputs] | None:
-    """A reference and its exact outputs for the positions that the file picks.
+@frozen
+class Choice:
+    """A reference for what a file chooses, a function that computes its exact outputs, and a text about both."""
 
-    None if the file picks none, or if PyTorch's own choice is better.
+    reference: Reference
+    exact: ExactOutputs
+    text: str
+
+
+def with_choices(model: Any, part: Part, file: Path, reference: Reference, exact: ExactOutputs) -> Choice | None:
+    """A reference and its exact outputs for the positions that the file picks, and its answers at thresholds.
+
+    None if the file chooses nothing, or if PyTorch's own choice is another by more than rounding.
     """
-    import onnx
-
-    graph = onnx.load(file, load_external_data=False).graph
-    names = [node.output[1] for node in graph.node if node.op_type == "TopK"]
-    if not names:
+    written = written_graph(file)
+    picked = [node.output[1] for node in written.model.graph.node if node.op_type == "TopK"]
+    compared = compared_values(written)
+    if not picked and not compared:
         return None
     precision = precision_of(part.spec.target.float_dtype)
     try:
-        values = computed_values(file, names, reference.inputs)
-        with _picked([values[name] for name in names], precision):
+        values = computed_values(file, [*picked, *compared], reference.inputs)
+        indices, answers = ([values[name] for name in names] for names in (picked, compared))
+        with _picked(indices, precision), with_answers(answers, precision) as used:
             outputs = torch_outputs(model, part, reference.inputs)
     except (OnnxfnError, WorseChoice):
         return None
+    if not picked and not used:
+        return None
 
     def exact_outputs(part: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
-        with _picked([values[name] for name in names], None):
+        with _picked(indices, None), with_same_answers(used):
             return exact(part, inputs)
 
-    return evolve(reference, outputs=outputs), exact_outputs
+    text = ", ".join([PICKED] * bool(picked) + [ANSWERED] * bool(used))
+    return Choice(evolve(reference, outputs=outputs), exact_outputs, text)
 
 
 @contextmanager
 def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[None]:
-    """Lets `topk`, `sort` and `argsort` give these positions in this thread, one array in each call.
+    """Lets `topk`, `sort` and `argsort` give these positions in this thread, one array in each call; if there are any.
 
     Raises WorseChoice if they are worse. With no precision they may be worse.
     """
     import torch
+
+    indices = [*indices]
+    if not indices:
+        yield
+        return
 
     remaining, topk = iter(indices), torch.topk
 
