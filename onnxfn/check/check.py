@@ -91,6 +91,29 @@ def check(
     if expected is None:
         of_case = with_shorter_cases(model, part, file)
         expected = references(model, part, largest=largest_sizes(file), of_case=of_case)
+    judged, (of_weights, errors) = _judged_with_weights(model, part, file, session_for, expected, exact, tick)
+    comparisons, cases = judged.comparisons, judged.cases
+    if not is_quantized(part.spec):
+        decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
+        comparisons += tuple(decoded)
+        cases += tuple(comparison.case for comparison in decoded)
+    measurements = (
+        *variant_measurements(part, session_for(file), proof, judged.values, errors),
+        *greedy_measurements(proof.model or model, part, plan or Plan((part,)), file.parent, session_for, proof.text),
+    )
+    return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings), measurements)
+
+
+def _judged_with_weights(
+    model: Any,
+    part: Part,
+    file: Path,
+    session_for: SessionOpener,
+    expected: Iterable[Reference],
+    exact: ExactOutputs,
+    tick: Tick,
+) -> tuple[JudgedCases, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
+    """What a file is worth in all cases, and what `file_weights` says, all computed side by side."""
     run_options, stopped = silent_run_options(), threading.Event()
 
     def stop() -> None:
@@ -109,17 +132,7 @@ def check(
         ready = while_loaded(session, expected)
         with prefetched(run, ready, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
             judged = judged_cases(model, part, file, _agreeing_or_whole(part, pairs, run, tick), exact, tick)
-        of_weights, errors = result_of(weights, tick)
-    comparisons, cases = judged.comparisons, judged.cases
-    if not is_quantized(part.spec):
-        decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
-        comparisons += tuple(decoded)
-        cases += tuple(comparison.case for comparison in decoded)
-    measurements = (
-        *variant_measurements(part, session_for(file), proof, judged.values, errors),
-        *greedy_measurements(proof.model or model, part, plan or Plan((part,)), file.parent, session_for, proof.text),
-    )
-    return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings), measurements)
+        return judged, result_of(weights, tick)
 
 
 @frozen

@@ -138,18 +138,12 @@ def restored_forward(model: Any, path: str) -> Iterator[dict[str, Any]]:
     try:
         yield own
     finally:
-        _restore(own, forward)
+        own.pop("forward", None)
+        if forward is not None:
+            own["forward"] = forward
 
 
 def _taken(items: int, *arguments: Any, **named: Any) -> Any:
     """The hidden states among the arguments of a layer, in the form in which the layer returns its own."""
     taken = first_real_tensor((arguments, named))
     return (taken, *[None] * (items - 1)) if items else taken
-
-
-def _restore(own: dict[str, Any], forward: Any) -> None:
-    """Gives a module its own `forward` again, or that of its class if it had none."""
-    if forward is None:
-        own.pop("forward")
-    else:
-        own["forward"] = forward

@@ -26,10 +26,15 @@ SPEC = compose(
 )
 
 
-def test_pytorch_computes_the_first_case_while_the_file_is_loaded(tmp_path):
+def exported(folder):
+    """A model, and the part of the plan that its file in the folder was exported for."""
     model = torch.nn.Linear(4, 3)
     model.forward = lambda pixels: {"scores": torch.nn.functional.linear(pixels, model.weight, model.bias)}
-    part = onnxfn.export(SPEC, model.eval(), tmp_path, check=False).plan.parts[0]
+    return model, onnxfn.export(SPEC, model.eval(), folder, check=False).plan.parts[0]
+
+
+def test_pytorch_computes_the_first_case_while_the_file_is_loaded(tmp_path):
+    model, part = exported(tmp_path)
     is_computed, waited = threading.Event(), []
 
     def computed():
@@ -62,9 +67,7 @@ def test_no_case_is_computed_after_the_loading_of_the_file_failed():
 
 
 def test_a_file_that_cannot_be_loaded_is_named(tmp_path):
-    model = torch.nn.Linear(4, 3)
-    model.forward = lambda pixels: {"scores": torch.nn.functional.linear(pixels, model.weight, model.bias)}
-    part = onnxfn.export(SPEC, model.eval(), tmp_path, check=False).plan.parts[0]
+    model, part = exported(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"no ONNX")
     with pytest.raises(CheckFailed, match=r"cannot load model\.onnx"):
         check(model, part, tmp_path / "model.onnx")
