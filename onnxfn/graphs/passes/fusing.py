@@ -10,6 +10,7 @@ from typing import Any, Literal
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
 from onnxfn.graphs.passes.attention import fuse_attention
 from onnxfn.graphs.passes.constants import scalar
+from onnxfn.graphs.passes.expands import drop_expands
 from onnxfn.graphs.passes.gelu import fuse_gelu
 from onnxfn.graphs.passes.masks import simplify_masks
 from onnxfn.graphs.passes.norms import fold_reciprocal, fuse_norms
@@ -65,7 +66,7 @@ def fuse_operators(model: Any, fuse: str = STANDARD) -> Any:
     opset = model.opset_imports.get("", 0)
     check_fuse_option(opset, fuse)
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (drop_neutral_nodes, *_passes(opset, fuse)):
+    for fuse_pass in (drop_neutral_nodes, drop_expands, *_passes(opset, fuse)):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return drop_unused_outputs(common.NameFixPass()(model).model)
