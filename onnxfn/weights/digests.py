@@ -11,12 +11,13 @@ from functools import partial
 from hashlib import sha256
 from os import SEEK_END
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from attrs import frozen
 
 from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.weights.chunks import CHUNK_BYTES
+from onnxfn.weights.hashed_files import HashedFile
 from onnxfn.weights.onnx_files import metadata, written_by_onnxfn
 from onnxfn.weights.waiting import counted
 
@@ -54,16 +55,13 @@ class DataDigests:
     file: str
 
 
-def write_with_digest(file: BinaryIO, chunks: Iterable[Any]) -> DataDigests:
+def write_with_digest(file: HashedFile, chunks: Iterable[Any]) -> DataDigests:
     """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns that digest, and that of the file."""
-    digest = sha256()
     for chunk in chunks:
-        digest.update(chunk)
         file.write(chunk)
-    weights, end = digest.hexdigest(), END_MARK + digest.digest()
-    digest.update(end)
-    file.write(end)
-    return DataDigests(weights, digest.hexdigest())
+    weights = file.sha256()
+    file.write(END_MARK + bytes.fromhex(weights))
+    return DataDigests(weights, file.sha256())
 
 
 def digest_at_end(file: Path) -> str:

@@ -18,6 +18,7 @@ from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import entries_by_bytes
 from onnxfn.weights.chunks import chunks, memory_key
 from onnxfn.weights.digests import DIGESTS_KEY, DataDigests, write_with_digest
+from onnxfn.weights.hashed_files import hashed_file
 from onnxfn.weights.protobuf import write_model
 from onnxfn.weights.safetensors import TensorEntry
 from onnxfn.weights.waiting import counted
@@ -121,8 +122,8 @@ def write_graph(
     placements: Mapping[str, Placement],
     digests: Mapping[str, str] = MappingProxyType({}),
     tick: Tick = no_tick,
-) -> Path:
-    """Writes an ONNX file: the graph, the weights placed in it, and references to external data; returns its path.
+) -> str:
+    """Writes an ONNX file: the graph, the weights placed in it, and references to external data; returns its SHA-256.
 
     `digests` are those of the external data files; `tick` is called after each chunk of weights. CaptureFailed if
     `onnx.checker` refuses the graph.
@@ -141,10 +142,9 @@ def write_graph(
         name: (placements[name].length, counted(chunks(large[name]), tick, before, ends[-1]))
         for name, before in zip(names, ends, strict=False)
     }
-    path.unlink(missing_ok=True)
-    with path.open("wb") as file:
+    with hashed_file(path) as file:
         write_model(proto, file, inside)
-    return path
+        return file.sha256()
 
 
 def write_external_data(
@@ -162,10 +162,9 @@ def write_external_data(
     }
     if not offsets:
         return None
-    path.unlink(missing_ok=True)  # it may be a hard link to a file of a checkpoint
     tensors = {offset: large[offsets[offset]] for offset in sorted(offsets)}
     total = max(offset + tensor.nbytes for offset, tensor in tensors.items())
-    with path.open("wb") as file:
+    with hashed_file(path) as file:
         return write_with_digest(file, counted(_padded(tensors), tick, 0, total))
 
 

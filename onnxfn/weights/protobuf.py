@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
+from onnxfn.weights.hashed_files import HashedFile
+
 RawData = tuple[int, Iterable[Any]]
 """The number of bytes, and the chunks that they come in."""
 
@@ -14,7 +16,7 @@ LENGTH_DELIMITED = 2
 SEVEN_BITS = 0x7F
 
 
-def write_model(proto: Any, file: BinaryIO, raw_data: Mapping[str, RawData]) -> None:
+def write_model(proto: Any, file: BinaryIO | HashedFile, raw_data: Mapping[str, RawData]) -> None:
     """Writes a ModelProto to a file; `raw_data` replaces the data of the initializers that it names.
 
     Clears `proto`. The fields of a protobuf message may come in any order. Here the graph is the last field of the
@@ -31,7 +33,8 @@ def write_model(proto: Any, file: BinaryIO, raw_data: Mapping[str, RawData]) -> 
     file.write(field_header(ModelProto.GRAPH_FIELD_NUMBER, graph_bytes) + graph)
     for head, (_, chunks) in initializers:
         file.write(head)
-        file.writelines(chunks)
+        for chunk in chunks:
+            file.write(chunk)
 
 
 def field_header(number: int, length: int) -> bytes:

@@ -166,8 +166,8 @@ def write_graphs(
 ) -> dict[Path, str]:
     """Writes the graphs and their weights to a folder; returns the files that belong to the export.
 
-    Each file has the SHA-256 of its content, if that was computed while the file was written: that of external data;
-    else an empty text. A check needs the weights: for `weight_storage="none"` they are written but not returned.
+    Each file has the SHA-256 of its content, which was computed while the file was written; a file of a checkpoint has
+    an empty text. A check needs the weights: for `weight_storage="none"` they are written but not returned.
     """
     storage, suffix = options.weight_storage, options.external_data_suffix
     threshold = options.external_data_threshold if storage in ("copy", "share") else 0
@@ -191,7 +191,8 @@ def write_graphs(
             own_data = {folder / data_file: digests} if digests and storage != "none" else {}
             stated |= {file.name: digests.weights for file, digests in own_data.items()}
             # The graph states the digests of its external data, so it is written after them.
-            files[write_graph(graph, folder / f"{part.name}.onnx", placements, stated, tick)] = ""
+            path = folder / f"{part.name}.onnx"
+            files[path] = write_graph(graph, path, placements, stated, tick)
         files |= {file: digests.file for file, digests in own_data.items()}
         files |= dict.fromkeys(_link_files(placements.values(), folder, timed), "")
     return files

@@ -85,7 +85,7 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     assert json.dumps(content, indent=2) + "\n" == GOLDEN.read_text()
 
 
-def test_external_data_is_not_read_for_its_digest(model, tmp_path, monkeypatch):
+def test_files_that_were_written_with_weights_are_not_read_for_their_digests(model, tmp_path, monkeypatch):
     read = []
 
     def recorded(file, tick):
@@ -96,9 +96,9 @@ def test_external_data_is_not_read_for_its_digest(model, tmp_path, monkeypatch):
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     onnxfn.export(spec, model, tmp_path / "out", write=SEVERAL_FILES, check=False)
     written = {file.name for file in (tmp_path / "out").iterdir()}
-    data = {name for name in written if name.endswith(".onnx_data")}
-    assert len(data) == 2
-    assert sorted(read) == sorted(written - data - {REPORT_FILE})
+    hashed = {name for name in written if name.endswith((".onnx", ".onnx_data"))}
+    assert len(hashed) == 4
+    assert sorted(read) == sorted(written - hashed - {REPORT_FILE})
     assert onnxfn.verify(tmp_path / "out").passed
 
 

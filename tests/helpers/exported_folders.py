@@ -9,6 +9,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxfn.weights.digests import DIGESTS_KEY, write_with_digest
+from onnxfn.weights.hashed_files import hashed_file
 from onnxfn.weights.protobuf import write_model
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def write(path: Path, data: str = "", weight: np.ndarray = WEIGHT) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     proto = model(weight=weight)
     if data:
-        with (path.parent / data).open("wb") as file:
+        with hashed_file(path.parent / data) as file:
             digests = write_with_digest(file, [weight.tobytes()])
         proto = with_external_data(proto, data)
         proto.graph.initializer[0].external_data.add(key="length", value=str(weight.nbytes))

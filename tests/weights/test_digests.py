@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -29,6 +30,7 @@ from onnxfn.weights.digests import (
     stated_digests,
     write_with_digest,
 )
+from onnxfn.weights.hashed_files import HashedFile
 
 WRITE = onnxfn.WriteOptions(external_data_threshold=0)
 
@@ -57,7 +59,8 @@ def exports(tmp_path_factory):
 @given(st.lists(st.binary()))
 def test_the_digest_is_that_of_the_content_and_stands_at_its_end(chunks):
     file = io.BytesIO()
-    digests = write_with_digest(file, chunks)
+    with ThreadPoolExecutor(1) as pool:
+        digests = write_with_digest(HashedFile(file, pool), chunks)
     content = b"".join(chunks)
     assert file.getvalue()[:-END_BYTES] == content
     assert digests.weights == hashlib.sha256(content).hexdigest()

@@ -20,7 +20,7 @@ import onnxfn
 from onnxfn.check.sessions import open_check_session
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
 from onnxfn.weights import write
-from onnxfn.weights.digests import DIGESTS_KEY
+from onnxfn.weights.digests import DIGESTS_KEY, sha256_of
 from onnxfn.weights.onnx_files import with_weights_in_place
 from onnxfn.weights.placement import (
     CACHE_LINE_BYTES,
@@ -61,7 +61,9 @@ def write_files(model, folder, **options):
     data_file = folder / f"model{options.get('suffix', EXTERNAL_DATA_SUFFIX)}"
     digests = write_external_data(model, data_file, places)
     stated = {data_file.name: digests.weights} if digests else {}
-    return (write_graph(model, folder / "model.onnx", places, stated), *([data_file] if digests else []))
+    written = write_graph(model, folder / "model.onnx", places, stated)
+    assert written == sha256_of(folder / "model.onnx")
+    return (folder / "model.onnx", *([data_file] if digests else []))
 
 
 @st.composite
