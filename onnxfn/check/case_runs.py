@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from onnxfn.check.references import OutputArrays, Reference
 from onnxfn.check.sessions import runtime_message
+from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import CheckFailed
+
+RETURNS_MEMORY = "memory.enable_memory_arena_shrinkage"
+"""ONNX Runtime's entry for a run that returns the memory of an arena at its end."""
 
 
 def while_loaded(session: Future[Any], expected: Iterable[Reference]) -> Iterator[Reference]:
@@ -32,17 +38,35 @@ def with_outputs(
 ) -> tuple[Reference, OutputArrays]:
     """A reference, and ONNX Runtime's outputs in its case; none if it cannot run the file without some layers.
 
-    `session_of` returns a session of the bytes of a file without them.
+    `session_of` returns a session of the bytes of a file without them. If the session of the file has more outputs than
+    the part, these are what the file chose: the reference that is returned has them, see `run_in_place`.
     """
     names = [output.name for output in part.spec.outputs]
     if reference.shorter is not None:
         with suppress(Exception):  # the whole file runs in this case, too
             session, feeds = session_of(reference.shorter.content), {**reference.inputs, **reference.shorter.fed}
-            return reference, tuple(session.run(names, feeds, run_options))
+            return reference, _run(session, names, feeds, run_options)
         return reference, ()
     session = session_of_file()
+    more = [output.name for output in session.get_outputs() if output.name not in names]
     try:
-        return reference, tuple(session.run(names, dict(reference.inputs), run_options))
+        arrays = _run(session, [*names, *more], reference.inputs, run_options)
+        chosen = dict(zip([*names, *more], arrays, strict=True)) if more else {}
+        return evolve(reference, chosen=chosen), arrays[: len(names)]
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error
+
+
+def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array], run_options: Any) -> OutputArrays:
+    """ONNX Runtime's outputs. It returns the memory of the run: the next case has other sizes."""
+    if session.get_session_options().enable_cpu_mem_arena and not _has_entry(run_options, RETURNS_MEMORY):
+        run_options.add_run_config_entry(RETURNS_MEMORY, "cpu:0")
+    return tuple(session.run([*names], dict(feeds), run_options))
+
+
+def _has_entry(run_options: Any, name: str) -> bool:
+    """Whether `RunOptions` have an entry of this name; ONNX Runtime logs a warning if it is added again."""
+    with suppress(Exception):  # the way in which ONNX Runtime says no
+        return bool(run_options.get_run_config_entry(name))
+    return False

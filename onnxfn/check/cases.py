@@ -35,6 +35,11 @@ class CheckCase:
     real_inputs: Mapping[str, Array] | None = None
 
 
+def in_float32_without_cache(spec: PlannedSpec) -> bool:
+    """Whether a part is compared in float32, unquantized, and takes no cache."""
+    return not spec.target.quantization and spec.target.float_dtype in (None, "float32") and not spec.feedback
+
+
 def longest_text(model: Any) -> int:
     """How many tokens the long text of a check has at most, so that it costs little beside the other cases.
 

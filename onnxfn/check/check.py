@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
+from onnxfn.check.case_comparisons import case_comparisons, shorter_comparisons
 from onnxfn.check.case_runs import while_loaded, with_outputs
 from onnxfn.check.cases import largest_sizes
-from onnxfn.check.choices import with_choices
-from onnxfn.check.compare import Comparison, compare
+from onnxfn.check.compare import Comparison
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
-from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs, rounded_inputs
+from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs
 from onnxfn.check.greedy_tokens import greedy_measurements
-from onnxfn.check.half_casts import compared_in_half, half_finding, half_module
+from onnxfn.check.half_casts import half_finding, half_module
 from onnxfn.check.interface import interface_findings, size_findings
 from onnxfn.check.proof import (
     NO_PROOF,
@@ -35,10 +35,8 @@ from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.repeated import random_findings
 from onnxfn.check.sessions import kept_session, open_content, silent_run_options
 from onnxfn.check.shorter_cases import with_shorter_cases
-from onnxfn.check.usual_errors import agreeing_with_any_case, largest_own_norms, usual_errors
-from onnxfn.check.valid_elements import valid_elements
+from onnxfn.check.usual_errors import agreeing_with_any_case
 from onnxfn.check.weight_bytes import weight_findings
-from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import listed
 from onnxfn.specs.planned import Part, Plan
 from onnxfn.specs.reports import CheckFailed, Difference, Report, Tick, no_tick
@@ -128,7 +126,8 @@ def _judged_with_weights(
     with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
         weights = pool.submit(file_weights, model, part, file, stopped.is_set)
         session = pool.submit(session_for, file, tick_of_thread)
-        run = partial(with_outputs, session.result, cache(partial(open_content, file)), run_options, file, part)
+        session_of = cache(partial(open_content, file=file))
+        run = partial(with_outputs, session.result, session_of, run_options, file, part)
         ready = while_loaded(session, expected)
         with prefetched(run, ready, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
             judged = judged_cases(model, part, file, _agreeing_or_whole(part, pairs, run, tick), exact, tick)
@@ -190,14 +189,7 @@ def _agreeing_or_whole(
 
 def _agree(part: Part, reference: Reference, outputs: OutputArrays, tick: Tick) -> bool:
     """Whether ONNX Runtime has outputs without equal layers, and they agree with PyTorch's."""
-    return bool(outputs) and all(each.passed for each in _shorter_comparisons(part, reference, outputs, tick))
-
-
-def _shorter_comparisons(part: Part, reference: Reference, outputs: OutputArrays, tick: Tick) -> tuple[Comparison, ...]:
-    """The comparison of each output without equal layers. PyTorch's own error there allows none in other cases."""
-    assert reference.shorter is not None
-    comparisons = output_comparisons(part, reference, outputs, reference.shorter.exact, tick=tick)
-    return tuple(evolve(comparison, own_norms=None) for comparison in comparisons)
+    return bool(outputs) and all(each.passed for each in shorter_comparisons(part, reference, outputs, tick))
 
 
 def file_weights(
@@ -281,95 +273,6 @@ def judged_case(
         return JudgedCase(case_comparisons(model, part, file, reference, outputs, exact, before, tick))
     values, findings = case_values(part, reference, outputs)
     return JudgedCase(values=(values,), findings=findings)
-
-
-def case_comparisons(
-    model: Any,
-    part: Part,
-    file: Path,
-    reference: Reference,
-    outputs: OutputArrays,
-    exact: ExactOutputs,
-    before: Sequence[Comparison] = (),
-    tick: Tick = no_tick,
-) -> tuple[Comparison, ...]:
-    """The comparison of each output in a case; if one differs, with the positions that the file picks, see choices.
-
-    `before` are the comparisons of the cases before: PyTorch's own error in them may make float64 needless.
-    """
-    if reference.shorter is not None:
-        return _shorter_comparisons(part, reference, outputs, tick)
-    if reference.alone is not None:
-        agreeing = _agreeing_at_once(part, reference, outputs, before, tick)
-        if agreeing is not None:
-            return agreeing
-        reference = evolve(reference.alone(), case=reference.case)
-    comparisons = tuple(output_comparisons(part, reference, outputs, exact, before, tick))
-    if all(comparison.passed for comparison in comparisons):
-        return comparisons
-    half = half_module(model, part, reference.inputs)
-    if half is not None:
-        return compared_in_half(model, part, reference, outputs, comparisons, half)
-    choice = with_choices(model, part, file, reference, exact)
-    if choice is None:
-        return comparisons
-    of_choice = output_comparisons(part, choice.reference, outputs, choice.exact, tick=tick)
-    return tuple(evolve(comparison, reference=f"{comparison.reference}, {choice.text}") for comparison in of_choice)
-
-
-class _ExactNeeded(Exception):
-    """An output differs by more than is allowed without an exact reference."""
-
-
-def _agreeing_at_once(
-    part: Part, reference: Reference, outputs: OutputArrays, before: Sequence[Comparison], tick: Tick
-) -> tuple[Comparison, ...] | None:
-    """The comparisons with PyTorch's outputs for each row if all outputs agree, else None.
-
-    No exact reference is computed for them: where they differ, PyTorch answers the rows in one batch first, which costs
-    half as much, and is right for a model whose rows depend on one another.
-    """
-
-    def no_exact(_: Part, __: Mapping[str, Array]) -> tuple[str, OutputArrays]:
-        raise _ExactNeeded
-
-    try:
-        comparisons = tuple(output_comparisons(part, reference, outputs, no_exact, before, tick))
-    except _ExactNeeded:
-        return None
-    return comparisons if all(comparison.passed for comparison in comparisons) else None
-
-
-def output_comparisons(
-    part: Part,
-    reference: Reference,
-    outputs: OutputArrays,
-    exact: ExactOutputs,
-    before: Sequence[Comparison] = (),
-    tick: Tick = no_tick,
-) -> Iterator[Comparison]:
-    """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
-    exact_output = _exact_output(part, reference.inputs, exact)
-    rounded = rounded_inputs(reference.inputs, part.spec.target.float_dtype)
-    functions = (exact_output, _exact_output(part, rounded, exact) if rounded else None)
-    pairs = zip(part.spec.outputs, outputs, reference.outputs, strict=True)
-    for index, (output, actual, expected) in enumerate(pairs):
-        select = valid_elements(part.spec, output, reference.inputs)
-        of_output, of_rounded = (partial(function, index) if function else None for function in functions)
-        usual, elsewhere = usual_errors(part, index, reference, exact), largest_own_norms(before, output.name)
-        measures = of_output, of_rounded, usual, elsewhere
-        yield compare(part.spec, output.name, reference.case, actual, expected, select, *measures, tick)
-
-
-def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], tuple[str, Array]]:
-    """A function from the number of an output to its exact array; all outputs are computed at the first call."""
-    exact_arrays = cache(partial(exact, part, inputs))
-
-    def exact_output(index: int) -> tuple[str, Array]:
-        wider, arrays = exact_arrays()
-        return wider, arrays[index]
-
-    return exact_output
 
 
 def differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:

@@ -93,6 +93,15 @@ def _lists(model: Any) -> dict[str, list[Any]]:
     }
 
 
+def listed_layers(model: Any) -> dict[str, Any]:
+    """The layers of the lists of a model by path; of lists inside one another, those of the outermost."""
+    layers: dict[str, Any] = {}
+    for path, listed in _lists(model).items():
+        if not any(path == outer or path.startswith(f"{outer}.") for outer in layers):
+            layers |= {f"{path}.{index}".removeprefix("."): layer for index, layer in enumerate(listed)}
+    return layers
+
+
 def _chains(path: str, calls: Sequence[_Call], layers: int) -> Iterator[LayerChain]:
     """The chain of a list of so many layers; none if the calls are not those of its layers, in their order."""
     shapes = [call.taken for call in calls] + [call.result for call in calls[-1:]]

@@ -66,6 +66,9 @@ class Reference:
         other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
         alone: Computes the outputs for these inputs in one batch, where `outputs` are those of each row.
         shorter: The file without nodes that need not run again; None: all run.
+        answered: From what the file chose to PyTorch's outputs with its answers at thresholds, or None.
+        chosen: The outputs of the file, and what it chose: positions that it picked, answers at thresholds. Empty where
+            its run did not give these.
     """
 
     case: str
@@ -74,6 +77,8 @@ class Reference:
     other: Callable[[int], Reference] | None = field(default=None, eq=False, repr=False)
     alone: Callable[[], Reference] | None = field(default=None, eq=False, repr=False)
     shorter: Shorter | None = field(default=None, eq=False, repr=False)
+    answered: Callable[[Mapping[str, Array]], OutputArrays | None] | None = field(default=None, eq=False, repr=False)
+    chosen: Mapping[str, Array] = field(factory=dict, eq=False, repr=False)
 
 
 @frozen(eq=False)

@@ -19,6 +19,7 @@ from attrs import frozen
 from onnxfn.check.cases import CheckCase
 from onnxfn.check.layer_calls import restored_forward
 from onnxfn.check.references import Reference
+from onnxfn.check.sections.hidden_states import tensors_in
 from onnxfn.check.sections.runs import WrittenGraph
 from onnxfn.check.sections.vertices import OF_SHAPES, read_names
 from onnxfn.specs.axes import shape
@@ -80,7 +81,7 @@ def recorded_images(model: Any, shapes: Collection[tuple[int, ...]]) -> Iterator
     calls: dict[str, ImageCall | None] = {}
 
     def leave(path: str, _: Any, arguments: Any, named: Any, result: Any) -> None:
-        tensors = _tensors((arguments, named))
+        tensors = tensors_in((arguments, named))
         if [tuple(tensor.shape) for tensor in tensors] in [[each] for each in shapes]:
             for inner in [each for each in calls if each.startswith(f"{path}.")]:
                 del calls[inner]
@@ -91,16 +92,6 @@ def recorded_images(model: Any, shapes: Collection[tuple[int, ...]]) -> Iterator
             if path:
                 hooks.callback(module.register_forward_hook(partial(leave, path), with_kwargs=True).remove)
         yield calls
-
-
-def _tensors(value: Any) -> list[Any]:
-    """The tensors in the arguments of a module."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return [value]
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
-    return [tensor for item in items for tensor in _tensors(item)]
 
 
 def first_images(
@@ -177,7 +168,7 @@ def _result(path: str, call: ImageCall, *arguments: Any, **named: Any) -> Any:
     """What a module returned, in the dtype of the images that it is called with."""
     import torch
 
-    tensors = _tensors((arguments, named))
+    tensors = tensors_in((arguments, named))
     if len(tensors) != 1 or not torch.equal(tensors[0].to(call.images.dtype), call.images):
         raise CaptureFailed(f"{path} takes other images than in the first case")
     return _in_dtype(tensors[0].dtype, call.result)

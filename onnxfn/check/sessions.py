@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.errors import ModelNotFound, first_line, listed
@@ -85,21 +86,36 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
 
-def kept_session(sessions: dict[Path, Any], tick: Tick, file: Path, own_tick: Tick | None = None) -> Any:
+def kept_session(
+    sessions: dict[Path, Any],
+    tick: Tick,
+    file: Path,
+    own_tick: Tick | None = None,
+    *,
+    contents: Mapping[Path, bytes] = MappingProxyType({}),
+) -> Any:
     """The session of a file among `sessions`; it is opened and added if it is not there.
 
-    `own_tick` is called in place of `tick` while ONNX Runtime loads the file.
+    `own_tick` is called in place of `tick` while ONNX Runtime loads the file. `contents` replace the bytes of files.
     """
     if file not in sessions:
-        sessions[file] = open_check_session(file, own_tick or tick)
+        content, tick = contents.get(file), own_tick or tick
+        sessions[file] = open_check_session(file, tick) if content is None else open_content(content, file, tick)
     return sessions[file]
 
 
-def open_content(file: Path, content: bytes) -> Any:
-    """A session of an ONNX model that is compared with PyTorch and whose weights lie in a file, or in its folder."""
+def open_content(content: bytes, file: Path, tick: Tick = no_tick) -> Any:
+    """A session of an ONNX model that is compared with PyTorch and whose weights lie in a file, or in its folder.
+
+    For `tick` see `open_check_session`.
+    """
     options = check_options(file)
     options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
-    return open_session(file, options, content=content)
+    # It runs once or twice, on large inputs: a copy of the weights in the order of the kernels would not pay.
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.enable_mem_pattern = False
+    opened = partial(open_session, file, options, content=content)
+    return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
 
 def _content(file: Path) -> bytes | None:

@@ -18,10 +18,10 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.check.cases import CheckCase, batch_size
+from onnxfn.check.cases import CheckCase, batch_size, in_float32_without_cache
 from onnxfn.check.equal_layers import FewerLayers, fewer_layers
 from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.check.layer_calls import LayerChain, recorded_chains, without_layers
+from onnxfn.check.layer_calls import LayerChain, listed_layers, recorded_chains, without_layers
 from onnxfn.check.operations import counted_operations
 from onnxfn.check.references import (
     Reference,
@@ -31,6 +31,8 @@ from onnxfn.check.references import (
     case_reference,
     reference_by_rows,
 )
+from onnxfn.check.repeated_calls import computed_once, repeated_modules
+from onnxfn.check.resumed_runs import outputs_with_answers, recorded_results
 from onnxfn.check.same_images import (
     FirstImages,
     first_images,
@@ -50,19 +52,22 @@ LARGE_COST = 400_000_000_000
 """The operations from which on a case is shortened: 4 seconds of two cores in PyTorch, as many in ONNX Runtime."""
 
 
-def with_shorter_cases(model: Any, part: Part, file: Path, large_cost: int = LARGE_COST) -> ReferenceOfCase:
+def with_shorter_cases(
+    model: Any, part: Part, file: Path, large_cost: int = LARGE_COST, *, with_results: bool = False
+) -> ReferenceOfCase:
     """A function from a case of a part, and one that computes its whole reference, to its reference.
 
     The first case is computed as a whole, and the calls of the layers are recorded. Those of the next ones that cost
-    much are computed without the layers of `file` that equal another.
+    much are computed without the layers of `file` that equal another. If `with_results`, those of the layers are kept
+    until the first case is compared, to compute it for ONNX Runtime's answers at thresholds: see `resumed_runs.py`.
     """
-    if part.spec.target.quantization or part.spec.target.float_dtype not in (None, "float32") or part.spec.feedback:
+    if not in_float32_without_cache(part.spec):
         return always_whole
     firsts: list[_First] = []
 
     def reference(case: CheckCase, whole: Callable[[], Reference]) -> Reference:
         if not firsts:
-            first, of_first = _recorded(model, part, file, case, whole)
+            first, of_first = _recorded(model, part, file, case, whole, with_results=with_results)
             firsts.append(of_first)
             return first
         is_large = case.real_inputs is None and has_large_inputs(case.spec, 0)
@@ -79,25 +84,41 @@ def with_shorter_cases(model: Any, part: Part, file: Path, large_cost: int = LAR
 
 @frozen
 class _First:
-    """The first case, with the operations for a row of its inputs; functions that find what need not run again."""
+    """The first case, and what its run shows.
+
+    Attributes:
+        case: The case.
+        row_cost: The operations for a row of its inputs.
+        repeated: The paths of the modules that are called several times.
+        layers: Finds the equal layers; None if there are none.
+        images: Finds the images that cases of other texts can take; None if there are none.
+    """
 
     case: CheckCase
     row_cost: int
+    repeated: tuple[str, ...]
     layers: Callable[[], FewerLayers | None]
     images: Callable[[], FirstImages | None]
 
 
 def _recorded(
-    model: Any, part: Part, file: Path, case: CheckCase, whole: Callable[[], Reference]
+    model: Any, part: Part, file: Path, case: CheckCase, whole: Callable[[], Reference], *, with_results: bool
 ) -> tuple[Reference, _First]:
     """The reference of the first case, and what its run shows."""
-    images = recorded_images(model, image_shapes(case.spec))
-    with recorded_chains(model) as chains, counted_operations(model) as operations, images as calls:
+    with (
+        recorded_chains(model) as chains,
+        counted_operations(model) as operations,
+        repeated_modules(model) as repeated,
+        recorded_images(model, image_shapes(case.spec)) as calls,
+        recorded_results(listed_layers(model) if with_results else {}) as results,
+    ):
         first = whole()
     written = cache(partial(written_graph, file))
     layers = cache(partial(_fewer_layers, model, part, written, chains(), first.inputs))
     of_images = cache(lambda: first_images(written(), part.spec, calls, first) if calls else None)
-    return first, _First(case, operations() // batch_size(case.spec), layers, of_images)
+    if with_results:
+        first = evolve(first, answered=partial(outputs_with_answers, model, part, first.inputs, results()))
+    return first, _First(case, operations() // batch_size(case.spec), repeated(), layers, of_images)
 
 
 def _fewer_layers(
@@ -123,7 +144,11 @@ def _of_fewer_layers(
     if layers is None:
         return None
     within = partial(without_layers, model, layers.left_out)
-    compute = partial(reference_by_rows, model, part, case, first.case)
+
+    def compute() -> Reference:
+        with computed_once(model, first.repeated):
+            return reference_by_rows(model, part, case, first.case)
+
     left = f"{layers.layers - len(layers.left_out)} of {layers.layers} layers"
     return _within(within, compute, model, part, left, partial(Shorter, layers.content, whole=whole))
 

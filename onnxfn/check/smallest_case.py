@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.check.case_comparisons import output_comparisons
 from onnxfn.check.cases import CheckCase
-from onnxfn.check.check import output_comparisons
 from onnxfn.check.compare import Comparison
 from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.references import Reference, case_reference

@@ -6,12 +6,15 @@ import threading
 from concurrent.futures import Future
 from functools import partial
 
+import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import torch
 
 import onnxfn
 from onnxfn import compose, generates, gives, sized, takes
-from onnxfn.check.case_runs import while_loaded
+from onnxfn.check.case_runs import RETURNS_MEMORY, while_loaded, with_outputs
 from onnxfn.check.check import check
 from onnxfn.check.references import references
 from onnxfn.check.sessions import kept_session
@@ -71,3 +74,33 @@ def test_a_file_that_cannot_be_loaded_is_named(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"no ONNX")
     with pytest.raises(CheckFailed, match=r"cannot load model\.onnx"):
         check(model, part, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("has_arena", [True, False])
+def test_a_run_returns_its_memory_if_the_session_keeps_any(has_arena, tmp_path, capfd):
+    model, part = exported(tmp_path)
+    options, run_options = onnxruntime.SessionOptions(), onnxruntime.RunOptions()
+    options.enable_cpu_mem_arena = has_arena
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)
+    for reference in references(model, part):
+        of_case = with_outputs(lambda: session, None, run_options, tmp_path / "model.onnx", part, reference)
+        assert np.allclose(of_case[1][0], reference.outputs[0], atol=1e-5)
+    if has_arena:
+        assert run_options.get_run_config_entry(RETURNS_MEMORY) == "cpu:0"
+    assert capfd.readouterr().err == ""  # ONNX Runtime warns of an entry that is added twice
+
+
+def test_more_outputs_of_a_session_than_the_part_has_are_what_the_file_chose(tmp_path):
+    model, part = exported(tmp_path)
+    graph = onnx.load(tmp_path / "model.onnx")
+    graph.graph.node.append(onnx.helper.make_node("Relu", ["scores"], ["positive"]))
+    graph.graph.output.add(name="positive")
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
+    reference = next(references(model, part))
+    run = partial(with_outputs, run_options=onnxruntime.RunOptions(), file=tmp_path, part=part, reference=reference)
+    with_chosen, outputs = run(lambda: session, None)
+    assert [*with_chosen.chosen] == ["scores", "positive"]
+    assert np.array_equal(with_chosen.chosen["scores"], outputs[0])
+    assert len(outputs) == 1
+    whole = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    assert not run(lambda: whole, None)[0].chosen

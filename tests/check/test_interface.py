@@ -132,7 +132,8 @@ def test_an_error_while_texts_are_decoded_is_one_line(llama, tmp_path):
                 raise IndexError("indices and arrays" + chr(10) + "do not fit")
             return session.run(names, feeds, options)
 
-        return SimpleNamespace(run=run, get_inputs=session.get_inputs, get_outputs=session.get_outputs)
+        methods = ("get_inputs", "get_outputs", "get_session_options")
+        return SimpleNamespace(run=run, **{name: getattr(session, name) for name in methods})
 
     def session_for(file, *_):
         return run_fails(open_check_session(file))

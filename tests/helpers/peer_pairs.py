@@ -26,8 +26,9 @@ from peer_specs import SPECS
 from time_limits import limited
 
 import onnxfn
+from onnxfn.check.case_comparisons import case_comparisons
 from onnxfn.check.cases import CheckCase
-from onnxfn.check.check import case_comparisons, differences
+from onnxfn.check.check import differences
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.references import Reference, case_reference, references
 from onnxfn.graphs.capture import forward

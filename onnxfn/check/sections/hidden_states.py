@@ -126,6 +126,16 @@ def first_real_tensor(value: Any) -> Any:
     return next((tensor for item in items if (tensor := first_real_tensor(item)) is not None), None)
 
 
+def tensors_in(value: Any) -> list[Any]:
+    """The tensors in the arguments or the result of a module."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
+    return [tensor for item in items for tensor in tensors_in(item)]
+
+
 def _array(tensor: Any) -> Array:
     """A copy of a tensor as an array: float64, or float32."""
     import torch

@@ -66,6 +66,16 @@ class WrittenGraph:
         content: bytes = model.SerializeToString()
         return content
 
+    def with_outputs(self, names: Sequence[str]) -> bytes:
+        """The bytes of this ONNX model with more of its values as outputs, after its own."""
+        import onnx
+
+        model = onnx.ModelProto.FromString(self.model.SerializeToString())
+        own = {output.name for output in model.graph.output}
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
+        content: bytes = model.SerializeToString()
+        return content
+
 
 def written_graph(file: Path) -> WrittenGraph:
     """The graph of an ONNX file; only small weights are read. Types that the file does not state are inferred."""
