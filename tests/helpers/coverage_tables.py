@@ -151,8 +151,8 @@ The default configuration of every row whose model has at most {most} million pa
 weights, one process after another. `s` are the seconds of the export with its check in a warm process on a busy machine
 with one thread, `processor s` those of the processor, `GB` the largest memory of the process. Small models come first.
 57 rows that took longest ran again on 23 November 2026 on a quiet machine with two threads; its speed varied by a sixth
-from hour to hour. At most 60 s are wanted there. seggpt took 53 to 67 s, eomt_dinov3 54 to 65, eomt 58, videoprism 52 to
-62, sam_hq 53 to 59. mamba, which does not pass, takes 178 s.
+from hour to hour. At most 60 s are wanted there. seggpt took 53 to 67 s, eomt_dinov3 54 to 65, videoprism 52 to 62,
+sam_hq 53 to 59, eomt 58. mamba, which does not pass, takes 178 s.
 
 ```sh
 python -m pytest -m sweep --record tests/architectures/test_real_sizes.py           # writes real_sizes.json
