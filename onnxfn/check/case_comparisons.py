@@ -92,10 +92,10 @@ class _ExactNeeded(Exception):
 def _agreeing_at_once(
     part: Part, reference: Reference, outputs: OutputArrays, before: Sequence[Comparison], tick: Tick
 ) -> tuple[Comparison, ...] | None:
-    """The comparisons with PyTorch's outputs for each row if all outputs agree, else None.
+    """The comparisons if all outputs agree without an exact reference, else None.
 
-    No exact reference is computed for them: where they differ, PyTorch answers the rows in one batch first, which costs
-    half as much, and is right for a model whose rows depend on one another.
+    Where the outputs for each row differ, PyTorch answers the rows in one batch first, which costs half as much, and is
+    right for a model whose rows depend on one another.
     """
 
     def no_exact(_: Part, __: Mapping[str, Array]) -> tuple[str, OutputArrays]:

@@ -76,10 +76,12 @@ def _of_last_arguments(forward: Callable[..., Any]) -> Callable[..., Any]:
     last: list[Held] = []
 
     def last_or_new(*arguments: Any, **named: Any) -> Any:
-        call = arguments, named
-        if not last or not last[0].is_unchanged() or not are_equal(last[0].value[0], call):
-            last[:] = [held((call, forward(*arguments, **named)))]
-        return last[0].value[1]
+        call = held((arguments, named))
+        if last and last[0].is_unchanged() and are_equal(last[0].value[0], call.value):
+            return last[0].value[1]
+        result = forward(*arguments, **named)
+        last[:] = [held((call.value, result))] if call.is_unchanged() else []  # `forward` may write to its arguments
+        return result
 
     return last_or_new
 

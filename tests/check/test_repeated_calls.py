@@ -66,6 +66,14 @@ def test_tensors_that_were_written_to_are_not_used_again(changed):
     assert model.head.calls == 2
 
 
+def test_a_module_that_writes_to_its_arguments_is_always_computed():
+    model = Caller()
+    model.head.inner.forward = lambda hidden: hidden.add_(1)
+    with computed_once(model, ["head"]):
+        assert model.head(torch.ones(2)).tolist() == [4.0, 4.0]
+        assert model.head(torch.full((2,), 2.0)).tolist() == [6.0, 6.0]
+
+
 def test_other_arguments_than_tensors_count():
     model, one = Caller(), torch.ones(2)
     with computed_once(model, ["head"]):

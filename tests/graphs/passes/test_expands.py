@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import graph_from_text, noise, operators, run_unoptimized
+from small_graphs import graph_from_text, noise, run_unoptimized
 
 from onnxfn.graphs.passes.expands import drop_expands
 
@@ -32,7 +32,7 @@ def changed(*pairs):
 
 
 def after(text, **feeds):
-    """The operators of a graph after the pass; its outputs are as before, with the shapes that it states."""
+    """The shapes of the values that a graph reads after the pass; its outputs are as before."""
     model = graph_from_text(text, opset=18)
     expected = run_unoptimized(model, **feeds)
     without = drop_expands(model)
@@ -41,15 +41,15 @@ def after(text, **feeds):
         assert np.array_equal(before, now)
     values = {value.name: value for node in without.graph for value in node.outputs}
     names = [name for name, value in values.items() if value.shape is not None and value.uses()]
-    return operators(without), {name: tuple(map(str, values[name].shape)) for name in names}
+    return {name: tuple(map(str, values[name].shape)) for name in names}
 
 
 FEEDS = {"mask": noise(2, 1, 3, 5) > 0, "scores": noise(2, 4, 3, 5, seed=1)}
 
 
 def test_a_mask_is_inverted_and_cast_before_it_is_broadcast():
-    found, shapes = after(MASK, **FEEDS)
-    assert "Expand" not in found or not shapes.get("expanded")
+    shapes = after(MASK, **FEEDS)
+    assert "expanded" not in shapes
     assert shapes["added"] == ("batch", "1", "3", "5")
 
 
@@ -64,13 +64,13 @@ def test_a_mask_is_inverted_and_cast_before_it_is_broadcast():
         # An operator that does not broadcast reads it.
         [("number = Cast <to = 1> (expanded)", "first = Cast <to = 1> (expanded)\n    number = Softmax (first)")],
         # The size is not known.
-        [("bool[batch, 1, 3, 5]", "bool[batch, heads, 3, 5]"), ("{1, 4, 1, 1}", "{1, 4, 1, 1}")],
+        [("bool[batch, 1, 3, 5]", "bool[batch, heads, 3, 5]")],
     ],
 )
 def test_an_expand_stays_where_its_size_matters(pairs):
     text = changed(*pairs)
     feeds = FEEDS | ({"scores": noise(2, 1, 3, 5)} if "float[batch, 1, 3, 5] scores" in text else {})
-    _, shapes = after(text, **feeds)
+    shapes = after(text, **feeds)
     assert "4" in shapes["expanded"]
 
 
@@ -83,7 +83,7 @@ def test_two_expanded_tensors_that_are_added_lose_one_of_both():
         wide_b = Expand (b, sizes)
         y = Add (wide_a, wide_b)
     }"""
-    _, shapes = after(text, a=noise(3, 1), b=noise(3, 1, seed=1))
+    shapes = after(text, a=noise(3, 1), b=noise(3, 1, seed=1))
     assert sorted(shapes) == ["wide_b"]
 
 
