@@ -46,6 +46,12 @@ from onnxfn.weights.waiting import result_of, stopped_on_error
 HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
 """The end of the message about outputs that differ."""
 
+AMPLIFIED = (
+    "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, and the outputs "
+    "cannot tell whether the file is right; to keep the file unchecked, export with check=False"
+)
+"""The end of the message about outputs that differ by no more than PyTorch's own error allows."""
+
 CASES_AHEAD = 4
 """The cases that ONNX Runtime may have computed before the first of them is compared."""
 
@@ -217,7 +223,7 @@ def check_error(report: Report) -> CheckFailed:
         for difference in report.differences
         if not difference.passed
     ]
-    hint = [HOW_TO_BISECT] if differences and not report.sections else []
+    hint = [AMPLIFIED if differs_by_rounding(report) else HOW_TO_BISECT] if differences and not report.sections else []
     lines = [
         *report.findings,
         *_failed_sections(report),
@@ -226,6 +232,13 @@ def check_error(report: Report) -> CheckFailed:
         *failed_measurements(report.measurements),
     ]
     return CheckFailed("; ".join(lines) or "nothing was checked", report)
+
+
+def differs_by_rounding(report: Report) -> bool:
+    """Whether rounding explains all that is wrong in a report: a right graph would differ as much, see `Difference`."""
+    failed = [difference for difference in report.differences if not difference.passed]
+    explained = bool(failed) and all(difference.within_own_error for difference in failed)
+    return explained and not report.findings and not failed_measurements(report.measurements)
 
 
 def _failed_sections(report: Report) -> list[str]:
@@ -296,7 +309,8 @@ def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> D
         tolerance=worst.tolerance,
         worst_case=worst.case,
         passed=all(comparison.passed for comparison in comparisons),
-        own_error=max(own_errors, default=None),
+        own_error=max(own_errors, default=None) if worst.own_error is None else worst.own_error,
         errors=tuple((comparison.case, comparison.max_abs, comparison.tolerance) for comparison in comparisons),
         references=tuple(dict.fromkeys(comparison.reference for comparison in comparisons if comparison.reference)),
+        within_own_error=worst.within_own_error and all(each.passed or each.within_own_error for each in comparisons),
     )

@@ -45,6 +45,8 @@ class Comparison:
         reference: What the output was compared with, and why.
         norms: The norms of the error, where the exact reference was computed and decides.
         own_norms: Those of PyTorch's own error.
+        within_own_error: Whether the output differs, but PyTorch itself is as far away from float64 by the same rule:
+            rounding explains the difference, and a fault may be hidden in it.
     """
 
     output: str
@@ -58,6 +60,7 @@ class Comparison:
     reference: str = ""
     norms: Norms | None = None
     own_norms: Norms | None = None
+    within_own_error: bool = False
 
 
 def compare(
@@ -195,10 +198,9 @@ def _by_arithmetic(
                     with suppress(NoReference):
                         judged = _by_exact(pair, elements, wider, values, other_error())
         except NoReference as problem:
-            reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
-            judged = _judged(elements, difference, allowed_by_scale(pair.precision), reference)
+            judged = _by_scale(pair, elements, difference, problem)
     if not _special_agree(pair, ordinary, agreement):
-        return evolve(judged, max_abs=np.inf, passed=False, norms=None, own_norms=None)
+        return evolve(judged, max_abs=np.inf, passed=False, norms=None, own_norms=None, within_own_error=False)
     return judged
 
 
@@ -212,6 +214,17 @@ def _by_exact(pair: _Pair, elements: _Ordinary, wider: str, exact: Array, least:
     error, bound = elements.actual - exact, allowed(pair.precision, norms)
     judged = _judged(elements, error, bound, f"PyTorch in {wider}", own_error=own_error)
     return evolve(judged, norms=elements.scale.norms(error, pair.tick), own_norms=norms)
+
+
+def _by_scale(pair: _Pair, elements: _Ordinary, difference: Array, problem: NoReference) -> Comparison:
+    """The comparison with PyTorch's own array, for the reason `problem`; PyTorch's own error allows nothing."""
+    reference = f"PyTorch in {pair.dtype}, by scale: {problem}"
+    judged = _judged(elements, difference, allowed_by_scale(pair.precision), reference)
+    if problem.own is None:
+        return judged
+    is_within = elements.scale.norms(difference, pair.tick) <= allowed(pair.precision, problem.own)
+    own_error = problem.own.peak * elements.scale.rms
+    return evolve(judged, own_error=own_error, within_own_error=is_within and not judged.passed)
 
 
 def _other_errors(
@@ -345,7 +358,8 @@ def _with_peak(rms: float) -> Norms:
 def rounding(precision: Precision, own: Norms, wider: str) -> Norms:
     """The norms of PyTorch's own error. NoReference if it is too large for rounding."""
     if own.rms > precision.factor * allowed_by_scale(precision).rms:
-        raise NoReference(f"in {wider} the model itself differs by {own.rms:.1e} of the scale, more than by rounding")
+        text = f"in {wider} the model itself differs by {own.rms:.1e} of the scale, more than by rounding"
+        raise NoReference(text, own)
     return own
 
 

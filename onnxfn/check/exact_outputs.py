@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.check.norms import Norms
 from onnxfn.check.precision import precision_of
 from onnxfn.graphs.capture.dtypes import in_dtype_if_small
 from onnxfn.graphs.capture.forward import torch_outputs
@@ -20,7 +21,15 @@ ExactOutputs = Callable[[Part, Mapping[str, Array]], tuple[str, tuple[Array, ...
 
 
 class NoReference(Exception):
-    """PyTorch cannot compute the outputs in a wider dtype; the message says why."""
+    """PyTorch cannot compute the outputs in a wider dtype; the message says why.
+
+    Attributes:
+        own: How far PyTorch's outputs in a wider dtype are from its own, if that is why: by more than rounding.
+    """
+
+    def __init__(self, message: str, own: Norms | None = None) -> None:
+        super().__init__(message)
+        self.own = own
 
 
 def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:

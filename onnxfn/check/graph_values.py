@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from onnxfn.check.sessions import check_options, runtime_message
+from onnxfn.check.sections.runs import written_graph
+from onnxfn.check.sessions import open_content, runtime_message, silent_run_options
 from onnxfn.graphs.passes.merging import PREFIX
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.reports import CheckFailed
-
-EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
-"""ONNX Runtime's option for the folder of external data of a model that is not loaded from a file."""
-
 
 Weights = frozenset[str]
 """The names of initializers, without the prefix of those that only a filler reads."""
@@ -61,17 +58,9 @@ def computed_values(file: Path, names: Iterable[str], inputs: Mapping[str, Array
 
     CheckFailed if ONNX Runtime cannot load or run the file.
     """
-    import onnx
-    import onnxruntime
-
-    model = onnx.load(file, load_external_data=False)
-    outputs = {output.name for output in model.graph.output}
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
-    options = check_options(file)
-    options.add_session_config_entry(EXTERNAL_DATA_FOLDER, str(file.parent.resolve()))
+    session = open_content(written_graph(file).with_outputs([*names]), file)
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        results = session.run(None, dict(inputs))
+        results = session.run(None, dict(inputs), silent_run_options())
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} with more of its values as outputs: {runtime_message(error)}"
         raise CheckFailed(message) from error

@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 
 from onnxfn.check.cases import largest_sizes
 from onnxfn.check.check import check as check_part
-from onnxfn.check.check import check_error
+from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.proof import Proof, variant_kind
@@ -202,9 +202,9 @@ def _built(job: Job, build: BuildOptions) -> Built:
     graphs = _graphs(job, build)
     try:
         return _written(job, graphs)
-    except (CaptureFailed, CheckFailed, KeyError, TypeError):
+    except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
         drop_templates(build, graphs)
-        if all(map(traced_fully, graphs)):
+        if all(map(traced_fully, graphs)) or (isinstance(error, CheckFailed) and differs_by_rounding(error.report)):
             raise
     graphs = _graphs(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
     return evolve(_written(job, graphs), traced_layers=(RETRACED,))

@@ -136,6 +136,23 @@ def test_a_model_that_computes_other_values_in_float64_is_compared_by_scale(seed
     assert judged("float32", expected, expected, exact).passed
 
 
+@given(seeds, st.floats(1.1, 100), st.floats(0, 3.9), st.booleans())
+def test_a_difference_as_large_as_a_large_own_error_is_told_from_a_larger_one(seed, growth, part, is_larger):
+    """The output does not agree, but it does not tell whether the graph is wrong."""
+    precision, exact = PRECISIONS["float32"], normal(seed, 200, 1.0)
+    own = np.sign(normal(seed + 1, 200, 1.0)) * np.abs(exact) * growth * precision.factor * precision.by_scale * 2**-23
+    expected = exact + own
+    actual = expected + own * (2 * precision.factor + 1 if is_larger else part)
+    result = judged("float32", actual, expected, exact)
+    if result.passed:  # it is small
+        assert not is_larger
+        assert not result.within_own_error
+        return
+    assert result.within_own_error != is_larger
+    assert result.own_error > 0
+    assert "more than by rounding" in result.reference
+
+
 def test_an_output_of_another_shape_in_float64_is_no_reference():
     expected = np.linspace(-1, 1, 9)
     far = compare(spec("float32"), "y", "case", expected + 1, expected, exact=lambda: ("float64", np.zeros(7)))

@@ -137,8 +137,8 @@ def prove_calls(
     layer that stands for it, or if the model cannot run. The message names the first function that differs.
     """
     with truncated(model, stacks):  # first, as it tells in less time with which tensors the model runs
-        kind, traced_calls = _calls(model, traced_part, stacks, cache_stack, tick)
-    _, calls = _calls(model, part, stacks, cache_stack, tick, kind)
+        kind, traced_calls = _calls(model, traced_part, stacks, cache_stack, tick, which="without some of its layers")
+    _, calls = _calls(model, part, stacks, cache_stack, tick, kind, which="with all of its layers")
     expected, repeated = _expected_calls(traced_calls, stacks)
     for index, (call, row) in enumerate(zip(calls, expected, strict=False)):
         tick()
@@ -152,13 +152,20 @@ def prove_calls(
 
 
 def _calls(
-    model: Any, part: Part, stacks: Sequence[LayerStack], cache_stack: LayerStack, tick: Tick, first_kind: int = 0
+    model: Any,
+    part: Part,
+    stacks: Sequence[LayerStack],
+    cache_stack: LayerStack,
+    tick: Tick,
+    first_kind: int = 0,
+    *,
+    which: str,
 ) -> tuple[int, list[Call]]:
     """The kind of the tensors with which a part runs on dummy inputs, as a number, and the calls in that run.
 
     0: The tensors have shapes and no values. 1: Some models need fake tensors, which take longer. 2: A model that
     branches on values runs with real ones; one whose sizes do not fit is not run with them. Kinds before `first_kind`
-    are not tried. Raises LayersDiffer if the model cannot run.
+    are not tried. Raises LayersDiffer if the model cannot run; `which` says with which of its layers it was asked to.
     """
     inputs, parameters = tensors_for(model, part.spec, dummies(part.spec, {})), _parameters(model, stacks)
     mode = torch_name("FakeTensorMode")(allow_non_fake_inputs=True)
@@ -183,7 +190,7 @@ def _calls(
                 errors.append(first_line(root_cause(error)))
                 if kind is fake and _is_of_sizes(root_cause(error)):
                     break  # with values, which take long, the sizes are the same
-        raise LayersDiffer(f"the layers could not be compared: {errors[-1]}")
+        raise LayersDiffer(f"{which} the model does not run on dummy inputs ({errors[-1]})")
 
 
 def _is_of_sizes(error: BaseException) -> bool:

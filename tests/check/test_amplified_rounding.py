@@ -1,0 +1,97 @@
+"""A model whose weights amplify rounding is refused for this reason, and its layers are not all traced for it."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import torch
+from torch import nn
+
+import onnxfn
+from onnxfn.export.attempts import RETRACED
+from onnxfn.specs.reports import CheckFailed
+
+LAYERS, WIDTH = 40, 64
+SPEC = onnxfn.compose(
+    onnxfn.takes("x", f"batch_size {WIDTH}", "normal", kind="float"),
+    onnxfn.generates("normal", "normal"),
+    onnxfn.gives("y", f"batch_size {WIDTH}"),
+    onnxfn.sized(batch_size=2),
+)
+ATTEMPTS = importlib.import_module("onnxfn.export.attempts")
+
+
+class Layer(nn.Module):
+    def __init__(self, gain):
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        nn.init.normal_(self.linear.weight, std=gain / WIDTH**0.5)
+
+    def forward(self, x):
+        return torch.tanh(self.linear(x))
+
+
+class Model(nn.Module):
+    """Tanh layers; with a gain well above 1, each moves neighboring values apart."""
+
+    def __init__(self, gain):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(gain) for _ in range(LAYERS)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return {"y": x}
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """The attempts at building the graphs."""
+    attempts, own = [], ATTEMPTS._graphs
+
+    def counted(*arguments):
+        attempts.append(arguments)
+        return own(*arguments)
+
+    monkeypatch.setattr(ATTEMPTS, "_graphs", counted)
+    return attempts
+
+
+def test_a_model_that_amplifies_rounding_is_refused_with_the_reason_after_one_trace(tmp_path, graphs):
+    torch.manual_seed(0)
+    with pytest.raises(CheckFailed, match="these weights amplify rounding") as caught:
+        onnxfn.export(SPEC, Model(2.5), tmp_path / "out")
+    [difference] = caught.value.report.differences
+    assert difference.within_own_error
+    assert difference.own_error > difference.tolerance
+    assert "onnxfn.bisect" not in str(caught.value)
+    assert len(graphs) == 1
+
+
+def test_a_wrong_file_of_such_a_model_is_refused_for_what_is_wrong(tmp_path, graphs, monkeypatch):
+    """A layer is written with another bias. That may be a fault of repeated layers, so all layers are traced, too."""
+    torch.manual_seed(0)
+    own = ATTEMPTS.write_graphs
+    model = Model(2.5)
+
+    def with_other_weights(*arguments, **named):
+        saved = model.layers[7].linear.bias.detach().clone()
+        model.layers[7].linear.bias.data += 0.1
+        files = own(*arguments, **named)
+        model.layers[7].linear.bias.data.copy_(saved)
+        return files
+
+    monkeypatch.setattr(ATTEMPTS, "write_graphs", with_other_weights)
+    with pytest.raises(CheckFailed) as caught:
+        onnxfn.export(SPEC, model, tmp_path / "out")
+    assert "amplify" not in str(caught.value)
+    assert len(graphs) == 2
+
+
+def test_a_model_that_does_not_amplify_rounding_passes(tmp_path):
+    torch.manual_seed(0)
+    result = onnxfn.export(SPEC, Model(0.9), tmp_path / "out")
+    assert result.report.passed
+    assert not any(difference.within_own_error for difference in result.report.differences)
+    assert result.repeats != (RETRACED,)
