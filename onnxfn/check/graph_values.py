@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from onnxfn.check.sections.runs import written_graph
+from onnxfn.check.sections.runs import WrittenGraph, written_graph
 from onnxfn.check.sessions import open_content, runtime_message, silent_run_options
 from onnxfn.graphs.passes.merging import PREFIX
 from onnxfn.specs.dummies import Array
@@ -43,26 +43,27 @@ def graph_values(file: Path, inputs: Mapping[str, Array]) -> GraphValues:
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
-    import onnx
-
-    graph = onnx.load(file, load_external_data=False).graph
-    computed = computed_values(file, [name for node in graph.node for name in node.output if name], inputs)
+    written = written_graph(file)
+    graph = written.model.graph
+    computed = computed_values(written, [name for node in graph.node for name in node.output if name], inputs)
     computed |= inputs
     in_order = [*inputs, *(name for node in graph.node for name in node.output)]
     arrays = {name: computed[name] for name in in_order if _is_float(computed.get(name))}
     return GraphValues({name: array.astype(np.float32) for name, array in arrays.items()}, _weights(graph))
 
 
-def computed_values(file: Path, names: Iterable[str], inputs: Mapping[str, Array]) -> dict[str, Any]:
-    """The outputs of an ONNX file for these inputs, and the values of these names. ONNX Runtime runs once.
+def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """The outputs of a written file for these inputs, and the values of these names. ONNX Runtime runs once.
 
     CheckFailed if ONNX Runtime cannot load or run the file.
     """
-    session = open_content(written_graph(file).with_outputs([*names]), file)
+    session = open_content(written.with_outputs([*names]), written.file)
     try:
         results = session.run(None, dict(inputs), silent_run_options())
     except Exception as error:
-        message = f"ONNX Runtime cannot run {file.name} with more of its values as outputs: {runtime_message(error)}"
+        message = (
+            f"ONNX Runtime cannot run {written.file.name} with more of its values as outputs: {runtime_message(error)}"
+        )
         raise CheckFailed(message) from error
     return dict(zip((output.name for output in session.get_outputs()), results, strict=True))
 
