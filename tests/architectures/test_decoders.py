@@ -17,6 +17,7 @@ import tiny
 import torch
 from agreement import assert_agreement
 from transformers import DynamicCache
+from warm import warm
 
 import onnxfn
 from onnxfn.architectures import decoders
@@ -208,8 +209,10 @@ def test_the_recorded_decoders_are_of_this_table_and_went_past_their_windows():
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
 def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_path, only_left, record):
     only_left("decoders", model_type, task)
+    warm()
     result, seconds = swept.timed(export_checked, model_type, task, tmp_path / "out")
     record("decoders", model_type, task, swept.line(result), set(PAIRS), seconds)
+    assert seconds <= swept.LONGEST
 
 
 def test_the_recorded_results_are_of_this_table():

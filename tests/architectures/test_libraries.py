@@ -21,6 +21,7 @@ import tiny
 import torch
 from agreement import assert_agreement, assert_axis_sizes
 from refusals import refusal
+from warm import warm
 
 import onnxfn
 from onnxfn.architectures.libraries import ROWS
@@ -270,6 +271,7 @@ def test_a_text_encoder_of_a_pipeline_agrees_with_pytorch(row, tmp_path):
 def test_every_row_agrees_with_pytorch(row, tmp_path, only_left, record):
     (task,) = task_names(ROWS[row])
     only_left("libraries", row, task)
+    warm()
     if row == "sentence_transformers.transformer":
         models = {pooling: others.sentence_transformer(tmp_path / pooling, pooling=pooling) for pooling in POOLINGS}
         models |= {name: others.sentence_transformer(tmp_path / name, name) for name in ("bert", "mpnet", "mistral")}
@@ -277,16 +279,20 @@ def test_every_row_agrees_with_pytorch(row, tmp_path, only_left, record):
         models = {"clip": others.clip_of_sentence_transformers()}
     else:
         models = others.MODELS[row]
-    results = []
+    results, seconds = [], []
     for preset, model in models.items():
         folder = tmp_path / f"{preset}-out"
         if row in others.MODELS:
-            results.append(export_checked(row, preset, folder))
+            result, of_export = swept.timed(export_checked, row, preset, folder)
         else:
-            results.append(assert_agreement(onnxfn.export(onnxfn.spec_for(row), model, folder), folder))
+            result, of_export = swept.timed(onnxfn.export, onnxfn.spec_for(row), model, folder)
+            assert_agreement(result, folder)
+        results.append(result)
+        seconds.append(of_export)
     worst = max(results, key=lambda result: max(difference.max_abs for difference in result.report.differences))
     more = [f"{len(models)} models"] if len(models) > 1 else []
-    record("libraries", row, task, swept.line(worst, *more), TABLE)
+    record("libraries", row, task, swept.line(worst, *more), TABLE, max(seconds))
+    assert max(seconds) <= swept.LONGEST
 
 
 def test_the_recorded_results_are_of_this_table():

@@ -7,12 +7,11 @@ goes on after an interruption. Decoders and encoder-decoders have their own: tes
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 import swept
 import tiny
 from agreement import assert_agreement, assert_axis_sizes
+from warm import warm
 
 import onnxfn
 from onnxfn.architectures import audio, detection, multimodal, series, text, vision
@@ -111,13 +110,6 @@ def export_checked(model_type, task, folder, **overrides):
     spec = onnxfn.spec_for(model_type, task)
     model = tiny.model(model_type, spec.call.loader, **overrides)
     return assert_axis_sizes(assert_agreement(onnxfn.export(spec, model, folder), folder))
-
-
-@cache
-def warm():
-    """Exports a model once, so that later exports do not import torch's exporter, which takes seconds."""
-    spec = onnxfn.spec_for("vit", "feature-extraction")
-    return onnxfn.export(spec, tiny.model("vit", spec.call.loader)).seconds
 
 
 @pytest.mark.parametrize(("model_type", "task"), SLOWEST)

@@ -209,9 +209,7 @@ def seconds_summary() -> str:
     text = (
         f"An export of a row's tiny model takes {median(times.values()):.1f} s of the processor with its check, in the "
         f"median of {len(times)} pairs, in a warm process; at most {LONGEST:.0f} are allowed. The longest: "
-        f"{', '.join(f'{name} {times[name]:.1f}' for name in longest)}. The sweep of encoder-decoders is not "
-        'timed, as it exports with decoders="both": three files of a decoder in place of one. The longest of them by '
-        "default, on a quiet machine: switch_transformers 9.5 s, moonshine_streaming 5.2, t5gemma 4.9, pegasus_x 3.7."
+        f"{', '.join(f'{name} {times[name]:.1f}' for name in longest)}."
     )
     return fill(text, README_WIDTH - 5, break_long_words=False, break_on_hyphens=False)
 

@@ -1,0 +1,16 @@
+"""A process in which an export takes as long as every later one."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import tiny
+
+import onnxfn
+
+
+@cache
+def warm() -> None:
+    """Exports a model once, so that later exports do not import torch's exporter, which takes seconds."""
+    spec = onnxfn.spec_for("vit", "feature-extraction")
+    onnxfn.export(spec, tiny.model("vit", spec.call.loader))
