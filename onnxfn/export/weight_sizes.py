@@ -166,9 +166,13 @@ def _module(model: Any, part: Part) -> Any:
 
 
 def _owners(root: Any) -> list[tuple[Any, list[Any]]]:
-    """The float parameters and stored buffers of a module, each once, with the modules that own it."""
-    modules, owners = dict(root.named_modules()), dict[int, tuple[Any, list[Any]]]()
+    """The float parameters and stored buffers of a module, each once, with the modules that own it.
+
+    A module may have several paths. A state dict may have names of its own: then `root` owns what they name.
+    """
+    modules, owners = dict(root.named_modules(remove_duplicate=False)), dict[int, tuple[Any, list[Any]]]()
     for name, tensor in root.state_dict(keep_vars=True).items():
         if hasattr(tensor, "is_floating_point") and tensor.is_floating_point():
-            owners.setdefault(id(tensor), (tensor, []))[1].append(modules[name.rpartition(".")[0]])
+            owner = modules.get(name.rpartition(".")[0], root)
+            owners.setdefault(id(tensor), (tensor, []))[1].append(owner)
     return list(owners.values())

@@ -8,6 +8,7 @@ import every_part
 import pytest
 import shrunk
 import tiny
+import torch
 import transformers
 from typer.testing import CliRunner
 
@@ -151,3 +152,41 @@ def test_a_part_that_calls_a_method_of_the_model_has_the_size_of_its_own_weights
     table = model.get_input_embeddings().weight
     assert sizes["embed_tokens"] == table.numel() * table.itemsize
     assert all(size < files[part] for part, size in sizes.items())
+
+
+class Shared(torch.nn.Module):
+    """A model that has a layer at two paths."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.again = torch.nn.Sequential(self.layer)
+
+    def forward(self, x):
+        return self.again(torch.relu(self.layer(x)))
+
+
+class Renamed(torch.nn.Module):
+    """A model whose state dict has another name than its module."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.register_state_dict_post_hook(self.renamed)
+
+    @staticmethod
+    def renamed(_, state, prefix, __):
+        state[f"{prefix}older.weight"] = state.pop(f"{prefix}layer.weight")
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("kind", [Shared, Renamed])
+def test_a_layer_with_two_paths_or_another_name_in_the_state_dict_counts_once(kind, tmp_path):
+    model = kind().eval()
+    spec = onnxfn.derived(model, sample={"x": torch.randn(3, 4)}, axes={"x": "batch_size _"})
+    assert weight_bytes(spec, model, ("float32",)) == {"model.onnx": 80}
+    exported = onnxfn.export(spec, model, tmp_path / "out.onnx")
+    assert exported.report.passed
+    assert sum(tensor.length for tensor in stored_tensors(tmp_path / "out.onnx")) == 80
