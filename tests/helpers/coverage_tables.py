@@ -148,8 +148,8 @@ python -m pytest -m sweep --record tests/architectures/test_every_input.py      
 ## Real sizes
 
 The default configuration of every row whose model has at most {most} million parameters: one task of each row, random
-weights, one process after another. `s` are the seconds of the export with its check in a warm process, `processor s`
-those of the processor, `GB` the largest memory of the process. Small models come first. All rows but
+weights, each in a process of its own, one after another. `s` are the seconds of the export with its check,
+`processor s` those of the processor, `GB` the largest memory of the process. Small models come first. All rows but
 depth_pro ran on 23 November 2026 on commit 608c97d, on a quiet machine with two threads, whose matrix products ran at
 181 to 194 GFLOP/s. At most 60 s are wanted there. In a slow hour of the same day, at 137 to 144 GFLOP/s, the longest
 took, in seconds: eomt_dinov3 71, videoprism 71, seggpt 69, sam_hq 67, eomt 63, sam 61, and mamba, which does not pass,
