@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import pytest
@@ -34,6 +35,17 @@ def test_a_mask_that_is_all_ones_in_the_sample_stays_a_used_input(bert):
     graph = capture(bert, part(bert, padded("none"))).graph
     assert len(graph.inputs) == 3
     assert all(value.uses() for value in graph.inputs)
+
+
+def test_a_capture_keeps_few_objects_when_it_is_done(bert):
+    def objects_after(captures):
+        for _ in range(captures):
+            capture(bert, part(bert))
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = objects_after(captures=2)
+    assert objects_after(captures=4) - before < 4 * 600  # torch's caches keep about 300 of each capture
 
 
 def test_axes_with_the_same_symbol_have_the_same_size_in_the_graph(bert):

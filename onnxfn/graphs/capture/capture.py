@@ -6,8 +6,6 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 from attrs import evolve
@@ -21,6 +19,7 @@ from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.op_signatures import signatures_read_once
 from onnxfn.graphs.capture.patching import UNUSED_PATCHES, applied, replaced, unused_patches
 from onnxfn.graphs.capture.quiet import quiet
+from onnxfn.graphs.capture.registry import onnx_registry
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.size_bounds import fast_comparisons
 from onnxfn.graphs.capture.size_formulas import fast_size_formulas
@@ -309,27 +308,6 @@ def _watched_registry(registry: Any, tick: Tick, looked_up: list[Any]) -> Any:
     watched = copy.copy(registry)
     watched.get_decomps = look_up
     return watched
-
-
-@cache
-def onnx_registry() -> Any:
-    """Torch's table from operators to ONNX functions, with onnxfn's own translations; built once.
-
-    onnxscript parses the source of each function to tell its domain, which torch does not read. That takes four fifths
-    of the time.
-    """
-    from onnxscript.values import TracedOnnxFunction
-
-    from onnxfn.graphs.capture.complex_translations import complex_translations
-    from onnxfn.graphs.capture.translations import translations
-
-    with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
-        registry = torch_name("exporter_registry").from_torchlib()
-    for operator, function in translations().items():
-        registry.register_op(operator, function)
-    for operator, function in complex_translations().items():
-        registry.register_op(operator, function, is_complex=True)
-    return registry
 
 
 def _limits(program: Any, part: Part) -> tuple[Limit, ...]:

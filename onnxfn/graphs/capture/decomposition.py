@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.program_nodes import has_translation
+from onnxfn.graphs.capture.registry import decompositions
 
 
 def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
@@ -23,11 +23,11 @@ def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
         nodes: The nodes to replace. None of them writes into memory.
         registry: Torch's table of translations: an operator in it is not decomposed.
     """
-    table, untranslated = _decompositions(registry), set(nodes)
+    untranslated = set(nodes)
     sizes: dict[Any, Any] = {}
     for node in list(graph.nodes):
         if node in untranslated:
-            traced = _trace(node, table)
+            traced = _trace(node)
             if traced is None or not all(_can_be_inlined(inner, registry) for inner in traced.nodes):
                 return False
             _inline(graph, node, traced, sizes)
@@ -36,7 +36,7 @@ def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
     return True
 
 
-def _trace(node: Any, table: Any) -> Any:
+def _trace(node: Any) -> Any:
     """The graph of an operator on fake tensors of its inputs' sizes; None if torch has no decomposition of it.
 
     Its placeholders are the nodes that the operator reads, in their order.
@@ -53,7 +53,8 @@ def _trace(node: Any, table: Any) -> Any:
         known = dict(zip(inputs, arguments, strict=True))
         return node.target(*map_arg(node.args, known.__getitem__), **map_arg(node.kwargs, known.__getitem__))
 
-    trace = torch_name("make_fx")(call, decomposition_table=table, tracing_mode="real", _allow_non_fake_inputs=True)
+    options = {"decomposition_table": decompositions(), "tracing_mode": "real", "_allow_non_fake_inputs": True}
+    trace = torch_name("make_fx")(call, **options)
     try:
         with mode, torch_name("python_dispatcher")():  # torch's own formulas in C++ refuse dynamic sizes
             return trace(*values).graph
@@ -102,10 +103,3 @@ def _replace_uses(graph: Any, node: Any, result: Any, copy_of: Callable[[Any], A
     else:
         node.replace_all_uses_with(copy_of(result))
     graph.erase_node(node)
-
-
-@cache
-def _decompositions(registry: Any) -> Any:
-    """Torch's table of decompositions, without operators that have a translation."""
-    tables = torch_name("exporter_decompositions")
-    return tables.create_onnx_friendly_decomposition_table(set(tables.get_onnx_implemented_overloads(registry)))
