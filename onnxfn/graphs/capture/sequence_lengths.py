@@ -117,18 +117,19 @@ def _layer(
 
     directions, (batch, size) = len(weights), states[0].shape[1:]
     inner, recurrent, *biases = (
-        torch.stack([_in_onnx_order(recurrence, tensor) for tensor in tensors])
-        for tensors in zip(*weights, strict=True)
+        [_in_onnx_order(recurrence, tensor) for tensor in tensors] for tensors in zip(*weights, strict=True)
     )
+    bias = torch.stack([torch.cat(both) for both in zip(*biases, strict=True)]) if biases else None
     counts = None if lengths is None else lengths.to(torch.int32)
     outputs, *last_states = torch.onnx.ops.symbolic_multi_out(
         recurrence.operator,
-        (steps, inner, recurrent, torch.cat(biases, 1) if biases else None, counts, *states),
+        (steps, torch.stack(inner), torch.stack(recurrent), bias, counts, *states),
         _attributes(recurrence, size, directions),
         dtypes=[steps.dtype] * (1 + len(states)),
         shapes=[(steps.shape[0], directions, batch, size), *[(directions, batch, size)] * len(states)],
     )
-    return outputs.transpose(1, 2).flatten(2), *last_states
+    joined = outputs.squeeze(1) if directions == 1 else outputs.transpose(1, 2).flatten(2)
+    return joined, *last_states
 
 
 def _attributes(recurrence: Recurrence, size: int, directions: int) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from onnxfn.graphs.passes.onnxruntime_operators import (
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET, SINCE
 from onnxfn.graphs.passes.rotary import fuse_rotary
 from onnxfn.graphs.passes.shapes import shape_of
+from onnxfn.graphs.passes.zero_states import drop_zero_states
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.reports import Fusion
 
@@ -66,7 +67,7 @@ def fuse_operators(model: Any, fuse: str = STANDARD) -> Any:
     opset = model.opset_imports.get("", 0)
     check_fuse_option(opset, fuse)
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (drop_neutral_nodes, drop_expands, *_passes(opset, fuse)):
+    for fuse_pass in (drop_neutral_nodes, drop_expands, drop_zero_states, *_passes(opset, fuse)):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return drop_unused_outputs(common.NameFixPass()(model).model)
