@@ -36,6 +36,9 @@ SLOW = 15.0
 MEDIAN_LIMIT, LARGEST_LIMIT, WHOLE_LIMIT = 2.5, 6.0, 1.0
 """The largest ratios of times: of warm exports in the median, of any warm export, of whole processes in the median."""
 
+NEWER = 1e-5
+"""The largest part of a model that is a buffer in transformers 4.57 and a parameter in 5: SAM has 256 such numbers."""
+
 Row = dict[str, Any]
 """The figures of a model."""
 
@@ -56,7 +59,8 @@ def warm_row(workers: Workers, model: str, runs: int, cache: Path) -> Row:
         name: f"{name} {each[name]['problem']}" for each in rounds for name in EXPORTS if "problem" in each[name]
     }
     sizes = {figures.get("parameters") for each in rounds for figures in each.values() if "parameters" in figures}
-    assert len(sizes) < 2, f"{model} has {sizes} parameters in two versions of transformers"
+    largest, smallest = max(sizes, default=0), min(sizes, default=0)
+    assert largest - smallest <= NEWER * largest, f"{model} has {sizes} parameters in two versions of transformers"
     row: Row = {"parameters": max(sizes, default=None)}
     for key, suffix in (("seconds", "s"), ("work", "work")):
         taken = {name: [each[name][key] for each in rounds if key in each[name]] for name in EXPORTS}
