@@ -111,7 +111,9 @@ Together {types} model types. Versions:
 largest difference from PyTorch's forward over the whole text. Decoders are compared at tokens, not at padding, where
 PyTorch's own float32 is noise. A derived spec takes the inputs that are known: those of a model of text and images may
 be its text alone. `derived.json` holds the inputs that each took. `mutants.json` holds the seeded faults of
-`tests/check`: for each model how many the check found, and each fault that it did not find.
+`tests/check`: for each model how many the check found, and each fault that it did not find. `nodes.json` holds the
+nodes of each file of a row's last task, and the dynamic axes of its inputs and outputs; its sweep fails where a graph
+has more nodes than were recorded by over 2 %, or fewer dynamic axes.
 
 ## Every head
 
