@@ -86,11 +86,11 @@ def shape_of(value: onnx.ValueInfoProto) -> list[int | str]:
 
 
 def set_constant(model: Model, name: str, value: np.ndarray) -> None:
-    """Gives an initializer another value of its own dtype."""
+    """Gives an initializer another value of its own dtype; a scalar stays one."""
     found = tensor(model, name)
     assert found is not None, name
     dtype = numpy_helper.to_array(found).dtype
-    found.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(np.asarray(value).astype(dtype)), name))
+    found.CopyFrom(numpy_helper.from_array(np.asarray(value, dtype, order="C"), name))
 
 
 def set_attribute(node: Node, name: str, value: Any) -> None:

@@ -78,15 +78,46 @@ class WrittenGraph:
 
 
 def written_graph(file: Path) -> WrittenGraph:
-    """The graph of an ONNX file; only small weights are read. Types that the file does not state are inferred."""
+    """The graph of an ONNX file; only small weights are read. Types that the file does not state are inferred.
+
+    CheckFailed if a type cannot be inferred.
+    """
     import onnx
 
     model = onnx.ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
     graph = model.graph
     stated = _types(graph)
     if any(name and name not in stated for node in graph.node for name in node.output):
-        stated = {**_types(onnx.shape_inference.infer_shapes(model).graph), **stated}
+        stated = {**_inferred_types(model, file), **stated}
     return WrittenGraph(file, model, {each.name: each for each in graph.initializer}, stated)
+
+
+def _inferred_types(model: Any, file: Path) -> dict[str, int]:
+    """The types of the values of a model, computed ones included.
+
+    A file may state a shape that its value does not have: ONNX Runtime runs it. A type depends on no shape, so that
+    stated shapes are left out.
+    """
+    import onnx
+
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    for graph in _with_inner_graphs(copy.graph):
+        for value in (*graph.value_info, *graph.output):
+            if value.type.HasField("tensor_type"):
+                value.type.tensor_type.ClearField("shape")
+    try:
+        return _types(onnx.shape_inference.infer_shapes(copy).graph)
+    except onnx.shape_inference.InferenceError as error:
+        raise CheckFailed(f"ONNX cannot infer the types of the values in {file.name}: {error}") from error
+
+
+def _with_inner_graphs(graph: Any) -> Iterator[Any]:
+    """A graph, and the graphs inside its nodes: branches of an If, bodies of loops."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _with_inner_graphs(inner)
 
 
 def _types(graph: Any) -> dict[str, int]:
@@ -219,7 +250,7 @@ def _in_type(written: WrittenGraph, name: str, array: Array) -> Array:
 
 
 def _run(written: WrittenGraph, session: Any, section: Section, values: Values, run_options: Any) -> Values:
-    feeds = {name: np.ascontiguousarray(values[name]) for name in section.inputs}
+    feeds = {name: np.asarray(values[name], order="C") for name in section.inputs}
     try:
         arrays = session.run([*section.outputs], feeds, run_options or silent_run_options())
     except Exception as error:

@@ -62,7 +62,7 @@ def changed(name, change):
 
     def edit(graph):
         weight = initializer(graph, name)
-        array = np.ascontiguousarray(change(numpy_helper.to_array(weight).copy()))
+        array = np.asarray(change(numpy_helper.to_array(weight).copy()), order="C")
         weight.CopyFrom(numpy_helper.from_array(array, name))
 
     return edit
