@@ -7,8 +7,10 @@ The sweep exports one task of each row, with random weights, in one process afte
 
 from __future__ import annotations
 
+import default_models
 import pytest
 import real_sizes
+import torch
 
 import onnxfn
 from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq, series, text, vision
@@ -36,6 +38,18 @@ def test_the_default_configuration_agrees_with_pytorch(model_type, request):
     if model_type in real_sizes.REASONS and not real_sizes.passed(result):
         pytest.xfail(real_sizes.REASONS[model_type])
     assert real_sizes.passed(result), result["line"]
+    assert shows_faults(model_type, result), result["variation"]
+
+
+def shows_faults(model_type, result):
+    """Whether outputs vary so much that a fault shows."""
+    return model_type in real_sizes.CONSTANT or result["variation"] >= real_sizes.LEAST_VARIATION
+
+
+def test_the_outputs_of_each_row_that_passes_vary():
+    results = {name: result for name, result in real_sizes.seen().items() if real_sizes.is_swept(result)}
+    passed = {name for name, result in results.items() if real_sizes.passed(result) and "variation" in result}
+    assert [name for name in passed if not shows_faults(name, results[name])] == []
 
 
 def test_the_recorded_results_are_of_rows_and_their_tasks():
@@ -74,6 +88,29 @@ def test_a_row_without_a_model_that_fits_is_no_part_of_the_sweep():
         map(real_sizes.is_swept, ({"line": real_sizes.TOO_LARGE}, {"line": f"{real_sizes.NO_MODEL}: no timm"}))
     )
     assert all(map(real_sizes.is_swept, (None, {"line": "max abs diff 1e-06"}, {"line": "not: CheckFailed: differs"})))
+
+
+@pytest.mark.parametrize(
+    ("elements", "variation"),
+    [([0.0, 0.0], 0), ([0.5, 0.5], 0), ([1e-20, 3e-20], 0), ([3.0, 5.0], 0.2), ([-4.0, 4.0], 1)],
+)
+def test_an_output_varies_by_its_deviation_over_its_largest_element(elements, variation):
+    assert default_models.variation(torch.tensor(elements)) == pytest.approx(variation)
+
+
+def test_the_least_variation_is_that_of_the_real_numbers():
+    outputs = {"x": torch.tensor([-1.0, 1.0]), "y": torch.tensor([3.0, 5.0]), "ids": torch.tensor([1, 1])}
+    assert default_models.least_variation(outputs) == 0.2
+    assert default_models.least_variation({"ids": outputs["ids"]}) == 1
+
+
+def test_statistics_of_the_dummy_inputs_let_the_classes_of_a_deep_network_vary():
+    spec = onnxfn.spec_for("mobilenet_v2", "image-classification")
+    model = default_models.model("mobilenet_v2", spec.call.loader)
+    images = torch.randn(2, 3, 64, 64)
+    assert default_models.variation(model(images).logits) == 0  # they vanish
+    assert default_models.least_variation(default_models.outputs_with_statistics(model, spec)) > 0.1
+    assert default_models.variation(model(images).logits) > 0.01
 
 
 def test_the_operations_of_vit_are_those_of_its_matrices():

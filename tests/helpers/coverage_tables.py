@@ -150,12 +150,10 @@ python -m pytest -m sweep --record tests/architectures/test_every_input.py      
 ## Real sizes
 
 The default configuration of every row whose model has at most {most} million parameters: one task of each row, random
-weights, each in a process of its own, one after another. `s` are the seconds of the export with its check,
-`processor s` those of the processor, `GB` the largest memory of the process. Small models come first. All rows but
-depth_pro ran on 23 November 2026 on commit 608c97d, on a quiet machine with two threads, whose matrix products ran at
-181 to 194 GFLOP/s. At most 60 s are wanted there. In a slow hour of the same day, at 137 to 144 GFLOP/s, the longest
-took, in seconds: eomt_dinov3 71, videoprism 71, seggpt 69, sam_hq 67, eomt 63, sam 61, and mamba, which does not pass,
-57.
+weights, each in a process of its own, one after another. Norms over batches have the statistics of the dummy inputs.
+The outputs vary, so that a fault shows. `s` are the seconds of the export with its check, `processor s` those of the
+processor, `GB` the largest memory of the process, `GFLOP/s` the speed of products of matrices just before. Small models
+come first. At most 60 s are wanted on a quiet machine with two threads.
 
 ```sh
 python -m pytest -m sweep --record tests/architectures/test_real_sizes.py           # writes real_sizes.json
@@ -219,7 +217,7 @@ def seconds_summary() -> str:
 
 def real_table() -> str:
     """A row per model type whose default configuration was exported."""
-    head = ("model type", "task", "million parameters", "result", "s", "processor s", "GB")
+    head = ("model type", "task", "million parameters", "result", "s", "processor s", "GB", "GFLOP/s")
     swept = [item for item in real_sizes.seen().items() if _has_result(item[1])]
     return table(head, map(_real_row, sorted(swept, key=lambda item: item[1].get("parameters", 0))))
 
@@ -230,7 +228,7 @@ def _has_result(result: Mapping[str, Any]) -> bool:
 
 def _real_row(item: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
     name, result = item
-    figures = (result.get(key, "") for key in ("seconds", "processor", "memory"))
+    figures = (result.get(key, "") for key in ("seconds", "processor", "memory", "speed"))
     return name, result["task"], result.get("parameters", ""), result["line"].replace("|", "/"), *figures
 
 
@@ -241,8 +239,10 @@ def real_summary() -> str:
     left = sum(map(real_sizes.is_left, results.values()))
     large = sum(result["line"] == real_sizes.TOO_LARGE for result in results.values())
     without = [name for name, result in results.items() if result["line"].startswith(real_sizes.NO_MODEL)]
+    header = recorded(real_sizes.NAME)
     text = (
-        f"{sum(map(real_sizes.passed, swept))} of {len(swept)} agree. {left} rows have no result yet. "
+        f"{sum(map(real_sizes.passed, swept))} of {len(swept)} agree; the last ran on {header['date']}, commit "
+        f"{header['commit']}, with onnxruntime {header['versions']['onnxruntime']}. {left} rows have no result yet. "
         f"{large} rows have larger models."
     )
     text += f" The default configuration builds no model for {', '.join(sorted(without))}." if without else ""

@@ -115,7 +115,7 @@ def random_model(build: Callable[[], Any]) -> Any:
             for weights in model.parameters():
                 if weights.dim() > 1:
                     weights.copy_(torch.randn_like(weights) / weights[0].numel() ** 0.5)
-        tiny._disturb(model)
+        tiny.disturb(model)
     return model
 
 

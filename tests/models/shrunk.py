@@ -142,5 +142,5 @@ def model(model_type: str, name: str, change: Callable[[Any], Any] = lambda conf
     with torch.random.fork_rng():
         torch.manual_seed(0)
         made = kind(model_type, name)(change(config(model_type, **overrides))).eval()
-        tiny._disturb(made)
+        tiny.disturb(made)
     return made

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from norm_statistics import batch_norms, measured_statistics
 from sizes import audio, detection, libraries, multimodal, series, vision
 
 SIZES: Mapping[str, Any] = MappingProxyType(
@@ -524,7 +525,7 @@ def model(
             setattr(found, name, getattr(transformers, kind)(config(other)).eval())
         if model_type in NORMED:
             _norm(found, NORMED[model_type], vision.BIASED.get(model_type, 0.0))
-        _disturb(found)
+        disturb(found)
         if model_type in audio.QUIET:
             _louden(found)
         if model_type in detection.UNSURE:
@@ -558,22 +559,13 @@ def _norm(model: Any, shape: tuple[int, ...], bias: float) -> None:
     """
     import torch
 
-    def measured(norm: Any, given: tuple[Any, ...]) -> None:
-        over = [axis for axis in range(given[0].dim()) if axis != 1]
-        norm.running_mean.copy_(given[0].mean(over))
-        norm.running_var.copy_(given[0].var(over))
-
-    norms = [one for one in model.modules() if "running_mean" in dict(one.named_buffers(recurse=False))]
-    for norm in norms if bias else ():
+    for norm in batch_norms(model) if bias else ():
         norm.bias.data += bias
-    hooks = [one.register_forward_pre_hook(measured) for one in norms]
-    with torch.no_grad():
+    with torch.no_grad(), measured_statistics(model):
         model(torch.randn(shape))
-    for hook in hooks:
-        hook.remove()
 
 
-def _disturb(model: Any) -> None:
+def disturb(model: Any) -> None:
     """Norms of all ones, biases and codes of all zeros and fresh statistics hide a fault: each becomes uneven."""
     import torch
 

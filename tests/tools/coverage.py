@@ -6,7 +6,8 @@ python tests/tools/coverage.py
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "helpers"), str(TESTS / "models")]
 
 import coverage_tables
 
