@@ -6,8 +6,8 @@ python tests/tools/coverage.py
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "helpers"), str(TESTS / "models")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "models"))
 
 import coverage_tables
 
