@@ -4,6 +4,10 @@ A detector decodes its best positions. Where scores are equal but for rounding, 
 float32, and ONNX Runtime may pick others again; all outputs then differ. So outputs that differ are compared once more:
 PyTorch picks what ONNX Runtime picked. ONNX Runtime's choice must be as good: its scores are PyTorch's best but for
 rounding. In the same way, it gives ONNX Runtime's answers at thresholds: see `thresholds.py`.
+
+What ONNX Runtime picks is read in a run of the file with these values as outputs. ONNX Runtime may optimize the file in
+another way there, and then rounds in another way and picks other positions than before. So the outputs that are
+compared are those of the run with the positions.
 """
 
 from __future__ import annotations
@@ -44,8 +48,16 @@ class WorseChoice(Exception):
 
 @frozen
 class Choice:
-    """A reference for what a file chooses, a function that computes its exact outputs, and a text about both."""
+    """What a file chooses in a case, and the outputs of both sides for it.
 
+    Attributes:
+        outputs: ONNX Runtime's outputs of the run that chose.
+        reference: PyTorch's outputs for the same choice.
+        exact: Computes PyTorch's exact outputs for it.
+        text: What is the same on both sides, as the end of a text about what outputs were compared with.
+    """
+
+    outputs: OutputArrays
     reference: Reference
     exact: ExactOutputs
     text: str
@@ -57,7 +69,7 @@ def picked_positions(written: WrittenGraph) -> tuple[str, ...]:
 
 
 def with_choices(model: Any, part: Part, file: Path, reference: Reference, exact: ExactOutputs) -> Choice | None:
-    """A reference and its exact outputs for the positions that the file picks, and its answers at thresholds.
+    """The positions that the file picks in the case of a reference, and its answers at thresholds.
 
     None if the file chooses nothing, or if PyTorch's own choice is another by more than rounding.
     """
@@ -82,7 +94,8 @@ def with_choices(model: Any, part: Part, file: Path, reference: Reference, exact
             return exact(part, inputs)
 
     text = ", ".join([PICKED] * bool(picked) + [ANSWERED] * bool(used))
-    return Choice(evolve(reference, outputs=outputs), exact_outputs, text)
+    of_file = tuple(values[output.name] for output in part.spec.outputs)
+    return Choice(of_file, evolve(reference, outputs=outputs), exact_outputs, text)
 
 
 @contextmanager

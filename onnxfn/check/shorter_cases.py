@@ -5,7 +5,8 @@ case runs the whole file. It shows whether the file computes what PyTorch does. 
 is right at other sizes. For that, one of several equal layers is enough, see `equal_layers.py`: the others are left out
 in PyTorch and in the graph. A case of other texts beside images of the same sizes computes the texts alone, see
 `same_images.py`. If PyTorch or the graph does not run without the rest, or they do not agree, the whole file runs in
-this case, too.
+this case, too. A file that chooses by its values is not compared in float64 before that: a choice may be a matter of
+rounding, and all outputs then differ.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.check.cases import CheckCase, batch_size, in_float32_without_cache
+from onnxfn.check.choices import picked_positions
 from onnxfn.check.equal_layers import FewerLayers, fewer_layers
-from onnxfn.check.exact_outputs import exact_outputs
+from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs
 from onnxfn.check.layer_calls import LayerChain, listed_layers, recorded_chains, without_layers
 from onnxfn.check.operations import counted_operations
 from onnxfn.check.references import (
@@ -42,6 +44,7 @@ from onnxfn.check.same_images import (
     with_first_images,
 )
 from onnxfn.check.sections.runs import WrittenGraph, written_graph
+from onnxfn.check.thresholds import compared_values
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed
@@ -92,6 +95,7 @@ class _First:
         repeated: The paths of the modules that are called several times.
         layers: Finds the equal layers; None if there are none.
         images: Finds the images that cases of other texts can take; None if there are none.
+        chooses: Whether the file picks positions by its values, or compares them with numbers.
     """
 
     case: CheckCase
@@ -99,6 +103,7 @@ class _First:
     repeated: tuple[str, ...]
     layers: Callable[[], FewerLayers | None]
     images: Callable[[], FirstImages | None]
+    chooses: Callable[[], bool]
 
 
 def _recorded(
@@ -118,7 +123,8 @@ def _recorded(
     of_images = cache(lambda: first_images(written(), part.spec, calls, first) if calls else None)
     if with_results:
         first = evolve(first, answered=partial(outputs_with_answers, model, part, first.inputs, results()))
-    return first, _First(case, operations() // batch_size(case.spec), repeated(), layers, of_images)
+    chooses = cache(lambda: bool(picked_positions(written()) or compared_values(written())))
+    return first, _First(case, operations() // batch_size(case.spec), repeated(), layers, of_images, chooses)
 
 
 def _fewer_layers(
@@ -150,7 +156,8 @@ def _of_fewer_layers(
             return reference_by_rows(model, part, case, first.case)
 
     left = f"{layers.layers - len(layers.left_out)} of {layers.layers} layers"
-    return _within(within, compute, model, part, left, partial(Shorter, layers.content, whole=whole))
+    exact = None if first.chooses() else _exact_within(within, model, part)
+    return _within(within, compute, left, Shorter(layers.content, exact, whole))
 
 
 def _of_same_images(
@@ -163,22 +170,27 @@ def _of_same_images(
     within = partial(with_first_images, model, images.calls)
     compute = partial(case_reference, model, part, case, fixed=images.inputs)
     label = f"the images of {first.case.name}"
-    return _within(within, compute, model, part, label, partial(Shorter, images.content, whole=whole, fed=images.fed))
+    exact = None if first.chooses() else _exact_within(within, model, part)
+    return _within(within, compute, label, Shorter(images.content, exact, whole, images.fed))
+
+
+def _exact_within(within: Callable[[], AbstractContextManager[None]], model: Any, part: Part) -> ExactOutputs:
+    """A function that computes PyTorch's outputs in a wider dtype within a context."""
+
+    def exact(of_part: Part, arrays: Mapping[str, Array]) -> tuple[str, tuple[Array, ...]]:
+        with within():  # a copy of the model in a wider dtype computes as the model does
+            return exact_outputs(model, part.spec.target.float_dtype)(of_part, arrays)
+
+    return exact
 
 
 def _within(
     within: Callable[[], AbstractContextManager[None]],
     compute: Callable[[], Reference],
-    model: Any,
-    part: Part,
     label: str,
-    shorter: Callable[..., Shorter],
+    shorter: Shorter,
 ) -> Reference:
-    """A reference that is computed within a context, as are others of it, and PyTorch's outputs in a wider dtype."""
-
-    def exact(of_part: Part, arrays: Mapping[str, Array]) -> tuple[str, tuple[Array, ...]]:
-        with within():  # a copy of the model in a wider dtype computes as the model does
-            return exact_outputs(model, part.spec.target.float_dtype)(of_part, arrays)
+    """A reference that is computed within a context, as are others of it."""
 
     def other(number: int, function: Callable[[int], Reference]) -> Reference:
         with within():
@@ -191,5 +203,5 @@ def _within(
         case=f"{reference.case}, {label}",
         other=None if reference.other is None else cache(partial(other, function=reference.other)),
         alone=None,
-        shorter=shorter(exact=exact),
+        shorter=shorter,
     )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import onnx
 import pytest
 import torch
 from onnx import numpy_helper
+from small_graphs import noise
 
 import onnxfn
 from onnxfn import compose, gives
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
+from onnxfn.check import choices
+from onnxfn.check.graph_values import computed_values
+from onnxfn.check.sections.runs import written_graph
 
 SPEC = compose(
     images_without_cases,
@@ -71,6 +77,25 @@ def test_a_fault_is_found_whatever_the_scores_are(weight, sorts, name, tmp_path)
     changed(tmp_path / "model.onnx", {name: lambda array: array + np.float32(1e-2)})
     report = onnxfn.validate(SPEC, model, tmp_path / "model.onnx")
     assert not all(difference.passed for difference in report.differences)
+
+
+def test_the_outputs_of_the_run_that_picks_are_compared(tmp_path, monkeypatch):
+    """ONNX Runtime may optimize a file with more outputs in another way, and pick other positions then."""
+    model, file = Picker(0.0), tmp_path / "model.onnx"
+    onnxfn.export(SPEC, model, file)
+    scores = {"score.weight": lambda array: array + np.float32(1e-9) * noise(*array.shape)}
+
+    def rounded_otherwise(written, names, inputs):
+        shutil.copy(file, tmp_path / "otherwise.onnx")
+        changed(tmp_path / "otherwise.onnx", scores)
+        return computed_values(written_graph(tmp_path / "otherwise.onnx"), names, inputs)
+
+    monkeypatch.setattr(choices, "computed_values", rounded_otherwise)
+    report = onnxfn.validate(SPEC, model, file)
+    assert report.passed
+    assert any("ONNX Runtime picks" in text for each in report.differences for text in each.references)
+    changed(file, {"features.bias": lambda array: array + np.float32(1e-2)})
+    assert not onnxfn.validate(SPEC, model, file).passed
 
 
 def test_worse_positions_are_a_fault(tmp_path):

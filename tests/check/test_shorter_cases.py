@@ -203,6 +203,24 @@ def test_a_case_that_differs_without_layers_alone_agrees_with_all_of_them(tmp_pa
     assert report.cases == (one.case, several.shorter.whole().case)
 
 
+def test_a_file_that_compares_its_values_is_not_compared_in_float64_without_layers(tmp_path):
+    """A value may equal a threshold but for rounding, and float64 may then answer otherwise, too."""
+
+    def without_negative(index, hidden):
+        return hidden * (hidden > 0) if index == 3 else hidden
+
+    for between, chooses in ((unchanged, False), (without_negative, True)):
+        model = model_of([layer() for _ in range(4)], between)
+        part, file = exported(model, tmp_path / str(chooses))
+        one, several = shortened(model, part, file)
+        assert (several.shorter is None, several.shorter.exact is None) == (False, chooses)
+        assert check(model, part, file, expected=[one, several]).cases == (one.case, several.case)
+        other = evolve(several, outputs=tuple(output + 1 for output in several.outputs))
+        report = check(model, part, file, expected=[one, other])
+        assert report.passed
+        assert report.cases == (one.case, several.shorter.whole().case)
+
+
 def test_a_case_that_onnxruntime_cannot_run_without_layers_runs_with_all_of_them(tmp_path):
     model = model_of([layer() for _ in range(4)])
     part, file = exported(model, tmp_path)

@@ -44,7 +44,7 @@ VISIBLE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "blip": {"vision_config": {"initializer_range": 0.02}},  # 1e-10 by default: no layer changes its input
         "blip_vision_model": {"initializer_range": 0.02},  # the same
-        "efficientloftr": {"initializer_range": 1.0},  # 0.02 by default: no two points match
+        "efficientloftr": {"initializer_range": 0.3, "coarse_matching_threshold": 0.005},  # by default no points match
         "efficientnet": {"initializer_range": 0.2},  # 0.02 by default: the classes get 1e-30
         "sam": {"vision_config": {"initializer_range": 0.02}},  # 1e-10 by default, in all four
         "sam_hq": {"vision_config": {"initializer_range": 0.02}},
@@ -99,8 +99,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """What a default configuration lacks: ResNet-50 in place of timm's, and values whose defaults do not run."""
 
-SEEDS: Mapping[str, int] = MappingProxyType({"depth_anything": 2})
-"""Seeds of random weights, if not 0: with that one, all depths are below 0 and become 0."""
+SEEDS: Mapping[str, int] = MappingProxyType({"depth_anything": 2, "pp_doclayout_v3": 1})
+"""Seeds of random weights, if not 0. With 0 all depths are below 0 and become 0, or all boxes of masks are empty."""
 
 NOT_MEASURED = frozenset({"levit"})
 """Types whose norms have the statistics of a new model: measured ones let 24 layers of attention amplify rounding."""
