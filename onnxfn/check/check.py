@@ -129,9 +129,13 @@ def _judged_with_weights(
             raise CheckFailed(f"the check of {file.name} was stopped")
 
     # PyTorch computes the first case while ONNX Runtime loads the file, and a case while it runs the case before.
+    # A thread in which torch ran keeps threads of OpenMP until it ends. If there are more of them than cores, they all
+    # sleep between two parallel loops instead of spinning: a model of many short loops takes up to nine times as long.
+    # See GOMP_SPINCOUNT in the manual of libgomp.
     with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
         weights = pool.submit(file_weights, model, part, file, stopped.is_set)
         session = pool.submit(session_for, file, tick_of_thread)
+        pool.shutdown(wait=False)  # so each ends with its work
         session_of = cache(partial(open_content, file=file))
         run = partial(with_outputs, session.result, session_of, run_options, file, part)
         ready = while_loaded(session, expected)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -209,3 +211,24 @@ def test_references_are_the_same_whether_computed_before_or_during_the_check(ber
     assert check(bert, part, file, expected=expected) == check(bert, part, file)
     expected[1].outputs[0][0] += 1
     assert not check(bert, part, file, expected=expected).passed
+
+
+def test_threads_that_load_a_file_and_read_its_weights_end_before_the_last_case(bert, exported):
+    part, file, threads = exported.plan.parts[0], Path(exported.files[0]), []
+
+    def later_cases_when_threads_ended(before):
+        for index, reference in enumerate(references(bert, part)):
+            if index:
+                wait_until(lambda: threading.active_count() <= before + 1)  # one thread runs ONNX Runtime
+                threads.append(threading.active_count() - before)
+            yield reference
+
+    check(bert, part, file, expected=later_cases_when_threads_ended(threading.active_count()))
+    assert threads
+    assert max(threads) <= 1
+
+
+def wait_until(is_so, seconds=10):
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.01)

@@ -53,8 +53,6 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "depth_pro": "an image of 1536 x 1536 takes 25.6 TFLOP, about 290 s of a core in PyTorch and as many in ONNX "
         "Runtime, and the check runs 3 in both; it takes no smaller ones, so the sweep leaves it out",
         "lightglue": "it stops early by default, which no graph can; the error says how to switch that off",
-        "mamba": "the random weights amplify rounding: PyTorch's own logits are 0.024 away from float64 and ONNX "
-        "Runtime's 0.02, so that the outputs cannot tell whether the file is right",
     }
 )
 """Why rows whose model fits do not pass."""

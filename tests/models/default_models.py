@@ -54,6 +54,13 @@ VISIBLE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Larger weights for models whose outputs do not depend on their layers by default."""
 
+STABLE: Mapping[str, Mapping[str, Any]] = MappingProxyType({"mamba": {"initializer_range": 0.02}})
+"""Smaller weights for models that amplify rounding by default.
+
+Mamba's are 0.1 by default. Then its logits are 0.024 away from float64 in PyTorch and 0.02 in ONNX Runtime, and the
+check refuses the file: the outputs cannot tell whether it is right.
+"""
+
 SMALL_VITDET: Mapping[str, Any] = MappingProxyType(
     {"model_type": "vitdet", "hidden_size": 384, "num_attention_heads": 6, "out_features": ["stage12"]}
 )
@@ -77,6 +84,7 @@ BRIDGES: Mapping[str, Any] = MappingProxyType(
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         **VISIBLE,
+        **STABLE,
         "conditional_detr": {"use_timm_backbone": False, "backbone_config": RESNET},
         "dab-detr": {"use_timm_backbone": False, "backbone_config": RESNET},
         "deformable_detr": {"use_timm_backbone": False, "backbone_config": STAGES},
