@@ -127,6 +127,12 @@ def with_fixed_images(part: Part) -> Part:
     return evolve(part, spec=evolve(part.spec, fixed_axes=fixed, smallest=_smallest_sizes(sizes)))
 
 
+def moves_images(part: Part) -> bool:
+    """Whether a side of the images of a part is dynamic, and no range of its sizes is asked for."""
+    sides = image_sizes(part.spec)
+    return bool(sides) and not any(axis.name in sides for axis in part.spec.axis_ranges)
+
+
 def image_sizes(spec: PlannedSpec) -> Sizes:
     """The sizes of the dynamic sides of images."""
     sizes = known_sizes(spec, {})

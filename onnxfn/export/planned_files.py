@@ -11,8 +11,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.image_branches import without_image_branches
-from onnxfn.check.image_sizes import with_runnable_images
+from onnxfn.check.image_sizes import image_sizes, with_fixed_images, with_runnable_images
 from onnxfn.export.clients.remarks import with_remarks
 from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
@@ -143,9 +142,7 @@ def planned_files(
     if isinstance(exported, Exported):
         return folder, exported.plan
     planned = plan_for_destination(spec, model, config, destination, layout_of_files(folder), decoders=decoders)
-    if any(_has_fixed_size(folder / f"{part.name}.onnx") for part in planned.parts):
-        planned = without_image_branches(model, planned)
-    return folder, planned
+    return folder, evolve(planned, parts=[_part_of_file(part, folder / f"{part.name}.onnx") for part in planned.parts])
 
 
 def layout_of_files(folder: Path) -> Layout:
@@ -156,6 +153,8 @@ def layout_of_files(folder: Path) -> Layout:
     return LAYOUTS[name] if isinstance(name, str) and name in LAYOUTS else layout_in(folder)
 
 
-def _has_fixed_size(file: Path) -> bool:
-    """Whether a file says that the model allows one size of an axis alone."""
-    return file.is_file() and re.search(r" is \d", metadata(file).get("onnxfn.limits", "")) is not None
+def _part_of_file(part: Part, file: Path) -> Part:
+    """The part, for images of one size if its file says that the model allows one height or width alone."""
+    limits = metadata(file).get("onnxfn.limits", "") if file.is_file() else ""
+    sides = "|".join(map(re.escape, image_sizes(part.spec)))
+    return with_fixed_images(part) if sides and re.search(rf"({sides}) is \d", limits) else part

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import onnxfn
-from onnxfn import compose, gives
+from onnxfn import compose, gives, with_shapes
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
 from onnxfn.check.image_branches import without_image_branches
+from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.reports import CheckFailed
 
@@ -67,6 +68,28 @@ def test_a_model_that_resizes_some_images_alone_is_exported_for_one_size(tmp_pat
 def test_a_model_that_resizes_all_images_is_exported_for_all_sizes(tmp_path):
     exported = onnxfn.export(SPEC, Patches(resized), tmp_path / "model.onnx")
     assert axes(exported.plan) == {0: "batch_size", 2: "height", 3: "width"}
+
+
+class Untraceable(Patches):
+    """Patches of images whose height is a number: torch cannot trace it at a dynamic height."""
+
+    def forward(self, pixel_values):
+        if not isinstance(pixel_values.shape[2], int):
+            raise NotImplementedError("a height that torch cannot solve")
+        return super().forward(pixel_values)
+
+
+def test_a_model_that_torch_traces_at_one_size_alone_is_exported_for_it(tmp_path):
+    model = Untraceable(resized)
+    exported = onnxfn.export(SPEC, model, tmp_path / "model.onnx")
+    assert axes(exported.plan) == {0: "batch_size"}
+    assert exported.report.passed
+    assert onnxfn.validate(SPEC, model, tmp_path / "model.onnx").passed
+
+
+def test_a_range_of_sizes_that_is_asked_for_is_no_single_size(tmp_path):
+    with pytest.raises(CaptureFailed, match="a height that torch cannot solve"):
+        onnxfn.export(with_shapes(SPEC, height=(32, 96)), Untraceable(resized), tmp_path / "model.onnx")
 
 
 def test_only_a_model_with_branches_has_another_plan():

@@ -55,6 +55,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "SymNode": "torch.fx.experimental.sym_node:SymNode",
         "FloorDiv": "torch.utils._sympy.functions:FloorDiv",
         "Max": "torch.utils._sympy.functions:Max",
+        "Mod": "torch.utils._sympy.functions:Mod",
+        "PythonMod": "torch.utils._sympy.functions:PythonMod",
         # recurrent layers
         "recurrent_functions": "torch:_VF",
     }

@@ -23,6 +23,7 @@ from onnxfn.graphs.capture.registry import onnx_registry
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.size_bounds import fast_comparisons
 from onnxfn.graphs.capture.size_formulas import fast_size_formulas
+from onnxfn.graphs.capture.size_quotients import fast_quotients
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
@@ -103,7 +104,7 @@ def _fast_export(tick: Tick) -> Iterator[None]:
     proxy_tensor._extract_tensor_metadata = ticking_metadata
     try:
         without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
-        with without_cache, fast_fake_outputs(), fast_size_formulas(), fast_comparisons():
+        with without_cache, fast_fake_outputs(), fast_size_formulas(), fast_comparisons(), fast_quotients():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting

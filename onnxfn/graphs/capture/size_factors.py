@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
+from math import prod
 from typing import Any
 
 from attrs import field, frozen
@@ -41,17 +42,29 @@ ONE = Factors(1)
 
 def factors(size: Any) -> Factors:
     """The factors of a size, which is a number or a formula."""
-    return _factors_of(size.node.expr) if hasattr(size, "node") else Factors(size)
+    return factors_of(size.node.expr) if hasattr(size, "node") else Factors(size)
 
 
 def stride_factors(stride: Any) -> Factors:
     """The factors of a stride. Of an axis of size x torch writes Max(1, x), for empty tensors; here x is the factor."""
-    return _factors_of(_without_max(stride.node.expr)) if hasattr(stride, "node") else Factors(stride)
+    return factors_of(_without_max(stride.node.expr)) if hasattr(stride, "node") else Factors(stride)
 
 
 def product(sizes: Iterable[Any]) -> Factors:
     """The factors of a product of sizes."""
     return reduce(Factors.__mul__, map(factors, sizes), ONE)
+
+
+def formula_of(factors: Factors) -> Any:
+    """The formula of a product.
+
+    >>> import sympy
+    >>> formula_of(Factors(2, {sympy.Symbol("x"): 3}))
+    2*x**3
+    """
+    import sympy
+
+    return prod((base**power for base, power in factors.powers.items()), start=sympy.Integer(factors.number))
 
 
 def equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
@@ -60,21 +73,67 @@ def equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
 
 
 @lru_cache(4096)
-def _factors_of(formula: Any) -> Factors:
+def factors_of(formula: Any) -> Factors:
     """The factors of a formula. sympy keeps 2*(x + 1) as 2*x + 2, so the number is taken out of each sum.
 
     >>> import sympy
     >>> x = sympy.Symbol("x", integer=True)
-    >>> _factors_of((2 * x + 2) * 3) == _factors_of(6 * (x + 1))
+    >>> factors_of((2 * x + 2) * 3) == factors_of(6 * (x + 1))
     True
     """
     number, powers = 1, Counter[Any]()
     for factor in formula.as_ordered_factors() if formula.is_Mul else (formula,):
         base, power = factor.as_base_exp() if factor.is_Pow and factor.exp.is_Integer else (factor, 1)
-        content, rest = base.primitive() if base.is_Add and power > 0 else (base, 1) if base.is_Integer else (1, base)
+        content, rest = _content(base) if base.is_Add and power > 0 else (base, 1) if base.is_Integer else (1, base)
         number *= int(content) ** int(power)
         powers.update({rest: int(power)} if rest != 1 else {})
     return Factors(number, dict(powers))
+
+
+def _content(total: Any) -> tuple[int, Any]:
+    """The number that divides a sum for all values of its parts, and the sum divided by it.
+
+    A size that is padded to windows of n elements, `x + (n - x % n) % n`, is n times the number of windows.
+
+    >>> import sympy
+    >>> from torch.utils._sympy.functions import FloorDiv, Mod
+    >>> x = sympy.Symbol("x", integer=True, nonnegative=True)
+    >>> padded = x + Mod(7 - Mod(x, 7), 7)
+    >>> _content(padded) == (7, FloorDiv(padded, 7))
+    True
+    """
+    content, rest = total.primitive()
+    if not content.is_Integer:
+        return 1, total
+    for number in sorted(_divisors(rest), reverse=True):
+        if _is_multiple(rest, number):
+            return int(content) * number, torch_name("FloorDiv")(rest, number)
+    return int(content), rest
+
+
+def _divisors(total: Any) -> set[int]:
+    """The numbers by which the remainders that are terms of a sum are taken."""
+    terms = [term.as_coeff_Mul()[1] for term in total.args]
+    return {int(term.args[1]) for term in terms if _is_remainder(term) and term.args[1].is_Integer and term.args[1] > 1}
+
+
+def _is_multiple(formula: Any, number: int) -> bool:
+    """Whether a formula of integers is seen to be a multiple of a number for all values of its parts."""
+    same = _of_same_remainder(formula, number)
+    return bool(same.primitive()[0] % number == 0) if same.is_Add else bool(same.as_coeff_Mul()[0] % number == 0)
+
+
+def _of_same_remainder(formula: Any, number: int) -> Any:
+    """A formula of the same remainder by a number, without those by it that are parts of sums and products."""
+    if _is_remainder(formula) and formula.args[1] == number:
+        return _of_same_remainder(formula.args[0], number)
+    if (formula.is_Add or formula.is_Mul) and all(part.is_integer for part in formula.args):
+        return formula.func(*(_of_same_remainder(part, number) for part in formula.args))
+    return formula
+
+
+def _is_remainder(formula: Any) -> bool:
+    return isinstance(formula, (torch_name("Mod"), torch_name("PythonMod")))
 
 
 @lru_cache(4096)

@@ -1,0 +1,98 @@
+"""Sizes are products of their factors, and their quotients are those of torch."""
+
+from __future__ import annotations
+
+from math import prod
+
+import sympy
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._sympy.functions import FloorDiv, Mod
+
+from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
+from onnxfn.graphs.capture.size_factors import Factors, factors_of, formula_of
+from onnxfn.graphs.capture.size_quotients import fast_quotients
+
+WINDOW = 3
+X, Y = sympy.symbols("x y", integer=True, nonnegative=True)
+formulas = st.recursive(
+    st.sampled_from([X, Y, sympy.Integer(1), sympy.Integer(WINDOW)]),
+    lambda parts: st.one_of(
+        st.tuples(parts, parts).map(lambda pair: pair[0] + pair[1]),
+        st.tuples(parts, parts).map(lambda pair: pair[0] * pair[1]),
+        parts.map(lambda part: Mod(part, WINDOW)),
+        parts.map(lambda part: part + Mod(WINDOW - Mod(part, WINDOW), WINDOW)),
+        parts.map(lambda part: FloorDiv(part, WINDOW)),
+    ),
+    max_leaves=8,
+)
+
+
+def at(formula, x, y):
+    return formula.subs({X: x, Y: y})
+
+
+@given(formulas, st.integers(0, 9), st.integers(0, 9))
+def test_the_product_of_the_factors_is_the_size(formula, x, y):
+    found = factors_of(formula)
+    assert found.number * prod(at(base, x, y) ** power for base, power in found.powers.items()) == at(formula, x, y)
+    assert at(formula_of(found), x, y) == at(formula, x, y)
+
+
+def test_a_padded_size_is_a_number_of_windows():
+    rows = FloorDiv(X - 1, 2) + 1
+    padded = rows + Mod(7 - Mod(rows, 7), 7)
+    assert factors_of(padded) == Factors(7, {FloorDiv(padded, 7): 1})
+    assert factors_of(padded + 1) == Factors(1, {padded + 1: 1})
+    assert factors_of(X + Mod(X, 7)) == Factors(1, {X + Mod(X, 7): 1})
+
+
+@given(formulas, formulas, st.integers(1, 9), st.integers(1, 9))
+def test_quotients_are_those_of_torch(formula, divisor, x, y):
+    """At sizes other than those of the trace, 5 and 7."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    context = StatelessSymbolicContext([DimDynamic.DYNAMIC, DimDynamic.DYNAMIC])
+    rows, columns = mode.from_tensor(torch.ones(5, 7), symbolic_context=context, source=ConstantSource("x")).shape
+    symbols = {X: rows.node.expr, Y: columns.node.expr}
+
+    def size(of):
+        return mode.shape_env.create_symintnode(of.xreplace(symbols), hint=int(at(of, 5, 7)))
+
+    def value(of):
+        return of if isinstance(of, int) else of.node.expr.subs({rows.node.expr: x, columns.node.expr: y})
+
+    if at(divisor, x, y) == 0 or at(divisor, 5, 7) == 0:
+        return
+    with fast_quotients():
+        quotient, remainder = size(formula) // size(divisor), size(formula) % size(divisor)
+    assert value(quotient) == at(formula, x, y) // at(divisor, x, y)
+    assert value(remainder) == at(formula, x, y) % at(divisor, x, y)
+
+
+class Windows(torch.nn.Module):
+    """Pads images, cuts them into windows of 7 x 7 and merges these again, as window attention does."""
+
+    def forward(self, images):
+        _, rows, columns, channels = images.shape
+        padded = torch.nn.functional.pad(images, (0, 0, 0, (7 - columns % 7) % 7, 0, (7 - rows % 7) % 7))
+        batch, high, wide, _ = padded.shape
+        cut = padded.view(batch, high // 7, 7, wide // 7, 7, channels)
+        windows = cut.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, 7, 7, channels).relu()
+        grid = windows.view(-1, high // 7, wide // 7, 7, 7, channels)
+        merged = grid.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, high, wide, channels)
+        return merged[:, :rows, :columns]
+
+
+def test_windows_that_are_merged_have_the_batch_of_the_images():
+    axes = dict.fromkeys(range(3), torch.export.Dim.DYNAMIC)
+    with fast_fake_outputs(), fast_quotients():
+        program = torch.export.export(Windows(), (torch.randn(2, 25, 30, 4),), dynamic_shapes=(axes,))
+    (result,) = (node.args[0][0] for node in program.graph.nodes if node.op == "output")
+    (images,) = (node for node in program.graph.nodes if node.op == "placeholder")
+    assert result.meta["val"].shape[0].node.expr == images.meta["val"].shape[0].node.expr
+    other = torch.randn(3, 20, 37, 4)
+    assert torch.equal(program.module()(other), Windows()(other))
