@@ -90,8 +90,8 @@ def export(
     its training mode are left as they were. Other threads may call the model meanwhile: a copy on the same weights is
     traced. Only a model that cannot be copied is traced itself.
 
-    The height and the width of images are static if the model takes one size alone, or computes other functions for
-    other sizes and no trace holds for all; `Exported.limits` has that size.
+    The height and the width of images are static if the model takes one size alone, or if no trace holds for others
+    and the spec has no range of them; `Exported.limits` has that size.
 
     Args:
         spec: The inputs, outputs, dynamic axes and parts of the export.
