@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.image_sizes import image_sizes, with_fixed_images, with_runnable_images
+from onnxfn.check.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
 from onnxfn.export.clients.remarks import with_remarks
 from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
@@ -154,7 +154,9 @@ def layout_of_files(folder: Path) -> Layout:
 
 
 def _part_of_file(part: Part, file: Path) -> Part:
-    """The part, for images of one size if its file says that the model allows one height or width alone."""
-    limits = metadata(file).get("onnxfn.limits", "") if file.is_file() else ""
+    """The part, for images of one size if its file has one height or width, and the spec has no range of them."""
+    if not moves_images(part) or not file.is_file():
+        return part
+    limits = metadata(file).get("onnxfn.limits", "")
     sides = "|".join(map(re.escape, image_sizes(part.spec)))
-    return with_fixed_images(part) if sides and re.search(rf"({sides}) is \d", limits) else part
+    return with_fixed_images(part) if re.search(rf"\b({sides}) is \d", limits) else part

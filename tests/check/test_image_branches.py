@@ -85,6 +85,8 @@ def test_a_model_that_torch_traces_at_one_size_alone_is_exported_for_it(tmp_path
     assert axes(exported.plan) == {0: "batch_size"}
     assert exported.report.passed
     assert onnxfn.validate(SPEC, model, tmp_path / "model.onnx").passed
+    with pytest.raises(CheckFailed, match="height=96"):
+        onnxfn.validate(with_shapes(SPEC, height=(32, 96)), Patches(resized), tmp_path / "model.onnx")
 
 
 def test_a_range_of_sizes_that_is_asked_for_is_no_single_size(tmp_path):
