@@ -13,7 +13,7 @@ def selected_by_blocks(
     hidden_states: Tensor,
     position_embeddings: tuple[Tensor, Tensor],
     attention_mask: Tensor,
-    past_key_values: Any,
+    cache: Any,
 ) -> Tensor:
     """For Qwen4ExpTextQSAIndexer.forward (modeling_qwen4_exp, transformers 5.23): `[batch, 1, queries, keys]`, bool.
 
@@ -24,7 +24,7 @@ def selected_by_blocks(
     import torch
 
     visible = (attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0)[:, 0]
-    queries, keys = _queries_and_keys(self, hidden_states, position_embeddings, past_key_values)
+    queries, keys = _queries_and_keys(self, hidden_states, position_embeddings, cache)
     order = visible[:, -1].cumsum(-1) - 1
     full = visible.sum(-1, keepdim=True) // self.compress_ratio
     block_keys = _block_keys(self, keys, visible[:, -1], position_embeddings)
@@ -36,7 +36,7 @@ def selected_by_blocks(
 
 
 def _queries_and_keys(
-    self: Any, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], past_key_values: Any
+    self: Any, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], cache: Any
 ) -> tuple[Tensor, Tensor]:
     """The rotated queries `[batch, length, heads, size]`, and the keys of past and present `[batch, keys, size]`."""
     length, size = hidden_states.shape[1], self.index_head_dim
@@ -44,8 +44,8 @@ def _queries_and_keys(
     queries = self.q_layernorm(projected[:, :, : self.index_n_heads])
     # One head of keys, as the original needs it.
     keys = projected[:, :, self.index_n_heads]
-    if past_key_values is not None:
-        keys = past_key_values.update_indexer(keys, self.layer_idx)
+    if cache is not None:
+        keys = cache.update_indexer(keys, self.layer_idx)
     cos, sin = (each[:, -length:] for each in position_embeddings)
     return _rotated(self, queries, cos, sin), keys
 

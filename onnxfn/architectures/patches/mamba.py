@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 
 
 def mixer(
-    self: Any, hidden_states: Tensor, cache_params: Any = None, attention_mask: Tensor | None = None, **_: Any
+    self: Any, hidden_states: Tensor, cache: Any = None, attention_mask: Tensor | None = None, **_: Any
 ) -> Tensor:
     """For MambaMixer.forward, FalconMambaMixer.forward and JambaMambaMixer.forward, which normalize dt, B and C."""
     import torch
 
     x, gate = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2).chunk(2, dim=1)
-    x = _masked(_convolved(self, x, cache_params).transpose(1, 2), attention_mask)
+    x = _masked(_convolved(self, x, cache).transpose(1, 2), attention_mask)
     sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
     dt, B, C = torch.split(self.x_proj(x), sizes, dim=-1)
     dt, B, C = (_normalized(self, name, tensor) for name, tensor in (("dt", dt), ("b", B), ("c", C)))
     dt = self.dt_proj(dt).transpose(1, 2)
     parameters = (self.A_log, B.transpose(1, 2), C.transpose(1, 2), self.D)
-    outputs = _selective_scan(self, x.transpose(1, 2), dt, *parameters, cache_params)
+    outputs = _selective_scan(self, x.transpose(1, 2), dt, *parameters, cache)
     outputs = outputs * torch.nn.functional.silu(gate)
     return self.out_proj(outputs.transpose(1, 2).to(hidden_states.dtype))
 
 
 def multihead_mixer(
-    self: Any, hidden_states: Tensor, cache_params: Any = None, attention_mask: Tensor | None = None, **_: Any
+    self: Any, hidden_states: Tensor, cache: Any = None, attention_mask: Tensor | None = None, **_: Any
 ) -> Tensor:
     """For ZambaMambaMixer.forward, in which each head has its own scan."""
     import torch
 
     projected = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2)
     x, gate = projected.unflatten(1, (-1, 2)).unbind(2)
-    x = _masked(_convolved(self, x, cache_params).transpose(1, 2), attention_mask).transpose(1, 2)
+    x = _masked(_convolved(self, x, cache).transpose(1, 2), attention_mask).transpose(1, 2)
     heads = x.unflatten(1, (self.n_mamba_heads, self.mamba_head_dim))
     sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
     dt, B, C = torch.split(self.x_proj_weight @ heads, sizes, dim=-2)
     dt = self.dt_proj_weight @ dt + self.dt_proj_bias[..., None]
-    outputs = _selective_scan(self, heads, dt, self.A_log, B, C, self.D, cache_params)
+    outputs = _selective_scan(self, heads, dt, self.A_log, B, C, self.D, cache)
     outputs = outputs.flatten(1, 2) * torch.nn.functional.silu(gate)
     return self.out_proj(outputs.transpose(1, 2).to(hidden_states.dtype))
 

@@ -12,7 +12,7 @@ def attention(
     hidden_states: Tensor,
     position_embeddings: Tensor,
     attention_mask: Tensor,
-    past_key_values: Any = None,  # noqa: ARG001 - the export encodes all frames at once
+    cache: Any = None,  # noqa: ARG001 - the export encodes all frames at once
     **options: Any,
 ) -> tuple[Tensor, Any]:
     """For NemotronAsrStreamingEncoderAttention.forward (modeling_nemotron_asr_streaming, transformers 5.23).

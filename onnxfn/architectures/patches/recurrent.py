@@ -131,7 +131,7 @@ def lightning_attention(
     hidden_states: Tensor,
     position_embeddings: Any = None,  # noqa: ARG001 - the original's signature
     attention_mask: Tensor | None = None,
-    past_key_values: Any = None,
+    cache: Any = None,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """For MiniMaxLightningAttention.forward, which loops over blocks of a text, or over tokens if there is a state."""
@@ -141,7 +141,7 @@ def lightning_attention(
     qkv = qkv if attention_mask is None else (qkv * attention_mask[:, :, None]).to(qkv.dtype)
     query, key, value = qkv.unflatten(-1, (self.num_attention_heads, -1)).float().chunk(3, dim=-1)
     decay = torch.exp(-self.slope_rate.float())[..., 0].expand_as(key)
-    state = None if past_key_values is None else past_key_values.get_linear_cache(self.layer_idx)
+    state = None if cache is None else cache.get_linear_cache(self.layer_idx)
     if state is None:
         state = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None, :])
 
@@ -151,8 +151,8 @@ def lightning_attention(
         return state, (state * q[..., None]).sum(-2)
 
     final_state, outputs = final_state_and_outputs(step, state.float(), (query, key, value, decay))
-    if past_key_values is not None:
-        past_key_values.set_linear_cache(self.layer_idx, final_state)
+    if cache is not None:
+        cache.set_linear_cache(self.layer_idx, final_state)
     outputs = self.norm(outputs.flatten(2).to(hidden_states.dtype))
     return self.out_proj(torch.sigmoid(self.output_gate(hidden_states)) * outputs), final_state
 

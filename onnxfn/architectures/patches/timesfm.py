@@ -51,7 +51,7 @@ def forward(self: Any, past_values: Tensor, past_values_padding: Tensor | None =
 
     is_read = ~is_padding[..., -1]
     positions = torch.arange(states.shape[1])[None] - (~is_read).sum(dim=-1, keepdim=True)
-    mask = create_causal_mask(self.config, states, is_read.to(torch.int64), past_key_values=None)
+    mask = create_causal_mask(self.config, states, is_read.to(torch.int64), None)
     turns = self.rotary_emb(states, positions)
     for layer in self.layers:
         states = layer(states, position_embeddings=turns, attention_mask=mask, position_ids=positions, **kwargs)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from onnxfn.architectures.private.renamed import called
 from onnxfn.architectures.wrappers.modules import module
 
 
@@ -18,7 +19,7 @@ def decoder_of_embeddings(model: Any) -> Any:
 
     def forward(decoder_inputs_embeds: Tensor | None = None, **inputs: Any) -> Any:
         if decoder_inputs_embeds is None:  # the check runs texts by their tokens
-            return model(**inputs)
+            return called(model, **inputs)
         rows = decoder_inputs_embeds
         unread = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
 
@@ -27,7 +28,7 @@ def decoder_of_embeddings(model: Any) -> Any:
 
         hook = decoder.register_forward_pre_hook(embedded, with_kwargs=True)
         try:
-            return model(decoder_input_ids=unread, **inputs)
+            return called(model, decoder_input_ids=unread, **inputs)
         finally:
             hook.remove()
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from typing import Any
 
+from onnxfn.architectures.private.renamed import name_among
 from onnxfn.architectures.wrappers.modules import module
 
 EXPAND = "expand_kv"
@@ -19,16 +21,17 @@ def with_expanded_cache(model: Any) -> Any:
     A layer updates its cache and then expands what the cache gives (`DeepseekV3Attention.forward`). Here the update
     gives the new latents back, and the expansion of these updates the cache.
     """
+    argument = name_among("past_key_values", signature(model.forward).parameters)
 
     @wraps(model.forward)
-    def forward(*arguments: Any, past_key_values: Any = None, **named: Any) -> Any:
-        cache = past_key_values
+    def forward(*arguments: Any, **named: Any) -> Any:
+        cache = named.get(argument)
         if cache is None and named.get("use_cache", model.config.use_cache):
             from transformers import DynamicCache
 
             cache = DynamicCache(config=model.config)
         with _expanding(model, cache):
-            return model(*arguments, past_key_values=cache, **named)
+            return model(*arguments, **{**named, argument: cache})
 
     return module(forward)
 

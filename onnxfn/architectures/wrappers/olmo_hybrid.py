@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
+from onnxfn.architectures.private.renamed import field
 from onnxfn.architectures.wrappers.modules import module
 
 PARTS = ("query", "key", "value")
@@ -20,7 +21,7 @@ def with_conv_states_in_parts(model: Any) -> Any:
     @wraps(model.forward)
     def forward(*arguments: Any, **named: Any) -> Any:
         outputs = model(*arguments, **named)
-        for layer in getattr(outputs.past_key_values, "layers", ()):
+        for layer in getattr(field(outputs, "past_key_values"), "layers", ()):
             states = getattr(layer, "conv_states", {})
             if states.get(0) is not None:
                 states.update(zip(PARTS, states[0].split(sizes, dim=1), strict=True))

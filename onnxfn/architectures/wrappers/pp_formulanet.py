@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from onnxfn.architectures.private.renamed import called, field
 from onnxfn.architectures.wrappers.modules import module
 
 
@@ -22,7 +23,7 @@ def text_decoder(model: Any) -> Any:
     """Tokens and the rows of an image -> logits and cache."""
 
     def forward(**inputs: Any) -> dict[str, Any]:
-        states = model.model.decoder(**inputs)
-        return {"logits": model.lm_head(states.last_hidden_state), "past_key_values": states.past_key_values}
+        states = called(model.model.decoder, **inputs)
+        return {"logits": model.lm_head(states.last_hidden_state), "past_key_values": field(states, "past_key_values")}
 
     return module(forward)

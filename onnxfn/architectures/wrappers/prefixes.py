@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from onnxfn.architectures.private.renamed import called, name_among
 from onnxfn.architectures.wrappers.modules import module
 
 
@@ -25,7 +26,7 @@ def language_model(model: Any) -> Any:
 
         hook = model.base_model.language_model.register_forward_pre_hook(masked, with_kwargs=True)
         try:
-            return model(attention_mask=attention_mask, **inputs)
+            return called(model, attention_mask=attention_mask, **inputs)
         finally:
             hook.remove()
 
@@ -37,10 +38,11 @@ def _masks(model: Any, attention_mask: Tensor, inputs: dict[str, Any]) -> Any:
     import torch
     from transformers import masking_utils
 
-    rows, cache = inputs["inputs_embeds"], inputs["past_key_values"]
+    cached = name_among("past_key_values", inputs)
+    rows, cache = inputs["inputs_embeds"], inputs[cached]
     past = 0 if cache is None else cache.get_seq_length()
     is_prompt = torch.full(rows.shape[:2], past, dtype=torch.int64, device=rows.device) == 0
-    arguments = {name: inputs[name] for name in ("inputs_embeds", "past_key_values", "position_ids")}
+    arguments = {name: inputs[name] for name in ("inputs_embeds", cached, "position_ids")}
     arguments |= {"config": model.config.get_text_config(), "attention_mask": attention_mask}
     arguments |= {"block_sequence_ids": torch.where(is_prompt, 0, -1)}
     full = masking_utils.create_causal_mask(**arguments)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from onnxfn.architectures.private.renamed import called
 from onnxfn.architectures.wrappers.modules import module
 from onnxfn.specs.errors import InvalidSpec
 
@@ -37,7 +38,8 @@ def decoder(model: Any) -> Any:
         past_key_values: Any = None,
     ) -> dict[str, Any]:
         frames = prenet_output(model.speecht5.decoder.prenet, output_sequence, speaker_embeddings)
-        outputs = model.speecht5.decoder.wrapped_decoder(
+        outputs = called(
+            model.speecht5.decoder.wrapped_decoder,
             hidden_states=frames.index_select(1, torch.arange(_past_length(past_key_values), frames.shape[1])),
             encoder_hidden_states=encoder_hidden_states,
             encoder_attention_mask=encoder_attention_mask,

@@ -17,6 +17,7 @@ from attrs import frozen
 from torch import Tensor
 
 from onnxfn.architectures.placeholders import PLACES
+from onnxfn.architectures.private.renamed import called
 from onnxfn.architectures.wrappers.modules import module
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
@@ -90,12 +91,12 @@ def _of_rows(model: Any, width: Width) -> Any:
 
     def forward(inputs_embeds: Tensor | None = None, **inputs: Any) -> Any:
         if inputs_embeds is None:  # the check runs texts alone by their tokens
-            return model(**inputs)
+            return called(model, **inputs)
         size = (inputs_embeds.shape[-1] - bool(width.types)) // (width.deep + 1)
         rows, *deep = inputs_embeds[..., : size * (width.deep + 1)].split(size, dim=-1)
         types = {width.types: (inputs_embeds[..., -1] > 0).to(torch.int64)} if width.types else {}
         if not deep:
-            return model(inputs_embeds=rows, **types, **inputs)
+            return called(model, inputs_embeds=rows, **types, **inputs)
 
         def deepened(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
             visual = {
@@ -106,7 +107,7 @@ def _of_rows(model: Any, width: Width) -> Any:
 
         hook = deep_decoder(model).register_forward_pre_hook(deepened, with_kwargs=True)  # type: ignore[union-attr]
         try:
-            return model(inputs_embeds=rows, **types, **inputs)
+            return called(model, inputs_embeds=rows, **types, **inputs)
         finally:
             hook.remove()
 

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from onnxfn.architectures.families import decoder_ids, encoder_inputs, seq2seq
 from onnxfn.architectures.families.text import text_dummies, text_reads
+from onnxfn.architectures.private.renamed import spec_name
 from onnxfn.export.lookup.joined_inputs import JOINED_FORMS
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS, Forms
 from onnxfn.export.lookup.required_inputs import REQUIRED_FORMS
@@ -24,10 +25,10 @@ COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
 
 
 def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a model's `forward` that an argument can name."""
+    """The parameters of a model's `forward` that an argument can name, under the names that specs have for them."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(model.forward).parameters.items()
-    return {name: parameter for name, parameter in parameters if parameter.kind in named}
+    return {spec_name(name): parameter for name, parameter in parameters if parameter.kind in named}
 
 
 def reads_argument(model: Any, name: str) -> bool:

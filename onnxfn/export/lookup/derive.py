@@ -16,6 +16,7 @@ from onnxfn.architectures.common_patches import (
 )
 from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
 from onnxfn.architectures.families.seq2seq import image_seq2seq
+from onnxfn.architectures.private.renamed import field
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
 from onnxfn.export.lookup.candidate_inputs import (
@@ -202,7 +203,7 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
 
 def _spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> ExportSpec | None:
     """The spec of a text model with the cache in its result; None if there is no cache, or not one of transformers."""
-    cache = getattr(result, "past_key_values", None)
+    cache = field(result, "past_key_values")
     inputs = tuple(input_.name for input_ in base.inputs)
     if hasattr(cache, CACHES["encoder"]):
         if task == SEES and "input_ids" not in inputs:

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.architectures.private.renamed import CACHES, INNER_RESULTS
 from onnxfn.export.lookup.sample_containers import fields_of
 from onnxfn.graphs.capture.branches import eager_branches
 from onnxfn.graphs.capture.dtypes import float_dtypes
@@ -27,8 +28,8 @@ from onnxfn.specs.records import KINDS, Kind
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tensor_paths import Path
 
-AUXILIARY_FIELDS = ("loss", "past_key_values", "hidden_states", "attentions", "cache_params", "mems", "router_logits")
-"""Fields of a result that are no answer: the loss, the cache, and the tensors of each layer."""
+AUXILIARY_FIELDS = frozenset({"loss", "hidden_states", "attentions", "mems", "router_logits", *CACHES, *INNER_RESULTS})
+"""Fields of a result that are no answer: the loss, the caches, the tensors of each layer, the results of towers."""
 
 STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
 """Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""

@@ -10,6 +10,7 @@ from itertools import chain
 from textwrap import dedent
 from typing import Any
 
+from onnxfn.architectures.private.renamed import name_among, renamed, spec_name
 from onnxfn.graphs.capture.argument_builders import built_arguments
 from onnxfn.graphs.capture.branches import eager_branches
 from onnxfn.graphs.capture.casting import cast_on_use
@@ -24,7 +25,7 @@ from onnxfn.specs.dummies import Array, graph_dtype
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed, unknown
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.records import KINDS, Constant
-from onnxfn.specs.tensor_paths import at, nested
+from onnxfn.specs.tensor_paths import Path, at, nested
 
 OF_TRANSFORMERS = "Kwargs"
 """Part of the annotation of `**kwargs` in transformers, which lists the names that a model reads there."""
@@ -89,13 +90,19 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
             if type(result) is tuple and len(result) == len(spec.outputs) == 1 and not spec.outputs[0].path:
                 values = result  # a lone tensor has no name, and needs none
             else:
-                values = tuple(at(output.forward_path, result) for output in spec.outputs)
+                values = tuple(at(_path_in(result, output.forward_path), result) for output in spec.outputs)
             return tuple(_in_io_dtype(spec, output.name, of) for output, of in zip(spec.outputs, values, strict=True))
         except UnknownName as error:
             where = f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {error}{_advice(spec, result)}"
             raise CaptureFailed(where) from None
 
     return outputs
+
+
+def _path_in(result: Any, path: Path) -> Path:
+    """The path of an output in a result, whose first field may have another name in the installed version."""
+    names = result if isinstance(result, Mapping) else dir(result)
+    return (name_among(path[0], names), *path[1:]) if path and isinstance(path[0], str) else path
 
 
 def _in_io_dtype(spec: PlannedSpec, name: str, value: Any) -> Any:
@@ -155,6 +162,7 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
         arguments = nested([*leaves, *values])
         named = {**constants, **built_arguments(model, spec.call.builders, arguments)}
+        named = renamed(named, inspect.signature(submodule.forward).parameters)
         _check_arguments(submodule, named)
         by_place = _positional_arguments(submodule, named)
         by_name = {name: value for name, value in named.items() if name not in by_place}
@@ -212,7 +220,8 @@ def _check_constants(submodule: Any, spec: PlannedSpec) -> None:
 
 def check_read(submodule: Any, spec: PlannedSpec, read: Collection[str]) -> None:
     """Raises CaptureFailed for an input that only `**kwargs` of `forward` takes, and that is not among those read."""
-    known = {*inspect.signature(submodule.forward).parameters, *(builder.name for builder in spec.call.builders)}
+    parameters = inspect.signature(submodule.forward).parameters
+    known = {*parameters, *map(spec_name, parameters), *(builder.name for builder in spec.call.builders)}
     for input_ in () if spec.call.submodule else spec.inputs:
         argument = input_.forward_path[0]
         if input_.name not in read and argument not in known and not isinstance(argument, int):

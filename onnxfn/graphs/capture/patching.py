@@ -14,6 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.architectures.private.renamed import called_by_any_name
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import Patch
@@ -37,7 +38,7 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
             replacement = resolve(patch.by, FUNCTIONS, kind="patch")
             is_of_row = patch.by in FUNCTIONS
             noted = replacement if is_of_row else _noted(replacement, patch.name, called)
-            undo.enter_context(replaced(owner, name, noted))
+            undo.enter_context(replaced(owner, name, called_by_any_name(noted) if inspect.isfunction(noted) else noted))
         yield called
 
 
