@@ -5,15 +5,13 @@ Source: "Gemma 3n model overview", ai.google.dev/gemma/docs/gemma-3n, section on
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 LAYER_INPUTS = "per_layer_inputs"
 """The argument of `forward` for the inputs of all layers: `[batch, length, layers, width]`."""
 
-
-class HandedError(Exception):
-    """Ends the run of a model where it calls its language model, whose result nobody needs."""
+FIELDS = ("past_key_values", "hidden_states", "attentions", "shared_kv_states", "router_logits")
+"""The fields that a whole model reads of the result of its language model; from transformers 5.24 it unpacks it."""
 
 
 def layered_decoder(model: Any) -> Any | None:
@@ -31,20 +29,28 @@ def layer_sizes(model: Any) -> tuple[int, int] | None:
 def decoder_inputs(model: Any, input_ids: Any) -> tuple[Any, Any]:
     """The embeddings of tokens and the inputs of layers that a model hands to its language model.
 
-    Both are tensors. Models look up placeholder tokens in ways of their own, so the model itself runs, up to its
+    Both are tensors. Models look up placeholder tokens in ways of their own, so the model itself runs, without its
     language model.
     """
     handed: dict[str, Any] = {}
 
     def forward(**inputs: Any) -> Any:
         handed.update(inputs)
-        raise HandedError
+        return _result(inputs["inputs_embeds"])
 
     decoder = layered_decoder(model)
     decoder.forward = forward  # type: ignore[union-attr]
     try:
-        with suppress(HandedError):
-            model.base_model(input_ids=input_ids, use_cache=False)
+        model.base_model(input_ids=input_ids, use_cache=False)
     finally:
         del decoder.forward  # type: ignore[union-attr]
     return handed["inputs_embeds"], handed[LAYER_INPUTS]
+
+
+def _result(states: Any) -> Any:
+    """A result with these states, as a mapping and by attributes; its other fields are None."""
+    from transformers.utils import ModelOutput
+
+    result = ModelOutput(last_hidden_state=states)
+    vars(result).update(dict.fromkeys(FIELDS), last_hidden_state=states)
+    return result
