@@ -124,6 +124,12 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "make_padding_mask": ("fsmt.padding_mask", "branches on whether a text has padding"),
         "rwkv_linear_attention": ("rwkv.linear_attention", "loops over the tokens"),
         "shift_tokens_right": ("shift_tokens.shift_tokens_right", "removes the batch axis when its size is 1"),
+        "Qwen2_5OmniThinkerModel.get_audio_features": (
+            "packed_sound.omni_features",
+            "branches on the number of rows that it computes",
+        ),
+        "chunk_and_pad_features": ("packed_sound.chunks", "splits the sounds into a list of chunks"),
+        "get_pool_indices": ("packed_sound.pairs", "repeats the number of each sound as often as it has rows"),
         "get_audio_cu_seqlens": ("packed_sound.segment_ends", "loops over the sounds"),
         **{
             f"get_vision_{name}": (f"packed_vision.{by}", "loops over the images")
