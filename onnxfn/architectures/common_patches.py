@@ -163,6 +163,11 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
 A function of the same name may mean something else: `module_patches` replaces those whose arguments the patch takes.
 """
 
+MEANT_IN: Mapping[str, str] = MappingProxyType({"build_alibi_tensor": "transformers.models.falcon.modeling_falcon"})
+"""A function of FUNCTION_PATCHES -> its module, where another one with its name and arguments means something else.
+
+Bloom multiplies in float32 what Falcon multiplies in bfloat16.
+"""
 
 CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = is_causal")
 """How a module of transformers says that some of its attention is causal, whatever the configuration says."""
@@ -217,8 +222,8 @@ def module_patches(module: Any) -> ExportSpec:
 
 
 def _is_known(module: Any, name: str) -> bool:
-    """Whether a module has a function of FUNCTION_PATCHES, and its patch takes each argument of that."""
-    if not _has(module, name):
+    """Whether a module has a function of FUNCTION_PATCHES with that meaning, whose arguments its patch takes."""
+    if not _has(module, name) or MEANT_IN.get(name, module.__name__) != module.__name__:
         return False
     owner, _, method = name.rpartition(".")
     replacement = resolve(FUNCTION_PATCHES[name][0], FUNCTIONS, kind="patch")

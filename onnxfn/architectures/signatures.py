@@ -1,4 +1,4 @@
-"""Which arguments a function takes that stands for another: a replaced function may not drop what the original takes."""
+"""Which arguments a function takes that stands for another: it may not drop what the original takes."""
 
 from __future__ import annotations
 

@@ -21,6 +21,6 @@ def conditional_embeddings(
     """
     clip = model.clip
     if input_ids is None:
-        return clip.get_image_features(conditional_pixel_values).pooler_output  # type: ignore[no-any-return]
+        return clip.get_image_features(conditional_pixel_values).pooler_output
     texts = clip.get_text_features(input_ids, attention_mask=attention_mask, position_ids=position_ids)
-    return texts.pooler_output  # type: ignore[no-any-return]
+    return texts.pooler_output

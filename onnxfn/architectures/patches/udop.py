@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 
@@ -37,7 +35,9 @@ def joined_embeddings(
     order = torch.zeros_like(rank).scatter(1, rank, index.expand_as(rank))
     exists = index < count
     boxes = (
-        get_visual_bbox(image_size, patch_size).to(image_embeddings.device)[None] if visual_bbox is None else visual_bbox
+        get_visual_bbox(image_size, patch_size).to(image_embeddings.device)[None]
+        if visual_bbox is None
+        else visual_bbox
     )
     boxes = boxes.expand(order.shape[0], -1, -1)
 

@@ -42,7 +42,7 @@ def tiled_features(
     side = self.config.vision_config.image_size // self.config.vision_config.patch_size
     grids = best_grids(image_sizes, self.config.image_grid_pinpoints, self.config.vision_config.image_size)
     areas = unpadded_areas(image_sizes, grids * side)
-    aspect_ratio = vision_aspect_ratio or getattr(self.config, "vision_aspect_ratio", "")
+    aspect_ratio = str(vision_aspect_ratio or getattr(self.config, "vision_aspect_ratio", ""))
     shown = _of_tiles(_shrunk(areas, side, aspect_ratio), pixel_values)
     rows = _rows(features, grids, areas, shown, self.image_newline, is_scaled=bool(aspect_ratio))
     return BaseModelOutputWithPooling(pooler_output=rows)
