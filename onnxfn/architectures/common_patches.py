@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.architectures.functions import FUNCTIONS
-from onnxfn.architectures.signatures import missing_arguments, replaced_parameters
+from onnxfn.architectures.signatures import missing_arguments, replaced_parameters, returns_several
 from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import unknown
 from onnxfn.specs.facts import patched
@@ -86,6 +86,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             f"{model}.get_image_features": ("tiles.smolvlm_features", "leaves tiles of padding out first")
             for model in ("ModernVBertModel", "SmolVLMModel", "UltraVBertModel")
         },
+        "Kimi_K25VisionModel.temporal_merge": ("packed_vision.merged_frames", "reads the numbers of patches"),
         "Lfm3VlVisionModel.forward": ("grid_convolutions.lfm3_vl_states", "makes a list of the grids"),
         "Lfm3VlVisionShortConv.forward": ("grid_convolutions.lfm3_vl_convolution", "loops over the images"),
         "Lfm2VlModel.get_image_features": ("merged_blocks.lfm2_vl_features", "loops over the images"),
@@ -222,13 +223,17 @@ def module_patches(module: Any) -> ExportSpec:
 
 
 def _is_known(module: Any, name: str) -> bool:
-    """Whether a module has a function of FUNCTION_PATCHES with that meaning, whose arguments its patch takes."""
+    """Whether a module has a function of FUNCTION_PATCHES with that meaning, whose arguments its patch takes.
+
+    In another version it may return several tensors in place of one.
+    """
     if not _has(module, name) or MEANT_IN.get(name, module.__name__) != module.__name__:
         return False
     owner, _, method = name.rpartition(".")
     replacement = resolve(FUNCTION_PATCHES[name][0], FUNCTIONS, kind="patch")
-    both = replaced_parameters(getattr(module, owner) if owner else module, method, replacement)
-    return not missing_arguments(*both)
+    holder = getattr(module, owner) if owner else module
+    results = {returns_several(getattr(holder, method)), returns_several(replacement)}
+    return not (results == {True, False} or missing_arguments(*replaced_parameters(holder, method, replacement)))
 
 
 def masked_by_eager(model: Any) -> ExportSpec:

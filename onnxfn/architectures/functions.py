@@ -51,8 +51,8 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "nemotron": "attention",
         "packed_sound": "chunks pairs omni_features segment_ends",
         "packed_vision": "segment_ends segment_ends_and_length position_ids window_index "
-        "interpolation_indices_and_weights merged_order frame_index temporal_merge_index is_packed attention_interface "
-        "antialiased_positions merged_patches nearest_position_ids averaged_tokens",
+        "interpolation_indices_and_weights merged_order frame_index temporal_merge_index merged_frames is_packed "
+        "attention_interface antialiased_positions merged_patches nearest_position_ids averaged_tokens",
         "position_embeddings": "interpolated_bicubic interpolated_bilinear",
         "position_ids": "position_ids_from_input_ids",
         "recurrent": "conv_state recurrent_state delta_rule mamba2_scan lightning_attention rglru_scan",

@@ -41,6 +41,13 @@ def parameters(function: Callable[..., Any], *, of_instance: bool = False) -> tu
     return tuple(inspect.signature(inspect.unwrap(function)).parameters.values())[of_instance:]
 
 
+def returns_several(function: Callable[..., Any]) -> bool | None:
+    """Whether a function returns a tuple, by the annotation of its result; None if it does not say."""
+    annotation = inspect.signature(inspect.unwrap(function)).return_annotation
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return None if text in ("_empty", "Any") or "|" in text else text.startswith("tuple")
+
+
 def replaced_parameters(owner: Any, name: str, replacement: Callable[..., Any]) -> tuple[tuple[Parameter, ...], ...]:
     """The parameters of an attribute of a module or class, and those of its replacement; no instance is among them.
 
@@ -58,13 +65,13 @@ def _is_taken(parameter: Parameter, index: int, replacement: Sequence[Parameter]
     """Whether a replacement takes a parameter that an original has at this place."""
     if parameter.kind in OPEN:
         return any(other.kind is parameter.kind for other in replacement)
-    places = {other.name: place for place, other in enumerate(replacement) if other.kind not in OPEN}
-    name = name_among(parameter.name, places)
-    if name not in places:
+    indices = {other.name: number for number, other in enumerate(replacement) if other.kind not in OPEN}
+    name = name_among(parameter.name, indices)
+    if name not in indices:
         return any(other.kind is Parameter.VAR_KEYWORD and not other.name.startswith("_") for other in replacement)
-    other = replacement[places[name]]
+    other = replacement[indices[name]]
     is_placed = parameter.kind is Parameter.KEYWORD_ONLY or (
-        places[name] == index and other.kind is not Parameter.KEYWORD_ONLY
+        indices[name] == index and other.kind is not Parameter.KEYWORD_ONLY
     )
     return is_placed and (_is_needed(parameter) or not _is_needed(other))
 

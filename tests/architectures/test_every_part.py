@@ -35,9 +35,9 @@ SAMPLE = (
     ("vibevoice_asr", HEARS),
     ("voxtral", HEARS),
 )
-"""Marked rows, two towers with inputs of layers, two that pack images and sounds, a hybrid cache, features in a list, padding that is left out, an image
-of any size, prompts that are read both ways, DeepStack, tiles, and sounds: in blocks, with features that `forward`
-computes, as waves without noise, and of one length."""
+"""Marked rows, two towers with inputs of layers, two that pack images and sounds, a hybrid cache, features in a list,
+padding that is left out, an image of any size, prompts that are read both ways, DeepStack, tiles, and sounds: in
+blocks, with features that `forward` computes, as waves without noise, and of one length."""
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)

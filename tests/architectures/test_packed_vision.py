@@ -57,6 +57,13 @@ def test_orders_of_patches_are_those_of_the_loops(grid):
 
 @given(grids, st.integers(1, 3))
 def test_merged_frames_are_those_of_the_loops(grid, frames):
+    merge = getattr(modeling_kimi_k25.Kimi_K25VisionModel, "temporal_merge", None)
+    if merge:  # since transformers 5.24
+        states = torch.randn(int(grid.prod(-1).sum()), 3, generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(
+            packed_vision.merged_frames(None, states, grid, 2, 2), merge(None, states, grid, 2, 2)
+        )
+        return
     grid[:, 0] = frames
     expected = modeling_kimi_k25.get_vision_temporal_merge_index(grid, 2, 2)
     assert torch.equal(packed_vision.temporal_merge_index(grid, 2, 2), expected)

@@ -14,6 +14,7 @@ BASES = {
     "InvalidSpec": ValueError,
     "WrongType": ValueError,
     "CaptureFailed": RuntimeError,
+    "PatchFailed": TypeError,
     "LayersDiffer": RuntimeError,
     "CheckFailed": RuntimeError,
     "OutputExists": FileExistsError,

@@ -154,8 +154,9 @@ def temporal_merge_index(
     kernel_width: int,
     kwargs: Any = None,  # noqa: ARG001
 ) -> Tensor:
-    """For get_vision_temporal_merge_index of Kimi K2.5: the patches of each merged patch, `[merged, frames, patches]`.
+    """For get_vision_temporal_merge_index of Kimi K2.5 (transformers 5.23): the patches of each merged patch.
 
+    `[merged, frames, patches]`. From transformers 5.24 it returns a sum's targets and weights: see `merged_frames`.
     All images or videos have the same number of frames, without which the original fails too.
     """
     import torch
@@ -170,6 +171,32 @@ def temporal_merge_index(
     patches = first[:, None] + inner // kernel_width * row_length[:, None] + inner % kernel_width
     frames = torch.arange(grid_thw[0, 0].item(), device=grid_thw.device)
     return patches[:, None] + frames[:, None] * frame[:, None, None]
+
+
+def merged_frames(
+    _: Any,
+    hidden_states: Tensor,
+    grid_thw: Tensor,
+    kernel_height: int,
+    kernel_width: int,
+    kwargs: Any = None,  # noqa: ARG001
+) -> Tensor:
+    """For Kimi_K25VisionModel.temporal_merge (transformers 5.24): the mean over the frames of each video.
+
+    `[merged, patches of each, width]`: the patches that a kernel merges follow each other.
+    """
+    import torch
+
+    patches, size = patches_of(grid_thw), kernel_height * kernel_width
+    in_frame = patches.within % (patches.height * patches.width)
+    row, column = in_frame // patches.width, in_frame % patches.width
+    counts = (grid_thw[:, 1] // kernel_height) * (grid_thw[:, 2] // kernel_width)
+    block = row // kernel_height * (patches.width // kernel_width) + column // kernel_width
+    block += (counts.cumsum(0) - counts)[patches.image]
+    target = block * size + row % kernel_height * kernel_width + column % kernel_width
+    shares = hidden_states.float() / grid_thw[:, :1][patches.image]
+    merged = torch.zeros(counts.sum().item() * size, shares.shape[-1], device=shares.device)
+    return merged.index_add(0, target, shares).unflatten(0, (-1, size)).to(hidden_states.dtype)
 
 
 def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001

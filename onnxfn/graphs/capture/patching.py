@@ -6,7 +6,7 @@ import functools
 import inspect
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -39,20 +39,21 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
             replacement = resolve(patch.by, FUNCTIONS, kind="patch")
             is_of_row = patch.by in FUNCTIONS
             noted = replacement if is_of_row else _noted(replacement, patch.name, called)
-            is_function = inspect.isfunction(noted)
-            undo.enter_context(
-                replaced(owner, name, _checked(called_by_any_name(noted), patch) if is_function else noted)
-            )
+            if inspect.isfunction(noted):
+                noted = _checked(called_by_any_name(noted), patch, owner, name)
+            undo.enter_context(replaced(owner, name, noted))
         yield called
 
 
-def _checked(function: Callable[..., Any], patch: Patch) -> Callable[..., Any]:
+def _checked(function: Callable[..., Any], patch: Patch, owner: Any, name: str) -> Callable[..., Any]:
     """The replacement, whose own TypeErrors are PatchFailed: those of its call, and those that it causes itself.
 
-    Python asks special methods of a class, such as `__len__`, and takes their TypeErrors for answers.
+    A call that the original refuses too is the caller's fault. Python asks special methods of a class, such as
+    `__len__`, and takes their TypeErrors for answers.
     """
-    if patch.name.endswith("__"):
+    if name.endswith("__"):
         return function
+    original = inspect.getattr_static(owner, name, None)
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -61,7 +62,7 @@ def _checked(function: Callable[..., Any], patch: Patch) -> Callable[..., Any]:
         except PatchFailed:
             raise
         except TypeError as error:
-            if not _is_own(error, patch):
+            if not _is_own(error, patch) or not _takes(original, arguments, named):
                 raise
             raise PatchFailed(f"the patch {patch.by} of {patch.name} does not fit: {first_line(error)}") from error
 
@@ -73,6 +74,20 @@ def _is_own(error: TypeError, patch: Patch) -> bool:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     own = FUNCTIONS[patch.by].partition(":")[0] if patch.by in FUNCTIONS else __name__
     return frame.f_globals.get("__name__") in (own, __name__, called_by_any_name.__module__)
+
+
+def _takes(original: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    """Whether a function that a patch replaces can be called so; true if Python knows no signature of it."""
+    is_static = isinstance(original, staticmethod)  # its replacement gets the instance too
+    try:
+        signature = inspect.signature(original.__func__ if is_static else original)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*arguments[is_static:], **named)
+    except TypeError:
+        return False
+    return True
 
 
 def _noted(replacement: Any, target: str, called: set[str]) -> Any:
