@@ -15,13 +15,14 @@ import datetime as dt
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 import zipfile
 from collections import Counter
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
@@ -159,21 +160,31 @@ def group_of(test):
 
 
 def sampled(python, seconds, processes):
-    """The lines that pytest prints about the sample within some seconds."""
-    tests = [f"tests/{test}" for group in SAMPLE.values() for test in group]
-    command = [str(python), "-m", "pytest", "-v", "-rfE", "-p", "no:cacheprovider", "-n", str(processes), *tests]
+    """The tests of the sample, and the lines that pytest prints about them within some seconds."""
+    start = time.monotonic()
+    command = [str(python), "-m", "pytest", "-p", "no:cacheprovider"]
+    command += [f"tests/{test}" for tests in SAMPLE.values() for test in tests]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
-    with TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        with (
-            log.open("w") as file,
-            subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment) as process,
-        ):
-            try:
-                process.wait(max(seconds, 1))
-            except subprocess.TimeoutExpired:
-                process.terminate()
-        return log.read_text(errors="replace").splitlines()
+    shared = {"cwd": ROOT, "env": environment, "stderr": subprocess.STDOUT}
+    listed = subprocess.run(
+        [*command, "--collect-only", "-q"], check=False, stdout=subprocess.PIPE, text=True, **shared
+    )
+    tests = [line for line in listed.stdout.splitlines() if re.match(r"tests/\S+::", line)]
+    with TemporaryFile("w+") as log:
+        options = ["-v", "-rfE", "-n", str(processes)]
+        with subprocess.Popen([*command, *options], stdout=log, **shared) as process:
+            end_after(process, seconds - (time.monotonic() - start))
+        log.seek(0)
+        return tests, log.read().splitlines()
+
+
+def end_after(process, seconds):
+    """Wait for a process; after some seconds interrupt it, so that it says what failed, and then end it."""
+    for wait, end in ((max(seconds, 1), lambda: process.send_signal(signal.SIGINT)), (30, process.terminate)):
+        try:
+            process.wait(wait)
+        except subprocess.TimeoutExpired:
+            end()
 
 
 def results(lines):
@@ -183,26 +194,25 @@ def results(lines):
     {'tests/a.py::test_b': 'PASSED', 'tests/a.py::test_c[x y]': 'FAILED'}
     """
     found = [re.match(r"\[gw\d+\] \[ *\d+%\] ([A-Z]+) (.*?) *$", line) for line in lines]
-    summary = [re.match(r"(?:FAILED|ERROR) (tests/.*?) - (.*)$", line) for line in lines]
-    return {each[2]: each[1] for each in found if each}, {each[1]: each[2] for each in summary if each}
+    summary = [re.match(r"(?:FAILED|ERROR) (tests/.*?)(?: - (.*))?$", line) for line in lines]
+    return {each[2]: each[1] for each in found if each}, {each[1]: each[2] or "" for each in summary if each}
 
 
-def sample_table(lines):
+def sample_table(tests, lines):
     """The lines of the table of groups, and one for each test that failed."""
-    tests, messages = results(lines)
+    found, messages = results(lines)
+    found = dict.fromkeys(tests, "LEFT") | dict.fromkeys(messages, "ERROR") | found
     counts = {}
-    for test, result in tests.items():
+    for test, result in found.items():
         counts.setdefault(group_of(test), Counter())[result] += 1
     rows = [
-        f"| {group} | {count['PASSED']} | {count['FAILED'] + count['ERROR']} | {count['SKIPPED']} |"
-        for group, count in sorted(counts.items())
+        f"| {group} | {count['PASSED']} | {count['FAILED'] + count['ERROR']} | {count['SKIPPED']} | {count['LEFT']} |"
+        for group, count in counts.items()
     ]
-    of_all = next((re.search(r"\[(\d+) items\]", line) for line in lines if " items]" in line), None)
-    left = f"{len(tests)} of {of_all[1] if of_all else 'an unknown number of'} tests ran."
-    failed = [test for test, result in tests.items() if result in ("FAILED", "ERROR")]
-    told = [f"- `{test.removeprefix('tests/')}`: {messages.get(test, 'failed')[:160]}" for test in sorted(failed)]
-    broken = [f"- {lines[-1][:160] if lines else 'pytest printed nothing'}"] if not tests else []
-    return ["| sample | passed | failed | skipped |", "| --- | --- | --- | --- |", *rows, "", left, "", *told, *broken]
+    failed = sorted(test for test, result in found.items() if result in ("FAILED", "ERROR"))
+    told = [f"- `{test.removeprefix('tests/')}`: {messages.get(test, '')[:160]}".removesuffix(": ") for test in failed]
+    head = ["| sample | passed | failed | skipped | not run |", "| --- | --- | --- | --- | --- |"]
+    return [*head, *rows, "", *(["Failed:", "", *told, ""] if told else [])]
 
 
 # The report
@@ -226,7 +236,7 @@ def report(package, version, arguments, folder):
     if python and not arguments.names_alone:
         versions = ", ".join(f"{each} {installed(python, each)}" for each in PACKAGES)
         left = 60 * arguments.minutes - (time.monotonic() - start)
-        sample = [f"With {versions}.", "", *sample_table(sampled(python, left, arguments.processes)), ""]
+        sample = [f"With {versions}.", "", *sample_table(*sampled(python, left, arguments.processes))]
     minutes = (time.monotonic() - start) / 60
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     title = [f"# {package} {version}", "", f"{today}, commit `{commit}`, {minutes:.1f} minutes.", ""]
