@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.architectures.signatures import missing_arguments, replaced_parameters
 from onnxfn.specs.compose import compose
 from onnxfn.specs.errors import unknown
 from onnxfn.specs.facts import patched
+from onnxfn.specs.functions import resolve
 from onnxfn.specs.spec import Call, ExportSpec
 
 # A trace of the loop would contain only the experts that the traced tokens choose.
@@ -121,6 +124,12 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "make_padding_mask": ("fsmt.padding_mask", "branches on whether a text has padding"),
         "rwkv_linear_attention": ("rwkv.linear_attention", "loops over the tokens"),
         "shift_tokens_right": ("shift_tokens.shift_tokens_right", "removes the batch axis when its size is 1"),
+        "Qwen2_5OmniThinkerModel.get_audio_features": (
+            "packed_sound.omni_features",
+            "branches on the number of rows that it computes",
+        ),
+        "chunk_and_pad_features": ("packed_sound.chunks", "splits the sounds into a list of chunks"),
+        "get_pool_indices": ("packed_sound.pairs", "repeats the number of each sound as often as it has rows"),
         "get_audio_cu_seqlens": ("packed_sound.segment_ends", "loops over the sounds"),
         **{
             f"get_vision_{name}": (f"packed_vision.{by}", "loops over the images")
@@ -149,8 +158,16 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "torch_chunk_gated_delta_rule": ("recurrent.delta_rule", "loops over chunks of the sequence"),
     }
 )
-"""A function of transformers' modules -> the patch that replaces it, and why. Several modules repeat most of them."""
+"""A function of transformers' modules -> the patch that replaces it, and why. Several modules repeat most of them.
 
+A function of the same name may mean something else: `module_patches` replaces those whose arguments the patch takes.
+"""
+
+MEANT_IN: Mapping[str, str] = MappingProxyType({"build_alibi_tensor": "transformers.models.falcon.modeling_falcon"})
+"""A function of FUNCTION_PATCHES -> its module, where another one with its name and arguments means something else.
+
+Bloom multiplies in float32 what Falcon multiplies in bfloat16.
+"""
 
 CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = is_causal")
 """How a module of transformers says that some of its attention is causal, whatever the configuration says."""
@@ -190,21 +207,28 @@ def function_patch(module: str, function: str) -> ExportSpec:
 
 
 def module_patches(module: Any) -> ExportSpec:
-    """The patches for the functions that a module of transformers has.
+    """The patches for the functions that a module of transformers has, with the arguments that the patches take.
 
+    >>> from transformers.models.bart import modeling_bart
     >>> from transformers.models.mbart import modeling_mbart
     >>> [patch.by for patch in module_patches(modeling_mbart).call.patches]
     ['shift_tokens.shift_tokens_right']
+    >>> [patch.by for patch in module_patches(modeling_bart).call.patches]  # its shift has a third argument
+    ['bart.encoder_layer_output']
     """
-    functions = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if _has_function(module, name))
+    functions = (function_patch(module.__name__, name) for name in FUNCTION_PATCHES if _is_known(module, name))
     is_packed = any(hasattr(module, name) for name in PACKED)
     return compose(*functions, packed_attention(module.__name__) if is_packed else ExportSpec())
 
 
-def _has_function(module: Any, name: str) -> bool:
-    """Whether a module has a function, or a class with a method: `Class.method`."""
-    owner, _, method = name.partition(".")
-    return hasattr(module, owner) and hasattr(getattr(module, owner), method or "__call__")
+def _is_known(module: Any, name: str) -> bool:
+    """Whether a module has a function of FUNCTION_PATCHES with that meaning, whose arguments its patch takes."""
+    if not _has(module, name) or MEANT_IN.get(name, module.__name__) != module.__name__:
+        return False
+    owner, _, method = name.rpartition(".")
+    replacement = resolve(FUNCTION_PATCHES[name][0], FUNCTIONS, kind="patch")
+    both = replaced_parameters(getattr(module, owner) if owner else module, method, replacement)
+    return not missing_arguments(*both)
 
 
 def masked_by_eager(model: Any) -> ExportSpec:

@@ -49,7 +49,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "moonshine": "feature_lengths",
         "musicgen": "delay_pattern_mask conv1d_output",
         "nemotron": "attention",
-        "packed_sound": "segment_ends",
+        "packed_sound": "chunks pairs omni_features segment_ends",
         "packed_vision": "segment_ends segment_ends_and_length position_ids window_index "
         "interpolation_indices_and_weights merged_order frame_index temporal_merge_index is_packed attention_interface "
         "antialiased_positions merged_patches nearest_position_ids averaged_tokens",

@@ -22,6 +22,9 @@ PLACEHOLDER_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The output of a file that reads images or sounds -> the keys of a configuration with its placeholder token."""
 
+START_KEYS: Mapping[str, str] = MappingProxyType({IMAGE_FEATURES: "vision_start_token_id"})
+"""The output of such a file -> the key of the token before an image, by which Qwen2.5-Omni counts the images."""
+
 FIRST_POSITIONS: Mapping[str, int] = MappingProxyType({"paligemma": 1, "gemma3": 1})
 """Model type -> the position of the first token of a text, where it is not 0. transformers.js counts likewise."""
 
@@ -96,6 +99,7 @@ class Placeholders:
         types: The arguments for types of tokens.
         special: Ids of all tokens that the configuration names: begins, ends, placeholders, padding.
         padding: The id of padding, where a model counts no tokens with that id. None: any token may be padding.
+        starts: From the name of features to the id of the token before them, if the configuration names one.
     """
 
     tokens: Mapping[str, int] = field(factory=dict)
@@ -104,6 +108,7 @@ class Placeholders:
     types: tuple[TokenTypes, ...] = TOKEN_TYPES
     special: frozenset[int] = frozenset()
     padding: int | None = None
+    starts: Mapping[str, int] = field(factory=dict)
 
 
 def placeholders(config: Mapping[str, Any]) -> Placeholders:
@@ -123,7 +128,8 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     padding = values["pad_token_id"] if model_type in COUNT_FROM_PADDING else None
     first = FIRST_POSITIONS.get(model_type, 0) if padding is None else padding + 1
     types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
-    return Placeholders(tokens, first, merge_size, types, frozenset(special), padding)
+    starts = {name: values[key] for name, key in START_KEYS.items() if isinstance(values.get(key), int)}
+    return Placeholders(tokens, first, merge_size, types, frozenset(special), padding, starts)
 
 
 def with_placeholders(arguments: Mapping[str, Array], known: Placeholders) -> dict[str, Array]:

@@ -22,6 +22,7 @@ SEES, HEARS, BOTH = (f"{each}-with-past" for each in ("image-text-to-text", "aud
 SAMPLE = (
     ("gemma3", SEES),
     ("gemma4", BOTH),
+    ("qwen2_5_omni_thinker", BOTH),
     ("lfm2_vl", SEES),
     ("llava", SEES),
     ("llava_next", SEES),
@@ -34,7 +35,7 @@ SAMPLE = (
     ("vibevoice_asr", HEARS),
     ("voxtral", HEARS),
 )
-"""Marked rows, two towers with inputs of layers, a hybrid cache, features in a list, padding that is left out, an image
+"""Marked rows, two towers with inputs of layers, two that pack images and sounds, a hybrid cache, features in a list, padding that is left out, an image
 of any size, prompts that are read both ways, DeepStack, tiles, and sounds: in blocks, with features that `forward`
 computes, as waves without noise, and of one length."""
 

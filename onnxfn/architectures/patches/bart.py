@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def sequence_classifier_output(
-    model: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **arguments: Any
+    model: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **arguments: Any
 ) -> Any:
     """For BartForSequenceClassification.forward, which selects the last end-of-sequence token with a boolean mask.
 
@@ -20,7 +20,7 @@ def sequence_classifier_output(
 
 
 def t5_sequence_classifier_output(
-    model: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **arguments: Any
+    model: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **arguments: Any
 ) -> Any:
     """For T5ForSequenceClassification.forward (modeling_t5), which selects the last end-of-sequence token as BART's."""
     arguments |= {"use_cache": False, "decoder_input_ids": model._shift_right(input_ids)}
@@ -28,8 +28,10 @@ def t5_sequence_classifier_output(
     return classified_end(model, input_ids, hidden_states)
 
 
-def classified_end(model: Any, input_ids: Tensor, hidden_states: Tensor) -> Any:
+def classified_end(model: Any, input_ids: Tensor | None, hidden_states: Tensor) -> Any:
     """The classes of each text, by the state of its last end-of-sequence token."""
+    if input_ids is None:
+        raise NotImplementedError("the end of a text is found by its token ids, which embeddings do not have")
     import torch
     from transformers.modeling_outputs import SequenceClassifierOutput
 

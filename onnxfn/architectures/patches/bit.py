@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 
-def padded_features(self: Any, features: Tensor) -> Tensor:
+def padded_features(self: Any, input: Tensor) -> Tensor:  # noqa: A002 - the original's name
     """For DynamicPad2d.forward, which rounds a quotient up in Python, so that a trace fixes the padding.
 
     The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding).
@@ -16,11 +16,11 @@ def padded_features(self: Any, features: Tensor) -> Tensor:
 
     pads: list[int] = []
     for size, kernel, stride, dilation in zip(
-        features.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], self.dilation[::-1], strict=True
+        input.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], self.dilation[::-1], strict=True
     ):
         padding = (size - 1) // stride * stride + (kernel - 1) * dilation + 1 - size if kernel > 1 else 0
         pads += [padding // 2, padding - padding // 2]
-    return torch.nn.functional.pad(features, pads, value=self.value)
+    return torch.nn.functional.pad(input, pads, value=self.value)
 
 
 def weight_standardized_convolution(self: Any, hidden_state: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def attention(
     self: Any,
     hidden_states: Tensor,
-    attention_mask: Tensor,
+    attention_mask: Tensor | None = None,
     output_attentions: bool = False,  # noqa: FBT001, FBT002 - the original's signature
 ) -> tuple[Any, ...]:
     """For CanineAttention.forward, whose local attention loops over chunks. Here a mask separates the chunks.
@@ -47,7 +47,7 @@ def repeated_molecules(self: Any, molecules: Tensor, char_seq_length: int) -> Te
     return molecules[:, indices.clamp(max=molecules.shape[1] - 1)]
 
 
-def _chunk_mask(mask: Tensor, stride: int) -> Tensor:
+def _chunk_mask(mask: Any, stride: int) -> Tensor:
     """The mask `[batch, from, to]` of 1 and 0, with minus infinity between characters of different chunks.
 
     CanineSelfAttention adds `(1 - mask) * lowest value`. A chunk of padding only attends to itself evenly, as in the

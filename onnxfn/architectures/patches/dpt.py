@@ -11,12 +11,22 @@ from typing import Any
 from torch import Tensor
 
 
-def depth_estimation_output(self: Any, pixel_values: Tensor, **_: Any) -> dict[str, Tensor]:
+def depth_estimation_output(
+    self: Any,
+    pixel_values: Tensor,
+    labels: Any = None,  # noqa: ARG001 - of training alone
+    **_: Any,
+) -> dict[str, Tensor]:
     """For DPTForDepthEstimation.forward."""
     return {"predicted_depth": self.head(neck_features(self, self.backbone, pixel_values))}
 
 
-def semantic_segmentation_output(self: Any, pixel_values: Tensor, **_: Any) -> dict[str, Tensor]:
+def semantic_segmentation_output(
+    self: Any,
+    pixel_values: Any = None,
+    labels: Any = None,  # noqa: ARG001 - of training alone
+    **_: Any,
+) -> dict[str, Tensor]:
     """For DPTForSemanticSegmentation.forward."""
     return {"logits": self.head(neck_features(self, None, pixel_values))}
 

@@ -52,7 +52,11 @@ def resized_like(image: Tensor, reference: Tensor) -> Tensor:
     return torch.nn.functional.interpolate(image, size=reference.shape[2:], mode="bilinear", align_corners=False)
 
 
-def mask_without_border(tensor: Tensor, border_margin: int, *_: Any) -> Tensor:
+def mask_without_border(
+    tensor: Tensor,
+    border_margin: int,
+    value: Any,  # noqa: ARG001 - of the borders of a mask: False
+) -> Tensor:
     """For `mask_border`, which writes into slices of its argument: the mask, false at the borders of both images."""
     for axis, size in enumerate(tensor.shape[1:], start=1):
         indices = torch.arange(size)

@@ -8,7 +8,11 @@ from torch import Tensor
 
 
 def block_attention(
-    attention: Any, hidden_states: Tensor, position_embeddings: Tensor, attention_mask: Tensor, **_: Any
+    attention: Any,
+    hidden_states: Tensor,
+    position_embeddings: Tensor,
+    attention_mask: Tensor | None = None,
+    **_: Any,
 ) -> tuple[Tensor, None]:
     """For GraniteSpeech5EncoderAttention.forward (transformers 5.23) with a mask `[batch, length]`.
 
@@ -21,7 +25,8 @@ def block_attention(
     length, block_size = hidden_states.shape[1], attention.context_size
     padding = (length + block_size - 1) // block_size * block_size - length
     padded = functional.pad(hidden_states, (0, 0, 0, padding))
-    mask = functional.pad(attention_mask, (0, padding)).reshape(-1, block_size)
+    frames = torch.ones_like(hidden_states[..., 0], dtype=torch.bool) if attention_mask is None else attention_mask
+    mask = functional.pad(frames, (0, padding)).reshape(-1, block_size)
     q, k, v = (
         projection(padded)
         .reshape(-1, block_size, attention.config.num_attention_heads, attention.head_dim)

@@ -42,11 +42,11 @@ def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) 
     return torch.nn.functional.pad(pixel_values, (0, right, 0, below))
 
 
-def padded_to_even(_: Any, features: Tensor, height: int, width: int) -> Tensor:
+def padded_to_even(_: Any, input_feature: Tensor, height: int, width: int) -> Tensor:
     """For `maybe_pad` of Swin's merging of patches, which pads only if a side is odd. Here it always pads."""
     import torch
 
-    return torch.nn.functional.pad(features, (0, 0, 0, _missing(width, 2), 0, _missing(height, 2)))
+    return torch.nn.functional.pad(input_feature, (0, 0, 0, _missing(width, 2), 0, _missing(height, 2)))
 
 
 def padded_to_layer_windows(
@@ -72,7 +72,12 @@ def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
     return (padded - self.mean.to(padded)) * self.img_range
 
 
-def unpadded_states(_: Any, hidden_states: Tensor, __: int, ___: int) -> tuple[Tensor, tuple[int, ...]]:
+def unpadded_states(
+    _: Any,
+    hidden_states: Tensor,
+    height: int,  # noqa: ARG001 - full windows already
+    width: int,  # noqa: ARG001
+) -> tuple[Tensor, tuple[int, ...]]:
     """For `maybe_pad` of Swin2SR's layers: no padding, since `padded_to_windows` pads the image to full windows."""
     return hidden_states, (0, 0, 0, 0, 0, 0)
 

@@ -8,7 +8,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def patch_embeddings(self: Any, pixel_values: Tensor, **_: Any) -> Tensor:
+def patch_embeddings(
+    self: Any,
+    pixel_values: Tensor,
+    interpolate_pos_encoding: bool = False,  # noqa: ARG001, FBT001, FBT002 - images have the size of the table
+) -> Tensor:
     """For JanusVisionEmbeddings.forward: flatten becomes a Reshape with an unknown size, which no image has.
 
     Images have the size of the configuration.

@@ -46,9 +46,9 @@ def led_unpadded_inputs(
 def attention(
     self: Any,
     hidden_states: Tensor,
-    attention_mask: Tensor,
-    is_index_masked: Tensor,
-    is_index_global_attn: Tensor,
+    attention_mask: Any = None,
+    is_index_masked: Any = None,
+    is_index_global_attn: Any = None,
     is_global_attn: Any = None,  # noqa: ARG001 - the original's signature
     output_attentions: bool = False,  # noqa: FBT001, FBT002
 ) -> tuple[Tensor]:

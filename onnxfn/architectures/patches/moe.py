@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 
-def batched_mm_forward(self: Any, _: str, __: Callable[..., Any]) -> Callable[..., Any]:
+def batched_mm_forward(
+    self: Any,
+    experts_implementation: str,  # noqa: ARG001 - one is traced, whichever is configured
+    default: Callable[..., Any],  # noqa: ARG001
+) -> Callable[..., Any]:
     """For ExpertsInterface.get_interface, which returns the implementation that the configuration names.
 
     The default implementation loops over the experts that the traced tokens chose. `batched_mm` gathers, for each

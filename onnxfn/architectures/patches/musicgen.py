@@ -9,7 +9,9 @@ from torch import Tensor
 from onnxfn.architectures.private.torch_names import torch_name
 
 
-def delay_pattern_mask(decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int) -> tuple[Tensor, Tensor]:
+def delay_pattern_mask(
+    decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int | None = None
+) -> tuple[Tensor, Tensor]:
     """For MusicgenForCausalLM.build_delay_pattern_mask (modeling_musicgen, transformers 5.23).
 
     Returns the codes, each codebook delayed by one step more than the one before, and the delay pattern up to
@@ -19,6 +21,7 @@ def delay_pattern_mask(decoder: Any, input_ids: Tensor, pad_token_id: Tensor, ma
     """
     import torch
 
+    max_length = decoder.generation_config.max_length if max_length is None else max_length
     torch_name("check")(max_length >= 0)
     codebooks, steps = decoder.num_codebooks, decoder.num_codebooks // decoder.config.audio_channels
     codes = input_ids.reshape(-1, codebooks, input_ids.shape[-1])

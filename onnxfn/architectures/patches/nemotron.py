@@ -11,7 +11,7 @@ def attention(
     attention: Any,
     hidden_states: Tensor,
     position_embeddings: Tensor,
-    attention_mask: Tensor,
+    attention_mask: Tensor | None = None,
     cache: Any = None,  # noqa: ARG001 - the export encodes all frames at once
     **options: Any,
 ) -> tuple[Tensor, Any]:
@@ -27,6 +27,8 @@ def attention(
     output, weights = ParakeetEncoderAttention.forward(
         attention, hidden_states, position_embeddings, attention_mask=attention_mask, **options
     )
+    if attention_mask is None:
+        return output, weights
     bias = attention.o_proj.bias
     masked_output = torch.zeros((), dtype=output.dtype) if bias is None else bias
     return torch.where(attention_mask[:, 0].any(dim=-1, keepdim=True), output, masked_output), weights

@@ -6,6 +6,56 @@ from typing import Any
 
 from torch import Tensor
 
+from onnxfn.architectures.patches.packed_vision import owners
+
+
+def chunks(
+    input_features: Tensor,
+    feature_lens: Tensor,
+    n_window: int,
+    kwargs: Any = None,  # noqa: ARG001 - the arguments of a tower may hold the chunks already; those of a graph do not
+) -> tuple[Tensor, Tensor]:
+    """For chunk_and_pad_features of Qwen2.5-Omni and Qwen3-Omni (transformers 5.24): chunks of frames, their lengths.
+
+    The row `[mels, frames]` of all sounds becomes `[chunks, mels, most frames of a chunk]`, zeros after each. The
+    original splits the row into a list of chunks.
+    """
+    import torch
+
+    counts = (feature_lens + 2 * n_window - 1) // (2 * n_window)
+    sound = owners(counts)
+    within = torch.arange(sound.shape[0], device=sound.device) - (counts.cumsum(0) - counts)[sound]
+    lengths = (feature_lens[sound] - within * 2 * n_window).clamp(max=2 * n_window)
+    frames = torch.arange(lengths.max().item(), device=sound.device)
+    index = (lengths.cumsum(0) - lengths)[:, None] + frames
+    rows = input_features.T[index.clamp(max=input_features.shape[1] - 1)]
+    return torch.where(frames[:, None] < lengths[:, None, None], rows, 0.0).transpose(1, 2), lengths
+
+
+def pairs(feature_lens: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
+    """For get_pool_indices of Qwen2.5-Omni: the first row of each pair of rows of a sound, of which a mean is made."""
+    import torch
+
+    rows = (feature_lens - 1) // 2 + 1
+    counts = rows // 2
+    sound = owners(counts)
+    within = torch.arange(sound.shape[0], device=sound.device) - (counts.cumsum(0) - counts)[sound]
+    return (rows.cumsum(0) - rows)[sound] + within * 2
+
+
+def omni_features(
+    self: Any,
+    input_features: Tensor,
+    feature_attention_mask: Any = None,
+    audio_feature_lengths: Any = None,  # noqa: ARG001 - the original does not read it either
+    **kwargs: Any,
+) -> Any:
+    """For Qwen2_5OmniThinkerModel.get_audio_features, which compares its rows with lengths that it reads."""
+    lengths = feature_attention_mask.sum(1)
+    frames = input_features.permute(0, 2, 1)[feature_attention_mask.bool()].T
+    rows, _ = self.audio_tower._get_feat_extract_output_lengths(lengths)
+    return self.audio_tower(frames, feature_lens=lengths, aftercnn_lens=rows, **kwargs)
+
 
 def segment_ends(
     chunk_lengths: Tensor,

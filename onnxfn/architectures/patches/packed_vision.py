@@ -64,7 +64,11 @@ def row_and_column(patches: Patches, merge: Any) -> tuple[Tensor, Tensor]:
     return row, column
 
 
-def segment_ends(grid_thw: Tensor, *, merge_temporal: bool = False, **_: Any) -> Tensor:
+def segment_ends(
+    grid_thw: Tensor,
+    merge_temporal: bool = False,  # noqa: FBT001, FBT002 - the original's signature
+    kwargs: Any = None,  # noqa: ARG001 - the arguments of a tower may hold the result already; those of a graph do not
+) -> Tensor:
     """For get_vision_cu_seqlens: 0, then the index after the last patch of each frame, or of each image."""
     import torch
     from torch.nn import functional
@@ -75,12 +79,22 @@ def segment_ends(grid_thw: Tensor, *, merge_temporal: bool = False, **_: Any) ->
     return functional.pad(lengths[image].cumsum(0), (1, 0))
 
 
-def segment_ends_and_length(grid_thw: Tensor, *_: Any, merge_temporal: bool = False, **__: Any) -> tuple[Tensor, None]:
+def segment_ends_and_length(
+    grid_thw: Tensor,
+    config: Any,  # noqa: ARG001 - says whether flash attention is used
+    merge_temporal: bool = False,  # noqa: FBT001, FBT002
+    kwargs: Any = None,  # noqa: ARG001
+) -> tuple[Tensor, None]:
     """For get_vision_attention_seqlens, which also returns the largest length for flash attention."""
     return segment_ends(grid_thw, merge_temporal=merge_temporal), None
 
 
-def position_ids(grid_thw: Tensor, spatial_merge_size: Any, *, include_temporal: bool = False, **_: Any) -> Tensor:
+def position_ids(
+    grid_thw: Tensor,
+    spatial_merge_size: Any,
+    include_temporal: bool = False,  # noqa: FBT001, FBT002
+    kwargs: Any = None,  # noqa: ARG001
+) -> Tensor:
     """For get_vision_position_ids: the frame, if it is wanted, the row and the column of each patch."""
     import torch
 
@@ -134,7 +148,12 @@ def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     return patches.within // (patches.height * patches.width) + (frames > 1).long()
 
 
-def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int, **_: Any) -> Tensor:
+def temporal_merge_index(
+    grid_thw: Tensor,
+    kernel_height: int,
+    kernel_width: int,
+    kwargs: Any = None,  # noqa: ARG001
+) -> Tensor:
     """For get_vision_temporal_merge_index of Kimi K2.5: the patches of each merged patch, `[merged, frames, patches]`.
 
     All images or videos have the same number of frames, without which the original fails too.
@@ -238,7 +257,11 @@ def averaged_tokens(_: Any, hidden_states: Tensor, pixel_position_ids: Tensor, l
     return averaged.to(hidden_states.dtype), (weights != 0).any(dim=1)
 
 
-def is_packed(config: Any = None, **_: Any) -> bool:
+def is_packed(
+    config: Any = None,
+    requested_attention_implementation: str | None = None,  # noqa: ARG001 - towers ask by their configuration
+    version: Any = None,  # noqa: ARG001
+) -> bool:
     """For is_flash_attention_requested: true for a tower, which then attends to all patches or frames in one call."""
     return hasattr(config, "patch_size") or hasattr(config, "n_window")
 

@@ -12,12 +12,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def interpolated_bicubic(self: Any, _: Tensor, height: int, width: int) -> Tensor:
+def interpolated_bicubic(
+    self: Any,
+    embeddings: Tensor,  # noqa: ARG001 - the original compares their number with that of its table
+    height: int,
+    width: int,
+) -> Tensor:
     """For `interpolate_pos_encoding` of DINOv2, which does not interpolate at the size of its table."""
     return _interpolated(self, height, width, mode="bicubic")
 
 
-def interpolated_bilinear(self: Any, _: Tensor, height: int, width: int) -> Tensor:
+def interpolated_bilinear(
+    self: Any,
+    embeddings: Tensor,  # noqa: ARG001
+    height: int,
+    width: int,
+) -> Tensor:
     """For `interpolate_pos_encoding` of TIPSv2, which also converts height and width to Python integers."""
     return _interpolated(self, height, width, mode="bilinear", antialias=True)
 

@@ -163,7 +163,7 @@ def rglru_scan(
     recurrent_gate: Tensor,
     reset: Tensor,
     recurrent_states: Tensor | None,
-    **_: Any,
+    acc_dtype: Any = None,  # noqa: ARG001 - the states of a graph are float32
 ) -> tuple[Tensor, Tensor]:
     """For RecurrentGemmaRglru._rnn_scan, which loops over the text.
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 
-def idefics2_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor, **_: Any) -> Any:
+def idefics2_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
     """For Idefics2Model.get_image_features: a patch counts if all of its pixels do; the perceiver sees the mask."""
     pixels, is_tile, squares = _tiles(self, pixel_values, pixel_attention_mask)
     mask = squares.all(-1).all(-1)
@@ -19,7 +19,7 @@ def idefics2_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Ten
     return _rows_of_tiles(self.connector(states, attention_mask=mask.flatten(1)), is_tile)
 
 
-def idefics3_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor, **_: Any) -> Any:
+def idefics3_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
     """For Idefics3Model.get_image_features: a patch counts if one of its pixels does."""
     pixels, is_tile, squares = _tiles(self, pixel_values, pixel_attention_mask)
     mask = squares.any(-1).any(-1)
@@ -27,7 +27,7 @@ def idefics3_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Ten
     return _rows_of_tiles(self.connector(states), is_tile)
 
 
-def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor, **_: Any) -> Any:
+def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
     """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT: the first tile counts if all are padding."""
     import torch
 
@@ -38,14 +38,15 @@ def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tens
     return _rows_of_tiles(self.connector(states), is_tile | (is_first & ~is_tile.any()))
 
 
-def _tiles(model: Any, pixel_values: Tensor, pixel_attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _tiles(model: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """The tiles of all texts, which of them are no padding, and the squares of pixels of each patch in the mask.
 
-    Padding has a mask of ones: a softmax over no patch at all is NaN.
+    Padding has a mask of ones: a softmax over no patch at all is NaN. Without a mask all pixels count.
     """
     pixels = pixel_values.flatten(0, 1)
     is_tile = (pixels != 0).flatten(1).any(-1)
-    mask = pixel_attention_mask.flatten(0, 1).bool() | ~is_tile[:, None, None]
+    counts = pixels[:, 0] == pixels[:, 0] if pixel_attention_mask is None else pixel_attention_mask.flatten(0, 1).bool()
+    mask = counts | ~is_tile[:, None, None]
     side = model.config.vision_config.patch_size
     return pixels, is_tile, mask.unfold(1, side, side).unfold(2, side, side)
 

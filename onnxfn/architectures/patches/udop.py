@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 
@@ -14,7 +12,9 @@ def joined_embeddings(
     visual_bbox: Tensor | None,
     attention_mask: Tensor | None = None,
     num_patches: int = 14,
-    *_: Any,
+    max_len: int = 0,  # noqa: ARG001 - 0 is the number of all patches, and the model asks for no other
+    image_size: int = 224,
+    patch_size: int = 16,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """For combine_image_text_embeddings: the text, to whose tokens their patches are added, and the other patches.
 
@@ -34,7 +34,11 @@ def joined_embeddings(
     rank = torch.where(is_left, is_left.long().cumsum(1) - 1, count + (~is_left).long().cumsum(1) - 1)
     order = torch.zeros_like(rank).scatter(1, rank, index.expand_as(rank))
     exists = index < count
-    boxes = get_visual_bbox(num_patches, 1).to(image_embeddings.device)[None] if visual_bbox is None else visual_bbox
+    boxes = (
+        get_visual_bbox(image_size, patch_size).to(image_embeddings.device)[None]
+        if visual_bbox is None
+        else visual_bbox
+    )
     boxes = boxes.expand(order.shape[0], -1, -1)
 
     def left(values: Tensor) -> Tensor:

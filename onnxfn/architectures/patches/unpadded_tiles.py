@@ -21,17 +21,28 @@ LARGEST_RATIO = 1.1
 """How many times longer than allowed the sides of an image may be before it is made smaller."""
 
 
-def tiled_features(self: Any, pixel_values: Tensor, image_sizes: Tensor, **_: Any) -> Any:
+def tiled_features(
+    self: Any,
+    pixel_values: Tensor,
+    image_sizes: Tensor,
+    vision_feature_layer: int | list[int] | None = None,
+    vision_feature_select_strategy: str | None = None,
+    vision_aspect_ratio: str | None = None,
+    batch_num_images: Any = None,  # noqa: ARG001 - the number of tiles says which images are several of one text
+    **_: Any,
+) -> Any:
     """For get_image_features of LLaVA-NeXT and LLaVA-OneVision: tiles `[images, tiles, channels, height, width]`."""
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
     count, tiles, *_ = pixel_values.shape
     states = self.vision_tower(pixel_values.flatten(0, 1), output_hidden_states=True, return_dict=True).hidden_states
-    features = self.multi_modal_projector(_chosen(states, self.config)).unflatten(0, (count, tiles))
+    layers = self.config.vision_feature_layer if vision_feature_layer is None else vision_feature_layer
+    strategy = vision_feature_select_strategy or self.config.vision_feature_select_strategy
+    features = self.multi_modal_projector(_chosen(states, layers, strategy)).unflatten(0, (count, tiles))
     side = self.config.vision_config.image_size // self.config.vision_config.patch_size
     grids = best_grids(image_sizes, self.config.image_grid_pinpoints, self.config.vision_config.image_size)
     areas = unpadded_areas(image_sizes, grids * side)
-    aspect_ratio = getattr(self.config, "vision_aspect_ratio", "")
+    aspect_ratio = str(vision_aspect_ratio or getattr(self.config, "vision_aspect_ratio", ""))
     shown = _of_tiles(_shrunk(areas, side, aspect_ratio), pixel_values)
     rows = _rows(features, grids, areas, shown, self.image_newline, is_scaled=bool(aspect_ratio))
     return BaseModelOutputWithPooling(pooler_output=rows)
@@ -80,13 +91,12 @@ def unpadded_areas(sizes: Tensor, whole: Tensor) -> Areas:
     return Areas(top, left, full_height - 2 * top, full_width - 2 * left)
 
 
-def _chosen(states: tuple[Tensor, ...], config: Any) -> Tensor:
-    """The states of the layers that a configuration chooses, without that of the class token."""
+def _chosen(states: tuple[Tensor, ...], layers: int | list[int], strategy: str) -> Tensor:
+    """The states of these layers, without that of the class token if the strategy says so."""
     import torch
 
-    layers = config.vision_feature_layer
     chosen = states[layers] if isinstance(layers, int) else torch.cat([states[layer] for layer in layers], dim=-1)
-    return chosen[:, 1:] if config.vision_feature_select_strategy == "default" else chosen
+    return chosen[:, 1:] if strategy == "default" else chosen
 
 
 def _shrunk(areas: Areas, side: int, aspect_ratio: str) -> Areas:

@@ -9,7 +9,11 @@ from torch import Tensor
 from onnxfn.specs.errors import InvalidSpec
 
 
-def gated_activation(input_a: Tensor, input_b: Tensor, _: Any) -> Tensor:
+def gated_activation(
+    input_a: Tensor,
+    input_b: Tensor,
+    num_channels: Any,  # noqa: ARG001 - half of those of the inputs
+) -> Tensor:
     """For fused_add_tanh_sigmoid_multiply, which slices at an index that it reads from a tensor."""
     values, gates = (input_a + input_b).chunk(2, dim=1)
     return values.tanh() * gates.sigmoid()

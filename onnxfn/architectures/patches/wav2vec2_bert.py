@@ -7,7 +7,13 @@ from typing import Any
 from torch import Tensor
 
 
-def xvector_output(model: Any, input_features: Tensor, attention_mask: Tensor, **_: Any) -> Any:
+def xvector_output(
+    model: Any,
+    input_features: Tensor,
+    attention_mask: Tensor | None = None,
+    labels: Any = None,  # noqa: ARG001 - of training alone
+    **_: Any,
+) -> Any:
     """For Wav2Vec2BertForXVector.forward, which loops over the batch for the mean and deviation of each row's frames.
 
     Here both are sums over all frames, of which a mask chooses those of the row.
@@ -21,8 +27,11 @@ def xvector_output(model: Any, input_features: Tensor, attention_mask: Tensor, *
     states = model.projector(states)
     for layer in model.tdnn:
         states = layer(states)
-    lengths = model._get_feat_extract_output_lengths(attention_mask.sum(dim=1))
-    mean, deviation = _statistics(states, model._get_tdnn_output_lengths(lengths))
+    if attention_mask is None:
+        mean, deviation = states.mean(dim=1), states.std(dim=1)
+    else:
+        lengths = model._get_feat_extract_output_lengths(attention_mask.sum(dim=1))
+        mean, deviation = _statistics(states, model._get_tdnn_output_lengths(lengths))
     embeddings = model.feature_extractor(torch.cat([mean, deviation], dim=-1))
     return XVectorOutput(logits=model.classifier(embeddings), embeddings=embeddings)
 

@@ -19,7 +19,8 @@ def matrix_memory(
     c_initial: Tensor | None = None,
     n_initial: Tensor | None = None,
     m_initial: Tensor | None = None,
-    **_: Any,
+    return_last_states: bool | None = None,  # noqa: ARG001, FBT001 - layers read them in inference
+    mode: str | None = None,  # noqa: ARG001 - inference
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """For xLSTMBackend.forward, which loops over chunks of the text, then over the tokens that are left.
 

@@ -13,7 +13,12 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 
-def relative_position_bias(self: Any, window_size: tuple[int, int], *_: Any, **__: Any) -> Tensor:
+def relative_position_bias(
+    self: Any,
+    window_size: tuple[int, int],
+    interpolate_pos_encoding: bool = False,  # noqa: ARG001, FBT001, FBT002 - the bias has the size of the image already
+    dim_size: Any = None,  # noqa: ARG001
+) -> Tensor:
     """For BeitRelativePositionBias.forward, which writes into an index: `[1, heads, patches + 1, patches + 1]`."""
     rows, columns = window_size
     table_rows, table_columns = (2 * side - 1 for side in self.window_size)

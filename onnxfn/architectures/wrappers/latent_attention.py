@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any
+
+from attrs import frozen
 
 from onnxfn.architectures.private.renamed import name_among
 from onnxfn.architectures.wrappers.modules import module
@@ -43,10 +45,11 @@ def _expanding(model: Any, cache: Any) -> Iterator[None]:
     if not layers:
         yield
         return
-    update = cache.update
+    unexpanded = Unexpanded({})
     for layer in layers:
-        setattr(layer, EXPAND, _cached(getattr(layer, EXPAND), update, layer.layer_idx))
-    cache.update = lambda latents, rotated, *_, **__: (latents, rotated)
+        add = partial(_added, cache.update, unexpanded, layer.layer_idx)
+        setattr(layer, EXPAND, _cached(getattr(layer, EXPAND), add))
+    cache.update = unexpanded.update
     try:
         yield
     finally:
@@ -55,10 +58,32 @@ def _expanding(model: Any, cache: Any) -> Iterator[None]:
             delattr(layer, EXPAND)
 
 
-def _cached(expand: Callable[..., Any], update: Callable[..., Any], index: int) -> Callable[..., Any]:
+@frozen
+class Unexpanded:
+    """What stands for the update of a cache until its states are expanded.
+
+    Attributes:
+        arguments: From the index of a layer to what it hands to the cache beside its states.
+    """
+
+    arguments: dict[int, tuple[tuple[Any, ...], dict[str, Any]]]
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """For Cache.update: the states as they are."""
+        self.arguments[layer_idx] = (args, kwargs)
+        return key_states, value_states
+
+
+def _added(update: Callable[..., Any], unexpanded: Unexpanded, index: int, states: tuple[Any, Any]) -> Any:
+    """All states of a layer in a cache, to which new ones were added."""
+    arguments, named = unexpanded.arguments[index]
+    return update(*states, index, *arguments, **named)
+
+
+def _cached(expand: Callable[..., Any], add: Callable[[tuple[Any, Any]], Any]) -> Callable[..., Any]:
     """The expansion of new latents, and with it all keys and values that the cache then has."""
 
-    def expanded(latents: Any, rotated: Any) -> Any:
-        return update(*expand(latents, rotated), index)
+    def expand_kv(kv_nope: Any, k_rot: Any) -> Any:
+        return add(expand(kv_nope, k_rot))
 
-    return expanded
+    return expand_kv

@@ -67,14 +67,16 @@ def whole_prompts(
     yield Prompt("a text alone", text_arguments([()], 0, ordinary, known.padding))
     for stem, part in towers.items():
         token, (noun, nouns) = placeholder_of(TOWERS[stem], known), NOUNS[TOWERS[stem]]
+        start = known.starts.get(TOWERS[stem])
         for spec in (for_one(part.spec), part.spec):
             inputs = dummies(spec, {})
             rows = rows_of_each(rows_of(part, inputs), inputs)
             arguments = {argument_of(name): array for name, array in inputs.items()}
             label = f"1 {noun}" if len(rows) == 1 else f"{len(rows)} {nouns}"
-            yield Prompt(f"{label} in a text", arguments | text_arguments([rows], token, ordinary, known.padding))
+            text = text_arguments([rows], token, ordinary, known.padding, start=start)
+            yield Prompt(f"{label} in a text", arguments | text)
             if len(rows) > 1:
-                batch = text_arguments([(each,) for each in rows], token, ordinary, known.padding)
+                batch = text_arguments([(each,) for each in rows], token, ordinary, known.padding, start=start)
                 yield Prompt(f"{label} in {len(rows)} left-padded texts", arguments | batch)
 
 
@@ -115,17 +117,23 @@ def ordinary_tokens(table: PlannedSpec, known: Placeholders) -> list[int]:
 
 
 def text_arguments(
-    texts: Sequence[Sequence[int]], token: int, ordinary: Sequence[int], padding: int | None = None
+    texts: Sequence[Sequence[int]],
+    token: int,
+    ordinary: Sequence[int],
+    padding: int | None = None,
+    *,
+    start: int | None = None,
 ) -> dict[str, Array]:
     """Token ids and mask of texts; each text is given by how many placeholder tokens each of its images has.
 
-    Padding is an ordinary token if `padding` is None.
+    Padding is an ordinary token if `padding` is None. `start` is the token before each image, if there is one.
 
     >>> text = text_arguments([(2, 1), (1,)], 9, [1, 2, 3, 4, 5, 6, 7])
     >>> text["input_ids"].tolist()[0], text["attention_mask"].tolist()[1]
     ([1, 2, 3, 4, 5, 9, 9, 6, 7, 9, 1, 2, 3, 4], [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1])
     """
-    rows = [_tokens(images, token, ordinary, number) for number, images in enumerate(texts)]
+    before = () if start is None else (start,)
+    rows = [_tokens(images, (*before, token), ordinary, number) for number, images in enumerate(texts)]
     length = max(map(len, rows))
     pad = ordinary[0] if padding is None else padding
     ids = np.array([[pad] * (length - len(row)) + row for row in rows])
@@ -133,10 +141,14 @@ def text_arguments(
     return {IDS: ids, "attention_mask": mask}
 
 
-def _tokens(images: Sequence[int], token: int, ordinary: Sequence[int], number: int) -> list[int]:
-    """The tokens of a text. Each has three ordinary tokens less in front than the text before it."""
+def _tokens(images: Sequence[int], tokens: Sequence[int], ordinary: Sequence[int], number: int) -> list[int]:
+    """The tokens of a text. Each has three ordinary tokens less in front than the text before it.
+
+    `tokens`: the placeholder token of an image, and before it the token with which an image starts.
+    """
+    *start, token = tokens
     drawn = cycle([*ordinary[number:], *ordinary[:number]])
     text = [*islice(drawn, max(1, LEAD - 3 * number))]
     for index, rows in enumerate(images):
-        text += [*islice(drawn, BETWEEN if index else 0), *[token] * rows]
+        text += [*islice(drawn, BETWEEN if index else 0), *start, *[token] * rows]
     return [*text, *islice(drawn, TAIL)]

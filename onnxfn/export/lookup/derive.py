@@ -36,7 +36,16 @@ from onnxfn.specs.config_values import snapshot
 from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.caches import CACHES
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, first_line, listed, unknown
+from onnxfn.specs.errors import (
+    InvalidSpec,
+    MissingValue,
+    OnnxfnError,
+    PatchFailed,
+    UnknownName,
+    first_line,
+    listed,
+    unknown,
+)
 from onnxfn.specs.facts import TOKENS, always, builds
 from onnxfn.specs.getters import constant, reads
 from onnxfn.specs.plan.planning import resolved
@@ -73,7 +82,7 @@ INPUT_REFUSALS = (
     ValueError,
     OnnxfnError,
 )
-"""The errors with which a model refuses inputs that are not its own. MemoryError and OSError do not mean that."""
+"""The errors with which a model refuses inputs that are not its own. MemoryError, OSError and PatchFailed do not."""
 
 HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
 
@@ -125,6 +134,8 @@ def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec])
         try:
             with quiet(), no_values:
                 return spec_of(_model_without_weights(config, task))
+        except PatchFailed:
+            raise
         except Exception as error:  # noqa: BLE001 - a model may raise anything when its tensors have no values
             errors.append(summary(error))
     raise InvalidSpec(
@@ -159,6 +170,8 @@ def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[R
     for inputs in () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts):
         try:
             runs = run_at_sizes(model, resolved(inputs, snapshot(model)), answer_tensors)
+        except PatchFailed:
+            raise
         except INPUT_REFUSALS as error:
             errors.append(error)
             continue

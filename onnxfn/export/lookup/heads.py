@@ -16,7 +16,7 @@ from onnxfn.export.lookup.probe import answer_tensors, outputs_spec, run_at_size
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.specs.compose import compose
 from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, PatchFailed, unknown
 from onnxfn.specs.facts import loads
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.spec import Call, ExportSpec, Parts
@@ -86,6 +86,8 @@ def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
             continue
         try:
             runs = run_at_sizes(copy, resolved(inputs, snapshot(copy)), answer_tensors)
+        except PatchFailed:
+            raise
         except INPUT_REFUSALS:
             continue
         outputs = outputs_spec(runs).outputs

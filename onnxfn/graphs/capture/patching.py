@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -15,7 +16,7 @@ from attrs import frozen
 
 from onnxfn.architectures.functions import FUNCTIONS
 from onnxfn.architectures.private.renamed import called_by_any_name
-from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_line
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import Patch
 
@@ -38,8 +39,40 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
             replacement = resolve(patch.by, FUNCTIONS, kind="patch")
             is_of_row = patch.by in FUNCTIONS
             noted = replacement if is_of_row else _noted(replacement, patch.name, called)
-            undo.enter_context(replaced(owner, name, called_by_any_name(noted) if inspect.isfunction(noted) else noted))
+            is_function = inspect.isfunction(noted)
+            undo.enter_context(
+                replaced(owner, name, _checked(called_by_any_name(noted), patch) if is_function else noted)
+            )
         yield called
+
+
+def _checked(function: Callable[..., Any], patch: Patch) -> Callable[..., Any]:
+    """The replacement, whose own TypeErrors are PatchFailed: those of its call, and those that it causes itself.
+
+    Python asks special methods of a class, such as `__len__`, and takes their TypeErrors for answers.
+    """
+    if patch.name.endswith("__"):
+        return function
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except PatchFailed:
+            raise
+        except TypeError as error:
+            if not _is_own(error, patch):
+                raise
+            raise PatchFailed(f"the patch {patch.by} of {patch.name} does not fit: {first_line(error)}") from error
+
+    return call
+
+
+def _is_own(error: TypeError, patch: Patch) -> bool:
+    """Whether the call of a replacement caused an error, or the code of a row's replacement; no function it called."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    own = FUNCTIONS[patch.by].partition(":")[0] if patch.by in FUNCTIONS else __name__
+    return frame.f_globals.get("__name__") in (own, __name__, called_by_any_name.__module__)
 
 
 def _noted(replacement: Any, target: str, called: set[str]) -> Any:

@@ -157,6 +157,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "pp_chart2table": {"vision_config": {"output_channels": 16}},
         # With larger weights its convolutions give numbers in the thousands, and rounding errors to match.
         "pp_formulanet": {"vision_config": {"initializer_range": 0.02}},
+        # Checkpoints have the start of an image, which the class of the configuration does not name.
+        "qwen2_5_omni_thinker": {"audio_config": {"output_dim": 32, "n_window": 48}, "vision_start_token_id": 121},
         "qwen3_asr": {"audio_config": {"output_dim": 32, "n_window_infer": 200}},
         "t5gemma2": {"encoder": {"mm_tokens_per_image": 16}},
         "perception_lm": {

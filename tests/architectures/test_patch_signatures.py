@@ -1,0 +1,215 @@
+"""A function that stands for another takes each argument of it, and means the same."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import every_part
+import pytest
+import replaced_functions
+import tiny
+from declared_specs import specs_for_derivation, specs_of_rows
+from refusals import refusal
+
+import onnxfn.architectures.patches
+from onnxfn import with_expanded_cache
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures.common_patches import FUNCTION_PATCHES, module_patches
+from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.architectures.signatures import missing_arguments, parameters, replaced_parameters
+from onnxfn.architectures.wrappers import latent_attention
+from onnxfn.export.lookup import derive, multimodal
+from onnxfn.graphs.capture.patching import applied
+from onnxfn.specs.errors import PatchFailed
+from onnxfn.specs.functions import resolve
+from onnxfn.specs.records import Patch
+
+NOT_INSTALLED = ("diffusers", "timm")
+"""Packages that tests do without, unless they are there."""
+
+MOST_OF_THEM = 250
+"""Fewer patches than this are no more all of them."""
+
+WITHOUT_SIGNATURE = ("torch:as_tensor", "torch:linspace", "torch:take_along_dim")
+"""Functions of C++, of which Python knows no signature."""
+
+SCRIPTED = ("transformers.models.vits.modeling_vits:fused_add_tanh_sigmoid_multiply",)
+"""A function that is compiled before transformers 5.23, and has no signature then."""
+
+OTHER_BODIES = {
+    "chunk_kimi_delta_attention": "a decay of each channel, which torch_chunk_gated_delta_rule has of each head",
+    "LlavaNextVideoModel.get_image_features": "that of LLaVA-NeXT, with another order of statements",
+    "LlavaOnevisionModel.get_image_features": "also images of several in one text, and those that are made smaller",
+    "transformers.models.fsmt.modeling_fsmt:shift_tokens_right": "replaces -100 in its argument and not in a copy",
+}
+"""A function, or a function of one module -> how its code differs from the other code that the same patch replaces."""
+
+
+@cache
+def by_name():
+    return replaced_functions.patches_by_name()
+
+
+@cache
+def patches():
+    """Every patch of a row and of a derived spec, and those by the bare name of a function."""
+    specs = [*specs_of_rows(), *specs_for_derivation(), with_expanded_cache(ARCHITECTURES["deepseek_v3"])]
+    declared = [patch for spec in specs for patch in spec.call.patches]
+    return tuple({(patch.name, patch.by): patch for patch in (*declared, *by_name())}.values())
+
+
+def replaced_and_replacement(patch):
+    """The parameters of both; the test passes over what is not installed or has no signature."""
+    owner, name = replaced_functions.target_of(patch)
+    replacement = resolve(patch.by, FUNCTIONS, kind="patch")
+    return None if isinstance(replacement, property) else replaced_parameters(owner, name, replacement)
+
+
+def is_compared(patch):
+    package = patch.name.partition(":")[0].partition(".")[0]
+    return (find_spec(package) or package not in NOT_INSTALLED) and patch.name not in (*WITHOUT_SIGNATURE, *SCRIPTED)
+
+
+def test_each_patch_takes_what_the_original_takes():
+    faults = defaultdict(list)
+    compared = [patch for patch in patches() if is_compared(patch)]
+    assert len(compared) > MOST_OF_THEM
+    for patch in compared:
+        both = replaced_and_replacement(patch)
+        missing = missing_arguments(*both) if both else ()
+        if missing:
+            faults[f"{patch.by} does not take {', '.join(missing)}"].append(patch.name)
+    assert dict(faults) == {}
+
+
+def test_originals_of_one_patch_have_the_same_code():
+    """By a bare name, a function may be one that has the same arguments and another meaning."""
+    bodies = defaultdict(lambda: defaultdict(list))
+    for patch in by_name():
+        function = patch.name.partition(":")[2]
+        if function in FUNCTION_PATCHES and not {function, patch.name} & OTHER_BODIES.keys():
+            owner, name = replaced_functions.target_of(patch)
+            bodies[patch.by][replaced_functions.body(getattr(owner, name))].append(patch.name)
+    several = {by: sorted(code.values()) for by, code in bodies.items() if len(code) > 1}
+    assert several == {}
+
+
+def test_the_table_of_other_code_names_functions_that_are_patched():
+    names = {patch.name for patch in by_name()}
+    assert OTHER_BODIES.keys() <= names | {name.partition(":")[2] for name in names}
+
+
+@pytest.mark.parametrize(("folder", "function"), [("bart", "shift_tokens_right"), ("bloom", "build_alibi_tensor")])
+def test_a_function_with_the_name_of_another_is_not_replaced(folder, function):
+    """BART shifts in front of the text what it gets; Bloom multiplies in float32."""
+    module = import_module(f"transformers.models.{folder}.modeling_{folder}")
+    assert function not in {patch.name.partition(":")[2] for patch in module_patches(module).call.patches}
+
+
+def test_options_that_a_patch_takes_are_passed_on():
+    """`**options` counts as taking every argument, so that its name is read; `**_` is dropped."""
+    unread = []
+    for path in Path(onnxfn.architectures.patches.__file__).parent.glob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and function.args.kwarg:
+                name = function.args.kwarg.arg
+                read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+                unread += [] if name.startswith("_") or name in read else [f"{path.stem}.{function.name}"]
+    assert unread == []
+
+
+def test_the_cache_of_expanded_keys_takes_what_a_cache_takes():
+    from transformers import DynamicCache
+
+    original = parameters(DynamicCache.update, of_instance=True)
+    assert missing_arguments(original, parameters(latent_attention.Unexpanded({}).update, of_instance=False)) == ()
+
+
+def original(query, key, *, scale=1.0):
+    return query, key, scale
+
+
+def missing(signature):
+    """The arguments of `original` that a function with this signature does not take."""
+    return missing_arguments(parameters(original), parameters(eval(f"lambda {signature}: None")))
+
+
+@pytest.mark.parametrize(
+    ("signature", "names"),
+    [
+        ("query, key, *, scale=1.0", ()),
+        ("query, key, *, scale=1.0, more=None", ()),
+        ("query, key, **options", ()),
+        ("query, key, **_", ("scale",)),
+        ("key, query, *, scale=1.0", ("query", "key")),
+        ("query, *, key, scale=1.0", ("key",)),
+        ("query, key, *, scale", ("scale",)),
+        ("query, key, mask, **options", ("mask",)),
+    ],
+)
+def test_the_arguments_that_a_function_does_not_take(signature, names):
+    assert missing(signature) == names
+
+
+def test_an_argument_may_have_its_name_of_another_version():
+    def before(hidden_states, past_key_values=None): ...
+
+    def since(hidden_states, cache=None): ...
+
+    assert missing_arguments(parameters(before), parameters(since)) == ()
+
+
+# Errors of a patch
+
+
+def narrow(_):
+    raise AssertionError("a call without an argument")
+
+
+def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_cache(monkeypatch):
+    model = tiny.model("llama", "AutoModelForCausalLM")
+    target = "transformers.models.llama.modeling_llama:LlamaMLP.forward"
+    monkeypatch.setattr(
+        derive, "known_patches", lambda _: onnxfn.patched(target, by=f"{__name__}:narrow", why="a test")
+    )
+    assert refusal(PatchFailed, derive.derive_from_model, model, "text-generation") == (
+        f"the patch {__name__}:narrow of {target} does not fit: narrow() takes 1 positional argument but 2 were given"
+    )
+
+
+def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_tower(monkeypatch):
+    task = "image-text-to-text-with-past"
+    model = every_part.tiny_model("llava", task)
+    target = f"{type(model.model.vision_tower).__module__}:CLIPMLP.forward"
+    lacking = onnxfn.patched(target, by=f"{__name__}:narrow", why="a test")
+    monkeypatch.setattr(multimodal, "known_patches", lambda _: lacking)
+    message = refusal(PatchFailed, multimodal.multimodal_spec, model, task)
+    assert message.startswith(f"the patch {__name__}:narrow of {target} does not fit: ")
+
+
+def test_a_type_error_of_a_patch_of_a_row_is_its_own():
+    from transformers.models.mbart import modeling_mbart
+
+    name = f"{modeling_mbart.__name__}:shift_tokens_right"
+    patch = Patch(name, by="shift_tokens.shift_tokens_right", why="why")
+    with applied((patch,)), pytest.raises(PatchFailed, match=r"does not fit: .*decoder_start_token_id"):
+        modeling_mbart.shift_tokens_right(None, 1, decoder_start_token_id=2)
+
+
+def test_a_type_error_of_the_model_within_a_patch_stays_one():
+    from transformers.models.bart import modeling_bart
+
+    def refuses(*_, **__):
+        raise TypeError("mine")
+
+    name = f"{modeling_bart.__name__}:BartEncoderLayer.forward"
+    layer = SimpleNamespace(self_attn=refuses)
+    with applied((Patch(name, by="bart.encoder_layer_output", why="why"),)), pytest.raises(TypeError) as error:
+        modeling_bart.BartEncoderLayer.forward(layer, None)
+    assert not isinstance(error.value, PatchFailed)

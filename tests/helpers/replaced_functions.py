@@ -1,0 +1,51 @@
+"""Every patch of the package with the function that it replaces: see tests/architectures/test_patch_signatures.py."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from onnxfn.architectures.common_patches import FUNCTION_PATCHES, module_patches
+from onnxfn.graphs.capture.patching import _owner
+from onnxfn.specs.records import Patch
+
+MODELS = Path(find_spec("transformers").origin).parent / "models"
+"""The folder of transformers' models."""
+
+
+def modules_with_patched_functions() -> Iterator[ModuleType]:
+    """The modules of transformers' models whose text has the name of a function or class of FUNCTION_PATCHES."""
+    owners = {name.partition(".")[0] for name in FUNCTION_PATCHES}
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(owners)))})\b")
+    for path in sorted(MODELS.glob("*/modeling_*.py")):
+        if pattern.search(path.read_text(encoding="utf-8")):
+            yield import_module(f"transformers.models.{path.parent.name}.{path.stem}")
+
+
+def patches_by_name() -> tuple[Patch, ...]:
+    """The patches that `module_patches` chooses for these modules."""
+    return tuple(patch for module in modules_with_patched_functions() for patch in module_patches(module).call.patches)
+
+
+def target_of(patch: Patch) -> tuple[Any, str]:
+    """The module or class that holds the target of a patch, and the name of the target."""
+    return _owner(patch.name)
+
+
+def body(function: Callable[..., Any]) -> str:
+    """The code of a function without its docstring, decorators and annotations."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
+    assert isinstance(tree, ast.FunctionDef)
+    has_text = isinstance(tree.body[0], ast.Expr) and isinstance(tree.body[0].value, ast.Constant)
+    arguments = [argument for argument in ast.walk(tree.args) if isinstance(argument, ast.arg)]
+    for argument in arguments:
+        argument.annotation = None
+    return ast.unparse([tree.args, *tree.body[has_text:]])  # type: ignore[list-item]
