@@ -52,7 +52,9 @@ def is_fast(path):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--left", action="store_true", help="of the sweeps, the pairs without a recorded result")
+    parser.addoption(
+        "--left", action="store_true", help="of the sweeps, the pairs without a result of the installed versions"
+    )
     parser.addoption("--record", action="store_true", help="write the results of sweeps to tests/sweeps")
     parser.addoption("--sample", type=int, metavar="N", help="N tests of the sweeps, chosen by the seed")
     parser.addoption("--seed", default=swept.git("rev-parse", "HEAD"), help="of the sample; the commit unless given")
@@ -124,8 +126,8 @@ def only_left(request):
     """With `--left`, skips a pair that has a recorded result: a sweep goes on after an interruption."""
 
     def skip_recorded(family, model_type, task):
-        if request.config.getoption("--left") and (model_type, task) in swept.pairs(family):
-            pytest.skip("the repository has a result of this pair, and --left chooses the others")
+        if request.config.getoption("--left") and swept.is_current(family, model_type, task):
+            pytest.skip("the repository has a result of this pair with these versions, and --left chooses the others")
 
     return skip_recorded
 

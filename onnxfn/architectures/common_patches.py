@@ -75,6 +75,7 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "granite.conformer_attention",
             "pads to whole blocks by branches",
         ),
+        "HYV4VLVisionModel.forward": ("grid_convolutions.hy_v4_vl_features", "loops over the images"),
         "HunYuanVLVisionTransformer.forward": ("grid_convolutions.hunyuan_vl_features", "loops over the images"),
         "Idefics2Model.get_image_features": ("tiles.idefics2_features", "leaves tiles of padding out first"),
         "Idefics3Model.get_image_features": ("tiles.idefics3_features", "leaves tiles of padding out first"),
@@ -103,9 +104,11 @@ FUNCTION_PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
             f"MiniCPM{version}Merger.forward": ("merged_blocks.minicpm_features", "loops over the images")
             for version in ("Ocr", "V4_6", "V4_7")
         },
-        "MimiConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
+        **{
+            f"{model}Conv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors")
+            for model in ("Mimi", "PocketTTSAudioTokenizer", "WavTokenizer")
+        },
         "PixtralVisionModel.forward": ("image_rows.pixtral_states", "loops over the images"),
-        "PocketTTSAudioTokenizerConv1d.forward": ("musicgen.conv1d_output", "computes the padding in tensors"),
         "Qwen4ExpTextQSAIndexer.forward": (
             "indexers.selected_by_blocks",
             "loops over the texts and their tokens, and branches on how many are visible",

@@ -33,7 +33,7 @@ PATCHES: Mapping[str, str] = MappingProxyType(
         "funnel": "position_embeds",
         "gemma3n": "gaussian_topk",
         "granite": "block_attention conformer_attention",
-        "grid_convolutions": "lfm3_vl_states lfm3_vl_convolution hunyuan_vl_features",
+        "grid_convolutions": "lfm3_vl_states lfm3_vl_convolution hunyuan_vl_features hy_v4_vl_features",
         "hieradet": "windowed_block",
         "image_padding": "padded_as_tensorflow padded_to_even padded_to_layer_windows padded_to_patches "
         "padded_to_windows unpadded_states",

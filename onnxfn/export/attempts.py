@@ -38,7 +38,7 @@ from onnxfn.graphs.build import (
     trace_all_layers,
     traced_fully,
 )
-from onnxfn.graphs.capture.dtypes import float_dtypes, in_dtype_if_small, without_values
+from onnxfn.graphs.capture.dtypes import has_dtype, in_dtype_if_small, without_values
 from onnxfn.graphs.capture.patching import UNUSED_PATCHES
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.passes.stored_blocks import STORED
@@ -248,7 +248,7 @@ def _check_patches(model: Any, graphs: Sequence[Any]) -> None:
 
 def _traced_model(job: Job, dtype: str | None) -> Any:
     """The model to trace in a float dtype. The stage `convert` runs while it is made."""
-    if dtype is None or float_dtypes(job.model) <= {dtype}:
+    if dtype is None or has_dtype(job.model, dtype):
         return job.model
     with job.timed("convert", "") as tick, ticking_operators(tick):
         return without_values(job.model, dtype)

@@ -21,7 +21,7 @@ TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
 
 @contextmanager
 def one_line_errors(*, debug: bool) -> Iterator[None]:
-    """Prints an error as one line on the error stream and exits with code 1.
+    """Prints an error as one line on the error stream, its notes as lines after it, and exits with code 1.
 
     The traceback of an error that an error of a library or of the system caused, or that nobody expected, goes to a
     file in the system's temporary folder, which the line names; with `debug` it is printed before the line.
@@ -33,10 +33,9 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - whatever happens, the user sees one line
         if debug:
             traceback.print_exception(error)
-        elif has_cause(error):
-            say(f"error: {error_line(error)} (traceback: {_saved_traceback(error)})", err=True)
-            raise typer.Exit(1) from None
-        say(f"error: {error_line(error)}", err=True)
+        saved = "" if debug or not has_cause(error) else f" (traceback: {_saved_traceback(error)})"
+        for line in (f"error: {error_line(error)}{saved}", *getattr(error, "__notes__", ())):
+            say(line, err=True)
         raise typer.Exit(1) from None
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, shortened
 from onnxfn.specs.field_types import type_words
 from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tried import newer_packages_noted
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -55,8 +56,9 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     """A public function whose refusals are easy to read. It returns what `function` returns.
 
     The traceback of an OnnxfnError ends at the call: the message says enough. Where another error comes from an
-    argument of a wrong type, InvalidSpec says which argument. So does it where a spec would hold such an argument. A
-    function that is returned, such as an edit without its spec, is public too.
+    argument of a wrong type, InvalidSpec says which argument. So does it where a spec would hold such an argument. Any
+    error has a note if an imported package is newer than the newest that was tried. A function that is returned, such
+    as an edit without its spec, is public too.
 
     >>> from onnxfn.specs.facts import loads
     >>> public(loads)(3)
@@ -67,7 +69,8 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     @wraps(function)
     def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         try:
-            result = function(*arguments, **named)
+            with newer_packages_noted():
+                result = function(*arguments, **named)
         except WrongType as error:
             raise wrong_type(function, arguments, named) or with_short_traceback(error) from None
         except OnnxfnError as error:

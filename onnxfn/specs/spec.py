@@ -243,7 +243,7 @@ class ExportSpec:
     Attributes:
         name: The name of the architecture, for messages.
         task: The task that the spec is for; None when it is for none yet (see `for_task`).
-        derived: Where the spec comes from, when it was derived from a model and not read from a table.
+        derived: Where the spec comes from, when it was derived from a model, or is the row of another model type.
         inputs: The tensors that go in.
         outputs: The tensors that come out.
         normalizer: Where the configuration keeps the values that axes and generators name.

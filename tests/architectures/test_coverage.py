@@ -14,14 +14,7 @@ from corrections import WITHOUT_MODEL
 from declarations import contract, exports
 from transformers import CONFIG_MAPPING
 
-TESTED = re.search(r"# Tested with (.*?)\. ", (swept.ROOT / "pyproject.toml").read_text(), re.DOTALL)
-"""The comment of pyproject.toml: `torch 2.13.0, transformers 5.23.0, onnx 1.23, onnxruntime 1.31 and 1.32`."""
-VERSION = r"\d[\d.]*\d"
-TESTED_VERSIONS = {
-    package: re.findall(VERSION, versions)
-    for package, versions in re.findall(rf"(\w+) ({VERSION}(?: and {VERSION})*)", TESTED[1])
-}
-"""From a package to its versions."""
+from onnxfn.specs.tried import NEWEST_TRIED, newer_than_tried
 
 
 def declared():
@@ -71,14 +64,15 @@ def test_more_than_250_model_types_are_validated():
     assert len({model_type for model_type, _ in validated()}) >= 250
 
 
-@pytest.mark.parametrize("name", [*swept.FAMILIES, "decoding"])
-def test_results_were_seen_with_the_versions_that_pyproject_calls_tested(name):
-    file = swept.recorded(name)
-    assert file["versions"].keys() == TESTED_VERSIONS.keys() == set(swept.PACKAGES)
-    for package, versions in TESTED_VERSIONS.items():
-        assert any(f"{file['versions'][package]}.".startswith(f"{version}.") for version in versions), package
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", file["date"])
-    assert re.fullmatch(r"[0-9a-f]{7,}( with changes)?", file["commit"])
+@pytest.mark.parametrize("name", [path.stem for path in sorted(swept.SWEEPS.glob("*.json"))])
+def test_each_line_has_a_run_with_its_day_commit_and_versions(name):
+    for model_type, tasks in swept.seen(name).items():
+        assert all(swept.run_of(name, model_type, task)["commit"] for task in tasks)
+    for run in swept.recorded(name)["runs"]:
+        assert run["versions"].keys() == NEWEST_TRIED.keys() == set(swept.PACKAGES)
+        assert newer_than_tried(run["versions"]) == ""
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", run["date"])
+        assert re.fullmatch(r"[0-9a-f]{7,}( with changes)?", run["commit"])
 
 
 def test_every_pair_that_agrees_names_its_inputs():

@@ -191,6 +191,7 @@ def test_decoding_step_by_step_equals_the_forward_without_a_cache(model_type, tm
         swept.update(
             "decoding",
             lambda lines: {name: text for name, text in {**lines, model_type: line}.items() if name in DECODERS},
+            (model_type,),
         )
 
 

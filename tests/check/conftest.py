@@ -21,7 +21,11 @@ def assert_found(request, record_property):
         if record_as and request.config.getoption("--record"):
             name = results[0].fault.model
             line = verdicts.recorded(results)
-            swept.update("mutants", lambda before: {**before, record_as: {**before.get(record_as, {}), name: line}})
+
+            def with_line(before):
+                return {**before, record_as: {**before.get(record_as, {}), name: line}}
+
+            swept.update("mutants", with_line, (record_as, name))
         not_found = [one for one in results if one.status in (MISSED, RAW)]
         assert verdicts.lines(not_found) == []
         return results

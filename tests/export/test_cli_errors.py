@@ -38,6 +38,12 @@ def test_a_message_with_line_ends_is_one_line(capsys):
     assert lines_for(InvalidSpec("no file 'a\nb'"), capsys) == ["error: no file 'a b'"]
 
 
+def test_the_notes_of_an_error_are_lines_after_it(capsys):
+    error = InvalidSpec("no such axis")
+    error.add_note("torch 9.0 is installed")
+    assert lines_for(error, capsys) == ["error: no such axis", "torch 9.0 is installed"]
+
+
 CAUSED = [
     (caused(InvalidSpec("the file is damaged"), ValueError("header")), "the file is damaged"),
     (MemoryError("Unable to allocate 8 GiB"), "not enough memory: Unable to allocate 8 GiB"),

@@ -82,9 +82,9 @@ def test_the_memory_of_converted_weights_is_released_at_the_end():
     layer, memory = torch.nn.Linear(64, 64).bfloat16(), []
     in_memory = casting._in_memory
 
-    def watched(weights, tensors):
+    def watched(weights, *arguments):
         memory.append(weakref.ref(weights.memory))
-        return in_memory(weights, tensors)
+        return in_memory(weights, *arguments)
 
     gc.disable()
     try:

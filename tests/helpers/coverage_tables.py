@@ -15,7 +15,7 @@ import part_table
 import peer_table
 import real_sizes
 import without_rows
-from swept import FAMILIES, LONGEST, NOT, ROOT, SWEEPS, FamilyResults, recorded, seen, validated
+from swept import FAMILIES, LONGEST, NOT, ROOT, SWEEPS, FamilyResults, recorded, runs_text, seen, validated
 
 MARKS = ("<!-- coverage: written by tests/tools/coverage.py -->", "<!-- end of coverage -->")
 """The lines of README.md between which the summary stands."""
@@ -26,7 +26,7 @@ README_WIDTH = 125
 
 def summary() -> str:
     """A row per family: how many model types and tasks are validated, when, and on which commit."""
-    head = ("family", "model types", "model type and task", "attempted, not validated", "date", "commit", "results")
+    head = ("family", "model types", "model type and task", "attempted, not validated", "seen", "results")
     return table(head, map(_family_row, FAMILIES))
 
 
@@ -40,8 +40,7 @@ def _family_row(family: str) -> tuple[Any, ...]:
         _validated_types(family),
         count,
         attempted - count,
-        file["date"],
-        f"`{file['commit']}`",
+        runs_text(family),
         result_link,
     )
 
@@ -72,15 +71,6 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
     return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines)
 
 
-def versions_text() -> str:
-    """The versions that the sweeps ran with, one line for each set of them."""
-    sets: dict[str, list[str]] = {}
-    for name in (*FAMILIES, "decoding"):
-        text = ", ".join(f"{package} {number}" for package, number in recorded(name)["versions"].items())
-        sets.setdefault(text, []).append(name)
-    return "\n".join(f"- {text}: {', '.join(names)}" for text, names in sets.items())
-
-
 SLOWEST = 10
 """How many of the tiny models that take longest are named."""
 
@@ -97,15 +87,12 @@ python -m pytest -m sweep -n 2 --record           # writes the JSON files of thi
 python -m pytest -m sweep -n 2 --record --left    # goes on after an interruption
 ```
 
-Without `--record` a sweep writes nothing. Each file holds the versions it was seen with, the date, the commit, and the
-results. The date and the commit are those of the last line that was recorded. Files from before 2026-11-21 had neither:
-theirs are the date and the commit of the last change of the file in git.
+Without `--record` a sweep writes nothing. Lines are recorded from a clean tree. Each file holds its lines, and for each
+line the run that gave it: day, commit, versions. Of lines before 2026-11-24 the last run of the file is known.
 
 {summary}
 
-Together {types} model types. Versions:
-
-{versions}
+Together {types} model types.
 
 `decoding.json` holds the decoders that also decoded a text step by step, past their window where they have one, and the
 largest difference from PyTorch's forward over the whole text. Decoders are compared at tokens, not at padding, where
@@ -181,7 +168,6 @@ def sweeps_readme() -> str:
     return SWEEPS_README.format(
         summary=summary(),
         types=len(model_types()),
-        versions=versions_text(),
         every=every_task(),
         head_pairs=len(every_head.pairs()),
         heads=heads_summary(),
@@ -245,11 +231,9 @@ def real_summary() -> str:
     left = sum(map(real_sizes.is_left, results.values()))
     large = sum(result["line"] == real_sizes.TOO_LARGE for result in results.values())
     without = [name for name, result in results.items() if result["line"].startswith(real_sizes.NO_MODEL)]
-    header = recorded(real_sizes.NAME)
     text = (
-        f"{sum(map(real_sizes.passed, swept))} of {len(swept)} agree; the last ran on {header['date']}, commit "
-        f"{header['commit']}, with onnxruntime {header['versions']['onnxruntime']}. {left} rows have no result yet. "
-        f"{large} rows have larger models."
+        f"{sum(map(real_sizes.passed, swept))} of {len(swept)} agree. {left} rows have no result yet. "
+        f"{large} rows have larger models. Rows: {runs_text(real_sizes.NAME)}."
     )
     text += f" The default configuration builds no model for {', '.join(sorted(without))}." if without else ""
     text += f" Of those that do not agree: {'; '.join(map(': '.join, real_sizes.REASONS.items()))}."
@@ -259,7 +243,7 @@ def real_summary() -> str:
 def root_summary() -> str:
     """The text between the marks of README.md: the number of validated model types, of each family and together."""
     counts = [f"{FAMILIES[family]}: {_validated_types(family)}" for family in FAMILIES]
-    first, *_, last = sorted(recorded(family)["date"] for family in FAMILIES)
+    first, *_, last = sorted(run["date"] for family in FAMILIES for run in recorded(family)["runs"])
     days = f"on {first}" if first == last else f"between {first} and {last}"
     text = (
         f"Together {len(model_types())} model types agree, last run {days}. "

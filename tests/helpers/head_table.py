@@ -35,15 +35,16 @@ AGREES = re.compile(r"max abs diff (?P<difference>[^,]+)(?:, of (?P<rest>.*))?")
 def page() -> str:
     """The text of the page."""
     file = swept.recorded(every_head.NAME)
-    versions = ", ".join(f"{package} {number}" for package, number in file["versions"].items())
     lines = [line for tasks in file["results"].values() for line in tasks.values()]
     counts = ", ".join(f"{number} {kind}" for kind, number in sorted(every_head.counts(lines).items()))
-    return TEXT.format(versions=versions, counts=f"Of {len(lines)} pairs, {counts}.", table=_table(file))
+    return TEXT.format(
+        versions=swept.runs_text(every_head.NAME), counts=f"Of {len(lines)} pairs, {counts}.", table=_table(file)
+    )
 
 
 def _table(file: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
     rows = (
-        (name, task, *_cells(line), file.get("dates", {}).get(name, {}).get(task, "-"))
+        (name, task, *_cells(line), swept.run_of(every_head.NAME, name, task)["date"])
         for name, tasks in file["results"].items()
         for task, line in tasks.items()
     )

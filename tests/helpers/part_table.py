@@ -14,7 +14,7 @@ TEXT = """\
 
 Written by `python tests/tools/coverage.py` from `parts.json`; a test checks that it is current. The pairs are those of
 transformers' tables for images with texts, and for several modalities or from sequence to sequence where a class hears
-and writes a text. `ultravox` is no model type of transformers 5.23. Each tiny model was exported
+and writes a text. Each tiny model was exported
 with its check: every part against PyTorch at sizes that were not traced, then all parts one after the other against
 `forward` and `generate`. Tried with {versions}. A line of a model that needs more packages names them.
 
@@ -32,12 +32,15 @@ python -m pytest -m sweep --record --left tests/architectures/test_every_part.py
 def page() -> str:
     """The text of the page."""
     file = swept.recorded(every_part.NAME)
-    versions = ", ".join(f"{package} {number}" for package, number in file["versions"].items())
     results = {(name, task): line for name, tasks in file["results"].items() for task, line in tasks.items()}
     left = len({*every_part.pairs()} - results.keys())
     counts = {**every_head.counts(results.values()), "have no result yet": left}
     text = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    return TEXT.format(versions=versions, counts=f"Of {len(results) + left} pairs, {text}.", table=_table(results))
+    return TEXT.format(
+        versions=swept.runs_text(every_part.NAME),
+        counts=f"Of {len(results) + left} pairs, {text}.",
+        table=_table(results),
+    )
 
 
 def _table(results: dict[tuple[str, str], str]) -> str:

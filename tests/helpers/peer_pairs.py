@@ -116,7 +116,7 @@ def record(model_type: str, task: str, result: Mapping[str, str]) -> None:
         chosen = {name: {key: of for key, of in tasks.items() if (name, key) in pairs} for name, tasks in every.items()}
         return {name: tasks for name, tasks in chosen.items() if tasks}
 
-    swept.update(NAME, added)
+    swept.update(NAME, added, (model_type, task))
 
 
 # In a process of its own

@@ -10,7 +10,7 @@ import swept
 
 TEXT = """\
 {drawn} pairs of this sweep are drawn at random (`peer_pairs.drawn`). {count} were exported by onnxfn
-and by transformers.exporters in the same run, on {date}, with {versions}.
+and by transformers.exporters in the same run: {runs}.
 A result counts only if it agrees with PyTorch by the rule of onnxfn's check.
 
 | exporter | at the traced sizes | at the traced sizes and others |
@@ -68,12 +68,10 @@ def sentence() -> str:
 
 def section() -> str:
     """The text of the section."""
-    file = swept.recorded(peer_pairs.NAME)
     text = TEXT.format(
         drawn=peer_pairs.COUNT,
         count=len(lines()),
-        date=file["date"],
-        versions=", ".join(f"{package} {number}" for package, number in file["versions"].items()),
+        runs=swept.runs_text(peer_pairs.NAME),
         ours=ours(),
         traced=traced(),
         both=both(),

@@ -99,7 +99,7 @@ def passed(result: Mapping[str, Any]) -> bool:
 
 def record(model_type: str, result: Mapping[str, Any]) -> None:
     """Adds the result of a row to the file."""
-    swept.update(NAME, lambda results: {**results, model_type: dict(result)})
+    swept.update(NAME, lambda results: {**results, model_type: dict(result)}, (model_type,))
 
 
 def measured(model_type: str, task: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import pytest
 import swept
 
-VERSIONS = {"torch": "2.13.0", "transformers": "5.23.0", "onnx": "1.23.2", "onnxruntime": "1.31.1"}
+VERSIONS = {"torch": "2.13.0", "transformers": "5.24.0", "onnx": "1.23.2", "onnxruntime": "1.32.0"}
 NAMES = [f"test[{number}]" for number in range(2000)]
 
 
@@ -15,17 +15,19 @@ NAMES = [f"test[{number}]" for number in range(2000)]
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(swept, "SWEEPS", tmp_path)
     monkeypatch.setattr(swept, "installed", lambda: VERSIONS)
+    monkeypatch.setattr(swept, "commit", lambda: "056ea07")
     return tmp_path
 
 
 def test_a_result_is_recorded_with_versions_date_and_commit(folder):
     swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", {("bert", "fill-mask")})
     content = json.loads((folder / "text.json").read_text())
-    assert list(content) == ["versions", "date", "commit", "results", "dates"]
-    assert content["versions"] == VERSIONS
-    assert content["commit"].startswith(swept.git("rev-parse", "--short", "HEAD"))
-    assert content["results"] == {"bert": {"fill-mask": "max abs diff 1e-07"}}
-    assert content["dates"] == {"bert": {"fill-mask": swept.today()}}
+    assert content == {
+        "runs": [{"date": swept.today(), "commit": "056ea07", "versions": VERSIONS}],
+        "results": {"bert": {"fill-mask": "max abs diff 1e-07"}},
+        "seen": 0,
+    }
+    assert swept.run_of("text", "bert", "fill-mask") == content["runs"][0]
 
 
 def test_the_seconds_of_a_pair_are_recorded_and_left_when_another_is(folder):
@@ -52,13 +54,23 @@ def test_a_pair_that_left_the_table_loses_its_result(folder):
     assert swept.pairs("text") == {("xlm", "fill-mask")}
 
 
-@pytest.mark.parametrize(("torch", "remain"), [("2.13.1", {"bert", "xlm"}), ("2.14.0", {"xlm"})])
-def test_results_of_another_minor_version_are_dropped(torch, remain, folder, monkeypatch):
+@pytest.mark.parametrize(("torch", "is_current"), [("2.13.1", True), ("2.14.0", False)])
+def test_each_line_keeps_the_run_that_gave_it(torch, is_current, folder, monkeypatch):
     pairs = {("bert", "fill-mask"), ("xlm", "fill-mask")}
     swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", pairs)
     monkeypatch.setattr(swept, "installed", lambda: {**VERSIONS, "torch": torch})
     swept.record("text", "xlm", "fill-mask", "max abs diff 2e-07", pairs)
-    assert set(swept.seen("text")) == remain
+    assert swept.run_of("text", "bert", "fill-mask")["versions"] == VERSIONS
+    assert swept.run_of("text", "xlm", "fill-mask")["versions"]["torch"] == torch
+    assert swept.is_current("text", "bert", "fill-mask") is is_current
+    swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", pairs)
+    assert len(swept.recorded("text")["runs"]) == 1
+
+
+def test_a_tree_with_changes_gives_no_line(monkeypatch):
+    monkeypatch.setattr(swept, "git", lambda *arguments: " M onnxfn/a.py" if "status" in arguments else "056ea07")
+    with pytest.raises(RuntimeError, match="clean tree"):
+        swept.commit()
 
 
 def test_a_sample_depends_on_the_seed_alone():

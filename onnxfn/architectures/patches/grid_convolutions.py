@@ -11,12 +11,12 @@ from torch import Tensor
 
 from onnxfn.architectures.patches.merged_blocks import blocks_of
 from onnxfn.architectures.patches.packed_vision import (
-    interpolation_indices_and_weights,
     owners,
     patches_of,
     position_ids,
     row_and_column,
     segment_ends,
+    taps_and_weights,
 )
 
 
@@ -79,11 +79,22 @@ def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: 
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
 
 
-def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor) -> Tensor:
-    """The patches, and the table of positions resized to each image."""
+def hy_v4_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
+    """For HYV4VLVisionModel.forward (transformers 5.24), which loops over the images."""
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw, beyond=0.1)[None]
+    for layer in self.layers:
+        states = layer(states, cu_seqlens=segment_ends(grid_thw), attention_mask=None)
+    features = _hy_v4_vl_rows(self.patch_merger, states[0], grid_thw)[None]
+    return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
+
+
+def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor, beyond: float = 0.0) -> Tensor:
+    """The patches, and the table of positions resized to each image, whose sides are `beyond` longer for that."""
     sides = (self.config.num_channels, self.patch_size, self.patch_size)
     embeddings = self.patch_embedding(pixel_values.reshape(-1, *sides)).flatten(1)
-    index, weights = interpolation_indices_and_weights(grid_thw, self.position_edge, self.config.interpolate_mode)
+    index, weights = taps_and_weights(grid_thw, self.position_edge, self.config.interpolate_mode, beyond=beyond)
     positions = (self.position_embedding.weight[1:].float()[index] * weights[..., None]).sum(1)
     return embeddings + positions.to(embeddings.dtype)
 
@@ -92,14 +103,32 @@ def _hunyuan_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The merged patches of each image: a token at its begin, one after each row of blocks, and one at its end."""
     import torch
 
-    counts = grid_thw.prod(-1)
-    blocks = blocks_of(grid_thw, self.spatial_merge_size, counts.cumsum(0) - counts)
-    convolved = self.before_rms(states)[blocks].flatten(1) @ _by_block(self.proj_conv).T + self.proj_conv.bias
-    merged = self.proj_act(convolved) @ self.proj_out.weight.flatten(1).T + self.proj_out.bias
+    merged = _merged(self, states, grid_thw)
     rows = self.mlp(torch.cat([merged, self.image_newline[None].to(merged.dtype)]))
     ends = torch.stack([self.image_begin, self.image_end]).to(rows.dtype)
     order = _with_breaks(grid_thw[:, 1:] // self.spatial_merge_size, merged.shape[0])
     return self.after_rms(torch.cat([rows, ends])[order])
+
+
+def _hy_v4_vl_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
+    """The merged patches of each image, and a token after each row of blocks; frames stand one above the other."""
+    import torch
+
+    merged = _merged(self, states, grid_thw)
+    rows = torch.cat([merged, self.image_newline[None].to(merged.dtype)])
+    sizes = (
+        grid_thw[:, 1:] // self.spatial_merge_size * torch.stack([grid_thw[:, 0], torch.ones_like(grid_thw[:, 0])], 1)
+    )
+    return rows[_with_newlines(sizes, merged.shape[0], 0)[0]]
+
+
+def _merged(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
+    """The blocks of patches of all images, convolved twice, `[blocks, size]`."""
+    counts = grid_thw.prod(-1)
+    blocks = blocks_of(grid_thw, self.spatial_merge_size, counts.cumsum(0) - counts)
+    convolved = self.before_rms(states)[blocks].flatten(1) @ _by_block(self.proj_conv).T + self.proj_conv.bias
+    merged: Tensor = self.proj_act(convolved) @ self.proj_out.weight.flatten(1).T + self.proj_out.bias
+    return merged
 
 
 def _by_block(convolution: Any) -> Tensor:
@@ -117,12 +146,22 @@ def _with_breaks(sizes: Tensor, total: Any) -> Tensor:
     """
     import torch
 
+    order, within, length = _with_newlines(sizes, total, 1)
+    order = torch.where(within == 0, total + 1, order)
+    return torch.where(within == length - 1, total + 2, order)
+
+
+def _with_newlines(sizes: Tensor, total: Any, ends: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The order of blocks, where `total` stands after each row; the places in an image, and the lengths of images.
+
+    `ends` is the number of tokens before an image, and of those after it.
+    """
+    import torch
+
     height, width = sizes.unbind(-1)
-    lengths, areas = height * (width + 1) + 2, height * width
+    lengths, areas = height * (width + 1) + 2 * ends, height * width
     image = owners(lengths)
     within = torch.arange(image.shape[0], device=sizes.device) - (lengths.cumsum(0) - lengths)[image]
-    row, column = (within - 1) // (width + 1)[image], (within - 1) % (width + 1)[image]
+    row, column = (within - ends) // (width + 1)[image], (within - ends) % (width + 1)[image]
     block = (areas.cumsum(0) - areas)[image] + row * width[image] + column
-    order = torch.where(column == width[image], total, block)
-    order = torch.where(within == 0, total + 1, order)
-    return torch.where(within == lengths[image] - 1, total + 2, order)
+    return torch.where(column == width[image], total, block), within, lengths[image]

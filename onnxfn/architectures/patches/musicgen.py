@@ -51,8 +51,9 @@ def _delayed_codes(
 def conv1d_output(layer: Any, hidden_states: Tensor, padding_cache: Any = None) -> Tensor:
     """For EncodecConv1d.forward (modeling_encodec, transformers 5.23), which keeps its strides in tensors.
 
-    MimiConv1d and PocketTTSAudioTokenizerConv1d are copies without a norm; a `padding_cache` cannot be traced.
-    The input must be longer than its padding: the original pads a shorter input differently.
+    WavTokenizerConv1d is a copy. MimiConv1d and PocketTTSAudioTokenizerConv1d are copies without a norm; a
+    `padding_cache` cannot be traced. The input must be longer than its padding: the original pads a shorter input
+    differently.
     """
     from torch.nn import functional
 

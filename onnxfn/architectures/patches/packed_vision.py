@@ -226,12 +226,30 @@ def interpolation_indices_and_weights(
     kwargs: Any = None,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     """For get_vision_interpolation_indices_and_weights: where each patch reads the table of positions, how strongly."""
+    return taps_and_weights(grid_thw, num_grid_per_side, mode, align_corners, spatial_merge_size, padding)
+
+
+def taps_and_weights(
+    grid_thw: Tensor,
+    num_grid_per_side: int,
+    mode: str = "bilinear",
+    align_corners: bool = False,  # noqa: FBT001, FBT002
+    spatial_merge_size: int = 1,
+    padding: str = "border",
+    beyond: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Where each patch reads the table of positions, and how strongly, if each side is `beyond` longer than it is.
+
+    torch reads an axis of the size of the table as it is, unless the mode is bicubic.
+    """
     patches = patches_of(grid_thw)
+    heights, widths = (
+        size + beyond * ((size != num_grid_per_side) | (mode == "bicubic")) if beyond else size
+        for size in (patches.height, patches.width)
+    )
     (rows, row_weights), (columns, column_weights) = (
         transformers_name("interpolation_weights")(index, size, num_grid_per_side, mode, align_corners, padding)
-        for index, size in zip(
-            row_and_column(patches, spatial_merge_size), (patches.height, patches.width), strict=True
-        )
+        for index, size in zip(row_and_column(patches, spatial_merge_size), (heights, widths), strict=True)
     )
     indices = (rows[:, :, None] * num_grid_per_side + columns[:, None, :]).flatten(1)
     return indices, (row_weights[:, :, None] * column_weights[:, None, :]).flatten(1)

@@ -68,7 +68,17 @@ def field(result: Any, name: str) -> Any:
     >>> field(SimpleNamespace(cache=1), "past_key_values"), field(SimpleNamespace(), "past_key_values")
     (1, None)
     """
-    return getattr(result, name_among(name, dir(result)), None)
+    return getattr(result, name_among(name, fields(result)), None)
+
+
+def fields(result: Any) -> frozenset[str]:
+    """The names of what a result holds: its keys and attributes. A name that only leads to another one is not in it.
+
+    >>> sorted(fields({"logits": 1}))
+    ['logits']
+    """
+    keys = result.keys() if isinstance(result, Mapping) else ()
+    return frozenset((*keys, *getattr(result, "__dict__", ())))
 
 
 def called_by_any_name(function: Callable[..., Any]) -> Callable[..., Any]:

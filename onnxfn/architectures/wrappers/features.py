@@ -77,14 +77,14 @@ def _features(model: Any, name: str, output: str) -> Any:
 def _joined(result: Any) -> Tensor:
     """The features of a result: its tensor, or those of each image one after the other, `[tokens, width]`.
 
-    A result with a mask has rows of padding, which stand for no token.
+    A result with a mask has rows of padding, which stand for no token, unless its features are joined already.
     """
     import torch
 
     features = getattr(result, "pooler_output", result)
     if features is None:
         features = result.last_hidden_state
-    if (mask := getattr(result, "attention_mask", None)) is not None:
+    if (mask := getattr(result, "attention_mask", None)) is not None and features.ndim > mask.ndim:
         return features[mask.bool()]
     if not isinstance(features, (list, tuple)):
         return features

@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.common_patches import sliding_window_cache
+from onnxfn.export.lookup.class_rows import row_of
 from onnxfn.export.lookup.index_bounds import index_bounds
 from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes
 from onnxfn.export.lookup.sample_arguments import SampleTensor, sample_arguments
@@ -99,8 +100,8 @@ def _inner_patches(model: Any) -> Collection[Patch]:
     """The patches of the rows of the transformers models inside a module."""
     types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
     patches: Collection[Patch] = sliding_window_cache.call.patches if any(windows(model)) else ()
-    for name in sorted(types & ARCHITECTURES.keys()):
-        patches = named(patches, ARCHITECTURES[name].call.patches)
+    for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
+        patches = named(patches, row.call.patches)
     return patches
 
 

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.lookup.auto_tables import is_listed, listed_loader, listed_tasks
+from onnxfn.export.lookup.class_rows import row_of
 from onnxfn.export.lookup.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.export.lookup.derive import (
     derive_from_config,
@@ -49,9 +50,10 @@ def spec_for(
 ) -> ExportSpec:
     """The spec of a model type, a configuration or a model.
 
-    A model type with a row in `architectures` has the spec of that row. If the row does not name the task, and
-    transformers lists a class of the model type for it, the outputs are those that the family of the row knows, or
-    those that a run of the model shows. A model or a configuration without a row has the spec that `derived` returns.
+    A model type with a row in `architectures` has the spec of that row. So has a model type whose classes are those of
+    a row: the classes of `exaone` are those of `llama`. If the row does not name the task, and transformers lists a
+    class of the model type for it, the outputs are those that the family of the row knows, or those that a run of the
+    model shows. A model or a configuration without a row has the spec that `derived` returns.
 
     Args:
         model_or_type: A model type as text (`"bert"`), a configuration (of transformers, or a dict), or a model.
@@ -160,16 +162,16 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | N
     if isinstance(model_or_type, ExportSpec):
         return task_names(model_or_type)
     model_or_type = _without_wrapper(model_or_type)
-    model_type = model_or_type if isinstance(model_or_type, str) else _model_type(model_or_type)
-    listed = listed_tasks(model_type)
-    if model_type not in rows_of(architectures) and (listed or not isinstance(model_or_type, str)):
+    model_type = _model_type(model_or_type)
+    row, listed = _row_or_none(model_or_type, architectures), listed_tasks(model_type)
+    if row is None and (listed or not isinstance(model_or_type, str)):
         return listed
-    return known_tasks(_row(model_or_type, architectures))
+    return known_tasks(row or _row(model_or_type, architectures))
 
 
 def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None = None) -> bool:
     """Whether a table has a row for a configuration or a model. True for every model type that is given as text."""
-    return isinstance(model_or_type, str) or _model_type(model_or_type) in rows_of(architectures)
+    return isinstance(model_or_type, str) or _row_or_none(model_or_type, architectures) is not None
 
 
 def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportSpec] | None = None) -> str | None:
@@ -291,14 +293,21 @@ def _without_wrapper(model_or_type: Any) -> Any:
 
 
 def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec:
-    model_type = model_or_type if isinstance(model_or_type, str) else _model_type(model_or_type)
-    rows = rows_of(architectures)
-    if model_type not in rows:
-        raise UnknownName(f"{unknown('model type', model_type, rows)}; {HOW_TO_DERIVE}")
-    return rows[model_type]
+    row = _row_or_none(model_or_type, architectures)
+    if row is None:
+        model_type = _model_type(model_or_type)
+        raise UnknownName(f"{unknown('model type', model_type, rows_of(architectures))}; {HOW_TO_DERIVE}")
+    return row
+
+
+def _row_or_none(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec | None:
+    return row_of(_model_type(model_or_type), rows_of(architectures), model_or_type)
 
 
 def _model_type(model_or_config: Any) -> str:
+    """The model type of a model or a configuration; a text is one itself."""
+    if isinstance(model_or_config, str):
+        return model_or_config
     is_spec = isinstance(model_or_config, ExportSpec)
     if callable(model_or_config) and not is_spec and config_of(model_or_config) is None:
         raise InvalidSpec(

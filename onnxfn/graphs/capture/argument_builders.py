@@ -57,12 +57,33 @@ def as_list(_: Any, items: tuple[Any, ...]) -> list[Any]:
 
 
 def dynamic_cache(model: Any, tensors: CacheTensors) -> Any:
-    """A `DynamicCache` with the layers of the configuration, which hold these tensors; layers without any are empty."""
+    """A `DynamicCache` with the layers of the configuration, which hold these tensors; layers without any are empty.
+
+    A model that runs some layers several times adds a layer of the cache for each further run. It is like the first
+    layer that has tensors of the same names.
+    """
     from transformers.cache_utils import DynamicCache
 
     cache = DynamicCache(config=model.config)
-    cache.layers = [_filled_layer(layer, tensors.get(str(index), {})) for index, layer in enumerate(cache.layers)]
+    kinds = {frozenset(tensors.get(str(index), {})): layer for index, layer in reversed([*enumerate(cache.layers)])}
+    more = range(len(cache.layers), 1 + max(map(int, tensors), default=-1)) if cache.layers else ()
+    layers = (*cache.layers, *(_new_layer(kinds[frozenset(tensors[str(index)])]) for index in more))
+    cache.layers = [_filled_layer(layer, tensors.get(str(index), {})) for index, layer in enumerate(layers)]
+    _end_windows(model)
     return cache
+
+
+def _end_windows(model: Any) -> None:
+    """Takes the sliding window from attention that reads the keys of the cache itself: its layers are full ones.
+
+    Such attention takes `shared_kv_states`, and would cut them to its window. The mask has the window.
+    """
+    for module in model.modules():
+        if (
+            getattr(module, "sliding_window", None)
+            and "shared_kv_states" in inspect.signature(module.forward).parameters
+        ):
+            module.sliding_window = None
 
 
 def dynamic_cache_without_config(_: Any, tensors: CacheTensors) -> Any:
@@ -172,13 +193,18 @@ def parakeet_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
     return ParakeetEncoderModelOutput(last_hidden_state=states, attention_mask=states_mask.int())
 
 
-def _filled_layer(layer: Any, tensors: Mapping[str, Any]) -> Any:
-    """A layer of a cache that holds these tensors; one with a sliding window becomes a full one."""
+def _new_layer(layer: Any) -> Any:
+    """An empty layer of a cache of the same kind; a full one if the layer has a sliding window."""
     from transformers import cache_utils
 
-    kind = type(layer).__name__
     arguments = {"number_of_states": layer.number_of_states} if hasattr(layer, "number_of_states") else {}
-    filled = getattr(cache_utils, FULL_LAYERS[kind])(**arguments) if kind in FULL_LAYERS else layer
+    kind = FULL_LAYERS.get(type(layer).__name__)
+    return (getattr(cache_utils, kind) if kind else type(layer))(**arguments)
+
+
+def _filled_layer(layer: Any, tensors: Mapping[str, Any]) -> Any:
+    """A layer of a cache that holds these tensors; one with a sliding window becomes a full one."""
+    filled = _new_layer(layer) if type(layer).__name__ in FULL_LAYERS else layer
     if "keys" in tensors:
         filled.keys, filled.values = tensors["keys"], tensors["values"]
         filled.dtype, filled.device = filled.keys.dtype, filled.keys.device

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -20,19 +22,25 @@ SMALL_COPY = 1 << 28
 """The bytes of a copy of a model in another dtype up to which the copy is made."""
 
 
+FREQUENCIES = "inv_freq"
+"""Part of the names of frequencies of rotary embeddings. transformers has them in float32 in a model of any dtype."""
+
+
 def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
 
-    The copy shares no tensor of another dtype with the model, and each tensor is copied once. Its weights are merged
-    with an adapter that changes them.
+    Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no tensor of
+    another dtype with the model, and each tensor is copied once. Its weights are merged with an adapter that changes
+    them.
     """
     import torch
 
-    if dtype is None or (float_dtypes(model) <= {dtype} and not has_updates(model)):
+    if dtype is None or (has_dtype(model, dtype) and not has_updates(model)):
         return model
+    dtypes = dtypes_in(model, getattr(torch, dtype))
     with traces_awaited():
         return copy.deepcopy(
-            model, {id(tensor): _converted(tensor, getattr(torch, dtype)) for tensor in float_tensors(model)}
+            model, {id(tensor): _converted(tensor, dtypes[id(tensor)]) for tensor in float_tensors(model)}
         )
 
 
@@ -56,26 +64,70 @@ def without_values(model: Any, dtype: str | None) -> Any:
     """
     import torch
 
-    if dtype is None or float_dtypes(model) <= {dtype}:
+    if dtype is None or has_dtype(model, dtype):
         return model
-    to = getattr(torch, dtype)
+    dtypes = dtypes_in(model, getattr(torch, dtype))
     with traces_awaited():
         return copy.deepcopy(
             model,
             {
-                id(tensor): _parameter(torch.empty_like(tensor, dtype=to), tensor)
+                id(tensor): _parameter(torch.empty_like(tensor, dtype=dtypes[id(tensor)]), tensor)
                 if isinstance(tensor, torch.nn.Parameter)
-                else _converted(tensor, to)
+                else _converted(tensor, dtypes[id(tensor)])
                 for tensor in float_tensors(model)
             },
         )
 
 
-def float_dtype(model: Any) -> Any:
-    """The torch dtype of the first floating-point parameter of a model; float32 if there is none."""
+def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
+    """From the identity of each float tensor of a model to its torch dtype in that model in another torch dtype.
+
+    In 16 bits some stay float32, and the model casts what meets them: the parameters that are float32 in a model of
+    16 bits, such as the weights of a router, and the tensors that transformers keeps when it loads the model so.
+    """
     import torch
 
-    return next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), torch.float32)
+    wide: set[int] = set()
+    if _is_half(dtype):
+        own = float_dtype(model)
+        parameters = model.parameters() if _is_half(own) else ()
+        wide = {id(parameter) for parameter in parameters if parameter.dtype == torch.float32}
+        wide |= _kept_by_transformers(model, dtype) if own != dtype else set()
+    return {id(tensor): torch.float32 if id(tensor) in wide else dtype for tensor in float_tensors(model)}
+
+
+def _kept_by_transformers(model: Any, dtype: Any) -> set[int]:
+    """The identities of the tensors that are float32 in a model which transformers loads in a dtype of 16 bits."""
+    wide: set[int] = set()
+    for module in model.modules():
+        if hasattr(module, "_get_dtype_plan"):
+            names = "|".join(name.replace("*", ".*") for name in (*module._get_dtype_plan(dtype), FREQUENCIES))
+            tensors = (*module.named_parameters(), *module.named_buffers())
+            wide |= {id(tensor) for name, tensor in tensors if re.search(names, name)}
+    return wide
+
+
+def has_dtype(model: Any, dtype: str) -> bool:
+    """Whether the float parameters of a model have a dtype. In a model of 16 bits some may be float32."""
+    import torch
+
+    own, dtypes = float_dtype(model), float_dtypes(model)
+    return dtypes <= {dtype} or (own == getattr(torch, dtype) and _is_half(own) and dtypes <= {dtype, "float32"})
+
+
+def float_dtype(model: Any) -> Any:
+    """The torch dtype of most elements of the floating-point parameters of a model; float32 if there are none."""
+    import torch
+
+    elements: Counter[Any] = Counter()
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            elements[parameter.dtype] += parameter.numel()
+    return max(elements, key=elements.__getitem__, default=torch.float32)
+
+
+def _is_half(dtype: Any) -> bool:
+    return bool(dtype.itemsize == 2)  # noqa: PLR2004 - bytes
 
 
 def float_dtypes(model: Any) -> set[str]:
@@ -88,11 +140,12 @@ def float_dtypes(model: Any) -> set[str]:
 def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
     """The spec for the float dtype of a model that is not float32, if the spec has no float dtype yet.
 
-    float64 counts only if all parameters have it: a model may keep a scale of its loss in float64. InvalidSpec if the
-    parameters have several other float dtypes: then the spec must choose.
+    float64 counts only if all parameters have it: a model may keep a scale of its loss in float64. So does float32 in
+    a model of 16 bits: it may keep its routers in float32. InvalidSpec if the parameters have several other float
+    dtypes: then the spec must choose.
     """
     every = float_dtypes(model)
-    dtypes = every - {"float64"} or every
+    dtypes = every - {"float64", *(["float32"] if _is_half(float_dtype(model)) else [])} or every
     if spec.target.float_dtype is not None or not dtypes <= {*FLOAT_DTYPES} or dtypes <= {"float32"}:
         return spec
     if len(dtypes) > 1:

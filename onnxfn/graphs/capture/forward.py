@@ -10,7 +10,7 @@ from itertools import chain
 from textwrap import dedent
 from typing import Any
 
-from onnxfn.architectures.private.renamed import name_among, renamed, spec_name
+from onnxfn.architectures.private.renamed import fields, name_among, renamed, spec_name
 from onnxfn.graphs.capture.argument_builders import built_arguments
 from onnxfn.graphs.capture.branches import eager_branches
 from onnxfn.graphs.capture.casting import cast_on_use
@@ -101,8 +101,7 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
 
 def _path_in(result: Any, path: Path) -> Path:
     """The path of an output in a result, whose first field may have another name in the installed version."""
-    names = result if isinstance(result, Mapping) else dir(result)
-    return (name_among(path[0], names), *path[1:]) if path and isinstance(path[0], str) else path
+    return (name_among(path[0], fields(result)), *path[1:]) if path and isinstance(path[0], str) else path
 
 
 def _in_io_dtype(spec: PlannedSpec, name: str, value: Any) -> Any:

@@ -5,6 +5,7 @@ export async function result(library, job) {
   if (job.ids) return { result: await generated(library, job, options) };
   if (job.feeds) return fed(library, job, options);
   if (job.prompts) return masks(library, job, options);
+  if (job.texts) return { result: await tokens(library, job) };
   const words = job.arguments.map((each) => argument(library, each));
   const pipe = await library.pipeline(job.pipeline, job.model, options);
   if (job.vocoder) {
@@ -13,6 +14,12 @@ export async function result(library, job) {
   }
   const inputs = job.processed ? await pipe.processor(words[0]) : {};
   return { result: plain(await pipe(...words)), inputs: plain(inputs) };
+}
+
+// The tokens of each text, without those that stand for its ends.
+async function tokens(library, job) {
+  const tokenizer = await library.AutoTokenizer.from_pretrained(job.model);
+  return job.texts.map((text) => tokenizer.encode(text, { add_special_tokens: false }));
 }
 
 // What a model gives for tensors; with options, the tokens that it writes for them.

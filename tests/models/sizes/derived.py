@@ -31,6 +31,18 @@ CODEC: Mapping[str, Any] = MappingProxyType(
         "sliding_window": 250,
     }
 )
+WAVTOKENIZER: Mapping[str, Any] = MappingProxyType(
+    {
+        "num_filters": 4,
+        "upsampling_ratios": [4, 2],
+        "hidden_size": 32,
+        "codebook_size": 16,
+        "codebook_dim": 32,
+        "decoder_hidden_size": 32,
+        "decoder_num_layers": 2,
+        "decoder_attention_num_groups": 8,
+    }
+)
 PP_LCNET_STAGES = ["stage2", "stage3", "stage4", "stage5"]
 VIBEVOICE: Mapping[str, Any] = MappingProxyType(
     {"num_filters": 4, "downsampling_ratios": [2, 4], "depths": [1, 1, 1], "hidden_size": 16}
@@ -44,6 +56,22 @@ SAM2: Mapping[str, Any] = tiny.SPECIAL["sam2"]["vision_config"]
 # By the type of the configuration, also of one inside another.
 OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
+        # The tokens of images are 64 to 95, those of sounds 96 to 111.
+        "apertus1p5": {
+            "image_token_offset": 64,
+            "audio_token_offset": 96,
+            "vision_config": {
+                "codebook_size": 32,
+                "embed_dim": 16,
+                "latent_channels": 16,
+                "base_channels": 32,
+                "channel_multiplier": [1, 2],
+                "num_res_blocks": 1,
+                "resolution": 32,
+            },
+        },
+        "wavtokenizer": WAVTOKENIZER,
+        "wavtokenizer_encoder": WAVTOKENIZER,
         "deepseek_ocr2": {"text_config": {"num_experts_per_tok": 2}},
         # A token for padding has zeros as its embedding, so all experts have one score, and any of them may be picked.
         "jetmoe": {"pad_token_id": None},
@@ -63,6 +91,14 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"]},
         "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 24},
+        # A layer before the loops, two layers that run twice, and one after them.
+        "dory": {
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "n_input_layers": 1,
+            "n_recurrent_layers": 2,
+            "n_output_layers": 1,
+        },
         "dots3_note_vision_encoder": {"adapter_in_dim": 32, "adapter_out_dim": 32},
         "dots3_note_audio_encoder": {"adapter_input_size": 32, "adapter_out_dim": 32},
         "dots3_note_text": {"index_head_dim": 8, "index_n_heads": 4, "shared_experts_intermediate_size": 24},
@@ -88,6 +124,28 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "linear_head_dim": 8,
         },
         "hunyuan_vl_text": {"head_dim": 8},
+        "hy_v4_vl_text": {
+            "pad_token_id": None,
+            "num_hidden_layers": 3,
+            "mlp_layer_types": None,
+            "layer_types": None,
+            "indexer_types": None,
+            "qk_rope_head_dim": 8,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
+            "index_topk": 8,
+            "index_head_dim": 8,
+            "index_n_heads": 16,
+        },
+        # A layer before the loops, two layers that run twice, and one after them.
+        "inkling2_loop_text": {
+            "num_hidden_layers": 4,
+            "layer_types": ["hybrid_sliding", "hybrid"] * 2,
+            "n_layers_per_attn_res_block": 1,
+            "loop_layer_index_start": 1,
+            "loop_layer_index_end": 3,
+            "loop_num_passes": 2,
+            "loop_gate_rank": 8,
+        },
         "instructblip": {"image_token_index": 100},
         "instructblipvideo": {"video_token_index": 100},
         "mimi": CODEC,
