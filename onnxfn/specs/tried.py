@@ -45,13 +45,13 @@ def newer_packages_noted() -> Iterator[None]:
 
 def _imported() -> dict[str, str]:
     """The versions of these packages that are imported: others have no part in an error."""
-    found = {}
+    versions = {}
     for name in NEWEST_TRIED.keys() & sys.modules.keys():
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:  # onnxruntime is also distributed under other names
             continue
-    return dict(sorted(found.items()))
+    return dict(sorted(versions.items()))
 
 
 def _numbers(text: str) -> tuple[int, ...]:
