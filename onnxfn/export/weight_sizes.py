@@ -11,7 +11,7 @@ from attrs import evolve
 
 from onnxfn.export.lookup.loading import load_configuration, model_without_weights
 from onnxfn.export.planned_files import plan_of_variants
-from onnxfn.graphs.capture.dtypes import float_dtype
+from onnxfn.graphs.capture.dtypes import dtypes_in, float_dtype
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.graphs.graph_size import float_bytes
 from onnxfn.graphs.passes.quantized_operators import REPLACEMENTS
@@ -87,9 +87,12 @@ def with_graph_bytes(planned: Plan, graphs: Iterable[Any]) -> Plan:
 
 
 def _part_bytes(planned: Plan, part: Part, model: Any) -> int:
-    itemsize, rules = _itemsize(part, model), part.spec.target.quantization
-    weights = _weights(planned, part, model)
-    return sum(_weight_bytes(model, tensor, modules, rules, itemsize) for tensor, modules in weights)
+    dtype, rules = _dtype(part, model), part.spec.target.quantization
+    dtypes = dtypes_in(model, dtype)
+    return sum(
+        _weight_bytes(model, tensor, modules, rules, dtypes.get(id(tensor), dtype).itemsize)
+        for tensor, modules in _weights(planned, part, model)
+    )
 
 
 def _weight_bytes(model: Any, tensor: Any, modules: list[Any], rules: Sequence[WeightRule], itemsize: int) -> int:
@@ -136,13 +139,12 @@ def last_product(model: Any) -> Any:
     return output or ([None, *(each for each in model.modules() if isinstance(each, torch.nn.Linear))])[-1]
 
 
-def _itemsize(part: Part, model: Any) -> int:
-    """The bytes of a float in the dtype of a part."""
+def _dtype(part: Part, model: Any) -> Any:
+    """The torch dtype of the floats of a part."""
     import torch
 
     name = part.spec.target.float_dtype
-    dtype = getattr(torch, name) if name else float_dtype(model)
-    return int(dtype.itemsize)
+    return getattr(torch, name) if name else float_dtype(model)
 
 
 def _weights(planned: Plan, part: Part, model: Any) -> list[tuple[Any, list[Any]]]:

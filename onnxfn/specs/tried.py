@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
 NEWEST_TRIED: Mapping[str, str] = MappingProxyType(
@@ -45,6 +44,8 @@ def newer_packages_noted() -> Iterator[None]:
 
 def _imported() -> dict[str, str]:
     """The versions of these packages that are imported: others have no part in an error."""
+    from importlib.metadata import PackageNotFoundError, version  # takes a tenth of the time of `import onnxfn`
+
     versions = {}
     for name in NEWEST_TRIED.keys() & sys.modules.keys():
         try:

@@ -46,6 +46,7 @@ OTHER_BODIES = {
     "chunk_kimi_delta_attention": "a decay of each channel, which torch_chunk_gated_delta_rule has of each head",
     "LlavaNextVideoModel.get_image_features": "that of LLaVA-NeXT, with another order of statements",
     "LlavaOnevisionModel.get_image_features": "also images of several in one text, and those that are made smaller",
+    "WavTokenizerConv1d.forward": "that of Encodec: a norm after the convolution, and no cache of padding",
     "transformers.models.fsmt.modeling_fsmt:shift_tokens_right": "replaces -100 in its argument and not in a copy",
 }
 """A function, or a function of one module -> how its code differs from the other code that the same patch replaces."""

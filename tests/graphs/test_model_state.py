@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_method_is_replaced_inside_and_restored_also_after_an_error():
 
     before = textwrap.TextWrapper.wrap
     with pytest.raises(Stopped), applied((WRAP,)):
-        assert textwrap.TextWrapper.wrap.__wrapped__ is textwrap.dedent
+        assert inspect.unwrap(textwrap.TextWrapper.wrap) is textwrap.dedent
         assert in_another_thread(lambda: textwrap.TextWrapper(width=3).wrap("a b c")) == ["a b", "c"]
         raise Stopped
     assert textwrap.TextWrapper.wrap is before
@@ -96,7 +97,7 @@ def test_a_method_that_a_class_lacks_is_added_inside_and_removed():
     import textwrap
 
     with applied((Patch("textwrap:TextWrapper.no_such", by="textwrap:dedent", why="a test"),)):
-        assert textwrap.TextWrapper.no_such.__wrapped__ is textwrap.dedent
+        assert inspect.unwrap(textwrap.TextWrapper.no_such) is textwrap.dedent
         assert not in_another_thread(lambda: hasattr(textwrap.TextWrapper, "no_such"))
     assert not hasattr(textwrap.TextWrapper, "no_such")
 

@@ -77,7 +77,3 @@ def test_the_rule_names_every_edit():
 )
 def test_every_command_is_named(command):
     assert f"onnxfn {command}" in README
-
-
-def test_the_readme_has_at_most_350_lines():
-    assert len(README.splitlines()) <= 350

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from onnxfn.specs import tried
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.public_calls import public
 from onnxfn.specs.tried import NEWEST_TRIED, newer_than_tried
@@ -19,7 +18,9 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 @pytest.fixture
 def _newer_transformers(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", sys)
-    monkeypatch.setattr(tried, "version", lambda name: "6.1.0" if name == "transformers" else NEWEST_TRIED[name])
+    monkeypatch.setattr(
+        "importlib.metadata.version", lambda name: "6.1.0" if name == "transformers" else NEWEST_TRIED[name]
+    )
 
 
 def failing():

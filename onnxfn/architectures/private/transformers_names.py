@@ -1,4 +1,4 @@
-"""The private names of transformers that onnxfn uses (transformers 5.20 to 5.23).
+"""The private names of transformers that onnxfn uses (transformers 5.20 to 5.24).
 
 The functions that patches replace are named in the rows: a row says which, and why.
 """

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.architectures.private.renamed import name_among
+from onnxfn.architectures.private.renamed import name_among, renamed
 from onnxfn.architectures.wrappers.modules import module
 
 EXPAND = "expand_kv"
@@ -23,10 +23,12 @@ def with_expanded_cache(model: Any) -> Any:
     A layer updates its cache and then expands what the cache gives (`DeepseekV3Attention.forward`). Here the update
     gives the new latents back, and the expansion of these updates the cache.
     """
-    argument = name_among("past_key_values", signature(model.forward).parameters)
+    names = signature(model.forward).parameters
+    argument = name_among("past_key_values", names)
 
     @wraps(model.forward)
     def forward(*arguments: Any, **named: Any) -> Any:
+        named = renamed(named, names)
         cache = named.get(argument)
         if cache is None and named.get("use_cache", model.config.use_cache):
             from transformers import DynamicCache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any
@@ -200,7 +202,7 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
 
     None and "" for a task or a model that has no cache. Errors that do not mean a refusal propagate.
     """
-    if task not in CACHE_TASKS or "past_key_values" not in forward_parameters(model):
+    if task not in CACHE_TASKS or not _takes_cache(model):
         return None, ""
     spec = resolved(compose(base, always(use_cache=True)), snapshot(model))
     try:
@@ -212,6 +214,18 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
         if isinstance(error, NotImplementedError) and any(tensor.is_meta for tensor in model.parameters()):
             raise
         return None, summary(error)
+
+
+def _takes_cache(model: Any) -> bool:
+    """Whether `forward` takes a cache, and not one of a class that is no cache of transformers."""
+    from transformers import Cache
+
+    parameter = forward_parameters(model).get("past_key_values")
+    if parameter is None:
+        return False
+    module = sys.modules[type(model).__module__]
+    kinds = [getattr(module, name, Cache) for name in re.findall(r"\w*Cache\b", str(parameter.annotation))]
+    return not kinds or any(issubclass(kind, Cache) for kind in kinds)
 
 
 def _spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> ExportSpec | None:
