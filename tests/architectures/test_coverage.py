@@ -67,7 +67,8 @@ def test_more_than_250_model_types_are_validated():
 @pytest.mark.parametrize("name", [path.stem for path in sorted(swept.SWEEPS.glob("*.json"))])
 def test_each_line_has_a_run_with_its_day_commit_and_versions(name):
     for model_type, tasks in swept.seen(name).items():
-        assert all(swept.run_of(name, model_type, task)["commit"] for task in tasks)
+        lines = [(model_type, task) for task in tasks] if isinstance(tasks, dict) else [(model_type,)]
+        assert all(swept.run_of(name, *line)["commit"] for line in lines)
     for run in swept.recorded(name)["runs"]:
         assert run["versions"].keys() == NEWEST_TRIED.keys() == set(swept.PACKAGES)
         assert newer_than_tried(run["versions"]) == ""

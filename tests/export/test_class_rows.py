@@ -2,9 +2,11 @@
 
 from types import SimpleNamespace
 
+import every_head
 import pytest
 import shrunk
 from agreement import assert_agreement
+from transformers import LlamaConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from typer.testing import CliRunner
 
@@ -67,9 +69,15 @@ def test_a_type_with_a_class_of_its_own_or_none_has_no_row_of_another(model_type
 @pytest.mark.parametrize(("module", "owner"), [("transformers.models.llama.modeling_llama", "llama"), ("mine", None)])
 def test_a_type_that_transformers_does_not_list_has_the_row_of_the_class_of_its_model(module, owner):
     config = SimpleNamespace(to_dict=dict, model_type="mine")
-    model = type("LlamaForCausalLM", (), {"forward": None, "config": config, "__module__": module})()
+    known = {"forward": None, "config": config, "config_class": LlamaConfig, "__module__": module}
+    model = type("LlamaForCausalLM", (), known)()
     row = row_of("mine", ARCHITECTURES, model)
     assert (row and row.derived) == (owner and f"the row of {owner}, whose classes mine has")
+
+
+def test_a_class_for_another_configuration_than_that_of_the_row_does_not_have_it():
+    """MusicgenModel is a decoder, and its row is of the whole of Musicgen."""
+    assert row_of("musicgen_decoder", ARCHITECTURES, every_head.tiny_model("musicgen", "feature-extraction")) is None
 
 
 @pytest.mark.parametrize("model_type", BORROWERS)

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -83,8 +83,13 @@ def validated(tasks: Mapping[str, str]) -> tuple[str, ...]:
 def run_of(name: str, *where: str) -> Results:
     """The run that gave a line: its date, commit and versions. `where` is a model type, or a model type and a task."""
     file = recorded(name)
-    number = reduce(lambda tree, step: tree.get(step) if isinstance(tree, dict) else tree, where, file.get("seen", {}))
-    return file["runs"][number] if isinstance(number, int) else {"date": "", "commit": "", "versions": {}}
+    number, results = file.get("seen"), file["results"]
+    for step in where:
+        if step not in results:
+            return {"date": "", "commit": "", "versions": {}}
+        results = results[step]
+        number = number[step] if isinstance(number, dict) else number
+    return file["runs"][number]
 
 
 def runs_text(name: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from attrs import evolve
 
 from onnxfn.export.lookup.auto_tables import TABLES, auto_tables, listed_classes, listed_tasks
-from onnxfn.export.lookup.class_tasks import class_name
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import WITH_PAST
 
@@ -19,8 +18,8 @@ def row_of(model_type: str, rows: Mapping[str, ExportSpec], model: Any = None) -
     """The row of a model type; None if neither the type nor its class has one.
 
     transformers builds some model types of the classes of another: `exaone` of `LlamaForCausalLM`. The row of such a
-    type is that of the other, for the tasks that transformers lists. A type that it does not list has the class of
-    `model`.
+    type is that of the other, for the tasks that transformers lists. A type that it does not list has the row of the
+    type whose configuration the class of `model` is for.
 
     >>> from onnxfn import ARCHITECTURES
     >>> row_of("bert", ARCHITECTURES) is ARCHITECTURES["bert"], row_of("no type", ARCHITECTURES)
@@ -28,7 +27,7 @@ def row_of(model_type: str, rows: Mapping[str, ExportSpec], model: Any = None) -
     """
     if model_type in rows:
         return rows[model_type]
-    owners = {class_type(name) for name in _classes(model_type, model)}
+    owners = _owners(model_type, model)
     owner = owners.pop() if len(owners) == 1 else None
     if owner is None or owner not in rows:
         return None
@@ -49,13 +48,12 @@ def class_type(name: str) -> str | None:
     return max(named, key=len, default=None)
 
 
-def _classes(model_type: str, model: Any) -> Iterator[str]:
-    """The classes that transformers lists for a model type; else the class of the model, if transformers has it."""
+def _owners(model_type: str, model: Any) -> set[str | None]:
+    """The model types after which the classes of a type are named; without classes, the type of the model's class."""
     listed = {name for task in TABLES for name in listed_classes(model_type, task)}
-    if listed or not hasattr(model, "forward"):
-        yield from listed
-    elif type(model).__module__.startswith("transformers.models."):
-        yield class_name(model)
+    if listed or not type(model).__module__.startswith("transformers.models."):
+        return {class_type(name) for name in listed}
+    return {getattr(getattr(model, "config_class", None), "model_type", None)}
 
 
 def _plain(name: str) -> str:
