@@ -79,3 +79,10 @@ def by_transformers(ids, mask, grids):
     given = torch.tensor(grids) if grids else None
     found = Qwen2VLModel.get_rope_index(model, torch.tensor(ids), types, given, attention_mask=torch.tensor(mask))
     return tuple(each.numpy() for each in found)
+
+
+def test_more_tokens_of_images_than_their_grids_have_is_refused():
+    """As of a model that ends each row of an image with a token more."""
+    ids, grids = np.array([[IMAGE] * 3]), {IMAGE: np.array([[1, 2, 4]])}
+    said = refusal(InvalidSpec, mrope_positions, np.ones((1, 3)), ids, grids, merge_size=2)
+    assert "more tokens of images" in said

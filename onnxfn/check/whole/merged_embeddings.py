@@ -89,6 +89,17 @@ def mrope_positions(
     return positions
 
 
+def _next_grid(grids: Iterator[Array]) -> tuple[int, ...]:
+    """The patches of the next image in time, height and width. InvalidSpec if there is none."""
+    grid = next(grids, None)
+    if grid is None:
+        raise InvalidSpec(
+            "a text has more tokens of images than patches that are merged: the positions of this model are not those "
+            "of Qwen2-VL, and the check knows no others"
+        )
+    return tuple(map(int, grid))
+
+
 def _text_positions(
     ids: Sequence[int | None], grids: Mapping[int | None, Iterator[Array]], merge_size: int, first: int
 ) -> Array:
@@ -96,7 +107,7 @@ def _text_positions(
     columns, index, start = [np.zeros((3, 0), dtype=np.int64)], 0, first
     while index < len(ids):
         left = grids.get(ids[index])
-        frames, height, width = (1, merge_size, merge_size) if left is None else map(int, next(left))
+        frames, height, width = (1, merge_size, merge_size) if left is None else _next_grid(left)
         grid = frames, height // merge_size, width // merge_size
         of_grid = np.indices(grid).reshape(3, -1)
         columns.append(of_grid + start)
