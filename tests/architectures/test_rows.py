@@ -113,11 +113,16 @@ def export_checked(model_type, task, folder, **overrides):
 
 
 @pytest.mark.parametrize(("model_type", "task"), SLOWEST)
-def test_a_tiny_model_is_exported_and_checked_in_ten_seconds(model_type, task, tmp_path):
+def test_no_tiny_model_takes_longer_than_25_exports_of_albert(model_type, task, tmp_path):
+    """Ten seconds of the processor where ALBERT takes 0.4, as on the machine of the recorded results."""
     warm()
+    albert = min(
+        swept.timed(export_checked, "albert", "text-classification", tmp_path / f"albert {number}")[1]
+        for number in range(3)
+    )
     names = ("first", "second", "third", "fourth")  # a busy machine adds a third, for a while
     seconds = (swept.timed(export_checked, model_type, task, tmp_path / name)[1] for name in names)
-    assert any(each <= swept.LONGEST for each in seconds)
+    assert any(each <= 25 * albert for each in seconds)
 
 
 @pytest.mark.parametrize(
