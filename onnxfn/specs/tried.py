@@ -44,7 +44,7 @@ def newer_packages_noted() -> Iterator[None]:
 
 def _imported() -> dict[str, str]:
     """The versions of these packages that are imported: others have no part in an error."""
-    from importlib.metadata import PackageNotFoundError, version  # takes a tenth of the time of `import onnxfn`
+    from importlib.metadata import PackageNotFoundError, version  # not needed unless there is an error
 
     versions = {}
     for name in NEWEST_TRIED.keys() & sys.modules.keys():

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from onnxfn.architectures.patches.merged_blocks import blocks_of
 from onnxfn.architectures.patches.packed_vision import (
+    interpolation_indices_and_weights,
     owners,
     patches_of,
     position_ids,
     row_and_column,
     segment_ends,
-    taps_and_weights,
 )
 
 
@@ -94,7 +94,9 @@ def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor, beyon
     """The patches, and the table of positions resized to each image, whose sides are `beyond` longer for that."""
     sides = (self.config.num_channels, self.patch_size, self.patch_size)
     embeddings = self.patch_embedding(pixel_values.reshape(-1, *sides)).flatten(1)
-    index, weights = taps_and_weights(grid_thw, self.position_edge, self.config.interpolate_mode, beyond=beyond)
+    index, weights = interpolation_indices_and_weights(
+        grid_thw, self.position_edge, self.config.interpolate_mode, beyond=beyond
+    )
     positions = (self.position_embedding.weight[1:].float()[index] * weights[..., None]).sum(1)
     return embeddings + positions.to(embeddings.dtype)
 

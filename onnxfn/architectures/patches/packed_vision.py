@@ -224,23 +224,12 @@ def interpolation_indices_and_weights(
     spatial_merge_size: int = 1,
     padding: str = "border",
     kwargs: Any = None,  # noqa: ARG001
-) -> tuple[Tensor, Tensor]:
-    """For get_vision_interpolation_indices_and_weights: where each patch reads the table of positions, how strongly."""
-    return taps_and_weights(grid_thw, num_grid_per_side, mode, align_corners, spatial_merge_size, padding)
-
-
-def taps_and_weights(
-    grid_thw: Tensor,
-    num_grid_per_side: int,
-    mode: str = "bilinear",
-    align_corners: bool = False,  # noqa: FBT001, FBT002
-    spatial_merge_size: int = 1,
-    padding: str = "border",
     beyond: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Where each patch reads the table of positions, and how strongly, if each side is `beyond` longer than it is.
+    """For get_vision_interpolation_indices_and_weights: where each patch reads the table of positions, how strongly.
 
-    torch reads an axis of the size of the table as it is, unless the mode is bicubic.
+    Each side counts as `beyond` longer than it is. torch reads an axis of the size of the table as it is, unless the
+    mode is bicubic.
     """
     patches = patches_of(grid_thw)
     heights, widths = (
