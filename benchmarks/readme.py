@@ -1,14 +1,14 @@
-"""The tables of the last results: benchmarks/README.md, and five figures in README.md.
+"""The last results in words: benchmarks/README.md, five figures in README.md, and the rows of every benchmark.
 
-    python benchmarks/readme.py
-
-writes both.
+python benchmarks/readme.py             # writes both
+python benchmarks/readme.py --rows      # prints the rows
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ def unchanged(*names: str) -> dict[str, str]:
     """Columns that keep their names."""
     return {name: name for name in names}
 
+
+PAIR_COLUMNS = ("onnxfn", "transformers.exporters, traced sizes", "transformers.exporters, other sizes")
 
 TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     (
@@ -117,9 +119,9 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         | unchanged("anonymous GB", "written MB", "needs GB", "at a time"),
     ),
     (
-        "costs",
-        "Measured, or computed from the other tables: 10,000 fine-tunes by workers like these; 70 billion parameters.",
-        unchanged("what", "jobs", "workers", "minutes", "GB of memory", "GB written", "figure"),
+        "pairs",
+        "Random pairs of a model type and a task: which exporter is right at the traced sizes, and at others.",
+        {"model": "model", "task": "task", **dict(zip(("onnxfn", "traced", "others"), PAIR_COLUMNS, strict=True))},
     ),
     (
         "quantized",
@@ -132,14 +134,14 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
 BENCHMARKS_README = """\
 # Benchmarks
 
-Written by `python benchmarks/readme.py` from `results/*.json`; a test checks that it is current.
+Written by `python benchmarks/readme.py` from `results/*.json`. `python benchmarks/readme.py --rows` prints all rows.
 
 Each file answers one question. The ONNX files of an exporter must agree with PyTorch, else it has no figures.
 All exporters run in every round, on one machine. "onnxfn / it" is the median, over the rounds, of onnxfn's
 figure divided by that of the exporter in the row. onnxfn and its peers run in virtual environments of their own, which
 the scripts create. "cannot": the exporter ends with an error. "wrong": its files differ from PyTorch or do not run.
 
-{tables}
+{benchmarks}
 
 ## Requirements
 
@@ -158,22 +160,29 @@ def requirements(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def benchmarks_readme(results: Mapping[str, Any]) -> str:
-    """The text of benchmarks/README.md: all tables, and whether each requirement holds."""
-    tables = "\n\n".join(section(results[name], what, columns) for name, what, columns in TABLES)
-    return BENCHMARKS_README.format(tables=tables, required=requirement_table(requirements(results)))
+    """The text of benchmarks/README.md: what each benchmark measures, and whether each requirement holds."""
+    rows = [
+        {"benchmark": f"`{name}`", "what it measures": what, "of": measured_on(results[name])}
+        for name, what, _ in TABLES
+    ]
+    return BENCHMARKS_README.format(benchmarks=table(rows), required=requirement_table(requirements(results)))
 
 
-def section(result: Mapping[str, Any], what: str, columns: Mapping[str, str]) -> str:
-    """The heading of a benchmark, how it was measured, and its rows; a problem is cut to its first word."""
+def measured_on(result: Mapping[str, Any]) -> str:
+    """How often, on how many cores and with which versions a benchmark was run."""
+    often = f"medians of {result['runs']}" if result["runs"] > 1 else "one run, not figures to quote"
+    versions = ", ".join(f"{package} {number}" for package, number in result["versions"].items())
+    return f"{often}, {result['cores']} cores, {versions}"
+
+
+def section(result: Mapping[str, Any], columns: Mapping[str, str]) -> str:
+    """The heading of a benchmark and its rows; a problem is cut to its first word."""
     rows = [
         {title: row.get(column) for column, title in columns.items() if column != "problem"}
         | ({columns["problem"]: row["problem"].partition(":")[0]} if row.get("problem") else {})
         for row in result["rows"]
     ]
-    often = f"medians of {result['runs']}" if result["runs"] > 1 else "one run, not figures to quote"
-    versions = ", ".join(f"{package} {number}" for package, number in result["versions"].items())
-    how = f"`python benchmarks/{result['benchmark']}.py`, {often}, {result['cores']} cores, {versions}."
-    return f"## {result['benchmark']}\n\n{what}\n{how}\n\n{table(rows)}"
+    return f"## {result['benchmark']}\n\n{table(rows)}\n"
 
 
 def requirement_table(required: Sequence[Mapping[str, Any]]) -> str:
@@ -203,6 +212,9 @@ def key_figures(results: Mapping[str, Any]) -> str:
 
 def main() -> None:
     results = read_results()
+    if sys.argv[1:] == ["--rows"]:
+        print("\n".join(section(results[name], columns) for name, _, columns in TABLES))
+        return
     (HERE / "README.md").write_text(benchmarks_readme(results))
     text = f"{MARKS[0]}\n\n{key_figures(results)}\n\n{MARKS[1]}"
     README.write_text(re.sub(f"(?s){MARKS[0]}.*{MARKS[1]}", lambda _: text, README.read_text()))

@@ -53,8 +53,8 @@ def test_the_recorded_forms_are_of_this_table():
     assert swept.pairs(NAME) == set(PAIRS)
 
 
-def test_all_decoders_can_keep_the_last_logits_and_most_share_their_cache():
+def test_all_decoders_can_keep_the_last_logits_and_the_usual_ones_share_their_cache():
     seen = swept.seen(NAME)
     assert [name for name in TYPES if not swept.validated({"": seen[name][NUM_LOGITS_TO_KEEP]})] == []
-    refused = [name for name in TYPES if not swept.validated({"": seen[name]["shared_cache"]})]
-    assert len(refused) <= 28
+    refused = {name for name in TYPES if not swept.validated({"": seen[name]["shared_cache"]})}
+    assert refused.isdisjoint({"gemma", "gemma2", "gpt2", "granite", "llama", "mistral", "phi3", "qwen2", "qwen3"})

@@ -1,16 +1,17 @@
-"""What Optimum declares: `optimum.json`, and the tasks and files of its exports."""
+"""What Optimum declares: `optimum.json.xz`, and the tasks and files of its exports."""
 
 from __future__ import annotations
 
 import json
+import lzma
 from functools import cache
 from pathlib import Path
 
 
 @cache
 def contract():
-    """The content of `optimum.json`, {model type: ...}; the README of this folder says what it holds."""
-    return json.loads((Path(__file__).parent / "optimum.json").read_text())
+    """The content of `optimum.json.xz`, {model type: ...}; the README of this folder says what it holds."""
+    return json.loads(lzma.decompress((Path(__file__).parent / "optimum.json.xz").read_bytes()))
 
 
 def single_file(task):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -34,8 +33,6 @@ NO_MODEL, REFUSED, FAILED, NARROW = (
 """How a line starts when no small model can be made that runs, when onnxfn says that it cannot export the pair, when
 the export ends in an error or does not agree with PyTorch, and when it takes no images or sounds that the model reads.
 """
-
-KINDS = {NO_MODEL: "have no tiny model", REFUSED: "refused", FAILED: "failed", NARROW: "take texts alone"}
 
 OF_TEXTS = frozenset(
     {
@@ -144,11 +141,6 @@ def own_config(kind: Any, configuration: Any) -> Any:
     if wanted is None or isinstance(configuration, wanted):
         return configuration
     return next((part for part in vars(configuration).values() if isinstance(part, wanted)), configuration)
-
-
-def counts(lines: Iterable[str]) -> Mapping[str, int]:
-    """How many of these lines are of pairs that agreed, were refused, failed, or have no tiny model."""
-    return Counter(next((kind for start, kind in KINDS.items() if line.startswith(start)), "agreed") for line in lines)
 
 
 def failure(start: str, error: BaseException) -> str:

@@ -8,7 +8,6 @@ no edit adds.
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import every_head
@@ -50,22 +49,3 @@ def line(model_type: str, task: str, folder: Path) -> str:
     except onnxfn.OnnxfnError as error:
         return f"{swept.NOT}{', '.join(names)}: {type(error).__name__}"
     return f"{swept.NOT}{', '.join(without)}" if without else f"all, by with_input of {', '.join(names)}"
-
-
-def summary() -> str:
-    """How many pairs take all inputs, and those that do not, with what they leave out."""
-    seen = swept.seen(NAME)
-    lines = {f"{name} ({task})": line for name, tasks in seen.items() for task, line in tasks.items()}
-    by_edit = sum(line.startswith("all, by") for line in lines.values())
-    without = {name: line.removeprefix(swept.NOT) for name, line in lines.items() if line.startswith(swept.NOT)}
-    names: dict[str, list[str]] = {}
-    for name, text in without.items():
-        names.setdefault(text.partition(":")[0], []).append(name)
-    listed = "\n".join(f"| {inputs} | {', '.join(pairs)} |" for inputs, pairs in sorted(names.items()))
-    text = (
-        f"Of the {len(lines)} pairs that agree, the graphs of {len(lines) - by_edit - len(without)} take every input "
-        f"that a processor of the model gives and the model reads, and those of {by_edit} do with `with_input`, which "
-        f"the plan names; these agree, too. {len(without)} leave something out, most of them videos or boxes, or the "
-        "images of a model for a task of texts:"
-    )
-    return f"{fill(text, 120)}\n\n| left out | pairs |\n| --- | --- |\n{listed}"

@@ -40,16 +40,13 @@ FAMILIES: Mapping[str, str] = {
     "libraries": "timm, sentence-transformers, diffusers",
     "derived": "no row: the spec is derived from the model",
 }
-LONGEST = 10.0
-"""The most seconds of the processor that an export of a tiny model takes, with its check, in a warm process."""
-
 NOT = "not: "
 """The start of a line for a task that was attempted and is not validated; the reason follows."""
 
 TABLES = ("results", "seen", "seconds")
 """What a file holds besides its runs."""
 
-RESULTS = ("tests/sweeps", "tests/clients/results.json", "tests/clients/README.md", "README.md")
+RESULTS = ("tests/sweeps", "tests/clients/results.json")
 """What recording itself changes."""
 
 Results = dict[str, Any]
@@ -232,7 +229,7 @@ def line(result: Any, *more: str) -> str:
 
 
 def commit() -> str:
-    """The commit of the working tree. An error if anything but results and the pages of them has changes."""
+    """The commit of the working tree. An error if anything but results has changes."""
     changed = git("status", "--porcelain", "--", ".", *(f":!{path}" for path in RESULTS))
     if changed:
         raise RuntimeError(f"lines are recorded from a clean tree; commit these first:\n{changed}")

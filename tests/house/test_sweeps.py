@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import sweep_pages
 import swept
 
 VERSIONS = {"torch": "2.13.0", "transformers": "5.24.0", "onnx": "1.23.2", "onnxruntime": "1.32.0"}
@@ -14,6 +15,7 @@ NAMES = [f"test[{number}]" for number in range(2000)]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(swept, "SWEEPS", tmp_path)
+    monkeypatch.setattr(sweep_pages, "SWEEPS", tmp_path)
     monkeypatch.setattr(swept, "installed", lambda: VERSIONS)
     monkeypatch.setattr(swept, "commit", lambda: "056ea07")
     return tmp_path
@@ -36,13 +38,6 @@ def test_the_seconds_of_a_pair_are_recorded_and_left_when_another_is(folder):
     swept.record("text", "xlm", "fill-mask", "max abs diff 2e-07", pairs)
     assert json.loads((folder / "text.json").read_text())["seconds"] == {"bert": {"fill-mask": 1.3}}
     assert swept.pairs("text") == pairs
-
-
-@pytest.mark.parametrize("family", swept.FAMILIES)
-def test_no_recorded_export_of_a_tiny_model_takes_longer_than_it_may(family):
-    every = swept.recorded(family).get("seconds", {})
-    slow = {name: tasks for name, tasks in every.items() if max(tasks.values()) > swept.LONGEST}
-    assert not slow
 
 
 def test_a_pair_that_left_the_table_loses_its_result(folder):
@@ -88,3 +83,18 @@ def test_a_sample_depends_on_the_seed_alone():
 def test_samples_of_many_seeds_hold_every_name():
     samples = [swept.sampled(NAMES, 100, str(seed)) for seed in range(400)]
     assert set().union(*samples) == set(NAMES)
+
+
+def test_each_sweep_has_a_page_with_a_row_for_each_line(folder):
+    swept.record("text", "bert", "fill-mask", "max abs diff 1e-07, of input_ids", {("bert", "fill-mask")}, 1.3)
+    swept.update("decoding", lambda _: {"llama": "max abs diff 2e-06, past a window"}, ("llama",))
+    pages = sweep_pages.pages()
+    assert f"| bert | fill-mask | 1e-07 | 1.3 | {swept.today()} |" in pages["text.md"]
+    assert f"| llama | 2e-06, past a window | {swept.today()} |" in pages["decoding.md"]
+    assert "| text | text encoders | 1 | 1 |" in pages["summary.md"]
+
+
+def test_a_line_that_does_not_agree_is_counted_by_its_reason(folder):
+    lines = {"a": {"x": "not: refused: InvalidSpec", "y": "not: refused: UnknownName", "z": "max abs diff 1e-06"}}
+    swept.update("heads", lambda _: lines, *(("a", task) for task in "xyz"))
+    assert "| heads | 3 | 1 | 2 refused |" in sweep_pages.summary()

@@ -1,15 +1,25 @@
-"""Write the tables of the sweeps: tests/sweeps/README.md and HEADS.md and PARTS.md, and the summary in README.md.
+"""The results of the sweeps in words.
 
-python tests/tools/coverage.py
+python tests/tools/coverage.py              # prints the summary
+python tests/tools/coverage.py FOLDER       # writes it and a page for each sweep into a folder
+python tests/tools/coverage.py --readme     # writes the numbers of model types into README.md
 """
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "models"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clients"))
 
-import coverage_tables
+import sweep_pages
 
 if __name__ == "__main__":
-    coverage_tables.write_tables()
+    match sys.argv[1:]:
+        case []:
+            print(f"{sweep_pages.summary()}\n\n{sweep_pages.seconds_summary()}")
+        case ["--readme"]:
+            sweep_pages.write_root_summary()
+        case [folder]:
+            sweep_pages.write_pages(Path(folder))
+        case _:
+            sys.exit(__doc__)
