@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
+from itertools import product
 
 import pytest
-from corrections import (
-    ABSENT_TENSORS,
-    ADDED_INPUTS,
-    CORRECTED_SIZES,
-    CORRECTIONS,
-    EXCLUDED,
-    NEXT_TOKENS,
-    REPEATED_PRESETS,
-    VARIANTS,
-    WITHOUT_MODEL,
-)
+from corrections import CORRECTIONS, EXCLUDED, NEXT_TOKENS, NEXT_TOKENS_SIZE, VARIANTS, corrections
 from declarations import contract, exports
 
 from onnxfn.architectures import ARCHITECTURES
@@ -38,15 +29,15 @@ REMOVED = {"mctct": {"input_feat_per_channel": 80, "conv_stride": [3]}}
 
 def triples():
     """Every (model type, preset, task) that Optimum exports and that has a model."""
-    excluded = {(record.model_type, task) for record in WITHOUT_MODEL for task in record.tasks} | EXCLUDED
-    repeated = {(record.model_type, record.preset) for record in REPEATED_PRESETS}
     return [
         pytest.param(model_type, preset, task, id=f"{model_type}-{preset}-{task}")
         for model_type in contract()
         if model_type in ARCHITECTURES
         for preset in contract()[model_type]["configs"]
         for task in exports(model_type, preset)
-        if (model_type, task) not in excluded and (model_type, preset) not in repeated
+        if (model_type, task) not in EXCLUDED
+        and not corrections("without model", model_type, preset, task)
+        and not corrections("repeated preset", model_type, preset)
     ]
 
 
@@ -93,44 +84,34 @@ def onnx_names(case, side, tensors):
 
 
 def without_absent(model_type, preset, task, tensors):
-    """Tensors without those that no model has: ABSENT_TENSORS."""
-    starts = [
-        record.starts
-        for record in ABSENT_TENSORS
-        if (record.model_type, record.preset) == (model_type, preset) and task in (record.tasks or (task,))
-    ]
-    return {name: value for name, value in tensors.items() if not name.startswith(sum(starts, ()))}
+    """Tensors without those that no model has."""
+    starts = sum((row.tensors for row in corrections("absent", model_type, preset, task)), ())
+    return {name: value for name, value in tensors.items() if not name.startswith(starts)}
 
 
 def with_next_tokens(axes):
-    """Axes in which the number of new tokens is dynamic: NEXT_TOKENS."""
+    """Axes in which the number of new tokens is dynamic."""
     return {
-        name: {
-            int(axis): NEXT_TOKENS.ours if symbol == NEXT_TOKENS.optimum else symbol for axis, symbol in symbols.items()
-        }
+        name: {int(axis): NEXT_TOKENS if symbol == "1" else symbol for axis, symbol in symbols.items()}
         for name, symbols in axes.items()
     }
 
 
 def with_corrections(model_type, preset, task, axes: Axes) -> Axes:
-    """Axes with the corrections of CORRECTIONS."""
+    """Axes with the corrections of symbols."""
     changed = {name: dict(symbols) for name, symbols in axes.items()}
-    for correction in CORRECTIONS:
-        fits = correction.task in (None, task) and correction.preset in (None, preset)
-        for name in correction.tensors if fits and correction.model_type == model_type else ():
-            if name in changed and changed[name].get(correction.axis) == correction.optimum:
-                changed[name].pop(correction.axis, None)
-                changed[name] |= {} if correction.ours is None else {correction.axis: correction.ours}
+    for row in corrections("symbol", model_type, preset, task):
+        for name in row.tensors:
+            if name in changed and changed[name].get(row.axis) == row.optimum:
+                changed[name].pop(row.axis, None)
+                changed[name] |= {} if row.ours is None else {row.axis: row.ours}
     return changed
 
 
 def added_inputs(model_type, task) -> Axes:
-    """The inputs that onnxfn adds: ADDED_INPUTS."""
-    return {
-        record.name: dict(enumerate(record.axes))
-        for record in ADDED_INPUTS
-        if model_type in record.model_types and task in record.tasks
-    }
+    """The inputs that onnxfn adds."""
+    rows = corrections("added input", model_type, None, task)
+    return {name: dict(enumerate(row.ours.split())) for row in rows for name in row.tensors}
 
 
 def expected_axes(model_type, preset, task, case, side) -> Axes:
@@ -143,14 +124,13 @@ def expected_shapes(model_type, preset, task, case, inputs: Axes):
     """The shapes of the dummy inputs as Optimum declares them, with our corrections."""
     shapes = without_absent(model_type, preset, task, onnx_names(case, "input", case["dummy_shapes"]))
     changed = {name: list(shape) for name, shape in shapes.items()}
-    for record in CORRECTED_SIZES:
-        if (record.model_type, record.preset) == (model_type, preset):
-            for name in (name for name in changed if name.endswith(record.endings)):
-                if changed[name][record.axis] == record.optimum:
-                    changed[name][record.axis] = record.ours
+    for row in corrections("size", model_type, preset):
+        for name in (name for name in changed if name.endswith(row.tensors)):
+            if changed[name][row.axis] == int(row.optimum):
+                changed[name][row.axis] = int(row.ours)
     for name, symbols in inputs.items():
-        for axis in (axis for axis, symbol in symbols.items() if symbol == NEXT_TOKENS.ours and name in changed):
-            changed[name][axis] = NEXT_TOKENS.size
+        for axis in (axis for axis, symbol in symbols.items() if symbol == NEXT_TOKENS and name in changed):
+            changed[name][axis] = NEXT_TOKENS_SIZE
     return changed
 
 
@@ -196,7 +176,7 @@ def test_every_model_type_of_optimum_has_a_row():
 
 def test_a_row_has_the_tasks_of_optimum():
     for model_type in contract():
-        excluded = {task for record in WITHOUT_MODEL if record.model_type == model_type for task in record.tasks}
+        excluded = {task for row in corrections("without model", model_type) for task in row.tasks}
         tasks = set(map(canonical, contract()[model_type]["tasks"])) - excluded
         assert tasks <= set(task_names(ARCHITECTURES[model_type])), model_type
 
@@ -204,45 +184,50 @@ def test_a_row_has_the_tasks_of_optimum():
 # The corrections
 
 
-@pytest.mark.parametrize("record", WITHOUT_MODEL, ids=lambda record: record.model_type)
-def test_tasks_without_a_model_have_no_class(record):
-    tasks = contract()[record.model_type]["configs"]["default"]["tasks"]
-    assert {tasks[task]["model_class"] for task in record.tasks} == {None}
-    assert not {*record.tasks} & {*task_names(ARCHITECTURES[record.model_type])}
+def declared_cases(model_type, preset=None):
+    """All cases that Optimum declares of a model type, or of one preset of it."""
+    presets = contract()[model_type]["configs"]
+    chosen = [declared for name, declared in presets.items() if preset in (None, name)]
+    return [case for declared in chosen for task in declared["tasks"].values() for case in task["cases"].values()]
 
 
-def declared_cases(model_type):
-    """All cases that Optimum declares of a model type."""
-    presets = contract()[model_type]["configs"].values()
-    return [case for preset in presets for task in preset["tasks"].values() for case in task["cases"].values()]
+def test_tasks_without_a_model_have_no_class():
+    for row in corrections("without model"):
+        for model_type in row.model_types:
+            tasks = contract()[model_type]["configs"]["default"]["tasks"]
+            assert {tasks[task]["model_class"] for task in row.tasks} == {None}
+            assert not {*row.tasks} & {*task_names(ARCHITECTURES[model_type])}
 
 
-def test_a_correction_changes_an_axis_that_optimum_declares_and_has_a_reason():
-    for correction in CORRECTIONS:
-        assert correction.optimum != correction.ours, correction
-        assert len(correction.why) > 20, correction
+def test_each_correction_has_a_reason_and_changes_something():
+    for row in CORRECTIONS:
+        assert row.kind in {"symbol", "size", "added input", "absent", "without model", "repeated preset"}
+        assert len(row.why) > 20, row
+        assert row.optimum != row.ours or row.kind in ("absent", "without model"), row
+
+
+def test_a_corrected_symbol_is_one_that_optimum_declares():
+    pairs = [(each, name) for each in corrections("symbol") for name in each.model_types]
+    for row, model_type in pairs:
         tensors = [
             onnx_names(case, side, case[f"{side}s"]).get(name, {})
-            for case in declared_cases(correction.model_type)
+            for case in declared_cases(model_type)
             for side in ("input", "output")
-            for name in correction.tensors
+            for name in row.tensors
         ]
-        assert correction.optimum in {axes.get(str(correction.axis)) for axes in tensors if axes}, correction
-
-
-@pytest.mark.parametrize("record", REPEATED_PRESETS, ids=lambda record: f"{record.model_type}-{record.preset}")
-def test_a_repeated_preset_has_the_values_of_another_preset(record):
-    presets = contract()[record.model_type]["configs"]
-    assert presets[record.preset]["config_kwargs"] == presets[record.same_as]["config_kwargs"]
+        assert row.optimum in {axes.get(str(row.axis)) for axes in tensors if axes}, (row, model_type)
 
 
 def test_a_corrected_size_is_a_size_that_optimum_declares():
-    for record in CORRECTED_SIZES:
-        tasks = contract()[record.model_type]["configs"][record.preset]["tasks"].values()
-        cases = [case for task in tasks for case in task["cases"].values()]
-        shapes = [onnx_names(case, "input", case["dummy_shapes"]) for case in cases]
-        sizes = [
-            shape[record.axis] for named in shapes for name, shape in named.items() if name.endswith(record.endings)
-        ]
-        assert record.optimum in sizes, record
-        assert record.optimum != record.ours, record
+    for row in corrections("size"):
+        for model_type, preset in product(row.model_types, row.presets):
+            shapes = [onnx_names(case, "input", case["dummy_shapes"]) for case in declared_cases(model_type, preset)]
+            sizes = [shape[row.axis] for named in shapes for name, shape in named.items() if name.endswith(row.tensors)]
+            assert int(row.optimum) in sizes, row
+
+
+def test_a_repeated_preset_has_the_values_of_another_preset():
+    for row in corrections("repeated preset"):
+        for model_type, preset in product(row.model_types, row.presets):
+            presets = contract()[model_type]["configs"]
+            assert presets[preset]["config_kwargs"] == presets[row.ours]["config_kwargs"]
