@@ -128,8 +128,35 @@ def save(
     known["versions"] |= peers
     date = datetime.now(UTC).date().isoformat()
     result = {"benchmark": benchmark, "date": date, "runs": runs, **known, "rows": list(rows)}
-    plain = [requirement.plain for requirement in required]
-    file.write_text(json.dumps({**result, "required": plain}, indent=1) + "\n")
+    file.write_text(as_text({**result, "required": [requirement.plain for requirement in required]}))
+
+
+def as_text(result: Mapping[str, Any]) -> str:
+    """Results as JSON: a line for each row, and figures of four digits.
+
+    >>> print(as_text({"benchmark": "x", "rows": [{"s": 0.123456, "problem": None}]}))
+    {
+     "benchmark": "x",
+     "rows": [
+      {"s": 0.1235, "problem": null}
+     ]
+    }
+    <BLANKLINE>
+    """
+    parts = [
+        "[\n" + ",\n".join(f"  {json.dumps(_rounded(each))}" for each in value) + "\n ]"
+        if isinstance(value, list) and value
+        else json.dumps(_rounded(value))
+        for value in result.values()
+    ]
+    lines = (f" {json.dumps(key)}: {part}" for key, part in zip(result, parts, strict=True))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _rounded(each) for key, each in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def environment(packages: Sequence[str] = ()) -> dict[str, Any]:

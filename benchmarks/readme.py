@@ -74,20 +74,6 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         },
     ),
     (
-        "time_line",
-        "A warm export with its check, by cause. Waiting: for other threads, such as ONNX Runtime in the check.",
-        {
-            "model": "model",
-            "seconds": "all",
-            **unchanged("tracing", "symbolic sizes", "functionalizing", "decomposing", "second trace", "translation"),
-            "capture": "capture, rest",
-            **unchanged("passes", "write"),
-            "check": "check, rest",
-            **unchanged("check: PyTorch", "check: float64", "check: ONNX Runtime", "waiting", "other"),
-            "problem": "instead",
-        },
-    ),
-    (
         "growth",
         "A tiny Llama with past, of many layers or wide, in a warm process.",
         unchanged("layers", "width", "graph s", "whole s", "transformers.exporters s", "whole / peer"),

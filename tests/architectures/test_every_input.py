@@ -1,36 +1,35 @@
-"""Every input that a processor gives is taken by the graphs of a pair, by default or with an edit, or it is listed.
-
-`python -m pytest -m sweep --record tests/architectures/test_every_input.py` writes `tests/sweeps/every_input.json`.
-"""
+"""Inputs that a processor gives and that a model reads are taken by its graphs, by default or with an edit."""
 
 from __future__ import annotations
 
 import every_head
-import every_input
 import pytest
-import swept
 
 import onnxfn
+from onnxfn.export.lookup.processors import processed_arguments
+from onnxfn.specs.plan.left_out import left_out
 
-PAIRS = every_input.pairs()
+NOT_READ = "the configuration does not set"
+"""How the reason of an input begins that this model does not read."""
 
 
-def test_each_pair_that_agrees_has_a_line():
-    assert swept.pairs(every_input.NAME) == {*PAIRS}
+def missing(spec, model):
+    """The inputs that a processor gives, that the model reads, and that the graphs of a spec do not take."""
+    every = left_out(spec, onnxfn.plan(spec, model), *processed_arguments(model))
+    return [each.name for each in every if not each.reason.startswith(NOT_READ)]
 
 
-def test_chinese_clip_takes_segment_ids(tmp_path):
+@pytest.mark.parametrize(
+    ("model_type", "task"), [("bert", "fill-mask"), ("clip", "feature-extraction"), ("whisper", "feature-extraction")]
+)
+def test_graphs_take_every_input(model_type, task):
+    model = every_head.tiny_model(model_type, task)
+    assert missing(onnxfn.spec_for(model, task), model) == []
+
+
+def test_chinese_clip_takes_segment_ids_with_an_edit(tmp_path):
     model = every_head.tiny_model("chinese_clip", "feature-extraction")
     spec = onnxfn.with_input(onnxfn.spec_for("chinese_clip", "feature-extraction"), "token_type_ids")
     result = onnxfn.export(spec, model, tmp_path / "out")
     assert "token_type_ids" in result.plan.parts[0].inputs
-    assert every_input.missing(spec, model) == []
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize(("model_type", "task"), PAIRS)
-def test_every_input_is_recorded(model_type, task, tmp_path, request):
-    line = every_input.line(model_type, task, tmp_path / "out")
-    if request.config.getoption("--record"):
-        swept.record(every_input.NAME, model_type, task, line, {*PAIRS})
-    assert line == swept.seen(every_input.NAME)[model_type][task]
+    assert missing(spec, model) == []

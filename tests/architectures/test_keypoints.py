@@ -6,7 +6,7 @@ import pytest
 import tiny
 import torch
 from refusals import refusal
-from sizes.detection import PAIRED
+from sizes import SHARED
 
 import onnxfn
 from onnxfn.check.sessions import open_check_session
@@ -14,7 +14,7 @@ from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.errors import InvalidSpec
 
 MAX_KEYPOINTS = 60
-STRICT = {**PAIRED["keypoint_detector_config"], "keypoint_threshold": 0.15}
+STRICT = {**SHARED["paired"]["keypoint_detector_config"], "keypoint_threshold": 0.15}
 """A detector that finds no keypoints in an empty image, also not at its borders."""
 
 

@@ -17,6 +17,7 @@ import tiny
 import torch
 from agreement import assert_agreement
 from refusals import refusal
+from sizes import SHARED
 from warm import warm
 
 import onnxfn
@@ -285,7 +286,7 @@ HALVES = [
     ("vision-encoder-decoder", "image-to-text-with-past", "encoder", {"model_type": "donut-swin", **SWIN}),
     ("vision-encoder-decoder", "image-to-text-with-past", "decoder", tiny.SPECIAL["encoder-decoder"]["decoder"]),
     ("vision-encoder-decoder", "image-to-text-with-past", "decoder", half("bert", **CROSS)),
-    ("vision-encoder-decoder", "image-to-text-with-past", "decoder", half("mbart", **tiny.BART, **CROSS)),
+    ("vision-encoder-decoder", "image-to-text-with-past", "decoder", half("mbart", **SHARED["bart"], **CROSS)),
     ("encoder-decoder", "text2text-generation-with-past", "decoder", half("bert", **CROSS)),
     ("speech-encoder-decoder", "automatic-speech-recognition-with-past", "encoder", {**WAVES, **ADAPTED}),
     ("speech-encoder-decoder", "automatic-speech-recognition-with-past", "decoder", half("bert", **CROSS)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import tiny
 from agreement import assert_agreement
+from sizes import SHARED, SPECIAL
 
 import onnxfn
 from onnxfn.architectures import multimodal
@@ -56,13 +57,13 @@ def test_a_model_without_two_towers_is_refused(tmp_path):
 
 
 def test_a_text_ends_at_its_highest_token_with_the_end_token_of_old_configurations(tmp_path):
-    text = {**tiny.multimodal.TWO["text_config"], "eos_token_id": 2}
+    text = {**SHARED["text"], "eos_token_id": 2}
     export_checked(*spec_and_model("clip", text_config=text), tmp_path / "out")
 
 
 @pytest.mark.sweep
 def test_a_clap_with_fusion_has_an_input_for_long_sounds(tmp_path):
-    sound = {**tiny.multimodal.SPECIAL["clap"]["audio_config"], "enable_fusion": True}
+    sound = {**SPECIAL["clap"]["audio_config"], "enable_fusion": True}
     result = export_checked(*spec_and_model("clap", audio_config=sound), tmp_path / "out")
     assert "is_longer" in result.inputs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tiny
 from agreement import assert_agreement, assert_axis_sizes
-from sizes.detection import SPECIAL
+from sizes import SPECIAL
 
 import onnxfn
 

@@ -10,7 +10,7 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sizes.detection import SPECIAL
+from sizes import SPECIAL
 
 import onnxfn
 from onnxfn import compose, gives, sized, takes, with_shapes

@@ -13,7 +13,7 @@ import torch
 from attrs import field, frozen
 from cases import quarters
 from client_environments import NotInstalledError
-from sizes import multimodal
+from sizes import SHARED
 from tiny_tokenizers import TOKENIZERS
 from trained import train_on_quarters
 
@@ -78,7 +78,7 @@ def real_checkpoint(name: str) -> Path:
     return BENCHMARKS / name
 
 
-CLIP_TEXT = {"text_config": {**multimodal.TEXT, "eos_token_id": 5}}
+CLIP_TEXT = {"text_config": {**SHARED["text"], "eos_token_id": 5}}
 NO_NOISE = {"noise_scale": 0.0, "noise_scale_duration": 0.0}
 HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "rescale_factor": 1 / 255}
 IMAGE = {"do_resize": False, "do_rescale": True, "do_normalize": True, **HALF}

@@ -112,7 +112,7 @@ def tiny_model(model_type: str, task: str) -> Any:
     import tiny
     import torch
     import transformers
-    from sizes.parts import OVERRIDES as OF_PARTS
+    from sizes import PARTS
 
     row = ARCHITECTURES.get(model_type)
     name = next(iter(listed_classes(model_type, task)), None)
@@ -122,7 +122,7 @@ def tiny_model(model_type: str, task: str) -> Any:
     if getattr(kind, "forward", None) is torch.nn.Module.forward:
         raise ValueError(f"{name} has no forward, so it does not run")
     sizes = OVERRIDES.get((model_type, task), {})
-    source, overrides = (tiny, sizes) if row is not None else (shrunk, {**OF_PARTS.get(model_type, {}), **sizes})
+    source, overrides = (tiny, sizes) if row is not None else (shrunk, {**PARTS.get(model_type, {}), **sizes})
     configuration = own_config(kind, source.config(model_type, **overrides))
     with torch.device("meta"):
         shapes = getattr(kind, "from_config", kind)(configuration)

@@ -87,12 +87,12 @@ def tiny_model(model_type: str, task: str) -> Any:
     """A tiny model of the class that transformers lists for a task; the test is skipped where it needs timm."""
     import others
     import shrunk
-    from sizes.parts import OVERRIDES
+    from sizes import PARTS
 
     if model_type in OF_TIMM:
         others.library("timm")
     name = listed_class(model_type, task.removesuffix("-with-past"))
-    return shrunk.model(model_type, name, **OVERRIDES.get(model_type, {}))
+    return shrunk.model(model_type, name, **PARTS.get(model_type, {}))
 
 
 def exported(model: Any, task: str, folder: Path) -> str:

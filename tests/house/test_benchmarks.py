@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import json
-import operator
 import subprocess
 import sys
 from importlib import import_module
@@ -50,23 +49,6 @@ def test_a_process_that_ends_instead_of_an_answer_is_a_problem():
     with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True) as process:
         answers = [import_module("export_real").answer(process, model) for model in "ab"]
     assert answers == [{"seconds": 1.0}, {"problem": "cannot: ends with 3, limit 120 s"}]
-
-
-def test_a_moment_counts_for_the_innermost_cause():
-    ticks = iter(range(100))
-    clock = import_module("time_line").Clock(lambda: float(next(ticks)))
-    clock.timed("tracing", clock.timed("symbolic sizes", lambda: None))()
-    clock.finish()
-    assert clock.seconds == {"other": 2.0, "tracing": 2.0, "symbolic sizes": 1.0}
-
-
-def test_each_function_that_the_time_line_counts_exists_and_is_itself_again():
-    time_line = import_module("time_line")
-    before = [getattr(owner, name) for _, owner, name in time_line.timed_functions()]
-    with time_line.timed(time_line.Clock()):
-        during = [getattr(owner, name) for _, owner, name in time_line.timed_functions()]
-    assert all(map(operator.is_not, before, during))
-    assert before == [getattr(owner, name) for _, owner, name in time_line.timed_functions()]
 
 
 def test_a_process_is_measured_with_its_children():

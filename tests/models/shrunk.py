@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Any
 
 import tiny
-from sizes.derived import OVERRIDES, SECTIONS
+from sizes import DERIVED, SECTIONS, SHARED, SPECIAL
+from sizes import SIZES as OF_ROWS
 
 # The size that a name in a configuration gets, the first whose pattern fits.
 SIZES: tuple[tuple[Any, str], ...] = (
@@ -47,7 +48,7 @@ def sized(name: str, value: Any) -> Any:
         return _staged(name, list(value)) if value and all(type(one) is int for one in value) else value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
-    told = tiny.SIZES.get(name, next((size for size, patterns in SIZES if fits(name, patterns)), value))
+    told = OF_ROWS.get(name, next((size for size, patterns in SIZES if fits(name, patterns)), value))
     return min(told, value) if isinstance(value, int) and value > 0 else told
 
 
@@ -68,7 +69,7 @@ def config(model_type: str, **overrides: Any) -> Any:
     """A small configuration of any model type; that of a row where it has one in tiny.py."""
     from transformers import AutoConfig
 
-    if model_type in tiny.SPECIAL and model_type not in OVERRIDES:
+    if model_type in SPECIAL and model_type not in DERIVED:
         return tiny.config(model_type, **overrides)
     return small(AutoConfig.for_model(model_type), **overrides)
 
@@ -94,8 +95,8 @@ def small(default: Any, **overrides: Any) -> Any:
     if sections := SECTIONS.get(default.model_type):
         layers["rope_parameters"] = {**(told.get("rope_parameters") or {}), "mrope_section": sections}
     if "kv_lora_rank" in told and "qk_rope_head_dim" in told:
-        layers |= {name: size for name, size in tiny.LATENT.items() if name in told}
-    own = {**OVERRIDES.get(default.model_type, {}), **overrides}
+        layers |= {name: size for name, size in SHARED["latent"].items() if name in told}
+    own = {**DERIVED.get(default.model_type, {}), **overrides}
     inside = {
         name: small(one, **own.pop(name, {})).to_dict() | {"model_type": one.model_type} for name, one in nested.items()
     }
