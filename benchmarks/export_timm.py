@@ -2,11 +2,13 @@
 
     python benchmarks/export_timm.py [--count 60] [--models resnet14t,dla34] [--left] [--json FILE]
 
-Needs timm in this environment. Both exporters take turns in one process, after a small model. torch.onnx.export moves
-the batch alone. onnxfn moves height and width too if the model can take other images; the table has the axes. onnxfn's
-time includes writing and the check, torch's is that of the graph. Each file must agree with PyTorch. The row of a model
-is saved when it is measured, and rows of other models stay as they are; `--left` measures the models without figures of
-onnxfn. A row tells how many cores other processes used meanwhile.
+Needs timm in this environment. The models are the first one of each module of timm that has at most 60 million
+parameters, smallest first; modules whose models are all larger, or have no images, have none. Both exporters take turns
+in one process, after a small model. torch.onnx.export moves the batch alone. onnxfn moves height and width too if the
+model can take other images; the table has the axes. onnxfn's time includes writing and the check, torch's is that of
+the graph. Each file must agree with PyTorch. The row of a model is saved when it is measured, and rows of other models
+stay as they are; `--left` measures the models without figures of onnxfn. A row tells how many cores other processes
+used meanwhile.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import signal
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +29,6 @@ import onnxruntime
 import torch
 from export_real import Row, saved_rows, today
 from figures import RESULTS, Required, median, print_and_save, save
-from timm_models import MODELS
 from warm_exports import LIMIT, times
 
 import onnxfn
@@ -36,11 +39,32 @@ WARM_UP = "resnet10t"
 
 PACKAGES = ("timm", "torchvision")
 MEDIAN_LIMIT = 1.5
+LARGEST = 60_000_000
+"""The most parameters of a model."""
+
 TOLERANCE = 1e-3
 """The largest difference of torch's file, relative to the root mean square of PyTorch's output, at least 1."""
 
 Compare = Callable[[], None]
 """Compares a file with PyTorch; an AssertionError if they differ."""
+
+
+def first_small_models() -> list[str]:
+    """The first model of each module of timm that has at most `LARGEST` parameters, smallest first."""
+    import timm
+
+    modules = [timm.list_models(module=module) for module in timm.list_modules()]
+    small = [islice((name for name in names if 0 < parameters(name) <= LARGEST), 1) for names in modules]
+    return sorted((name for names in small for name in names), key=parameters)
+
+
+def parameters(name: str) -> int:
+    """The number of parameters of a model; 0 if it cannot be made without weights."""
+    import timm
+
+    with suppress(Exception), torch.device("meta"):
+        return sum(parameter.numel() for parameter in timm.create_model(name).parameters())
+    return 0
 
 
 def by_onnxfn(model: Any, folder: Path) -> tuple[str, Compare]:
@@ -126,7 +150,7 @@ def required(rows: list[Row]) -> list[Required]:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--count", type=int, default=len(MODELS), help="Measure the smallest models alone.")
+    arguments.add_argument("--count", type=int, help="Measure the smallest models alone.")
     arguments.add_argument("--models", help="Measure these models alone.")
     arguments.add_argument("--left", action="store_true", help="Leave out models that have onnxfn's figures.")
     arguments.add_argument("--json", type=Path, default=RESULTS / "export_timm.json")
@@ -134,7 +158,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, give_up)
     rows = saved_rows(options.json)
-    names = options.models.split(",") if options.models else MODELS[: options.count]
+    names = options.models.split(",") if options.models else first_small_models()[: options.count]
     left = [name for name in names if not (options.left and "onnxfn s" in rows.get(name, {}))]
     for name in [WARM_UP, *left]:
         measured = row(name)
@@ -146,8 +170,8 @@ def main() -> None:
 
 
 def ordered(rows: Mapping[str, Row]) -> list[Row]:
-    """The rows in the order of the table of models."""
-    return [rows[model] for model in MODELS if model in rows]
+    """The rows, smallest model first."""
+    return sorted(rows.values(), key=lambda row: row["parameters"])
 
 
 if __name__ == "__main__":

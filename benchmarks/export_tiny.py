@@ -1,18 +1,23 @@
 """Seconds of the export of a tiny model in a warm process, onnxfn and transformers.exporters with the same axes.
 
-    python benchmarks/export_tiny.py [--runs 5] [--json FILE]
+    python benchmarks/export_tiny.py [--runs 5] [--growth]
 
 Both take turns in one process. Each ONNX file must agree with PyTorch before a time is printed. onnxfn's time is that
 of `export`, with writing and the check. The peer's time is that of `OnnxExporter().export`, which does neither.
+
+`--growth` measures Llamas of many layers, or wide: "graph" is the time of the capture and the passes, "whole" adds
+writing and the check.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +33,15 @@ import onnxfn
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 TINY = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 99}
+
+
+GRAPH_STAGES = ("template", "capture", "passes")
+NARROW, SHALLOW = 64, 4
+SHAPES = tuple(dict.fromkeys([*((depth, NARROW) for depth in (4, 8, 16, 32, 64)), (SHALLOW, 256), (SHALLOW, 1024)]))
+"""Numbers of layers and widths."""
+
+DEPTH_LIMIT = (8, 64, 1.3)
+"""Two numbers of layers, and the largest ratio of the times of their graphs."""
 
 
 def bert() -> tuple[Any, str, dict[str, Any], dict[str, Any]]:
@@ -114,14 +128,46 @@ def measure(make: Callable[[], tuple[Any, str, dict[str, Any], dict[str, Any]]],
     }
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--runs", type=int, default=5)
-    arguments.add_argument("--json", type=Path, default=RESULTS / "export_tiny.json")
-    options = arguments.parse_args()
-    warnings.simplefilter("ignore")
-    rows = [measure(make, options.runs) for make in (bert, llama)]
-    required = [
+def growth(runs: int) -> list[dict[str, Any]]:
+    """A row for each number of layers and each width of a tiny Llama with past.
+
+    In each round every size is exported once, by onnxfn first, since the peer leaves much memory behind.
+    """
+    figures: dict[tuple[int, int], dict[str, list[float]]] = {shape: {} for shape in SHAPES}
+    for peer in (False, True):
+        shape_seconds({}, peer=peer)  # loads what both need
+    for _ in range(runs):
+        for peer in (False, True):
+            for (layers, width), of_shape in figures.items():
+                sizes = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 2 * width}
+                for name, seconds in shape_seconds(sizes, peer=peer).items():
+                    of_shape.setdefault(name, []).append(seconds)
+                print(f"{layers} layers of {width}: {of_shape}", file=sys.stderr)
+    return [
+        {
+            "layers": layers,
+            "width": width,
+            **{name: median(seconds) for name, seconds in of_shape.items()},
+            "whole / peer": ratio(of_shape["whole s"], of_shape["transformers.exporters s"]),
+        }
+        for (layers, width), of_shape in figures.items()
+    ]
+
+
+def shape_seconds(sizes: dict[str, int], *, peer: bool) -> dict[str, float]:
+    """The seconds of an export of these sizes: of the graph and of all, or the peer's, which are of the graph alone."""
+    model, task, sample, axes = llama(**sizes)
+    gc.collect()  # else the objects of the last export are collected during this one
+    if peer:
+        return {"transformers.exporters s": peer_seconds(model, sample, axes)}
+    start = time.perf_counter()
+    stages = checked_stages(model, task)
+    return {"graph s": sum(stages.get(name, 0.0) for name in GRAPH_STAGES), "whole s": time.perf_counter() - start}
+
+
+def tiny_requirements(rows: Sequence[dict[str, Any]]) -> list[Required]:
+    """The requirements on the seconds of the tiny models, and on the ratios to the peer's."""
+    return [
         limit
         for row, seconds in zip(rows, (3.0, 4.0), strict=True)
         for limit in (
@@ -129,7 +175,27 @@ def main() -> None:
             Required(f"{row['model']}: time of onnxfn / transformers.exporters", row["ratio"], 0.45),
         )
     ]
-    print_and_save("export_tiny", rows, required, options.json, runs=options.runs)
+
+
+def growth_requirement(rows: Sequence[dict[str, Any]]) -> Required:
+    """The requirement on the growth of the time of the graph with the number of layers."""
+    low, high, limit = DEPTH_LIMIT
+    graphs = {row["layers"]: row["graph s"] for row in rows if row["width"] == NARROW}
+    return Required(f"time of the graph at {high} layers / at {low}", graphs[high] / graphs[low], limit)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--growth", action="store_true", help="Measure the growth with layers and width instead.")
+    options = arguments.parse_args()
+    warnings.simplefilter("ignore")
+    if options.growth:
+        rows = growth(options.runs)
+        print_and_save("growth", rows, [growth_requirement(rows)], RESULTS / "growth.json", runs=options.runs)
+    else:
+        rows = [measure(make, options.runs) for make in (bert, llama)]
+        print_and_save("export_tiny", rows, tiny_requirements(rows), RESULTS / "export_tiny.json", runs=options.runs)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,20 @@ PyTorch in the first round; those of fewer bits are compared by the export itsel
 
 `--eight-billion` also exports 8 billion parameters (16 GB) to float16, also with the check by sections, and to 4 bits,
 once. It needs 38 GB of free disk,
-else the parameters are zeros, which take no disk; below 20 GB it is refused. See eight_billion.py. The figures of
+else the parameters are zeros, which take no disk; below 20 GB it is refused. See large_checkpoints.py. The figures of
 exporters that are not run stay in the file of results.
+
+    python benchmarks/large.py --linked llama-21b-bf16,llama-21b-f16,llama-70b-bf16
+
+exports checkpoints whose weights are larger than the memory of the machine, with linked weights, and writes
+larger.json. They are sparse files, so what is measured is reading at the speed of memory. Each weight of the graph must
+lie where the checkpoint has the tensor of its name, and safetensors must read the same numbers there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -30,13 +37,16 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
-from eight_billion import eight_billion
 from export_whole import GB, graph_bytes, problem_of
-from figures import Required, median, print_and_save, ratio
+from figures import RESULTS, Required, median, print_and_save, ratio
+from large_checkpoints import LINKED, MARK_BYTES, eight_billion, write_linked
 from models import CHECKPOINTS, Checkpoint, checkpoint_folder, parameter_bytes
 from options import parsed_options
 from peers import EXPORTERS, NO_PYTHONPATH, OURS, Exporter, interpreter, peer_versions, run_exporter
 from processes import Process, run_process
+
+from onnxfn.weights.checkpoint_links import names_match
+from onnxfn.weights.safetensors import entries
 
 STAGE = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
 """A line of onnxfn's command line: a stage and its seconds."""
@@ -73,6 +83,9 @@ DERIVED = frozenset(TINY_MODELS)
 """Checkpoints whose spec is derived by running the model: that takes time which is not in the allowed time."""
 
 BUFFER = 1 << 24
+MB = 1e6
+LINKED_GB, WRITTEN_MB = 1.5, 20.0
+"""GB of anonymous memory, imports included, and MB of new files, that an export with linked weights may take."""
 
 
 @frozen
@@ -237,10 +250,93 @@ def rows_of_before(file: Path, measured: Sequence[dict[str, Any]]) -> list[dict[
     return [row for row in rows if _name(row) not in names and (row["model"] in CHECKPOINTS or known == {True})]
 
 
+# Linked weights
+
+
+def rows_of_linked(names: Sequence[str], cache: Path) -> list[dict[str, Any]]:
+    """The figures of checkpoints whose weights are linked. They are deleted afterwards."""
+    rows = []
+    for name in names:
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            rows.append(linked_row(name, Path(folder)))
+        print(rows[-1], file=sys.stderr)
+    return rows
+
+
+def linked_row(name: str, folder: Path) -> dict[str, Any]:
+    """The row of a checkpoint. SystemExit if its export fails, or has a weight at a wrong place."""
+    checkpoint, out = folder / "checkpoint", folder / "out"
+    checkpoint.mkdir()
+    write_linked(name, checkpoint)
+    words = ["export", str(checkpoint), str(out), "--dtype", LINKED[name][0], "--weights", "link", "--verbose"]
+    task = ["--task", "text-generation-with-past", "--no-template-cache", "--no-check"]
+    process = run_process([sys.executable, "-m", "onnxfn", *words, *task])
+    if process.code:
+        raise SystemExit(f"{name}: {process.error_line}")
+    check_links(checkpoint, out / "onnx")
+    stages = [(stage, float(seconds)) for stage, seconds in STAGE.findall(process.output)]
+    new = [file for file in out.rglob("*") if file.is_file() and file.stat().st_nlink == 1]
+    return {
+        "model": name,
+        "weights GB": sum(entry.length for entry in entries(checkpoint)) / GB,
+        "machine GB": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB,
+        "seconds": process.seconds,
+        "graph s": sum(seconds for stage, seconds in stages if stage in GRAPH_STAGES),
+        "links s": sum(seconds for stage, seconds in stages if stage == "write"),
+        "digests s": sum(seconds for stage, seconds in stages if stage == "complete"),
+        "anonymous GB": process.anonymous / GB,
+        "written MB": sum(file.stat().st_size for file in new) / MB,
+    }
+
+
+def check_links(checkpoint: Path, graphs: Path) -> None:
+    """SystemExit if a weight of the graph is not linked to the tensor of the checkpoint that has its name."""
+    import onnx
+    import torch
+    from safetensors import safe_open
+
+    stored = {(entry.file.name, entry.offset, entry.length): entry for entry in entries(checkpoint)}
+    (file,) = graphs.glob("*.onnx")
+    tensors = onnx.load(file, load_external_data=False).graph.initializer
+    places = {tensor.name: {item.key: item.value for item in tensor.external_data} for tensor in tensors}
+    linked = {
+        name: stored.get((place["location"], int(place["offset"]), int(place["length"])))
+        for name, place in places.items()
+        if place.get("location", "").endswith(".safetensors")
+    }
+    wrong = [name for name, entry in linked.items() if entry is None or not names_match(entry.name, name)]
+    unused = {entry.name for entry in stored.values()} - {entry.name for entry in linked.values() if entry}
+    if wrong or unused:
+        raise SystemExit(f"weights at wrong places: {wrong[:3]}; tensors that no weight is linked to: {[*unused][:3]}")
+    for entry in filter(None, linked.values()):
+        if not (graphs / entry.file.name).samefile(entry.file):
+            raise SystemExit(f"{graphs / entry.file.name} is no link to {entry.file}")
+        with entry.file.open("rb") as stream, safe_open(entry.file, "pt") as read:
+            stream.seek(entry.offset)
+            first = read.get_slice(entry.name)[:1].contiguous().flatten()[: MARK_BYTES // 2]
+            if stream.read(first.nbytes) != first.view(dtype=torch.int16).numpy().tobytes():
+                raise SystemExit(f"{entry.name} has other bytes in the export than in the checkpoint")
+
+
+def required_of_linked(rows: Sequence[dict[str, Any]]) -> list[Required]:
+    """The requirements on the memory and on the new files of exports with linked weights."""
+    limits = (("GB of memory", "anonymous GB", LINKED_GB), ("MB written", "written MB", WRITTEN_MB))
+    return [Required(f"{row['model']}, linked: {what}", row[key], limit) for row in rows for what, key, limit in limits]
+
+
 def main() -> None:
     options = parsed_options(
-        __doc__.splitlines()[0], "large", "llama-1b-bf16", f"{OWN},{PEERS}", flags={"eight-billion": "Also 8 billion."}
+        __doc__.splitlines()[0],
+        "large",
+        "llama-1b-bf16",
+        f"{OWN},{PEERS}",
+        flags={"eight-billion": "Also 8 billion."},
+        linked=str,
     )
+    if options.linked:
+        linked = rows_of_linked(options.linked.split(","), options.cache)
+        print_and_save("larger", linked, required_of_linked(linked), RESULTS / "larger.json", runs=1)
+        return
     (checkpoint,) = options.checkpoints
     rows = measure(checkpoint, options.exporters, options.runs, options.cache)
     parameters = parameter_bytes(checkpoint_folder(checkpoint, options.cache))

@@ -72,7 +72,7 @@ def test_the_tables_are_written_from_the_last_results():
 
 def test_a_shard_of_the_large_checkpoint_is_read_by_safetensors(tmp_path):
     torch, load_file = import_module("torch"), import_module("safetensors.torch").load_file
-    write_shard = import_module("eight_billion").write_shard
+    write_shard = import_module("large_checkpoints").write_shard
     shapes = {"a": (3, 5), "b": (7,)}
     write_shard(tmp_path / "zeros.safetensors", shapes, None)
     write_shard(tmp_path / "ones.safetensors", shapes, torch.ones(4).bfloat16().view(torch.uint8).numpy().tobytes())
@@ -105,18 +105,18 @@ def test_figures_of_exporters_that_are_not_run_stay_in_the_results(tmp_path):
 
 
 def test_the_large_checkpoint_is_refused_where_no_export_of_it_fits(tmp_path, monkeypatch):
-    eight_billion = import_module("eight_billion")
+    large_checkpoints = import_module("large_checkpoints")
     free = {"bytes": 10**9}
-    monkeypatch.setattr(eight_billion.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free["bytes"]}))
+    monkeypatch.setattr(large_checkpoints.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free["bytes"]}))
     with pytest.raises(SystemExit, match="1 GB free"):
-        eight_billion.eight_billion(tmp_path)
+        large_checkpoints.eight_billion(tmp_path)
     free["bytes"] = 30 * 10**9
-    assert eight_billion.eight_billion(tmp_path).name == "llama-8b of zeros"
+    assert large_checkpoints.eight_billion(tmp_path).name == "llama-8b of zeros"
 
 
 def test_a_sparse_checkpoint_has_random_numbers_in_each_weight_and_takes_no_disk(tmp_path):
-    larger, load_file = import_module("larger"), import_module("safetensors.torch").load_file
-    larger.write_sparse(larger.Larger("small", 1, "float16", "F16"), tmp_path)
+    load_file = import_module("safetensors.torch").load_file
+    import_module("large_checkpoints").write_linked("llama-21b-f16", tmp_path, num_hidden_layers=1)
     files = [*tmp_path.glob("*.safetensors")]
     assert sum(file.stat().st_size for file in files) > 5e9
     assert sum(512 * file.stat().st_blocks for file in files) < 1e6
