@@ -4,7 +4,7 @@
 
 `tests/sweeps/real_sizes.json` holds for each model type the task, the millions of parameters, the line of the result,
 the seconds of the export with its check, those of the processor (on a busy machine they say more), the largest
-memory of the process in GB, how much the outputs vary, and how fast the machine was just before.
+memory of the process in GB, and how much the outputs vary.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ NAME = "real_sizes"
 MOST_PARAMETERS = 400
 """Millions of parameters of the largest model that is exported."""
 
-MOST_TERAFLOPS = 10
-"""10^12 operations on real numbers that PyTorch takes for a single input of the largest model that is exported."""
-
 LONGEST = 900
 """Seconds of the processor after which an export is ended: other processes on the machine change them little."""
 
@@ -56,6 +53,9 @@ REASONS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Why rows whose model fits do not pass."""
+
+TOO_LONG = ("depth_pro",)
+"""Rows that are not exported, for their reason."""
 
 LEAST_VARIATION = 1e-4
 """The smallest `default_models.variation` of an output in which a fault shows."""
@@ -132,30 +132,6 @@ def millions(model_type: str, loader: str) -> float:
         return sum(weight.numel() for weight in default_models.model(model_type, loader).parameters()) / 1e6
 
 
-def teraflops(model_type: str, spec: Any) -> float:
-    """10^12 operations that a model takes for a single input, without its memory; 0 if it does not run without values.
-
-    Operations on the elements of a single tensor, such as an activation, are not counted.
-    """
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    import onnxfn
-    from onnxfn.graphs.capture.forward import flat_forward, tensors_for
-    from onnxfn.specs.dummies import dummies, known_sizes
-
-    counted = FlopCounterMode(display=False)
-    try:
-        with torch.device("meta"), torch.no_grad(), counted:
-            built = default_models.model(model_type, spec.call.loader)
-            for part in onnxfn.plan(spec, built.config).parts:
-                arrays = dummies(part.spec, {name: 1 for name in known_sizes(part.spec, {}) if name == part.spec.batch})
-                flat_forward(built, part.spec)(tensors_for(built, part.spec, arrays))
-    except Exception:  # noqa: BLE001 - a model may read values anywhere
-        return 0.0
-    return counted.get_total_flops() / 1e12
-
-
 def result_of(model_type: str, task: str) -> dict[str, Any]:
     """The result of a row, exported in this process."""
     import transformers
@@ -171,29 +147,15 @@ def result_of(model_type: str, task: str) -> dict[str, Any]:
     result = {"task": task, "parameters": size}
     if size > MOST_PARAMETERS:
         return {**result, "line": TOO_LARGE}
-    operations = teraflops(model_type, spec)
-    if operations > MOST_TERAFLOPS:
-        return {**result, "line": f"not: {operations:.1f} TFLOP for a single input"}
+    if model_type in TOO_LONG:
+        return {**result, "line": swept.NOT + REASONS[model_type]}
     built = default_models.model(model_type, spec.call.loader)
     tiny.disturb(built)
     try:
         variation = default_models.least_variation(default_models.outputs_with_statistics(built, spec))
     except Exception as error:  # noqa: BLE001 - each reason is a line of the table
         return {**result, "line": swept.NOT + reason_of(error)}
-    return {**result, "variation": variation, "speed": gigaflops(), **exported(spec, built)}
-
-
-def gigaflops() -> int:
-    """10^9 operations a second of this machine now, in the fastest of some products of matrices."""
-    import torch
-
-    side, matrix = 2048, torch.ones(2048, 2048)
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        matrix @ matrix
-        seconds.append(time.perf_counter() - start)
-    return round(2e-9 * side**3 / min(seconds))
+    return {**result, "variation": variation, **exported(spec, built)}
 
 
 def exported(spec: Any, model: Any) -> dict[str, Any]:

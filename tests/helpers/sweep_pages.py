@@ -29,7 +29,7 @@ COLUMNS = ("model type", "task", "result", "seconds", "day")
 OF_PAGE: Mapping[str, tuple[str, ...]] = {
     "heads": ("model type", "task", "result", "inputs", "day"),
     "mutants": ("model type", "task", "found", "equivalent", "allowed", "missed", "survivors"),
-    "real_sizes": ("model type", "task", "parameters", "result", "seconds", "processor", "memory", "speed", "day"),
+    "real_sizes": ("model type", "task", "parameters", "result", "seconds", "processor", "memory", "day"),
     "clients": ("client", "kind", "case", "result", "versions", "day"),
 }
 """The columns of other pages, by the name of the file."""
