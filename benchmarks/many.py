@@ -3,11 +3,9 @@
     python benchmarks/many.py [--jobs 200]
 
 So many checkpoints each of a tiny BERT and of a tiny Llama, with weights of their own, in two processes, without a
-check: once by `export_many` alone, once by a cluster of dask with two workers on this machine; and both again, where a
-worker is killed when half of the jobs are done. No job may be lost, and a sample of the files must agree with PyTorch.
-"graphs" is the time of the first job of each architecture, which traces the model. "copying" is the time of copying the
-checkpoints' files. "started again" counts jobs that export_many started again; dask does that by itself, too. It needs
-onnxfn[dask].
+check; and again, where a process is killed when half of the jobs are done. No job may be lost, and a sample of the
+files must agree with PyTorch. "graphs" is the time of the first job of each architecture, which traces the model.
+"copying" is the time of copying the checkpoints' files. "started again" counts jobs that export_many started again.
 """
 
 from __future__ import annotations
@@ -18,14 +16,11 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 from figures import RESULTS, Required, print_and_save
 
 from onnxfn import BatchEvent, BatchResult, BuildOptions, ExportJob, export_many, load
@@ -86,34 +81,13 @@ def differences(architecture: str, folders: list[Path], out: Path) -> Iterator[f
         yield float(np.abs(next(iter(result(**feeds).values())) - expected).max())
 
 
-@frozen
-class Workers:
-    """What runs the jobs: its name, its executor, and a function that returns the process of a worker."""
-
-    name: str
-    executor: Executor | None
-    process: Callable[[], int]
-
-
 def server_process() -> int:
     """The process of a server that this one has started."""
     children = [child for file in Path("/proc/self/task").glob("*/children") for child in file.read_text().split()]
     return next(int(child) for child in children if "batch.server" in Path("/proc", child, "cmdline").read_text())
 
 
-@contextmanager
-def dask_workers(folder: Path) -> Iterator[Workers]:
-    """The workers of a cluster of dask on this machine, each in a process."""
-    from distributed import Client, LocalCluster
-
-    options = {"n_workers": WORKERS, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with LocalCluster(**options, local_directory=folder) as cluster, Client(cluster) as client:
-        yield Workers("dask", client.get_executor(), lambda: next(iter(client.run(os.getpid).values())))
-
-
-def measured(
-    architecture: str, folders: list[Path], folder: Path, workers: Workers, *, kill: bool = False
-) -> dict[str, Any]:
+def measured(architecture: str, folders: list[Path], folder: Path, *, kill: bool) -> dict[str, Any]:
     """The row of an architecture. Fails if a job failed or is lost, or a file differs from PyTorch."""
     folder = Path(mkdtemp(dir=folder))
     out, build = folder / "out", BuildOptions(template_cache=folder / "cache")
@@ -123,22 +97,22 @@ def measured(
 
     def kill_once(event: BatchEvent) -> None:
         if kill and event.completed == len(jobs) // 2 and not killed:
-            killed.append(workers.process())
+            killed.append(server_process())
             os.kill(killed[0], signal.SIGKILL)
 
-    first = exported(jobs, out, workers, kill_once)
+    first = exported(jobs, out, kill_once)
     largest = max(differences(architecture, folders, out))
     if largest > TOLERANCE:
         raise SystemExit(f"a file of {architecture} is {largest} away from PyTorch")
     if len(killed) != kill:
         raise SystemExit("no worker was killed")
-    second = exported(jobs, out, workers)
+    second = exported(jobs, out)
     if any(job.status != "unchanged" for job in second.jobs):
         raise SystemExit(f"the second run has exported again: {second}")
     graph = max(job.seconds for job in first.jobs)
     return {
         "model": architecture,
-        "run by": f"{workers.name}, one killed" if kill else workers.name,
+        "run by": "processes, one killed" if kill else "processes",
         "jobs": len(jobs),
         "started again": sum(job.attempts - 1 for job in first.jobs),
         "seconds": first.seconds,
@@ -150,11 +124,8 @@ def measured(
     }
 
 
-def exported(
-    jobs: list[ExportJob], out: Path, workers: Workers, on_event: Callable[[BatchEvent], None] = lambda _: None
-) -> BatchResult:
-    log = out / "batch.jsonl"
-    result = export_many(jobs, executor=workers.executor, workers=WORKERS, log=log, on_event=on_event)
+def exported(jobs: list[ExportJob], out: Path, on_event: Callable[[BatchEvent], None] = lambda _: None) -> BatchResult:
+    result = export_many(jobs, workers=WORKERS, log=out / "batch.jsonl", on_event=on_event)
     if result.failed:
         raise SystemExit(str(result))
     return result
@@ -171,13 +142,9 @@ def main() -> None:
     options = arguments.parse_args()
     with TemporaryDirectory() as folder:
         folders = save_fine_tunes(Path(folder), options.jobs)
-        with dask_workers(Path(folder, "dask")) as dask:
-            rows = [
-                measured(name, paths, Path(folder), workers, kill=kill)
-                for kill in (False, True)
-                for workers in (Workers("processes", None, server_process), dask)
-                for name, paths in folders.items()
-            ]
+        rows = [
+            measured(name, paths, Path(folder), kill=kill) for kill in (False, True) for name, paths in folders.items()
+        ]
     required = [
         *(Required(f"{_name(row)}: seconds / allowed", row["seconds"] / row["allowed s"], 1.0) for row in rows),
         *(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import swept
 from hypothesis import HealthCheck, settings
-from slow_tests import SLOW
+from slow_tests import is_slow
 
 TESTS = Path(__file__).parent
 
@@ -80,7 +80,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_itemcollected(item):
-    if item.nodeid.removeprefix("tests/") in SLOW:
+    if is_slow(item.nodeid.removeprefix("tests/")):
         item.add_marker("sweep")
     if is_fast(item.path) and not item.get_closest_marker("sweep"):
         item.add_marker("fast")

@@ -1,4 +1,4 @@
-"""What to write instead of each name of Optimum and transformers.onnx exists in onnxfn, and its tables are current."""
+"""What to write instead of each name of Optimum and transformers.onnx exists in onnxfn."""
 
 from __future__ import annotations
 
@@ -48,13 +48,7 @@ def test_what_to_write_instead_is_public_and_takes_these_keywords(title, name):
                 assert all(takes(getattr(onnxfn, function), keyword) for keyword in keywords), code
 
 
-def test_the_names_that_are_used_most_have_a_row():
-    assert {tuple(name.rpartition(".")[::2]) for name in coming_from.DATA["most used"]} <= set(NAMES)
-
-
-@pytest.mark.parametrize("file", coming_from.FILES, ids=lambda file: file.parent.name)
-def test_the_tables_are_current(file):
-    """When it fails: python tests/tools/optimum_names.py."""
-    text = file.read_text()
-    assert coming_from.MARKS[0] in text
-    assert coming_from.between_marks(text, coming_from.FILES[file]()) == text
+def test_the_names_that_are_used_most_have_the_same_row():
+    used = coming_from.most_used()
+    assert used
+    assert used == {name: INSTEAD[name.rpartition(".")[0]][name.rpartition(".")[2]] for name in used}

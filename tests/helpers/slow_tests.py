@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 REPEATED = "test_a_graph_of_repeated_layers_is_that_of_all_layers"
 
 SLOW = (
-    "architectures/test_rows.py::test_a_model_agrees_with_pytorch[detr-object-detection]",
-    "architectures/test_rows.py::test_a_model_agrees_with_pytorch[longformer-multiple-choice]",
-    "architectures/test_rows.py::test_a_model_agrees_with_pytorch[segformer-semantic-segmentation]",
     "architectures/test_seq2seq.py::test_a_merged_decoder_in_half_precision_computes_an_empty_past[bart]",
     "architectures/test_seq2seq.py::test_marian_generates_the_tokens_of_transformers[separate]",
     "architectures/test_wrappers.py::test_pop2piano_generates_as_transformers_for_each_composer",
@@ -37,3 +36,45 @@ SLOW = (
     "weights/test_placement.py::test_the_check_disables_prepacking_if_files_have_external_data[copy-False]",
     "weights/test_placement.py::test_transformers_js_gets_files_that_share_no_weights",
 )
+
+KEPT: Mapping[str, tuple[str, ...]] = {
+    "architectures/test_rows.py::test_a_model_agrees_with_pytorch": (
+        "albert-text-classification",
+        "canine-feature-extraction",
+        "clip-zero-shot-image-classification",
+        "convnext-feature-extraction",
+        "depth_anything-depth-estimation",
+        "patchtsmixer-time-series-forecasting",
+        "vit-image-classification",
+        "wav2vec2-automatic-speech-recognition",
+        "yolos-object-detection",
+    ),
+    "architectures/test_decoders.py::test_a_decoder_agrees_with_pytorch": (
+        "deepseek_v3-text-generation-with-past",
+        "gemma2-feature-extraction-with-past",
+        "gpt2-token-classification",
+        "lfm2-text-generation-with-past",
+        "llama-text-generation-with-past",
+        "mamba2-text-generation-with-past",
+    ),
+    "architectures/test_every_head.py::test_a_head_that_no_row_names_agrees_with_pytorch": (
+        "bert-next-sentence-prediction",
+        "kyutai_speech_to_text-feature-extraction",
+        "patchtst-time-series-regression",
+        "prophetnet-text-generation",
+        "swinv2-backbone",
+        "t5-text-classification",
+    ),
+    "architectures/test_every_part.py::test_each_part_agrees_with_pytorch": (
+        "llava-image-text-to-text-with-past",
+        "qwen3_vl-image-text-to-text-with-past",
+        "voxtral-audio-text-to-text-with-past",
+    ),
+}
+"""From a test of a sample to the parameters that the default run keeps: a few of each kind. The sweep has all pairs."""
+
+
+def is_slow(test: str) -> bool:
+    """Whether a test, by its name below `tests`, runs in the sweep and not by default."""
+    name, _, parameters = test.partition("[")
+    return test in SLOW or (name in KEPT and parameters.removesuffix("]") not in KEPT[name])

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from slow_tests import SLOW
+from slow_tests import KEPT, SLOW
 
 TESTS = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "onnx", "onnxruntime"}
@@ -33,6 +33,14 @@ def test_a_slow_test_exists(slow):
     """A test of another name would run by default."""
     file, _, name = slow.partition("[")[0].partition("::")
     assert f"def {name}(" in (TESTS / file).read_text()
+
+
+@pytest.mark.parametrize("sample", KEPT)
+def test_what_is_kept_of_a_sample_is_in_it(sample):
+    file, _, name = sample.partition("::")
+    text = (TESTS / file).read_text()
+    assert f"def {name}(" in text
+    assert [kept for kept in KEPT[sample] if f'"{kept.partition("-")[0]}"' not in text] == []
 
 
 @pytest.mark.parametrize("kind", ["file", pytest.param("test", marks=pytest.mark.sweep)])

@@ -96,7 +96,7 @@ def row(python, version, wheel, tests):
     print(package, file=sys.stderr)
     if "site-packages" not in package:
         raise SystemExit(f"{package} is not the installed package")
-    pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "")  # pairs of the sweep, too
     tried = subprocess.run(
         [*pytest, "--deselect", NEEDS_DEMO, *SAMPLE],
         cwd=tests,

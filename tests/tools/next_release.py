@@ -162,7 +162,7 @@ def group_of(test):
 def sampled(python, seconds, processes):
     """The tests of the sample, and the lines that pytest prints about them within some seconds."""
     start = time.monotonic()
-    command = [str(python), "-m", "pytest", "-p", "no:cacheprovider"]
+    command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", "-m", ""]
     command += [f"tests/{test}" for tests in SAMPLE.values() for test in tests]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
     shared = {"cwd": ROOT, "env": environment, "stderr": subprocess.STDOUT}
