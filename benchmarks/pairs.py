@@ -218,7 +218,9 @@ def required(rows: Sequence[Row]) -> list[Required]:
     wrong = {key: sum(each[key].startswith(swept.NOT) for each in rows) for key in ("onnxfn", "others")}
     return [
         Required(f"of {len(rows)} random pairs: not right by onnxfn", float(wrong["onnxfn"]), 0.05 * len(rows)),
-        Required("not right by onnxfn / not right by transformers.exporters", wrong["onnxfn"] / wrong["others"], 0.5),
+        Required(
+            "not right by onnxfn / not right by transformers.exporters", wrong["onnxfn"] / max(1, wrong["others"]), 0.5
+        ),
     ]
 
 
