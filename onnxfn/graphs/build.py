@@ -18,7 +18,6 @@ from onnxfn.graphs.capture.layer_calls import prove_calls
 from onnxfn.graphs.capture.quiet import quiet, tracing_alone
 from onnxfn.graphs.capture.repeated_layers import LayerStack, stacks_worth_a_proof, truncated
 from onnxfn.graphs.fingerprints import fingerprint
-from onnxfn.graphs.old_objects import old_objects_not_collected
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, Fuse, fuse_operators, fusions
@@ -154,7 +153,7 @@ def build_graph(
     `unbound_graph` builds it: see `captured_once`; None traces the model.
     """
     tensors = (weights or model).state_dict(keep_vars=True)
-    with tracing_alone(timed, part.name), old_objects_not_collected():
+    with tracing_alone(timed, part.name):
         name, graph = None, None
         if options.template_cache is not None:
             with timed("template", part.name):
