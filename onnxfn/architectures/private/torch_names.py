@@ -17,7 +17,6 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "control_flow": "torch._higher_order_ops.utils",
         "conversion_error": "torch.onnx._internal.exporter._errors:ConversionError",
         "functorch": "torch._functorch",
-        "compiling": "torch.export._trace:_compiling_state_context",
         "dynamo_settings": "torch._dynamo.config",
         "exporter": "torch.onnx._internal.exporter._core",
         "exporter_decompositions": "torch.onnx._internal.exporter._decomp",
