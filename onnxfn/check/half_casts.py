@@ -8,16 +8,13 @@ against that is its own error, and the rule is that of float16. An output that l
 from __future__ import annotations
 
 import inspect
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 from attrs import evolve
 
-from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.check.compare import FEW_ELEMENTS, Comparison, allowed, allowed_by_scale, always_allowed, own_norms
 from onnxfn.check.exact_outputs import NoReference
 from onnxfn.check.norms import NO_ERROR, Norms, Scale, larger, largest
@@ -26,14 +23,12 @@ from onnxfn.check.references import OutputArrays, Reference
 from onnxfn.check.usual_errors import OTHER_INPUTS
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.graphs.capture.torch_modes import torch_operators
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import Part
 
 WIDE = (None, "float32", "float64")
 """The planned float dtypes that are wider than float16."""
-
-Run = Callable[..., Any]
-"""Runs an operator of torch: from the operator, its arguments and its named arguments to its result."""
 
 
 def half_module(model: Any, part: Part, inputs: Mapping[str, Array]) -> str | None:
@@ -49,7 +44,7 @@ def half_module(model: Any, part: Part, inputs: Mapping[str, Array]) -> str | No
 
     if part.spec.target.float_dtype not in WIDE or any(map(_is_half, model.state_dict().values())):
         return None
-    with _running(run):
+    with torch_operators(run):
         torch_outputs(model, part, inputs)
     return paths[0] if paths else None
 
@@ -131,24 +126,10 @@ def _outputs_without_half(model: Any, part: Part, inputs: Mapping[str, Array]) -
         return operator(*arguments, **{**named, **wide})
 
     try:
-        with _running(run):
+        with torch_operators(run):
             return torch_outputs(model, part, inputs, torch.float64)
     except Exception as error:
         raise NoReference("float64 without casts cannot run") from error
-
-
-@contextmanager
-def _running(run: Run) -> Iterator[None]:
-    """Lets `run` run each operator of torch in this thread."""
-
-    def dispatch(_: Any, operator: Any, __: Any, arguments: Any = (), named: Any = None) -> Any:
-        return run(operator, arguments, named or {})
-
-    mode = torch_name("DispatchMode")()
-    mode.__torch_dispatch__ = types.MethodType(dispatch, mode)
-    mode.supports_higher_order_operators = True
-    with mode:
-        yield
 
 
 def _is_half(tensor: Any) -> bool:

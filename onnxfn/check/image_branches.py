@@ -7,7 +7,6 @@ images of the trace, of each case, and of sizes a little above the trace: the si
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.image_sizes import Sizes, image_sizes, run_single_image, with_fixed_images
+from onnxfn.graphs.capture.torch_modes import torch_functions
 from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
@@ -57,13 +57,10 @@ def _called(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> tuple[st
 @contextmanager
 def _recorded(calls: list[str]) -> Iterator[None]:
     """Appends to `calls` the names of the functions of torch that are called in this thread."""
-    from torch.overrides import TorchFunctionMode
 
-    def record(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
+    def record(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         calls.append(getattr(function, "__name__", "a function"))
-        return function(*arguments, **(named or {}))
+        return function(*arguments, **named)
 
-    mode = TorchFunctionMode()
-    mode.__torch_function__ = types.MethodType(record, mode)
-    with mode:
+    with torch_functions(record):
         yield

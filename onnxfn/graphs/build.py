@@ -14,11 +14,9 @@ from attrs import evolve, field, frozen
 from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES
 from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_of_all_layers
-from onnxfn.graphs.capture.layer_calls import prove_calls
 from onnxfn.graphs.capture.quiet import quiet, tracing_alone
 from onnxfn.graphs.capture.repeated_layers import LayerStack, stacks_worth_a_proof, truncated
 from onnxfn.graphs.fingerprints import fingerprint
-from onnxfn.graphs.old_objects import old_objects_not_collected
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, Fuse, fuse_operators, fusions
@@ -105,7 +103,8 @@ class BuildOptions:
     Attributes:
         find_repeats: Function from a model to its stacks of repeated layers. Of each stack a few layers are traced,
             and the graph repeats them. `trace_all_layers` finds none, so that every layer is traced. The default finds
-            them where that saves time. The graph is the same either way; only the time differs.
+            them where that saves time. The graph is the same either way; only the time differs. An export without a
+            check traces every layer.
         template_cache: Folder, a path or a string, where graphs are saved without weights, and loaded from for the next
             model that differs in weight values alone. None saves and loads nothing.
         template_cache_bytes: Bytes that the files of `template_cache` may have together. The least recently used files
@@ -154,7 +153,7 @@ def build_graph(
     `unbound_graph` builds it: see `captured_once`; None traces the model.
     """
     tensors = (weights or model).state_dict(keep_vars=True)
-    with tracing_alone(timed, part.name), old_objects_not_collected():
+    with tracing_alone(timed, part.name):
         name, graph = None, None
         if options.template_cache is not None:
             with timed("template", part.name):
@@ -297,8 +296,6 @@ def _from_repeats(
 ) -> Any:
     """The graph of a part, from a trace of the first layers of each stack. Raises LayersDiffer when the proof fails."""
     traced_part = _truncated_part(part, cache_stack)
-    with timed("capture", part.name) as tick:
-        prove_calls(model, part, traced_part, stacks, cache_stack, tick)
     with truncated(model, stacks):
         graph = _from_trace(model, traced_part, timed, options)
     with timed("passes", part.name) as tick, _pass_errors(part):

@@ -9,7 +9,7 @@ import tiny
 import torch
 
 import onnxfn
-from onnxfn.graphs.capture.model_copy import copy_with
+from onnxfn.graphs.capture.model_copy import copied
 from onnxfn.graphs.capture.plain_tensors import with_plain_tensors
 
 TASK = "feature-extraction"
@@ -275,6 +275,6 @@ def test_a_plain_model_is_not_copied():
 
 def test_a_copy_has_the_tensors_that_a_function_returns():
     model = torch.nn.Linear(3, 2)
-    copied = copy_with(model, lambda tensor: torch.nn.Parameter(2 * tensor.detach()))
-    assert torch.equal(copied.weight, 2 * model.weight)
-    assert copied.weight is not model.weight
+    duplicate = copied(model, lambda tensor: torch.nn.Parameter(2 * tensor.detach()))
+    assert torch.equal(duplicate.weight, 2 * model.weight)
+    assert duplicate.weight is not model.weight

@@ -30,7 +30,6 @@ SLOW = (
     "export/test_recipes.py::test_options_of_files_and_weights_hold_in_a_second_export[options2]",
     f"graphs/passes/test_repeat_layers.py::{REPEATED}[gemma2-text-generation-with-past]",
     "graphs/test_fingerprints.py::test_another_process_computes_the_same_fingerprints",
-    "graphs/test_layer_calls.py::test_layers_that_find_their_cache_by_their_index_are_repeated[mamba2]",
     "specs/test_extra_outputs.py::test_extra_outputs_agree_with_pytorch[t5-text2text-generation-with-past-names4]",
     "weights/test_placement.py::test_a_weight_of_four_files_is_stored_once",
     "weights/test_placement.py::test_the_check_disables_prepacking_if_files_have_external_data[copy-False]",

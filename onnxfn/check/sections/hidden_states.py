@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.graphs.capture.casting import cast_on_use
+from onnxfn.graphs.capture.torch_modes import torch_functions
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec
 
@@ -101,18 +101,14 @@ def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Arra
 def _copied_in(dtype: Any) -> Iterator[None]:
     """A context in which `copy.deepcopy` copies a tensor of real numbers in a dtype."""
     import torch
-    from torch.overrides import TorchFunctionMode
 
-    mode = TorchFunctionMode()  # of this thread alone
-
-    def torch_function(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
+    def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if function is not torch.Tensor.__deepcopy__:
-            return function(*arguments, **named or {})
+            return function(*arguments, **named)
         tensor = arguments[0]
         return tensor.to(dtype) if tensor.is_floating_point() else tensor.clone()
 
-    mode.__torch_function__ = types.MethodType(torch_function, mode)
-    with mode:
+    with torch_functions(call):
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
@@ -10,9 +9,9 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.lookup.probe import run_on
 from onnxfn.graphs.capture.forward import tensors_for
+from onnxfn.graphs.capture.torch_modes import torch_operators
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.planned import PlannedSpec
 
@@ -121,27 +120,24 @@ def index_bounds(model: Any, spec: PlannedSpec) -> Bounds:
 
     A run that fails shows the operators before the failure.
     """
-    new_mode: Any = torch_name("DispatchMode")
     tensors = tensors_for(model, spec, dummies(spec, {}))
     origins = {
         id(tensor): [Origin(tensor, input_.name, 0)] for input_, tensor in zip(spec.inputs, tensors, strict=True)
     }
     bounds: dict[str, tuple[int, int]] = {}
 
-    def dispatch(_: Any, function: Any, __: Any, arguments: Any = (), named: Any = None) -> Any:
+    def dispatch(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         name = function.overloadpacket.__name__
         with suppress(AttributeError, IndexError, TypeError, ValueError):  # an overload with other arguments
             for index, size in INDEXED.get(name, _nothing)(arguments):
                 for origin in origins.get(id(index), ()):
                     low, high = bounds.get(origin.input, (-origin.shift, size - origin.shift))
                     bounds[origin.input] = max(low, -origin.shift), min(high, size - origin.shift)
-        result = function(*arguments, **named or {})
+        result = function(*arguments, **named)
         _follow(origins, name, arguments, result)
         return result
 
-    mode = new_mode()
-    mode.__torch_dispatch__ = types.MethodType(dispatch, mode)
-    with suppress(Exception), mode:
+    with suppress(Exception), torch_operators(dispatch):
         run_on(model, spec, tensors)
     return bounds
 

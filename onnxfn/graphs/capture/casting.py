@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -12,6 +11,7 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.graphs.capture.dtypes import dtypes_in, float_dtype, float_tensors, has_dtype
+from onnxfn.graphs.capture.torch_modes import torch_functions
 from onnxfn.weights.updates import has_updates, rows_of, update_of, weight_in_dtype
 
 ATTRIBUTES = "shape ndim device layout requires_grad grad is_cpu is_cuda is_meta is_nested is_sparse"
@@ -56,7 +56,6 @@ def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
     dtype, or if that is None. The weights that an adapter changes are merged when they are read, in any case.
     """
     import torch
-    from torch.overrides import TorchFunctionMode
 
     if (dtype is None or has_dtype(model, str(dtype).removeprefix("torch."))) and not has_updates(model):
         yield
@@ -69,20 +68,14 @@ def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
     weights = Weights(dtypes, torch.empty(0, dtype=dtype))
     calls = _calls()
 
-    def call(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
-        named = named or {}
+    def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if not _reads(dtypes, (*arguments, *named.values())):
             return function(*arguments, **named)
         chosen: Call = calls.get(function, _on_converted)
         return chosen(weights, function, arguments, named)
 
-    mode: Any = TorchFunctionMode()  # of this thread alone
-    mode.__torch_function__ = types.MethodType(call, mode)
-    try:
-        with mode:
-            yield
-    finally:
-        del mode.__torch_function__  # a cycle of references would keep the memory
+    with torch_functions(call):
+        yield
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
+from onnxfn.graphs.capture.model_copy import copied
 from onnxfn.graphs.capture.quiet import traces_awaited
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
@@ -29,9 +29,8 @@ FREQUENCIES = "inv_freq"
 def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
 
-    Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no tensor of
-    another dtype with the model, and each tensor is copied once. Its weights are merged with an adapter that changes
-    them.
+    Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no floating-point
+    weight with the model, and each is copied once. Its weights are merged with an adapter that changes them.
     """
     import torch
 
@@ -39,9 +38,7 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
         return model
     dtypes = dtypes_in(model, getattr(torch, dtype))
     with traces_awaited():
-        return copy.deepcopy(
-            model, {id(tensor): _converted(tensor, dtypes[id(tensor)]) for tensor in float_tensors(model)}
-        )
+        return copied(model, lambda tensor: _converted(tensor, dtypes[id(tensor)]) if id(tensor) in dtypes else tensor)
 
 
 def in_dtype_if_small(model: Any, dtype: str | None) -> Any:
@@ -67,16 +64,16 @@ def without_values(model: Any, dtype: str | None) -> Any:
     if dtype is None or has_dtype(model, dtype):
         return model
     dtypes = dtypes_in(model, getattr(torch, dtype))
+
+    def without(tensor: Any) -> Any:
+        if id(tensor) not in dtypes:
+            return tensor
+        if isinstance(tensor, torch.nn.Parameter):
+            return _parameter(torch.empty_like(tensor, dtype=dtypes[id(tensor)]), tensor)
+        return _converted(tensor, dtypes[id(tensor)])
+
     with traces_awaited():
-        return copy.deepcopy(
-            model,
-            {
-                id(tensor): _parameter(torch.empty_like(tensor, dtype=dtypes[id(tensor)]), tensor)
-                if isinstance(tensor, torch.nn.Parameter)
-                else _converted(tensor, dtypes[id(tensor)])
-                for tensor in float_tensors(model)
-            },
-        )
+        return copied(model, without)
 
 
 def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from onnxscript import opset18 as op
+
+from onnxfn.graphs.capture.ops import integers
+
 
 def element_translations() -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values."""
-    import torch
-
     return {
         torch.ops.aten.copysign.Tensor: _copysign,
         torch.ops.aten.hypot.default: _hypot,
@@ -19,8 +22,6 @@ def element_translations() -> dict[Any, Callable[..., Any]]:
 
 def _hypot(left: Any, right: Any) -> Any:
     """The length of a vector of two coordinates; the smaller one is divided by the larger, so no square is infinite."""
-    from onnxscript import opset18 as op
-
     sizes = op.Abs(left), op.Abs(right)
     larger, smaller = op.Max(*sizes), op.Min(*sizes)
     unit = op.CastLike(op.Constant(value_float=1.0), larger)
@@ -30,8 +31,6 @@ def _hypot(left: Any, right: Any) -> Any:
 
 def _copysign(tensor: Any, other: Any) -> Any:
     """The numbers of a tensor with the signs of another; -0.0 is negative."""
-    from onnxscript import opset18 as op
-
     size = op.Abs(tensor)
     zero, unit = (op.CastLike(op.Constant(value_float=number), other) for number in (0.0, 1.0))
     # 1 over -0.0 is minus infinity
@@ -39,11 +38,9 @@ def _copysign(tensor: Any, other: Any) -> Any:
     return op.Where(is_negative, op.Neg(size), size)
 
 
-def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:  # noqa: FBT001, FBT002
+def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """A tensor with other elements at indices into all its elements; torch's table lacks it."""
-    from onnxscript import opset18 as op
-
-    last = op.Constant(value_ints=[-1])
+    last = integers(-1)
     flat, places, values = (op.Reshape(each, last) for each in (tensor, index, source))
     positive = op.Where(op.Less(places, op.Constant(value_int=0)), op.Add(places, op.Size(tensor)), places)
     changed = op.ScatterElements(flat, positive, values, axis=0, reduction="add" if accumulate else "none")

@@ -17,7 +17,6 @@ from onnxfn.graphs.capture.casting import cast_on_use
 from onnxfn.graphs.capture.dtypes import float_dtype
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
 from onnxfn.graphs.capture.quiet import quiet
-from onnxfn.graphs.capture.reused_memory import reused_memory
 from onnxfn.graphs.capture.stable_sorts import stable_sorts
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.axes import pattern, shape, symbols
@@ -54,7 +53,7 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     state = (quiet(), unchanged_eval(model), attention, eager_branches(), stable_sorts(), torch.no_grad(), casts)
     try:
         with ExitStack() as stack:
-            for context in (*state, reused_memory(arrays)):
+            for context in state:
                 stack.enter_context(context)
             outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays, dtype))
     except (OnnxfnError, MemoryError):

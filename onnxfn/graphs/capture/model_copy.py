@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import types
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, zip_longest
 from typing import Any
+
+from onnxfn.graphs.capture.torch_modes import torch_functions
 
 ATTEMPTS = 3
 """How often a copy is tried: it fails when another thread adds an attribute to the model at that moment."""
@@ -22,7 +23,7 @@ def model_copy(model: Any) -> Any:
     """
     for _ in range(ATTEMPTS):
         try:
-            duplicate = copy_with(model, _itself)
+            duplicate = copied(model, _itself)
         except Exception:  # noqa: BLE001, S112 - an attribute of any class may raise anything
             continue
         return duplicate if _is_separate(model, duplicate) else model
@@ -33,18 +34,23 @@ def _itself(tensor: Any) -> Any:
     return tensor
 
 
-def copy_with(model: Any, replaced: Callable[[Any], Any]) -> Any:
-    """A deep copy of a model in which each tensor is what a function returns for the tensor of the model."""
-    from torch.overrides import TorchFunctionMode
+def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
+    """A deep copy of a model in which each tensor is what a function returns for the tensor of the model.
 
-    mode = TorchFunctionMode()  # of this thread alone
+    The function is called once for each tensor: weights that are tied stay tied.
+    """
+    results: dict[int, tuple[Any, Any]] = {}
 
-    def torch_function(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
-        return replaced(arguments[0]) if function in _copies() else function(*arguments, **named or {})
+    def result(tensor: Any) -> Any:
+        if id(tensor) not in results:
+            results[id(tensor)] = (tensor, replaced(tensor))
+        return results[id(tensor)][1]
 
-    mode.__torch_function__ = types.MethodType(torch_function, mode)
-    known = {id(tensor): replaced(tensor) for tensor in tensors_of(model)}
-    with mode:
+    def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return result(arguments[0]) if function in _copies() else function(*arguments, **named)
+
+    known = {id(tensor): result(tensor) for tensor in tensors_of(model)}
+    with torch_functions(call):
         return copy.deepcopy(model, known)
 
 

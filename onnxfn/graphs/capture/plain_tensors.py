@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from onnxfn.graphs.capture.model_copy import copy_with, tensors_of
+from onnxfn.graphs.capture.model_copy import copied, tensors_of
 from onnxfn.specs.errors import InvalidSpec, first_line
 
 CPU, META = "cpu", "meta"
@@ -24,7 +23,7 @@ def with_plain_tensors(model: Any) -> Any:
         return model
     try:
         with torch.inference_mode(mode=False):
-            return copy_with(model, _shared_by_id(plain_tensor))
+            return copied(model, plain_tensor)
     except Exception as error:
         name = type(model).__name__
         raise InvalidSpec(
@@ -54,15 +53,3 @@ def plain_tensor(tensor: Any) -> Any:
 
 def _is_plain(tensor: Any) -> bool:
     return tensor.device.type in (CPU, META) and not tensor.is_inference()
-
-
-def _shared_by_id(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function, which is called once for each tensor: weights that are tied stay tied."""
-    results: dict[int, tuple[Any, Any]] = {}
-
-    def result(tensor: Any) -> Any:
-        if id(tensor) not in results:
-            results[id(tensor)] = (tensor, function(tensor))
-        return results[id(tensor)][1]
-
-    return result

@@ -11,7 +11,7 @@ from attrs import frozen
 from onnxfn.graphs.capture.module_equality import same_but_parameters
 
 LEAST_SAVED_SHARE = 0.2
-"""The least share of a model's modules that a trace must leave out: a proof takes up to a sixth of a whole trace."""
+"""The least share of a model's modules that a trace must leave out: a proof that fails is followed by a whole trace."""
 
 
 @frozen

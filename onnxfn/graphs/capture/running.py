@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import onnx_ir
+from onnxscript import evaluator
+from onnxscript import opset18 as op
+
 Step = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 """From the states, and the elements of one index along the axis, to the next states."""
 
@@ -19,9 +23,6 @@ def running(step: Step, states: Sequence[Any], tensors: Sequence[Any], axis: int
         axis: The axis.
         prefix: Starts the names of the values in the step, which must be no names of values around it.
     """
-    import onnx_ir
-    from onnxscript import evaluator
-
     shape = [size for index, size in enumerate(tensors[0].shape) if index != axis]
     state_inputs, elements = (
         [
@@ -51,10 +52,6 @@ def running(step: Step, states: Sequence[Any], tensors: Sequence[Any], axis: int
 
 def _body(step: Step, states: Sequence[Any], elements: Sequence[Any], prefix: str) -> Any:
     """The graph of one step: the next states, and these again as the outputs of this index."""
-    import onnx_ir
-    from onnxscript import evaluator
-    from onnxscript import opset18 as op
-
     recorder: Any = evaluator.default()
     start = len(recorder.nodes)
     next_states = tuple(step(states, elements))
@@ -69,6 +66,5 @@ def _body(step: Step, states: Sequence[Any], elements: Sequence[Any], prefix: st
 
 
 def _type(value: Any) -> Any:
-    import onnx_ir
 
     return onnx_ir.TensorType(value.dtype)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.graphs.capture.torch_modes import torch_operators
 from onnxfn.specs.reports import Tick, no_tick
 
 
@@ -22,12 +21,9 @@ def ticking_operators(tick: Tick) -> Iterator[None]:
         yield
         return
 
-    def run(_: Any, operator: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
+    def run(operator: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         tick()
-        return operator(*arguments, **named or {})
+        return operator(*arguments, **named)
 
-    mode = torch_name("DispatchMode")()
-    mode.__torch_dispatch__ = types.MethodType(run, mode)
-    mode.supports_higher_order_operators = True
-    with mode:
+    with torch_operators(run):
         yield

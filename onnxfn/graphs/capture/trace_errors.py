@@ -39,17 +39,22 @@ OF_WEIGHTS = (
 )
 """What to do about an operator that parametrizations of weights call."""
 
-FEW_ROWS = "use torch.linalg.solve, inverse or cholesky of at most 32 rows, or compute it outside the model"
-"""What to do about a factor of a matrix."""
+OF_MATRICES = "compute it outside the model, and pass the result as an input"
+"""What to do about an inverse, a solution or a factor of a matrix."""
+
+MATRICES = """
+    _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky cholesky_solve inverse linalg_cholesky
+    linalg_cholesky_ex linalg_inv_ex linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_pinv linalg_solve_triangular
+    lu_unpack slogdet
+"""
+"""Operators of `aten` that compute them."""
 
 ADVICE: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("aten._linalg_eigh", "aten._linalg_svd", "aten.linalg_lstsq", "aten.linalg_lu"), FEW_ROWS),
-        **dict.fromkeys(("aten.linalg_lu_factor_ex", "aten.linalg_pinv", "aten.lu_unpack"), FEW_ROWS),
+        **{f"aten.{name}": OF_MATRICES for name in MATRICES.split()},
         **dict.fromkeys(
             ("aten.linalg_householder_product", "aten.linalg_matrix_exp", "aten.linalg_qr", "aten.geqrf"), OF_WEIGHTS
         ),
-        "aten.cholesky_solve": "use torch.linalg.solve with the matrix itself",
         "aten.histc": "say its `min` and `max`",
         "aten.view": "x.view(dtype) reads bits, which ONNX cannot; x.to(dtype) converts numbers",
     }
