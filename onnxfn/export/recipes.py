@@ -17,7 +17,7 @@ from onnxfn.graphs.cache_folder import delete_file, read_file, write_file
 from onnxfn.graphs.capture.dtypes import without_values
 from onnxfn.graphs.fingerprints import package_versions, search_state
 from onnxfn.graphs.passes.fusing import fusions
-from onnxfn.graphs.passes.slots import slot_of, slot_parameters
+from onnxfn.graphs.passes.slots import slot_of
 from onnxfn.graphs.template_cache import delete_template, load_template
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
@@ -90,7 +90,7 @@ def save_recipe(key: str, model: Any, plan: Plan, folder: Path, out: Path, build
     if cache is None or None in graphs or not _is_restorable(plan):
         return
     slots = [slot for graph in graphs for value in graph.graph.initializers.values() if (slot := slot_of(value))]
-    sources = _parameter_sources(model, {name for slot in slots for name in slot_parameters(slot)}, folder)
+    sources = _parameter_sources(model, {slot.parameter for slot in slots}, folder)
     if sources is None:
         return
     texts = {name: (out / name).read_text() for name in CONFIG_FILES.values() if (out / name).exists()}

@@ -21,12 +21,11 @@ from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.old_objects import old_objects_not_collected
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
-from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, Fuse, fuse_operators, fusions
+from onnxfn.graphs.passes.fusing import fuse_operators, fusions
 from onnxfn.graphs.passes.layer_periods import layer_ports
 from onnxfn.graphs.passes.merging import insert_filler
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
 from onnxfn.graphs.passes.opsets import convert_opset
-from onnxfn.graphs.passes.packing import pack_matmuls
 from onnxfn.graphs.passes.pads import separate_pads
 from onnxfn.graphs.passes.quantize import quantize_weights
 from onnxfn.graphs.passes.quantized_slots import bind_quantized_weights
@@ -38,7 +37,7 @@ from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, 
 from onnxfn.graphs.passes.stored_blocks import keep_stored_blocks
 from onnxfn.graphs.passes.wider_integers import widen_integers
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause, unknown
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.os_errors import is_possible_path
 from onnxfn.specs.planned import Part
@@ -77,11 +76,6 @@ def _check_find_repeats(_: Any, __: Any, find_repeats: Any) -> None:
         raise InvalidSpec(f"find_repeats is {find_repeats!r}; pass a function, such as trace_all_layers")
 
 
-def _check_fuse(_: Any, __: Any, fuse: Any) -> None:
-    if fuse not in (STANDARD, ONNXRUNTIME):
-        raise unknown("way to fuse", fuse, (STANDARD, ONNXRUNTIME))
-
-
 def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a value of BuildOptions.find_repeats
     """Finds no repeated layers, so that every layer is traced; a value of `BuildOptions.find_repeats`.
 
@@ -112,16 +106,13 @@ class BuildOptions:
             are deleted when there are more.
         pretranspose: Whether weights that a graph transposes are stored transposed. False stores them as the checkpoint
             does, so that a file can be linked to it. `export` decides this from its `WriteOptions`.
-        fuse: Operators that may replace several: `"standard"` uses those of ONNX, `"onnxruntime"` also those that only
-            ONNX Runtime has.
 
     Raises:
-        UnknownName: `fuse` is not a known value.
         InvalidSpec: `find_repeats` is no function, or `template_cache` no path.
 
     Example:
-        >>> BuildOptions(fuse="onnxruntime").pretranspose
-        True
+        >>> BuildOptions(pretranspose=False).pretranspose
+        False
     """
 
     __repr__ = short_repr
@@ -130,7 +121,6 @@ class BuildOptions:
     template_cache: Path | None = field(default=None, converter=_as_path)
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
-    fuse: Fuse = field(default=STANDARD, validator=_check_fuse)
 
 
 UnboundGraph = Callable[[Any, Part, StageTimer, BuildOptions], Any]
@@ -209,7 +199,7 @@ def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, p
 
 def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
     """The name of a part's template: equal for models that differ in weight values alone; None if undecidable."""
-    return fingerprint(model, captured_part(part), options.pretranspose, options.fuse)
+    return fingerprint(model, captured_part(part), options.pretranspose)
 
 
 def captured_part(part: Part) -> Part:
@@ -232,7 +222,7 @@ def captured_once() -> UnboundGraph:
     def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
         if part.dtype is None:
             return _unbound_graph(model, part, timed, options)
-        key = (captured_part(part), options.find_repeats, options.pretranspose, options.fuse)
+        key = (captured_part(part), options.find_repeats, options.pretranspose)
         if key not in graphs:
             graphs[key] = _unbound_graph(model, part, timed, options)
         copy = graphs[key].clone()
@@ -263,8 +253,7 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
             graph = merge_slots(insert_filler(graph, filler_graph, filled_inputs))
     with _pass_errors(part):
         graph = add_adapter_inputs(graph, part.spec.target.adapter_inputs or ())
-        packs = options.pretranspose and options.fuse == ONNXRUNTIME
-        return order_by_structure(pack_matmuls(graph) if packs else graph)
+        return order_by_structure(graph)
 
 
 def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
@@ -345,7 +334,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         lambda graph: share_size_reads(to_slots(graph, parameter_names(model)), part),
         simplify,
         lambda graph: convert_opset(widen_integers(graph), opset),
-        lambda graph: fuse_operators(graph, options.fuse),
+        fuse_operators,
         lambda graph: share_cache(graph, part) if part.spec.target.shared_cache else graph,
         separate_pads,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
 from onnxfn.graphs.passes.attention import fuse_attention
@@ -14,33 +14,14 @@ from onnxfn.graphs.passes.expands import drop_expands
 from onnxfn.graphs.passes.gelu import fuse_gelu
 from onnxfn.graphs.passes.masks import simplify_masks
 from onnxfn.graphs.passes.norms import fold_reciprocal, fuse_norms
-from onnxfn.graphs.passes.onnxruntime_operators import (
-    drop_unused_outputs,
-    fuse_bias_gelu,
-    fuse_skip_norm,
-    import_domain,
-)
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET, SINCE
 from onnxfn.graphs.passes.rotary import fuse_rotary
 from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.graphs.passes.zero_states import drop_zero_states
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec
+from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.reports import Fusion
 
-Fuse = Literal["standard", "onnxruntime"]
-STANDARD: Fuse = "standard"
-ONNXRUNTIME: Fuse = "onnxruntime"
-"""The values of `fuse`: operators of the ONNX standard alone, or also those that only ONNX Runtime has."""
-
-STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType(
-    {
-        "SkipSimplifiedLayerNormalization": "RMSNormalization",
-        "SkipLayerNormalization": "LayerNormalization",
-        "BiasGelu": "Gelu",
-        "FastGelu": "Gelu",
-        "GroupQueryAttention": "Attention",
-    }
-)
+STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType({"GroupQueryAttention": "Attention"})
 """An operator of ONNX Runtime -> the standard operator that is a part of it."""
 
 NEUTRAL: Mapping[str, float | None] = MappingProxyType(
@@ -49,7 +30,7 @@ NEUTRAL: Mapping[str, float | None] = MappingProxyType(
 """An operator -> the operand that changes nothing; None if any second input may change nothing."""
 
 
-def fuse_operators(model: Any, fuse: str = STANDARD) -> Any:
+def fuse_operators(model: Any) -> Any:
     """Fuses the nodes of a graph into the largest operators that its opset has.
 
     Before: a simplified graph, converted to its opset.
@@ -57,37 +38,22 @@ def fuse_operators(model: Any, fuse: str = STANDARD) -> Any:
 
     Args:
         model: the graph, which is changed.
-        fuse: `"standard"`, or `"onnxruntime"` for operators that only ONNX Runtime has; these need opset 23.
-
-    Raises:
-        InvalidSpec: `fuse` is `"onnxruntime"` and the opset is below 23.
     """
     from onnx_ir.passes import common
 
     opset = model.opset_imports.get("", 0)
-    check_fuse_option(opset, fuse)
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (drop_neutral_nodes, drop_expands, drop_zero_states, *_passes(opset, fuse)):
+    for fuse_pass in (drop_neutral_nodes, drop_expands, drop_zero_states, *_passes(opset)):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
-    return drop_unused_outputs(common.NameFixPass()(model).model)
+    return common.NameFixPass()(model).model
 
 
-def check_fuse_option(opset: int, fuse: str) -> None:
-    """Raises InvalidSpec if the opset is too low for `fuse`."""
-    if fuse == ONNXRUNTIME and opset < ATTENTION_OPSET:
-        raise InvalidSpec(
-            f"fuse={fuse!r} needs opset {ATTENTION_OPSET}, and the spec has opset {opset}; "
-            f"use with_opset(spec, {ATTENTION_OPSET})"
-        )
-
-
-def _passes(opset: int, fuse: str) -> tuple[Callable[[Any], Any], ...]:
+def _passes(opset: int) -> tuple[Callable[[Any], Any], ...]:
     """The passes for an opset, in their order."""
     attention = (fuse_rotary, fuse_attention, simplify_masks) if opset >= ATTENTION_OPSET else ()
     gelu = (fuse_gelu,) if opset >= SINCE["Gelu"] else ()
-    onnxruntime = (fuse_skip_norm, fuse_bias_gelu, import_domain) if fuse == ONNXRUNTIME else ()
-    return (fuse_norms, fold_reciprocal, *attention, *gelu, *onnxruntime)
+    return (fuse_norms, fold_reciprocal, *attention, *gelu)
 
 
 def drop_neutral_nodes(model: Any) -> Any:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+DOMAIN = "com.microsoft"
+"""The domain of the operators that only ONNX Runtime has."""
+
 
 def producer(value: Any, *op_types: str) -> Any:
     """The node that computes a value, if its operator is one of `op_types`; else None.
@@ -90,7 +93,7 @@ def insert_node(
 
     Args:
         before: the node that follows the new one.
-        operator: the operator, `"Add"` or `"com.microsoft::BiasGelu"`.
+        operator: the operator, `"Add"` or `"com.microsoft::MatMulNBits"`.
         inputs: the inputs of the new node; None for an optional input that is left out.
         outputs: for each output a value that has the same dtype, and the sizes of the output. The sizes are None if
             the shape is unknown.
@@ -104,6 +107,17 @@ def insert_node(
         output.type, output.shape = like.type, None if sizes is None else onnx_ir.Shape(list(sizes))
     before.graph.insert_before(before, node)
     return node
+
+
+def import_domain(model: Any) -> Any:
+    """Imports the domain of ONNX Runtime's operators.
+
+    Before: any graph.
+    After: a graph with operators of this domain imports the domain.
+    """
+    if any(node.domain == DOMAIN for node in model.graph.all_nodes()):
+        model.opset_imports[DOMAIN] = 1
+    return model
 
 
 def replace_value(old: Any, new: Any) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.graphs.passes.constants import byte_constant, filled_constant, int_constant
-from onnxfn.graphs.passes.nodes import insert_node, is_operator
-from onnxfn.graphs.passes.onnxruntime_operators import DOMAIN
+from onnxfn.graphs.passes.nodes import DOMAIN, insert_node, is_operator
 from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.graphs.passes.weight_reads import MATRIX_RANK, Read
 from onnxfn.specs.quantization import WeightRule

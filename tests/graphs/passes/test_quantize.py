@@ -52,14 +52,14 @@ GRAPHS = {
 FEEDS = {"x": noise(5, 40, seed=1), "ids": np.array([0, 3, 3, 7]), "c": np.array([False])}
 
 
-def slotted(name, opset=23, packed=()):
+def slotted(name, opset=23):
     """A graph whose weights are slots without values, and the feeds of its inputs."""
     inputs, nodes, weights = GRAPHS[name]
     shape = {"lookup": "float[n,40]", "tied": "float[n,48]", "experts": "float[n,12,40]"}.get(name, "float[n,48]")
     model = graph_from_text(f"g ({inputs}) => ({shape} y) {{ {nodes} }}", opset)
     for value in [value for value in model.graph.inputs if value.name in weights]:
         model.graph.inputs.remove(value)
-        value.meta[SLOT] = Slot(value.name, packed_with=packed if value.name == "w" else ())
+        value.meta[SLOT] = Slot(value.name)
         model.graph.initializers.add(value)
     feeds = {value.name: FEEDS[value.name] for value in model.graph.inputs}
     if name == "experts":
@@ -159,17 +159,6 @@ def test_codes_and_scales_are_those_of_the_quantizer_of_onnx_runtime():
     codes, scales = (model.graph.initializers[name].const_value.numpy() for name in ("w.codes", "w.scales"))
     np.testing.assert_array_equal(codes, expected[node.input[1]])
     np.testing.assert_array_equal(scales.reshape(-1), expected[node.input[2]].astype(np.float16).reshape(-1))
-
-
-def test_parameters_of_a_packed_slot_follow_each_other():
-    names = {name: 0.1 * noise(40, 16, seed=seed) for seed, name in enumerate(("w", "k", "v"))}
-    model, _ = slotted("product", packed=("k", "v"))
-    plain, _ = slotted("product")
-    together = bound(quantize_weights(model, [FOUR]), names)
-    alone = bound(quantize_weights(plain, [FOUR]), {"w": np.concatenate([*names.values()], axis=1)})
-    for role in ("codes", "scales"):
-        tensors = [graph.graph.initializers[f"w.{role}"].const_value.numpy() for graph in (together, alone)]
-        np.testing.assert_array_equal(*tensors)
 
 
 LEFT = (
