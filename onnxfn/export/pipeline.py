@@ -36,13 +36,11 @@ from onnxfn.export.weight_sizes import with_graph_bytes, with_weight_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.adapted import with_adapter
 from onnxfn.graphs.capture.as_module import as_module
-from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.capture.plain_tensors import with_plain_tensors
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
 from onnxfn.graphs.passes.fusing import fusions
-from onnxfn.graphs.passes.quantize import NOT_QUANTIZED
 from onnxfn.specs.check_modes import CheckMode, check_mode, comparing_mode
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
@@ -231,7 +229,8 @@ def export_from_recipe(
             return None
         with staging_folder(destination) as staging:
             onnx_staging = _make_onnx_staging(staging, destination)
-            written = write_graphs(planned, graphs, onnx_staging, options, timed, check=False)
+            models = [graph.model for graph in graphs]
+            written = write_graphs(planned, models, onnx_staging, options, timed, check=False)
             built = Built(planned, graphs, written, None, traced_layers(graphs))
             files: Iterable[Path] = written
             if not destination.is_file:
@@ -362,25 +361,23 @@ def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
 
 
 def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
+    models = [graph.model for graph in built.graphs]
+    graphs = [*zip((part.name for part in built.plan.parts), built.graphs, strict=True)]
     return Exported(
         path=loaded.path,
         files=loaded.files,
-        plan=with_graph_bytes(built.plan, built.graphs),
-        opset=built.graphs[0].opset_imports[""],
+        plan=with_graph_bytes(built.plan, models),
+        opset=models[0].opset_imports[""],
         seconds=seconds.items(),
         report=built.report,
-        limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.meta[LIMITS]),
+        limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.limits),
         repeats=built.traced_layers,
-        fusions=[(part.name, fusions(graph)) for part, graph in zip(built.plan.parts, built.graphs, strict=True)],
-        graphs=[graph_size(part.name, graph) for part, graph in zip(built.plan.parts, built.graphs, strict=True)],
+        fusions=[(name, fusions(graph)) for name, graph in graphs],
+        graphs=[graph_size(name, graph.model) for name, graph in graphs],
         bytes=sum(Path(file).stat().st_size for file in loaded.files),
         versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],
         weights_from=built.weights_from,
-        not_quantized=[
-            NotQuantized(part.name, *weight)
-            for part, graph in zip(built.plan.parts, built.graphs, strict=True)
-            for weight in graph.meta.get(NOT_QUANTIZED, ())
-        ],
+        not_quantized=[NotQuantized(name, *weight) for name, graph in graphs for weight in graph.not_quantized],
         loaded=loaded,
     )
 

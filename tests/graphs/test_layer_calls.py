@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import onnxfn
-from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots
+from onnxfn.graphs.build import BuildOptions, graph_with_slots
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.reports import no_tick
 
@@ -119,7 +119,7 @@ def test_layers_that_find_their_cache_by_their_index_are_repeated(model_type):
     state = torch.get_rng_state()
     (part,) = plan(spec, model.config).parts
     graph = graph_with_slots(model, part, lambda *_: nullcontext(no_tick), BuildOptions())
-    assert graph.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of ")
+    assert graph.traced_layers.startswith(f"{LAYERS} layers of ")
     assert torch.equal(torch.get_rng_state(), state)
 
 

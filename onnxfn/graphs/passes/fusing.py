@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.passes.attention import fuse_attention
 from onnxfn.graphs.passes.constants import scalar
 from onnxfn.graphs.passes.expands import drop_expands
@@ -18,7 +18,6 @@ from onnxfn.graphs.passes.opsets import ATTENTION_OPSET, SINCE
 from onnxfn.graphs.passes.rotary import fuse_rotary
 from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.graphs.passes.zero_states import drop_zero_states
-from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.reports import Fusion
 
 STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType({"GroupQueryAttention": "Attention"})
@@ -88,23 +87,21 @@ def operator_counts(model: Any) -> Mapping[str, int]:
     return Counter(operator for operator in operators if operator in SINCE)
 
 
-def fusions(model: Any) -> tuple[Fusion, ...]:
-    """The expected and the actual number of each fused operator that the opset of a graph has.
-
-    Raises:
-        CaptureFailed: an operator is expected and is not in the graph at all.
-    """
-    counts, opset = operator_counts(model), model.opset_imports.get("", 0)
-    expected = Counter(operator for operator, _ in model.meta.get(EXPECTED_OPERATORS, ()))
-    rows = tuple(
+def fusions(graph: BuiltGraph) -> tuple[Fusion, ...]:
+    """The expected and the actual number of each fused operator that the opset of a graph has."""
+    counts, opset = operator_counts(graph.model), graph.model.opset_imports.get("", 0)
+    expected = Counter(operator for operator, _ in graph.expected)
+    return tuple(
         Fusion(operator, expected.get(operator, 0), counts.get(operator, 0))
         for operator, since in SINCE.items()
         if opset >= since and (expected.get(operator) or counts.get(operator))
     )
-    missing = [f"{row.operator} ({row.expected} expected)" for row in rows if row.expected and not row.actual]
-    if missing:
-        raise CaptureFailed(
-            f"the graph has no {', no '.join(missing)}; use an opset without this operator, such as 18: "
-            "with_opset(spec, 18)"
-        )
-    return rows
+
+
+def fusion_remarks(part: str, graph: BuiltGraph) -> tuple[str, ...]:
+    """A line for each operator that is expected in the graph of a part and is not there: smaller ones compute it."""
+    return tuple(
+        f"{part}: no {row.operator} ({row.expected} expected); the graph computes it from smaller operators"
+        for row in fusions(graph)
+        if row.expected and not row.actual
+    )

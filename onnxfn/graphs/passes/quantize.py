@@ -18,8 +18,8 @@ from onnxfn.graphs.passes.weight_reads import MATRIX_RANK, Read, last_reads, wei
 from onnxfn.specs.quantization import Weight, WeightRule, rule_for
 from onnxfn.weights.quantized import quantized_shape, roles
 
-NOT_QUANTIZED = "onnxfn.not_quantized"
-"""Key of a graph's `meta`: `(name, reason)` of each weight that a rule selects and that stays as it is."""
+NotQuantized = tuple[tuple[str, str], ...]
+"""`(name, reason)` of each weight that a rule selects and that stays as it is."""
 
 COMPUTED_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"blocks": ("FLOAT", "FLOAT16"), "dynamic": ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
@@ -30,15 +30,15 @@ Names = Mapping[str, Sequence[str]]
 """From the name of a parameter to all names that it has in the model, where it has several."""
 
 
-def quantize_weights(model: Any, rules: Sequence[WeightRule], names: Names = MappingProxyType({})) -> Any:
+def quantize_weights(
+    model: Any, rules: Sequence[WeightRule], names: Names = MappingProxyType({})
+) -> tuple[Any, NotQuantized]:
     """Quantizes the weights that rules select.
 
     Before: a finished graph, whose parameters are slots without values.
-    After: the weights that the rules select are quantized slots, which other operators read. `meta[NOT_QUANTIZED]` has
+    After: the weights that the rules select are quantized slots, which other operators read. The second result has
     those that stay, with the reasons. No weight is read.
     """
-    if not rules:
-        return model
     left: list[tuple[str, str]] = []
     last = last_reads(model.graph)
     for value in list(model.graph.initializers.values()):
@@ -54,8 +54,7 @@ def quantize_weights(model: Any, rules: Sequence[WeightRule], names: Names = Map
             left.append((slot.parameter, reason))
         elif rule is not None:
             _quantize(model.graph, value, reads, rule)
-    model.meta[NOT_QUANTIZED] = tuple(left)
-    return import_domain(model)
+    return import_domain(model), tuple(left)
 
 
 def _are_biases(slot: Slot) -> bool:

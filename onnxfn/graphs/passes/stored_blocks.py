@@ -11,19 +11,16 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.weights.quantized_checkpoint import QuantizedWeight
 from onnxfn.weights.stored_blocks import ROLES, bits_of, block_size, blocks_tensor, scale_dtype, stored_weight
 
-STORED = "onnxfn.stored"
-"""The key of a graph's `meta`: the names of the parameters that are stored as in a quantized checkpoint."""
-
 FLOAT32_COMPUTATION = 1
 """The `accuracy_level` of MatMulNBits that computes in float32."""
 
 
-def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> Any:
+def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
     """Lets products read quantized weights as a checkpoint stores them.
 
     Before: all slots are bound to float tensors; parameters that were dequantized have the quantized weight.
     After: where only products read such a parameter, they are MatMulNBits on its integers, scales and zero points,
-    whose values are bit-equal to the float tensor.
+    whose values are bit-equal to the float tensor. The second result has the names of these parameters.
 
     Args:
         model: the graph, which is changed.
@@ -39,8 +36,7 @@ def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> Any:
         if slot is not None and weight is not None and _only_products_read(value):
             _replace_products(model, value, weight)
             names.append(slot.parameter)
-    model.meta[STORED] = tuple(names)
-    return import_domain(model)
+    return import_domain(model), tuple(names)
 
 
 def _only_products_read(value: Any) -> bool:

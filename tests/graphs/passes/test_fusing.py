@@ -13,10 +13,9 @@ from small_graphs import graph_from_text
 
 import onnxfn
 from onnxfn.architectures import decoders
-from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
-from onnxfn.graphs.passes.fusing import fuse_operators, fusions
+from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.passes.fusing import fuse_operators, fusion_remarks, fusions
 from onnxfn.specs.edits.tensors import with_opset
-from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.reports import Fusion
 from onnxfn.specs.tasks import TASKS, task_names
 
@@ -163,16 +162,30 @@ def test_attention_of_torch_is_translated_with_all_options(options, opset, tmp_p
     assert fused(result) == ({"Attention": 1} if opset == 23 else {})
 
 
-def test_a_graph_without_an_expected_operator_is_refused():
+def test_an_expected_operator_that_is_absent_is_a_remark():
     model = fuse_operators(graph_from_text(NORM))
-    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"),)
-    assert fusions(model) == (Fusion("RMSNormalization", expected=1, actual=1),)
-    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
-    with pytest.raises(CaptureFailed, match=r"the graph has no Attention \(2 expected\); use an opset without"):
-        fusions(model)
+    graph = BuiltGraph(model=model, expected=[("RMSNormalization", "a")])
+    assert fusions(graph) == (Fusion("RMSNormalization", expected=1, actual=1),)
+    assert fusion_remarks("model", graph) == ()
+    graph = BuiltGraph(model=model, expected=[("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c")])
+    assert fusion_remarks("decoder", graph) == (
+        "decoder: no Attention (2 expected); the graph computes it from smaller operators",
+    )
+
+
+def test_a_norm_of_another_formula_is_exported_and_remarked(tmp_path):
+    module = torch.nn.Module()
+    module.norm = type("OwnRMSNorm", (torch.nn.Module,), {"forward": lambda _, x: x / (x.abs().mean(-1, True) + 1)})()
+    module.forward = lambda x: {"y": module.norm(x)}
+    spec = with_opset(onnxfn.derived(module.eval(), sample={"x": torch.randn(3, 4)}), 23)
+    result = onnxfn.export(spec, module, tmp_path / "model.onnx")
+    assert result.report.passed
+    assert result.plan.remarks == (
+        "model: no RMSNormalization (1 expected); the graph computes it from smaller operators",
+    )
 
 
 def test_an_operator_that_the_opset_lacks_is_not_expected():
     model = fuse_operators(graph_from_text(NORM, opset=18))
-    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
-    assert fusions(model) == ()
+    graph = BuiltGraph(model=model, expected=[("RMSNormalization", "a"), ("Attention", "b")])
+    assert fusions(graph) == ()
