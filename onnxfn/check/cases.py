@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from onnxfn.specs.plan.check_cases import cases, in_affordable_batches, in_case
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
 from onnxfn.specs.records import DummySize
+from onnxfn.specs.reports import stated_limits
 from onnxfn.weights.onnx_files import metadata
 
 SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
@@ -59,8 +59,7 @@ def multiplied_parameters(model: Any) -> int:
 
 def largest_sizes(file: Path) -> dict[str, int]:
     """From each axis symbol for which a graph is not valid at every size to its largest size, as the file says."""
-    text = metadata(file).get("onnxfn.limits", "")
-    return {name: int(high) for name, high in re.findall(r"(\w+)(?: from \d+)? up to (\d+)", text)}
+    return {limit.name: limit.high for limit in stated_limits(metadata(file)) if limit.high is not None}
 
 
 def check_cases(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from typing import Any, Literal
@@ -87,6 +88,21 @@ class Limit:
             "" if self.high is None else f"up to {self.high}",
         )
         return " ".join(word for word in (self.name, *ends) if word)
+
+
+_LIMIT = re.compile(r"(.+?)(?: is (\d+))?(?: from (\d+))?(?: up to (\d+))?")
+
+
+def stated_limits(metadata: Mapping[str, str]) -> tuple[Limit, ...]:
+    """The limits that the metadata of an ONNX file state; a smallest size that they leave out is 0.
+
+    >>> stated_limits({"onnxfn.limits": "width from 7, height is 256"})
+    (Limit(name='width', low=7), Limit(name='height', low=256, high=256))
+    """
+    texts = filter(None, metadata.get("onnxfn.limits", "").split(", "))
+    found = (match.groups() for match in map(_LIMIT.fullmatch, texts) if match is not None)
+    sizes = ((name, only or low or 0, only or high) for name, only, low, high in found)
+    return tuple(Limit(name, int(low), None if high is None else int(high)) for name, low, high in sizes)
 
 
 @frozen(field_transformer=typed_fields)
