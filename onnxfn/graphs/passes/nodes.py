@@ -73,10 +73,16 @@ def all_inputs(node: Any) -> Iterator[Any]:
 
 
 def subgraphs(node: Any) -> list[Any]:
-    """The subgraphs of a node: the branches of an If, the body of a Loop or a Scan."""
-    if not node.attributes:
-        return []
-    return [graph for attr in node.attributes.values() for graph in attribute_subgraphs(attr)]
+    """The subgraphs of a node by the names of its attributes: the branches of an If, the body of a Loop or a Scan."""
+    return [graph for name in sorted(node.attributes) for graph in attribute_subgraphs(node.attributes[name])]
+
+
+def nodes_inside_out(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph, each after the nodes of its subgraphs."""
+    for node in graph:
+        for inner in subgraphs(node):
+            yield from nodes_inside_out(inner)
+        yield node
 
 
 def attribute_subgraphs(attr: Any) -> list[Any]:
