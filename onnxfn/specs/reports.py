@@ -100,8 +100,8 @@ def stated_limits(metadata: Mapping[str, str]) -> tuple[Limit, ...]:
     (Limit(name='width', low=7), Limit(name='height', low=256, high=256))
     """
     texts = filter(None, metadata.get("onnxfn.limits", "").split(", "))
-    found = (match.groups() for match in map(_LIMIT.fullmatch, texts) if match is not None)
-    sizes = ((name, only or low or 0, only or high) for name, only, low, high in found)
+    parsed = (match.groups() for match in map(_LIMIT.fullmatch, texts) if match is not None)
+    sizes = ((name, only or low or 0, only or high) for name, only, low, high in parsed)
     return tuple(Limit(name, int(low), None if high is None else int(high)) for name, low, high in sizes)
 
 
