@@ -12,11 +12,11 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.specs.dummies import Array, dummies, known_sizes
+from onnxfn.specs.limits import stated_limits
 from onnxfn.specs.plan.check_cases import cases, in_affordable_batches, in_case
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
 from onnxfn.specs.records import DummySize
-from onnxfn.specs.reports import stated_limits
 from onnxfn.weights.onnx_files import metadata
 
 SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000

@@ -11,7 +11,7 @@ from onnxfn.check.greedy_decoding import numpy_dtype
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown
-from onnxfn.specs.reports import Limit, stated_limits
+from onnxfn.specs.limits import Limit, stated_limits
 
 
 def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:

@@ -20,8 +20,9 @@ from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDS
 from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.limits import stated_limits
 from onnxfn.specs.printing import text
-from onnxfn.specs.reports import CPU, stated_limits
+from onnxfn.specs.reports import CPU
 
 EXAMPLE_SIZES: Mapping[str, int] = MappingProxyType({"batch_size": 1, "height": 224, "width": 224, "num_channels": 3})
 """The sizes of axes that a file does not limit and the caller does not name."""

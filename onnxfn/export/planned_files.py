@@ -22,11 +22,12 @@ from onnxfn.specs.config_values import config_of
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, MissingValue
+from onnxfn.specs.limits import stated_limits
 from onnxfn.specs.plan.left_out import left_out
 from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.plan.variants import checked_dtypes, variants_plan
 from onnxfn.specs.planned import Part, Plan
-from onnxfn.specs.reports import Exported, stated_limits
+from onnxfn.specs.reports import Exported
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.weights.layouts import LAYOUTS, Layout, dtype_suffix, layout_in, onnx_folder, with_layout_io
 from onnxfn.weights.onnx_files import metadata

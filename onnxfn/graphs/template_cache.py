@@ -12,7 +12,7 @@ from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES, delete_file, read_file, 
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.passes.slots import SLOT, Slot, slot_of
-from onnxfn.specs.reports import Limit
+from onnxfn.specs.limits import Limit
 
 SAVED = ("limits", "expected", "unused_patches", "traced_layers", "from_repeats")
 """The fields of a graph that are saved with it."""

@@ -13,7 +13,7 @@ from refusals import refusal
 
 from onnxfn.check.feeds import feeds
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.reports import Limit, stated_limits
+from onnxfn.specs.limits import Limit, stated_limits
 
 
 def session(ports, limits=""):

@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from onnxfn.graphs.capture.expected_operators import ExpectedOperators
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.reports import Limit
+from onnxfn.specs.limits import Limit
 
 
 def _pairs(values: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:

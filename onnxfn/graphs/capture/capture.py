@@ -38,8 +38,9 @@ from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_cause
 from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE, Limit
 from onnxfn.specs.planned import Part, PlannedSpec
-from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit, Tick, no_tick
+from onnxfn.specs.reports import Tick, no_tick
 
 UNBOUNDED = 1 << 40
 """Upper ends from here on are no limit: torch writes a very large number where there is none."""
