@@ -31,8 +31,11 @@ VERSIONED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 """Types whose `repr` is equal for equal values alone."""
 
-IGNORED_NAMES = ("__init__", "__setstate__", "smart_apply")
-"""Attributes of a class that create its objects or initialize weights: transformers and torch add and replace them."""
+IGNORED_NAMES = ("__init__", "__setstate__", "___needs_generation_tag_patch", "smart_apply")
+"""Attributes of a class that create its objects: torch adds or replaces them when it compiles.
+
+transformers adds `smart_apply` to `torch.nn.Module` when it creates its first model; it initializes weights.
+"""
 
 IGNORED_KEYS = (
     *("_name_or_path", "transformers_version", "architectures", "id2label", "label2id", "finetuning_task"),
