@@ -82,7 +82,7 @@ def fingerprint(model: Any, *others: Any) -> str | None:
         lines.extend((_config(model), *_modules(model)))
         for names in (*map(vars, classes), *(vars(sys.modules[module]) for module in modules)):
             lines.extend(_code_lines(names))
-    except (NotHashable, RecursionError):
+    except (NotHashable, RecursionError, KeyError):  # a module of a class may be gone
         return None
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -100,13 +100,13 @@ def _plain_text(value: Any) -> str:
 
 
 def _modules_named_in(value: Any) -> Iterator[str]:
-    """The modules whose functions records name as `package.module:function`: patches, wrappers, generators."""
+    """The modules whose functions records name as `package.module:function`, and repositories: `owner/repository`."""
     if isinstance(value, tuple):
         for item in value:
             yield from _modules_named_in(item)
     for field in fields(type(value)) if has(type(value)) else ():
         inner = getattr(value, field.name)
-        if (type(value).__name__, field.name) in CODE_FIELDS and isinstance(inner, str) and ":" in inner:
+        if (type(value).__name__, field.name) in CODE_FIELDS and isinstance(inner, str) and {":", "/"} & {*inner}:
             yield inner.partition(":")[0]
         else:
             yield from _modules_named_in(inner)
