@@ -74,7 +74,7 @@ def test_flags_set_opset_and_dtype(checkpoint, tmp_path):
 
 
 def test_a_second_export_is_not_traced_without_flags_that_ask_for_it(checkpoint, tmp_path):
-    words = ("export", checkpoint, "--verbose")
+    words = ("export", checkpoint, "-v")
     outputs = [run(*words, tmp_path / name, *flags).stdout for name, flags in FLAGS_OF_EXPORTS.items()]
     assert [", capture " in output for output in outputs] == [True, False, True]
     assert all("check passed" in output for output in outputs)
