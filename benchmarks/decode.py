@@ -29,12 +29,11 @@ from options import exporters_for, parsed_options
 from peers import Exporter, run_exporter
 
 PROMPT, TOKENS, PROMPTS = 128, 32, 3
-EXPORTERS = "onnxfn,onnxfn fused,onnxfn opset 23,optimum,transformers.exporters,genai builder,mobius,mobius cpu"
+EXPORTERS = "onnxfn,onnxfn opset 23,optimum,transformers.exporters,genai builder,mobius,mobius cpu"
 LIMITS = (
     ("onnxfn opset 23", "optimum", "token", 0.9),
     ("onnxfn opset 23", "optimum", "prompt", 1.0),
     ("onnxfn", "optimum", "prompt", 1.0),
-    ("onnxfn fused", "genai builder", "token", 1.0),
 )
 """Exporter, peer, what is timed, and the largest ratio of their times."""
 
@@ -132,7 +131,6 @@ def row(checkpoint: Checkpoint, name: str, rounds: Rounds) -> dict[str, Any]:
         "token ms": _milliseconds(median(_seconds(rounds, name, "token"))),
         "prompt: onnxfn / it": _ratio(rounds, "onnxfn", name, "prompt"),
         "token: onnxfn / it": _ratio(rounds, "onnxfn", name, "token"),
-        "token: fused / it": _ratio(rounds, "onnxfn fused", name, "token"),
     }
 
 

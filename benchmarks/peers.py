@@ -185,12 +185,6 @@ EXPORTERS = {
         Exporter("onnxfn", OURS, _onnxfn("--no-template-cache")),
         Exporter("onnxfn unchecked", OURS, _onnxfn("--no-check", "--no-template-cache")),
         Exporter("onnxfn templates", OURS, _onnxfn("--no-check"), twice=True),
-        Exporter(
-            "onnxfn fused",
-            OURS,
-            _onnxfn("--no-template-cache", "--opset", "23", "--fuse", "onnxruntime"),
-            kinds=("decoder",),
-        ),
         Exporter("onnxfn opset 23", OURS, _onnxfn("--no-template-cache", "--opset", "23"), kinds=("decoder",)),
         Exporter("optimum", "optimum", _optimum, folder=folder_for_transformers_4),
         Exporter("transformers.exporters", "exporters", _exporters),

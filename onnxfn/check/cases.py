@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.specs.dummies import Array, dummies, known_sizes
+from onnxfn.specs.limits import stated_limits
 from onnxfn.specs.plan.check_cases import cases, in_affordable_batches, in_case
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.planned import Case, Part, PlannedSpec
@@ -58,9 +58,11 @@ def multiplied_parameters(model: Any) -> int:
 
 
 def largest_sizes(file: Path) -> dict[str, int]:
-    """From each axis symbol for which a graph is not valid at every size to its largest size, as the file says."""
-    text = metadata(file).get("onnxfn.limits", "")
-    return {name: int(high) for name, high in re.findall(r"(\w+)(?: from \d+)? up to (\d+)", text)}
+    """From each axis symbol for which a graph is not valid at every size to its largest size, as the file says.
+
+    An axis of a single size is not among them: if the plan has others, the check has to find that the file lacks them.
+    """
+    return {limit.name: limit.high for limit in stated_limits(metadata(file)) if limit.high not in (None, limit.low)}
 
 
 def check_cases(

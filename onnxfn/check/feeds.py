@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,7 @@ from onnxfn.check.greedy_decoding import numpy_dtype
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown
-
-LIMITS_KEY = "onnxfn.limits"
-"""The key in an ONNX file's metadata under which it states the sizes that it is valid for."""
-
-LIMIT = re.compile(r"(\w+)(?: from (\d+))?(?: up to (\d+))?")
-"""One of these limits: `sequence_length from 4 up to 512`."""
+from onnxfn.specs.limits import Limit, stated_limits
 
 
 def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:
@@ -44,7 +38,7 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
     converted = {port.name: _array(port, arrays[port.name], name) for port in ports.values()}
     sizes = _symbol_sizes(ports, converted, name)
     _check_formulas(ports, converted, sizes, name)
-    _check_limits(session.get_modelmeta().custom_metadata_map.get(LIMITS_KEY, ""), sizes, name)
+    _check_limits(stated_limits(session.get_modelmeta().custom_metadata_map), sizes, name)
     return converted
 
 
@@ -136,15 +130,10 @@ def _terms(axis: Any) -> tuple[str, ...]:
         return ()
 
 
-def _check_limits(text: str, sizes: Mapping[str, tuple[int, str]], name: str) -> None:
+def _check_limits(limits: Sequence[Limit], sizes: Mapping[str, tuple[int, str]], name: str) -> None:
     """Raises InvalidSpec if a size is outside the limits that a file states."""
-    for symbol, low, high in _limits(text):
-        size, source = sizes.get(symbol, (low, ""))
-        if size < low or (high is not None and size > high):
-            raise InvalidSpec(f"{symbol} is {size} in {source}; {name} is valid for {text}")
-
-
-def _limits(text: str) -> Iterator[tuple[str, int, int | None]]:
-    for match in filter(None, map(LIMIT.fullmatch, text.split(", "))):
-        symbol, low, high = match.groups()
-        yield symbol, int(low or 0), None if high is None else int(high)
+    for limit in limits:
+        size, source = sizes.get(limit.name, (limit.low, ""))
+        if size < limit.low or (limit.high is not None and size > limit.high):
+            valid = ", ".join(map(str, limits))
+            raise InvalidSpec(f"{limit.name} is {size} in {source}; {name} is valid for {valid}")

@@ -65,14 +65,12 @@ class QuantizedMatrix:
         name: The name of the initializer that holds its codes.
         shape: Its rows and columns.
         rows: From the first row and the row after the last one to the elements.
-        by_rows: Whether matrices that are packed into it follow along its rows; else along its columns.
         padding: How many of its columns may be padding at most: those of a block that is not full.
     """
 
     name: str
     shape: tuple[int, int]
     rows: Callable[[int, int], Rows]
-    by_rows: bool = True
     padding: int = 0
 
 
@@ -264,7 +262,7 @@ def _integers(name: str, data: Array, scales: Array, zeros: Array | None) -> Qua
         own = scale[start:stop, None] if is_kernel else scale
         return _within(np.asarray(matrix[start:stop]), zero, own, limits.min, limits.max, _rounding(scales))
 
-    return QuantizedMatrix(name, (matrix.shape[0], matrix.shape[1]), rows, by_rows=False)
+    return QuantizedMatrix(name, (matrix.shape[0], matrix.shape[1]), rows)
 
 
 def _matmul_integer(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:

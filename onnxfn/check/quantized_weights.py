@@ -19,9 +19,6 @@ from onnxfn.specs.dummies import Array
 ELEMENTS_AT_ONCE = 1 << 18
 """The elements that are compared at once: the dozen arrays of a comparison fit the cache of a core."""
 
-PACKED = "+"
-"""What joins the names of matrices that are packed into one."""
-
 
 @frozen
 class WeightError:
@@ -48,16 +45,6 @@ class WeightError:
         )
 
 
-@frozen
-class _Piece:
-    """A weight of the model, and where it lies in a matrix of a file: its first row or column."""
-
-    weight: str
-    tensor: Any
-    start: int
-    stop: int
-
-
 def quantized_weight_errors(
     model: Any, file: Path, is_stopped: Callable[[], bool] = lambda: False
 ) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
@@ -69,21 +56,21 @@ def quantized_weight_errors(
         if is_stopped():
             break
         matrix = _without_padding(stored, tensors)
-        pieces = _pieces(matrix, tensors)
-        if not pieces:
+        name = _weight_name(matrix.name, tensors)
+        tensor = None if name is None else _as_matrix(tensors[name], matrix.shape)
+        if name is None or tensor is None:
             unknown.append(f"{matrix.name} is quantized in the file, and no weight of the model has its name and size")
-        errors.extend(_piece_error(matrix, piece) for piece in pieces)
+        else:
+            errors.append(_weight_error(matrix, name, tensor))
     return tuple(errors), tuple(unknown)
 
 
 def _without_padding(matrix: QuantizedMatrix, tensors: Mapping[str, Any]) -> QuantizedMatrix:
     """The matrix without the columns of its last blocks that the weight does not have."""
-    names = matrix.name.split(PACKED)
-    name, (count, columns) = _weight_name(names[0], tensors), matrix.shape
+    name, (count, columns) = _weight_name(matrix.name, tensors), matrix.shape
     widths = () if name is None else tuple(tensors[name].shape)[-2:]
-    size = tensors[name].numel() if name is not None and len(names) == 1 else None
     # The padded width of an expert's matrix may be its other axis, so the number of its elements decides.
-    is_full = columns in widths if size is None else size == count * columns
+    is_full = name is not None and tensors[name].numel() == count * columns
     fitting = [width for width in widths if columns - matrix.padding <= width < columns]
     if is_full or not fitting:
         return matrix
@@ -95,31 +82,14 @@ def _without_padding(matrix: QuantizedMatrix, tensors: Mapping[str, Any]) -> Qua
     return evolve(matrix, shape=(matrix.shape[0], fitting[-1]), rows=rows)
 
 
-def _pieces(matrix: QuantizedMatrix, tensors: Mapping[str, Any]) -> list[_Piece]:
-    """The weights that are packed in a matrix; none if their names or sizes do not fit."""
-    pieces, start = [], 0
-    along, across = matrix.shape if matrix.by_rows else matrix.shape[::-1]
-    names = [_weight_name(name, tensors) for name in matrix.name.split(PACKED)]
-    for name in names:
-        tensor = None if name is None else _as_matrix(tensors[name], across if len(names) > 1 else None, matrix)
-        if name is None or tensor is None:
-            return []
-        width = tensor.numel() // across
-        pieces.append(_Piece(name, tensor, start, start + width))
-        start += width
-    return pieces if start == along else []
-
-
-def _as_matrix(tensor: Any, across: int | None, matrix: QuantizedMatrix) -> Any:
-    """A weight with two axes; None if its size is not that of the matrix, or `across` is none of its axes."""
-    if across is None:
-        rows, columns = matrix.shape
-        if tensor.numel() != rows * columns:
-            return None
-        if tensor.dim() == 3 and tensor.shape[-1] != columns:  # noqa: PLR2004 - the matrices of experts
-            tensor = tensor.mT
-        return tensor if tuple(tensor.shape) in ((rows, columns), (columns, rows)) else tensor.reshape(rows, columns)
-    return tensor if tensor.dim() == 2 and across in tensor.shape else None  # noqa: PLR2004 - rows and columns
+def _as_matrix(tensor: Any, shape: tuple[int, int]) -> Any:
+    """A weight with two axes; None if its size is not that of the matrix."""
+    rows, columns = shape
+    if tensor.numel() != rows * columns:
+        return None
+    if tensor.dim() == 3 and tensor.shape[-1] != columns:  # noqa: PLR2004 - the matrices of experts
+        tensor = tensor.mT
+    return tensor if tuple(tensor.shape) in (shape, shape[::-1]) else tensor.reshape(rows, columns)
 
 
 def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
@@ -128,13 +98,10 @@ def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
     return max((known for known in tensors if shortened.startswith(known)), key=len, default=None)
 
 
-def _piece_error(matrix: QuantizedMatrix, piece: _Piece) -> WeightError:
+def _weight_error(matrix: QuantizedMatrix, name: str, tensor: Any) -> WeightError:
     """The error of a weight. One that is square may be stored in either order of its axes: the better one counts."""
-    shape = (
-        (piece.stop - piece.start, matrix.shape[1]) if matrix.by_rows else (matrix.shape[0], piece.stop - piece.start)
-    )
-    orders = [tensor for tensor in (piece.tensor, piece.tensor.mT) if tuple(tensor.shape) == shape]
-    errors = [_error(matrix, piece, order) for order in _distinct(orders)]
+    orders = [order for order in (tensor, tensor.mT) if tuple(order.shape) == matrix.shape]
+    errors = [_error(matrix, name, order) for order in _distinct(orders)]
     return min(errors, key=lambda error: (error.outside, -error.cosine))
 
 
@@ -142,25 +109,22 @@ def _distinct(orders: list[Any]) -> Iterator[Any]:
     yield from orders if len(orders) == 1 or orders[0].shape[0] == orders[0].shape[1] else orders[:1]
 
 
-def _error(matrix: QuantizedMatrix, piece: _Piece, weight: Any) -> WeightError:
+def _error(matrix: QuantizedMatrix, name: str, weight: Any) -> WeightError:
     """The error of a weight whose axes are in the order of the matrix."""
     import torch
 
     outside, first_row, sums = 0, None, np.zeros(3)
-    first, last = (piece.start, piece.stop) if matrix.by_rows else (0, matrix.shape[0])
-    rows_at_once = max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
-    for start in range(first, last, rows_at_once):
-        stop = min(start + rows_at_once, last)
+    rows, columns = matrix.shape
+    rows_at_once = max(1, ELEMENTS_AT_ONCE // columns)
+    for start in range(0, rows, rows_at_once):
+        stop = min(start + rows_at_once, rows)
         values, allowed = matrix.rows(start, stop)
-        if not matrix.by_rows:
-            values = values[:, piece.start : piece.stop]
-            allowed = np.broadcast_to(allowed, (stop - start, matrix.shape[1]))[:, piece.start : piece.stop]
-        own: Array = weight[start - first : stop - first].to("cpu", torch.float32).numpy()
+        own: Array = weight[start:stop].to("cpu", torch.float32).numpy()
         is_outside = ~(np.abs(values - own) <= allowed)
         if first_row is None and is_outside.any():
-            first_row = start - first + int(np.argmax(is_outside.any(axis=1)))
+            first_row = start + int(np.argmax(is_outside.any(axis=1)))
         outside += int(is_outside.sum())
         sums += [np.vdot(values, own), np.vdot(values, values), np.vdot(own, own)]
     norms = float(np.sqrt(sums[1] * sums[2]))
     cosine = float(sums[0]) / norms if norms else float(sums[1] == sums[2])
-    return WeightError(piece.weight, cosine, outside, weight.numel(), first_row)
+    return WeightError(name, cosine, outside, weight.numel(), first_row)

@@ -13,7 +13,7 @@ from onnxfn.specs.errors import ModelNotFound, first_line, listed
 from onnxfn.specs.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
-from onnxfn.weights.onnx_files import stored_tensors, with_weights_in_place
+from onnxfn.weights.onnx_files import external_data_names, stored_tensors, with_weights_in_place
 from onnxfn.weights.waiting import watched
 
 FATAL = 4
@@ -135,7 +135,7 @@ def check_options(file: Path) -> Any:
     options = silent_options()
     # PyTorch and ONNX Runtime compute in turns. Threads that wait without spinning leave the cores to the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if _has_external_data(file.parent):
+    if external_data_names(file):
         # External data is mapped from the file. Prepacking would copy it into memory.
         options.add_session_config_entry("session.disable_prepacking", "1")
         if _half_bytes(file) > LARGE_HALF_BYTES:
@@ -180,9 +180,3 @@ def _half_bytes(file: Path) -> int:
 
     half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
     return sum(each.length for each in stored_tensors(file) if each.dtype in half)
-
-
-def _has_external_data(folder: Path) -> bool:
-    """Whether external data of an ONNX file lies in the folder: a file that begins with its name."""
-    stems = [graph.stem for graph in folder.glob("*.onnx")]
-    return any(file.suffix != ".onnx" for stem in stems for file in folder.glob(f"{stem}*"))

@@ -26,8 +26,8 @@ def weight_findings(
     """One line for each weight of a file that is not the model's, or that has NaN or infinite elements.
 
     An initializer is compared with the parameter or buffer of its name, if it is stored in its shape, as all tables of
-    embeddings are. A matrix that is stored transposed or packed with others is left to the comparison of outputs: each
-    of its elements takes part in every output. Infinite elements of buffers are not named, because they mask scores.
+    embeddings are. A matrix that is stored transposed is left to the comparison of outputs: each of its elements takes
+    part in every output. Infinite elements of buffers are not named, because they mask scores.
 
     Args:
         model: The PyTorch model.

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from onnxfn.check.whole.whole_models import whole_model_report
 from onnxfn.export.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.lookup.quantized import weights_from
 from onnxfn.graphs.build import (
-    TRACED_LAYERS,
     BuildOptions,
     UnboundGraph,
     build_graph,
@@ -38,10 +38,10 @@ from onnxfn.graphs.build import (
     trace_all_layers,
     traced_fully,
 )
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.dtypes import has_dtype, in_dtype_if_small, without_values
-from onnxfn.graphs.capture.patching import UNUSED_PATCHES
 from onnxfn.graphs.capture.ticking import ticking_operators
-from onnxfn.graphs.passes.stored_blocks import STORED
+from onnxfn.graphs.passes.fusing import fusion_remarks
 from onnxfn.specs.check_modes import CheckMode
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, listed
@@ -110,7 +110,7 @@ class Built:
     """
 
     plan: Plan
-    graphs: tuple[Any, ...]
+    graphs: tuple[BuiltGraph, ...]
     files: Mapping[Path, str]
     report: Report | None
     traced_layers: tuple[str, ...]
@@ -175,7 +175,11 @@ def _joined_variants(built: Sequence[Built]) -> Built:
     """The graphs, files and reports of all variants as those of one plan."""
     first, reports = built[0], [each.report for each in built if each.report is not None]
     return Built(
-        evolve(first.plan, parts=tuple(part for each in built for part in each.plan.parts)),
+        evolve(
+            first.plan,
+            parts=tuple(part for each in built for part in each.plan.parts),
+            remarks=dict.fromkeys(remark for each in built for remark in each.plan.remarks),
+        ),
         tuple(graph for each in built for graph in each.graphs),
         {file: digest for each in built for file, digest in each.files.items()},
         _joined(reports) if reports else None,
@@ -225,7 +229,7 @@ def _built(job: Job, build: BuildOptions) -> Built:
     return evolve(_written(job, graphs), traced_layers=(RETRACED,))
 
 
-def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
+def _graphs(job: Job, build: BuildOptions) -> tuple[BuiltGraph, ...]:
     """The graph of each part. A model is traced without values; its weights are converted when they are written."""
     traced = cache(partial(_traced_model, job))
     graphs = tuple(
@@ -238,9 +242,9 @@ def _graphs(job: Job, build: BuildOptions) -> tuple[Any, ...]:
     return graphs
 
 
-def _check_patches(model: Any, graphs: Sequence[Any]) -> None:
+def _check_patches(model: Any, graphs: Sequence[BuiltGraph]) -> None:
     """Raises InvalidSpec if a patch of the user was called in the trace of no part."""
-    unused = set.intersection(*({*graph.meta.get(UNUSED_PATCHES, ())} for graph in graphs))
+    unused = set.intersection(*({*graph.unused_patches} for graph in graphs))
     if unused:
         raise InvalidSpec(
             f"the patch of {listed(sorted(unused))} has no effect: {type(model).__name__} does not call that; patch "
@@ -256,21 +260,24 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
         return without_values(job.model, dtype)
 
 
-def _written(job: Job, graphs: tuple[Any, ...]) -> Built:
+def _written(job: Job, graphs: tuple[BuiltGraph, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
-    check_layers(job.model, job.plan, graphs)
-    files = write_graphs(job.plan, graphs, job.folder, job.options, job.timed, check=job.check != "none")
+    models = [graph.model for graph in graphs]
+    check_layers(job.model, job.plan, models)
+    files = write_graphs(job.plan, models, job.folder, job.options, job.timed, check=job.check != "none")
     if job.adapter is not None:
-        files |= dict.fromkeys(write_input_adapter(job.adapter, job.plan, graphs, job.folder), "")
+        files |= dict.fromkeys(write_input_adapter(job.adapter, job.plan, models, job.folder), "")
     of_files = (job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors)
     check = partial(check_files, *of_files, references_of=job.references, must_pass=True, mode=job.check)
     report = check(preprocessor=job.preprocessor) if job.check != "none" else None
     if report is not None and job.adapter is not None:
-        reports = check_with_adapter(job.model, job.plan, graphs, job.folder, job.adapter, job.timed, job.floors)
+        reports = check_with_adapter(job.model, job.plan, models, job.folder, job.adapter, job.timed, job.floors)
         report = _joined((report, *reports))
         if not report.passed:
             raise check_error(report)
-    return Built(job.plan, graphs, files, report, traced_layers(graphs), weights_text(job.model, graphs))
+    remarks = (fusion_remarks(part.name, graph) for part, graph in zip(job.plan.parts, graphs, strict=True))
+    planned = evolve(job.plan, remarks=(*job.plan.remarks, *chain.from_iterable(remarks)))
+    return Built(planned, graphs, files, report, traced_layers(graphs), weights_text(job.model, graphs))
 
 
 def check_files(
@@ -333,13 +340,13 @@ def _joined(reports: Sequence[Report]) -> Report:
     )
 
 
-def weights_text(model: Any, graphs: Sequence[Any]) -> str:
+def weights_text(model: Any, graphs: Sequence[BuiltGraph]) -> str:
     """From what quantized checkpoint the weights of graphs come; an empty text for float weights."""
-    stored = {name for graph in graphs for name in graph.meta[STORED]}
+    stored = {name for graph in graphs for name in graph.stored}
     may_keep = any(stored_weight(parameter) is not None for parameter in model.parameters())
     return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if may_keep else weights_from(model)
 
 
-def traced_layers(graphs: Sequence[Any]) -> tuple[str, ...]:
+def traced_layers(graphs: Sequence[BuiltGraph]) -> tuple[str, ...]:
     """Which layers were traced, or why all were, as the graphs note it; nothing for graphs without repeated layers."""
-    return tuple(dict.fromkeys(graph.meta[TRACED_LAYERS] for graph in graphs if graph.meta[TRACED_LAYERS]))
+    return tuple(dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers))

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from attrs import asdict, frozen
 
-from onnxfn.check.feeds import LIMIT, LIMITS_KEY
 from onnxfn.check.greedy_decoding import PAST, numpy_dtype, present_name
 from onnxfn.check.sessions import open_session, runtime_message, silent_options
 from onnxfn.export.loaded import check_providers
@@ -21,6 +20,7 @@ from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDS
 from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.limits import stated_limits
 from onnxfn.specs.printing import text
 from onnxfn.specs.reports import CPU
 
@@ -140,8 +140,8 @@ def example_inputs(session: Any, sizes: Mapping[str, int]) -> dict[str, Array]:
 
 def example_sizes(session: Any, sizes: Mapping[str, int]) -> dict[str, int]:
     """The size of each symbol of a session's inputs: that of the caller, else an example within the file's limits."""
-    limits = session.get_modelmeta().custom_metadata_map.get(LIMITS_KEY, "")
-    bounds = {name: (int(low or 0), int(high or 1 << 62)) for name, low, high in LIMIT.findall(limits)}
+    limits = stated_limits(session.get_modelmeta().custom_metadata_map)
+    bounds = {limit.name: (limit.low, limit.high or 1 << 62) for limit in limits}
     examples = {symbol: _example_size(symbol) for symbol in _symbols(session)}
     within = {
         symbol: min(max(size, bounds[symbol][0]), bounds[symbol][1]) if symbol in bounds else size

@@ -62,7 +62,6 @@ def export(
     decoders: flags.Decoders = "merged",
     monolith: flags.Monolith = False,
     split: flags.Split = False,
-    fuse: flags.Fuse = "standard",
     check: flags.Check = None,
     no_check: flags.NoCheck = False,
     floor: flags.FloorValues = None,

@@ -114,9 +114,6 @@ Monolith = Annotated[
 Split = Annotated[
     bool, typer.Option("--split", help="One file for each part of the model: text_model.onnx, vision_model.onnx.")
 ]
-Fuse = Annotated[
-    str, typer.Option(help="The operators: standard, or onnxruntime (opset 23, also operators that only it has).")
-]
 Adapter = Annotated[
     Path | None,
     typer.Option(help="The folder of a LoRA adapter that PEFT wrote; it is merged into the weights."),
@@ -209,7 +206,6 @@ SPEC_FLAGS = (
     "inputs_embeds",
     "monolith",
     "split",
-    "fuse",
     "adapter",
     "adapter_input",
     "shared_cache",

@@ -37,7 +37,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         "m": "MODEL is the first argument: onnxfn export MODEL OUT",
         "device": "models are traced and checked on the CPU, and a file runs anywhere; time it on a GPU: "
         "onnxfn bench OUT --provider CUDAExecutionProvider",
-        "optimize": "--fuse onnxruntime writes the operators of ONNX Runtime; --dtype float16 is the rest of O4",
+        "optimize": "ONNX Runtime does this when it loads a file; --dtype float16 is the rest of O4",
         "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",
         "variant": "what a graph takes and gives has options of its own: --output, --with-input, --split, --decoders",
         "framework": "models are those of PyTorch: there is no other framework; leave it out",
@@ -49,6 +49,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         "no-constant-folding": ALREADY_SIMPLE,
         "slim": f"{ALREADY_SIMPLE}; onnxslim runs on the files",
         "fp16": "--dtype float16",
+        "fuse": "ONNX Runtime fuses its own operators when it loads a file; --opset 23 writes those of ONNX",
         "legacy": "--decoders separate writes a decoder without and one with a past",
         "revision": FOLDER,
         "subfolder": FOLDER,

@@ -14,9 +14,6 @@ from onnxfn.export.spec_edits import SpecEdits, parsed_shapes, parsed_sizes, spe
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.cache_folder import default_cache_folder
 from onnxfn.graphs.capture.repeated_layers import stacks_worth_a_proof
-from onnxfn.graphs.passes.fusing import ONNXRUNTIME
-from onnxfn.graphs.passes.fusing import Fuse as FuseName
-from onnxfn.graphs.passes.opsets import ATTENTION_OPSET
 from onnxfn.specs.check_modes import CheckMode, check_mode
 from onnxfn.specs.compose import EMPTY
 from onnxfn.specs.edits.tensors import with_tolerance
@@ -70,9 +67,19 @@ def export_request(values: Values) -> ExportRequest:
 
 def spec_edits(values: Values, dtype: str) -> SpecEdits:
     """The edits of the spec that flags ask for; `dtype` is that of the spec."""
-    same = ("task", "io_dtype", "atol", "rtol", "inputs_embeds", "monolith", "split", "shared_cache", "expanded_cache")
+    same = (
+        "task",
+        "opset",
+        "io_dtype",
+        "atol",
+        "rtol",
+        "inputs_embeds",
+        "monolith",
+        "split",
+        "shared_cache",
+        "expanded_cache",
+    )
     with_tolerance(EMPTY, atol=values["atol"], rtol=values["rtol"])  # its error says what a tolerance is
-    needs_opset = values["opset"] is None and values["fuse"] == ONNXRUNTIME
     return SpecEdits(
         **{name: values[name] for name in same},
         outputs=tuple(values["output"] or ()),
@@ -80,7 +87,6 @@ def spec_edits(values: Values, dtype: str) -> SpecEdits:
         without=tuple(values["without"] or ()),
         names=tuple(values["rename"] or ()),
         adapter_inputs=tuple(values["adapter_input"] or ()),
-        opset=ATTENTION_OPSET if needs_opset else values["opset"],
         dtype=dtype,
         sizes=parsed_sizes("--size", values["size"] or ()),
         shapes=parsed_shapes("--shape", values["shape"] or ()),
@@ -91,7 +97,7 @@ def build_options(values: Values) -> BuildOptions:
     """How graphs are built."""
     cache = None if values["no_template_cache"] else values["template_cache"] or default_cache_folder()
     find_repeats = trace_all_layers if values["trace_all"] else stacks_worth_a_proof
-    return BuildOptions(find_repeats=find_repeats, template_cache=cache, fuse=cast("FuseName", values["fuse"]))
+    return BuildOptions(find_repeats=find_repeats, template_cache=cache)
 
 
 def layout_name(layout: str | None, library: str) -> str:

@@ -134,7 +134,6 @@ def kind_of(job: ExportJob, folder: Path) -> str | None:
         "spec": None if job.spec is None else to_json(job.spec),
         "dtypes": job.dtypes,
         "decoders": job.decoders,
-        "fuse": build.fuse,
         "trace_all_layers": build.find_repeats is trace_all_layers,
         "file": Path(job.path).name if job.path.endswith(".onnx") else None,
     }
@@ -189,7 +188,6 @@ def _from_recipe(job: ExportJob, folder: Path, key: str | None, on_event: OnEven
         job.path,
         template_cache=build.template_cache,
         overwrite=job.overwrite,
-        fuse=build.fuse,
         write=job.write,
         on_event=on_event,
     )
@@ -222,7 +220,7 @@ def _save_recipe(job: ExportJob, key: str | None, model: Any, exported: Exported
     if key is None or cache is None or has_variants or (job.check != "none" and load_recipe(cache, key) is not None):
         return
     is_linked = job.write.weight_storage == LINK
-    options = BuildOptions(template_cache=cache, fuse=build.fuse, pretranspose=not is_linked)
+    options = BuildOptions(template_cache=cache, pretranspose=not is_linked)
     save_recipe(key, model, exported.plan, folder, Path(job.path), options)
 
 

@@ -36,13 +36,11 @@ from onnxfn.export.weight_sizes import with_graph_bytes, with_weight_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.capture.adapted import with_adapter
 from onnxfn.graphs.capture.as_module import as_module
-from onnxfn.graphs.capture.capture import LIMITS
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.graphs.capture.plain_tensors import with_plain_tensors
 from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.graph_size import graph_size
-from onnxfn.graphs.passes.fusing import STANDARD, check_fuse_option, fusions
-from onnxfn.graphs.passes.quantize import NOT_QUANTIZED
+from onnxfn.graphs.passes.fusing import fusions
 from onnxfn.specs.check_modes import CheckMode, check_mode, comparing_mode
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
@@ -123,7 +121,7 @@ def export(
             `Floors`. A text of the package is tokenized by `preprocessor`, or by the tokenizer of `checkpoint`.
         overwrite: Whether `path` may exist. What an earlier export wrote there, ONNX files, their external data and
             unchanged side files, is deleted if this export does not replace it.
-        build: How graphs are built: repeated layers, template cache, fused operators.
+        build: How graphs are built: repeated layers, template cache.
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event`, in the thread of this call, when a stage starts, about four times a second
             while it runs, and when it ends or fails. `progress()` is one that draws a bar. To stop the export, let it
@@ -144,7 +142,7 @@ def export(
         ModelNotFound: There is no folder `checkpoint`, or no adapter in the folder `adapter`.
         LoadFailed: A file of the adapter is damaged.
         MissingValue: The configuration lacks a value that the spec reads.
-        UnknownName: `decoders`, one of `dtypes` or `build.fuse` is not a known value.
+        UnknownName: `decoders` or one of `dtypes` is not a known value.
         OutputExists: `path` exists, at the start or when the files are complete, and `overwrite` is False. Or
             `path` is a link to nothing, or lies below a file: then `overwrite` does not help.
         CaptureFailed: The model could not be traced with the planned inputs, outputs and axes.
@@ -180,7 +178,6 @@ def export(
                     spec, copied, config, destination, options.layout, decoders=decoders, dtypes=dtypes
                 )
                 planned = with_weight_bytes(planned, copied)
-                check_fuse_option(planned.parts[0].spec.target.opset or 0, build.fuse)
                 if owner is not None and path is not None:
                     check_single_file(planned.parts[0], model, options)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
@@ -196,7 +193,7 @@ def export(
                 with timed("complete", "") as tick:
                     if not destination.is_file:
                         side_files = _write_checkpoint_files(model, checkpoint, staging)
-                        files = _complete_folder(built, side_files, staging, destination, options, build.fuse, tick)
+                        files = _complete_folder(built, side_files, staging, destination, options, tick)
                 # No event comes after this: what `on_event` raised would leave the files of an export that failed.
                 published = publish(files, staging, destination, overwrite=overwrite)
         loaded = Loaded(str(target), map(str, published), owner)
@@ -212,7 +209,6 @@ def export_from_recipe(
     *,
     template_cache: Path,
     overwrite: bool = False,
-    fuse: str = STANDARD,
     write: WriteOptions = WriteOptions(),
     on_event: OnEvent = ignore,
 ) -> Exported | None:
@@ -233,12 +229,13 @@ def export_from_recipe(
             return None
         with staging_folder(destination) as staging:
             onnx_staging = _make_onnx_staging(staging, destination)
-            written = write_graphs(planned, graphs, onnx_staging, options, timed, check=False)
+            models = [graph.model for graph in graphs]
+            written = write_graphs(planned, models, onnx_staging, options, timed, check=False)
             built = Built(planned, graphs, written, None, traced_layers(graphs))
             files: Iterable[Path] = written
             if not destination.is_file:
                 side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
-                files = _complete_folder(built, side_files, staging, destination, options, fuse)
+                files = _complete_folder(built, side_files, staging, destination, options)
             published = publish(files, staging, destination, overwrite=overwrite)
     return _exported(Loaded(str(path), map(str, published)), built, seconds)
 
@@ -327,7 +324,6 @@ def _complete_folder(
     staging: Path,
     destination: Destination,
     options: ResolvedWriteOptions,
-    fuse: str,
     tick: Tick = no_tick,
 ) -> tuple[Path, ...]:
     """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
@@ -341,7 +337,7 @@ def _complete_folder(
     fixed = checkpoint_files(destination.folder)
     new = write_side_files(staging, built.plan, options.layout, sidecars, fixed)
     every_file = {**built.files, **dict.fromkeys((*side_files, *new), "")}
-    content = report_content(every_file, staging, built.plan, built.report, options, fuse, built.weights_from, tick)
+    content = report_content(every_file, staging, built.plan, built.report, options, built.weights_from, tick)
     cards = write_card(content, staging, destination.folder) if options.layout.has_card else ()
     for card in cards:
         content = with_file(content, staging, card)
@@ -365,25 +361,23 @@ def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
 
 
 def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
+    models = [graph.model for graph in built.graphs]
+    graphs = [*zip((part.name for part in built.plan.parts), built.graphs, strict=True)]
     return Exported(
         path=loaded.path,
         files=loaded.files,
-        plan=with_graph_bytes(built.plan, built.graphs),
-        opset=built.graphs[0].opset_imports[""],
+        plan=with_graph_bytes(built.plan, models),
+        opset=models[0].opset_imports[""],
         seconds=seconds.items(),
         report=built.report,
-        limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.meta[LIMITS]),
+        limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.limits),
         repeats=built.traced_layers,
-        fusions=[(part.name, fusions(graph)) for part, graph in zip(built.plan.parts, built.graphs, strict=True)],
-        graphs=[graph_size(part.name, graph) for part, graph in zip(built.plan.parts, built.graphs, strict=True)],
+        fusions=[(name, fusions(graph)) for name, graph in graphs],
+        graphs=[graph_size(name, graph.model) for name, graph in graphs],
         bytes=sum(Path(file).stat().st_size for file in loaded.files),
         versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],
         weights_from=built.weights_from,
-        not_quantized=[
-            NotQuantized(part.name, *weight)
-            for part, graph in zip(built.plan.parts, built.graphs, strict=True)
-            for weight in graph.meta.get(NOT_QUANTIZED, ())
-        ],
+        not_quantized=[NotQuantized(name, *weight) for name, graph in graphs for weight in graph.not_quantized],
         loaded=loaded,
     )
 

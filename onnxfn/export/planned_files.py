@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +22,7 @@ from onnxfn.specs.config_values import config_of
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, MissingValue
+from onnxfn.specs.limits import stated_limits
 from onnxfn.specs.plan.left_out import left_out
 from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.plan.variants import checked_dtypes, variants_plan
@@ -157,6 +157,6 @@ def _part_of_file(part: Part, file: Path) -> Part:
     """The part, for images of one size if its file has one height or width, and the spec has no range of them."""
     if not moves_images(part) or not file.is_file():
         return part
-    limits = metadata(file).get("onnxfn.limits", "")
-    sides = "|".join(map(re.escape, image_sizes(part.spec)))
-    return with_fixed_images(part) if re.search(rf"\b({sides}) is \d", limits) else part
+    sides = image_sizes(part.spec)
+    is_fixed = any(limit.low == limit.high and limit.name in sides for limit in stated_limits(metadata(file)))
+    return with_fixed_images(part) if is_fixed else part

@@ -14,10 +14,10 @@ from attrs import field, frozen
 
 from onnxfn.graphs.build import BuildOptions, finished_graph, template_name
 from onnxfn.graphs.cache_folder import delete_file, read_file, write_file
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.dtypes import without_values
 from onnxfn.graphs.fingerprints import package_versions, search_state
-from onnxfn.graphs.passes.fusing import fusions
-from onnxfn.graphs.passes.slots import slot_of, slot_parameters
+from onnxfn.graphs.passes.slots import slot_of
 from onnxfn.graphs.template_cache import delete_template, load_template
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
@@ -86,11 +86,11 @@ def save_recipe(key: str, model: Any, plan: Plan, folder: Path, out: Path, build
     """
     cache, traced = build.template_cache, lru_cache(partial(without_values, model))
     names = [template_name(traced(part.spec.target.float_dtype), part, build) for part in plan.parts]
-    graphs = [load_template(cache, name) for name in names]
-    if cache is None or None in graphs or not _is_restorable(plan):
+    graphs = [graph.model.graph for name in names if (graph := load_template(cache, name)) is not None]
+    if cache is None or len(graphs) < len(names) or not _is_restorable(plan):
         return
-    slots = [slot for graph in graphs for value in graph.graph.initializers.values() if (slot := slot_of(value))]
-    sources = _parameter_sources(model, {name for slot in slots for name in slot_parameters(slot)}, folder)
+    slots = [slot for graph in graphs for value in graph.initializers.values() if (slot := slot_of(value))]
+    sources = _parameter_sources(model, {slot.parameter for slot in slots}, folder)
     if sources is None:
         return
     texts = {name: (out / name).read_text() for name in CONFIG_FILES.values() if (out / name).exists()}
@@ -123,19 +123,17 @@ def load_recipe(template_cache: Path | None, key: str | None) -> Recipe | None:
     return None
 
 
-def recipe_graphs(recipe: Recipe, template_cache: Path, folder: Path) -> tuple[Any, ...] | None:
+def recipe_graphs(recipe: Recipe, template_cache: Path, folder: Path) -> tuple[BuiltGraph, ...] | None:
     """The graphs of a recipe with the weights of the checkpoint in a folder; None if a template is missing.
 
     Templates that do not fit the checkpoint are deleted.
     """
-    graphs = tuple(load_template(template_cache, name) for name in recipe.templates)
-    if None in graphs:
+    graphs = [graph for name in recipe.templates if (graph := load_template(template_cache, name)) is not None]
+    if len(graphs) < len(recipe.templates):
         return None
     stored = arrays(entries(folder))
     try:
         tensors = {parameter: stored[source] for parameter, source in recipe.parameter_sources}
-        for graph in graphs:
-            fusions(graph)  # raises CaptureFailed when an expected operator is missing
         return tuple(finished_graph(graph, part, tensors) for graph, part in zip(graphs, recipe.plan, strict=True))
     except Exception:  # noqa: BLE001 - whatever the recipe lacks, the model can be loaded
         for name in recipe.templates:

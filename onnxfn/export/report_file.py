@@ -54,7 +54,6 @@ def report_content(
     plan: Plan,
     report: Report | None,
     options: ResolvedWriteOptions,
-    fuse: str,
     weights_from: str = "",
     tick: Tick = no_tick,
 ) -> dict[str, Any]:
@@ -66,7 +65,6 @@ def report_content(
         plan: The plan of the export.
         report: The report of the check; None without a check.
         options: How the files were written.
-        fuse: Which fused operators the graphs may have, as `BuildOptions` says.
         weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
         tick: Is called while files are read.
     """
@@ -80,7 +78,7 @@ def report_content(
         "modalities": list(plan.modalities),
         "left_out": [asdict(omitted) for omitted in plan.left_out],
         "remarks": list(plan.remarks),
-        "options": _options(options, fuse),
+        "options": _options(options),
         "weights_from": weights_from,
         **_variants(plan),
         "check": check_facts(report),
@@ -207,13 +205,12 @@ def _variants(plan: Plan) -> dict[str, Any]:
     return {"variants": stems} if stems else {}
 
 
-def _options(options: ResolvedWriteOptions, fuse: str) -> dict[str, Any]:
+def _options(options: ResolvedWriteOptions) -> dict[str, Any]:
     return {
         "layout": options.layout.name,
         "weight_storage": options.weight_storage,
         "external_data_threshold": options.external_data_threshold,
         "external_data_suffix": options.external_data_suffix,
-        "fuse": fuse,
     }
 
 

@@ -12,19 +12,19 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES
-from onnxfn.graphs.capture.capture import LIMITS, capture, parameter_names
-from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_of_all_layers
+from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.capture.capture import capture, parameter_names
+from onnxfn.graphs.capture.expected_operators import expected_of_all_layers
 from onnxfn.graphs.capture.quiet import quiet, tracing_alone
 from onnxfn.graphs.capture.repeated_layers import LayerStack, stacks_worth_a_proof, truncated
 from onnxfn.graphs.fingerprints import fingerprint
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
-from onnxfn.graphs.passes.fusing import ONNXRUNTIME, STANDARD, Fuse, fuse_operators, fusions
+from onnxfn.graphs.passes.fusing import fuse_operators
 from onnxfn.graphs.passes.layer_periods import layer_ports
 from onnxfn.graphs.passes.merging import insert_filler
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
 from onnxfn.graphs.passes.opsets import convert_opset
-from onnxfn.graphs.passes.packing import pack_matmuls
 from onnxfn.graphs.passes.pads import separate_pads
 from onnxfn.graphs.passes.quantize import quantize_weights
 from onnxfn.graphs.passes.quantized_slots import bind_quantized_weights
@@ -36,7 +36,7 @@ from onnxfn.graphs.passes.slots import bind_weights, merge_slots, pretranspose, 
 from onnxfn.graphs.passes.stored_blocks import keep_stored_blocks
 from onnxfn.graphs.passes.wider_integers import widen_integers
 from onnxfn.graphs.template_cache import delete_template, load_template, save_template
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause, unknown
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.os_errors import is_possible_path
 from onnxfn.specs.planned import Part
@@ -50,18 +50,6 @@ PASSES = str(Path(__file__).parent / "passes")
 FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
 """Function from a model to its stacks of repeated layers."""
 
-TRACED_LAYERS = "onnxfn.traced_layers"
-"""Key of a graph's `meta`: which layers were traced and repeated, or why all were traced."""
-
-FROM_REPEATS = "onnxfn.from_repeats"
-"""Key of a graph's `meta`: whether layers were repeated, so that fewer were traced than the graph has."""
-
-TEMPLATE_NAME = "onnxfn.template_name"
-"""Key of a graph's `meta`: the name of its template in the cache, or None."""
-
-FROM_TEMPLATE = "onnxfn.from_template"
-"""Key of a graph's `meta`: whether it was loaded from its template, so that nothing was traced."""
-
 
 def _as_path(path: str | PathLike[str] | None) -> Path | None:
     """A path of a text or a path; InvalidSpec for anything else, and for a text that is no path."""
@@ -73,11 +61,6 @@ def _as_path(path: str | PathLike[str] | None) -> Path | None:
 def _check_find_repeats(_: Any, __: Any, find_repeats: Any) -> None:
     if not callable(find_repeats):
         raise InvalidSpec(f"find_repeats is {find_repeats!r}; pass a function, such as trace_all_layers")
-
-
-def _check_fuse(_: Any, __: Any, fuse: Any) -> None:
-    if fuse not in (STANDARD, ONNXRUNTIME):
-        raise unknown("way to fuse", fuse, (STANDARD, ONNXRUNTIME))
 
 
 def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a value of BuildOptions.find_repeats
@@ -111,16 +94,13 @@ class BuildOptions:
             are deleted when there are more.
         pretranspose: Whether weights that a graph transposes are stored transposed. False stores them as the checkpoint
             does, so that a file can be linked to it. `export` decides this from its `WriteOptions`.
-        fuse: Operators that may replace several: `"standard"` uses those of ONNX, `"onnxruntime"` also those that only
-            ONNX Runtime has.
 
     Raises:
-        UnknownName: `fuse` is not a known value.
         InvalidSpec: `find_repeats` is no function, or `template_cache` no path.
 
     Example:
-        >>> BuildOptions(fuse="onnxruntime").pretranspose
-        True
+        >>> BuildOptions(pretranspose=False).pretranspose
+        False
     """
 
     __repr__ = short_repr
@@ -129,10 +109,12 @@ class BuildOptions:
     template_cache: Path | None = field(default=None, converter=_as_path)
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
-    fuse: Fuse = field(default=STANDARD, validator=_check_fuse)
 
 
-UnboundGraph = Callable[[Any, Part, StageTimer, BuildOptions], Any]
+Pass = Callable[[Any], Any]
+"""Function from a graph to a graph."""
+
+UnboundGraph = Callable[[Any, Part, StageTimer, BuildOptions], BuiltGraph]
 """From a model, a part, the timer of the stages and options to the graph of the part, whose parameters are slots."""
 
 
@@ -144,7 +126,7 @@ def build_graph(
     weights: Any = None,
     *,
     unbound_graph: UnboundGraph | None = None,
-) -> Any:
+) -> BuiltGraph:
     """The finished graph of a part, its initializers bound to the tensors of `weights`, which are not copied.
 
     `weights` is a model with the parameters and buffers of `model`; None is `model` itself. The parameters of `model`
@@ -154,27 +136,29 @@ def build_graph(
     """
     tensors = (weights or model).state_dict(keep_vars=True)
     with tracing_alone(timed, part.name):
-        name, graph = None, None
+        name, built = None, None
         if options.template_cache is not None:
             with timed("template", part.name):
                 name = template_name(model, part, options)
-                graph = _from_template(tensors, name, options.template_cache, part)
-        from_template = graph is not None
-        if graph is None:
-            graph = (unbound_graph or _unbound_graph)(model, part, timed, options)
-            save_template(options.template_cache, name, graph, options.template_cache_bytes)
-            graph = finished_graph(graph, part, tensors)
-        graph.meta[TEMPLATE_NAME], graph.meta[FROM_TEMPLATE] = name, from_template
+                built = _from_template(tensors, name, options.template_cache, part)
+        if built is None:
+            built = (unbound_graph or _unbound_graph)(model, part, timed, options)
+            save_template(options.template_cache, name, built, options.template_cache_bytes)
+            built = finished_graph(built, part, tensors)
         with _pass_errors(part):
-            return keep_stored_blocks(graph, tensors)
+            graph, stored = keep_stored_blocks(built.model, tensors)
+        return evolve(built, model=graph, stored=stored, template=name)
 
 
-def finished_graph(graph: Any, part: Part, tensors: Mapping[str, Any]) -> Any:
+def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) -> BuiltGraph:
     """A graph with its weights: those that the rules of the part select are quantized when they are written."""
-    if part.spec.target.quantization:
+    graph, rules = built.model, part.spec.target.quantization
+    if rules:
         with _pass_errors(part):
-            graph = quantize_weights(graph, part.spec.target.quantization, _names_by_memory(tensors))
-    return bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
+            graph, left = quantize_weights(graph, rules, _names_by_memory(tensors))
+        built = evolve(built, not_quantized=left)
+    graph = bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
+    return evolve(built, model=graph)
 
 
 def _names_by_memory(tensors: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
@@ -193,14 +177,13 @@ def _memory(tensor: Any) -> Any:
     return tensor.__array_interface__["data"][0], tensor.shape
 
 
-def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, part: Part) -> Any:
+def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, part: Part) -> BuiltGraph | None:
     """The graph of a template with the weights of a model; None, and the template is deleted, if it does not fit."""
-    graph = load_template(folder, name)
-    if graph is None:
+    built = load_template(folder, name)
+    if built is None:
         return None
     try:
-        fusions(graph)  # raises CaptureFailed when an expected operator is missing
-        return finished_graph(graph, part, tensors)
+        return finished_graph(built, part, tensors)
     except Exception:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
         delete_template(folder, name)
         return None
@@ -208,7 +191,7 @@ def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, p
 
 def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
     """The name of a part's template: equal for models that differ in weight values alone; None if undecidable."""
-    return fingerprint(model, captured_part(part), options.pretranspose, options.fuse)
+    return fingerprint(model, captured_part(part), options.pretranspose)
 
 
 def captured_part(part: Part) -> Part:
@@ -226,51 +209,49 @@ def captured_once() -> UnboundGraph:
 
     It is for a single model and for the time of an export: it holds the graphs.
     """
-    graphs: dict[Any, Any] = {}
+    graphs: dict[Any, BuiltGraph] = {}
 
-    def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
+    def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
         if part.dtype is None:
             return _unbound_graph(model, part, timed, options)
-        key = (captured_part(part), options.find_repeats, options.pretranspose, options.fuse)
+        key = (captured_part(part), options.find_repeats, options.pretranspose)
         if key not in graphs:
             graphs[key] = _unbound_graph(model, part, timed, options)
-        copy = graphs[key].clone()
-        copy.meta.update(graphs[key].meta)
-        return copy
+        return evolve(graphs[key], model=graphs[key].model.clone())
 
     return unbound_graph
 
 
-def drop_templates(options: BuildOptions, graphs: Iterable[Any]) -> None:
+def drop_templates(options: BuildOptions, graphs: Iterable[BuiltGraph]) -> None:
     """Deletes the templates of graphs from the cache, so that no later export loads them."""
     for graph in graphs:
-        delete_template(options.template_cache, graph.meta[TEMPLATE_NAME])
+        delete_template(options.template_cache, graph.template)
 
 
-def traced_fully(graph: Any) -> bool:
+def traced_fully(graph: BuiltGraph) -> bool:
     """Whether a graph was traced from the model itself with all its layers: not repeated, and not from a template."""
-    return not graph.meta[FROM_TEMPLATE] and not graph.meta[FROM_REPEATS]
+    return not graph.from_template and not graph.from_repeats
 
 
-def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
+def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part and of its filler; its parameters are slots."""
-    graph = graph_with_slots(model, part, timed, options)
+    built = graph_with_slots(model, part, timed, options)
+    graph = built.model
     for filler in part.filler:
         filled_inputs = {feedback.output: feedback.input for feedback in part.spec.feedback}
-        filler_graph = graph_with_slots(model, filler, timed, options)
+        filler_graph = graph_with_slots(model, filler, timed, options).model
         with _pass_errors(part):
             graph = merge_slots(insert_filler(graph, filler_graph, filled_inputs))
     with _pass_errors(part):
         graph = add_adapter_inputs(graph, part.spec.target.adapter_inputs or ())
-        packs = options.pretranspose and options.fuse == ONNXRUNTIME
-        return order_by_structure(pack_matmuls(graph) if packs else graph)
+        return evolve(built, model=order_by_structure(graph))
 
 
-def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
+def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part without its filler; its parameters are slots.
 
     Layers that repeat are traced once, if a comparison of two periods proves that they do. Else all layers are traced,
-    and `graph.meta[TRACED_LAYERS]` says why.
+    and `traced_layers` says why.
     """
     stacks = options.find_repeats(model)
     cache_stack = _cache_stack(part, stacks)
@@ -280,10 +261,8 @@ def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOp
             return _from_repeats(model, part, timed, options, stacks, cache_stack)
         except (LayersDiffer, CaptureFailed) as error:
             why = str(error)
-    graph = _from_trace(model, part, timed, options)
-    graph.meta[FROM_REPEATS] = False
-    graph.meta[TRACED_LAYERS] = f"every layer traced: {why}" if why else ""
-    return graph
+    built = _from_trace(model, part, timed, options)
+    return evolve(built, traced_layers=f"every layer traced: {why}" if why else "")
 
 
 def _from_repeats(
@@ -293,24 +272,22 @@ def _from_repeats(
     options: BuildOptions,
     stacks: Sequence[LayerStack],
     cache_stack: LayerStack,
-) -> Any:
+) -> BuiltGraph:
     """The graph of a part, from a trace of the first layers of each stack. Raises LayersDiffer when the proof fails."""
     traced_part = _truncated_part(part, cache_stack)
     with truncated(model, stacks):
-        graph = _from_trace(model, traced_part, timed, options)
+        built = _from_trace(model, traced_part, timed, options)
+    graph, expected = built.model, built.expected
     with timed("passes", part.name) as tick, _pass_errors(part):
         for stack in stacks:
             tick()
             traced_ports = layer_ports(traced_part) if stack is cache_stack else {}
             planned_ports = layer_ports(part) if stack is cache_stack else {}
             graph = repeat_layers(graph, stack, traced_ports, planned_ports)
-            graph.meta[EXPECTED_OPERATORS] = expected_of_all_layers(graph.meta[EXPECTED_OPERATORS], stack)
+            expected = expected_of_all_layers(expected, stack)
         graph = order_ports(graph, part)
-    graph.meta[FROM_REPEATS] = True
-    graph.meta[TRACED_LAYERS] = ", ".join(
-        f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in stacks
-    )
-    return graph
+    lines = (f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in stacks)
+    return evolve(built, model=graph, expected=expected, from_repeats=True, traced_layers=", ".join(lines))
 
 
 def _cache_stack(part: Part, stacks: Sequence[LayerStack]) -> LayerStack | None:
@@ -335,33 +312,39 @@ def _truncated_part(part: Part, stack: LayerStack) -> Part:
     return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, feedback=feedback))
 
 
-def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> Any:
+def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
-    opset = part.spec.target.opset or 0
-    steps: tuple[Callable[[Any], Any], ...] = (
-        lambda graph: share_size_reads(to_slots(graph, parameter_names(model)), part),
-        simplify,
-        lambda graph: convert_opset(widen_integers(graph), opset),
-        lambda graph: fuse_operators(graph, options.fuse),
-        lambda graph: share_cache(graph, part) if part.spec.target.shared_cache else graph,
-        separate_pads,
-    )
     with timed("capture", part.name) as tick:
-        graph = capture(model, part, tick)
+        built = capture(model, part, tick)
+    facts = {
+        "task": part.spec.task,
+        "model": type(model).__name__,
+        "limits": ", ".join(map(str, built.limits)),
+    }
+    graph = built.model
     with timed("passes", part.name) as tick, quiet(), _pass_errors(part):
-        for step in steps:
-            graph = step(graph)
+        for each in _passes(model, part, options):
+            graph = each(graph)
             tick()
-        fusions(graph)  # raises CaptureFailed when an expected operator is missing
-        if options.pretranspose:
-            graph = pretranspose(graph)
-        metadata = {
-            "task": part.spec.task,
-            "model": type(model).__name__,
-            "limits": ", ".join(map(str, graph.meta[LIMITS])),
-        }
-        known = {name: text for name, text in metadata.items() if text}
-        return add_metadata(strip_metadata(name_ports(graph, part)), known)
+        known = {name: text for name, text in facts.items() if text}
+        return evolve(built, model=add_metadata(strip_metadata(graph), known))
+
+
+def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Pass, ...]:
+    """The passes over the graph of a trace, in their order; `fuse_operators` has a list of its own."""
+    target = part.spec.target
+    return (
+        lambda graph: to_slots(graph, parameter_names(model)),
+        lambda graph: share_size_reads(graph, part),
+        simplify,
+        widen_integers,
+        lambda graph: convert_opset(graph, target.opset or 0),
+        fuse_operators,
+        *((lambda graph: share_cache(graph, part),) if target.shared_cache else ()),
+        separate_pads,
+        *((pretranspose,) if options.pretranspose else ()),
+        lambda graph: name_ports(graph, part),
+    )
 
 
 @contextmanager

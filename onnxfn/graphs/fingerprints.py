@@ -1,4 +1,8 @@
-"""Fingerprints of models: a digest of everything that a graph depends on, except weight values."""
+"""Fingerprints of models: a digest of everything that a graph depends on, except weight values.
+
+Versions stand for code: those of the packages that the classes of a model come from. So a model has no fingerprint if a
+class of it, or a function in a class or its module, is of another file, such as one that a program replaced.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,14 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, lru_cache
-from importlib.metadata import version
+from functools import cache, cached_property, lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import MappingProxyType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType
 from typing import Any
 
 from attrs import fields, has
 
-from onnxfn.graphs.definitions import PLAIN, NotHashable, Texts, cell_value, definition_lines, module_of
-from onnxfn.specs.errors import UnknownName
-from onnxfn.specs.functions import resolve
 from onnxfn.specs.serialize import to_plain
 from onnxfn.specs.trust import CODE_FIELDS
 
@@ -25,7 +26,16 @@ PACKAGE = Path(__file__).parents[1]
 """The folder of onnxfn."""
 
 VERSIONED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", "attrs")
-"""Packages whose version stands for their code."""
+"""Packages on whose versions every graph depends."""
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
+"""Types whose `repr` is equal for equal values alone."""
+
+IGNORED_NAMES = ("__init__", "__setstate__", "___needs_generation_tag_patch", "smart_apply")
+"""Attributes of a class that create its objects: torch adds or replaces them when it compiles.
+
+transformers adds `smart_apply` to `torch.nn.Module` when it creates its first model; it initializes weights.
+"""
 
 IGNORED_KEYS = (
     *("_name_or_path", "transformers_version", "architectures", "id2label", "label2id", "finetuning_task"),
@@ -49,22 +59,30 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 """Attributes of a module whose keys are numbers that count the hooks of the process."""
 
 
+class NotHashable(Exception):
+    """A value without a name or a text that would be the same in another process."""
+
+
 def fingerprint(model: Any, *others: Any) -> str | None:
     """SHA-256 of everything that the graph of a model depends on except parameter values; None if undecidable.
 
-    It covers the modules, their attributes and source files, the classes and functions that they run and the variables
-    that these read (see definitions.py), the shapes and dtypes of parameters, the values of buffers that are not in the
-    checkpoint, the configuration, the versions of the packages that build graphs, and `others`, records and plain
-    values, with the code that they name. It is undecidable for a module with a hook or function that was defined inside
-    a function (one of a versioned package is fine), for a module that is stored in an attribute without being
-    registered, for a source file that cannot be read, for an object that cannot be pickled, and for a configuration
-    that is no JSON.
+    It covers the modules, their classes and attributes, the functions in these classes and in the Python modules that
+    define them, the shapes and dtypes of parameters, the values of buffers that are not in the checkpoint, the
+    configuration, the versions of the packages that build graphs or define the model, and `others`, records and plain
+    values. It is undecidable if a class or function of the model, or one that a record names, is not of an installed
+    package; for a module that is stored in an attribute without being registered, for an object that cannot be pickled,
+    and for a configuration that is no JSON.
     """
     try:
-        lines = [*map(_plain_text, others), *package_versions(), _config(model), *_modules(model)]
-        types = dict.fromkeys(type(module) for module in model.modules())
-        lines.extend(definition_lines([*types, *_functions_named_in(others)], _code_texts()))
-    except (NotHashable, RecursionError):
+        bases = (base for module in model.modules() for base in type(module).__mro__)
+        classes = [base for base in dict.fromkeys(bases) if base is not object]
+        modules = dict.fromkeys(class_.__module__ for class_ in classes)
+        packages = dict.fromkeys(map(_package, (*modules, *_modules_named_in(others))))
+        lines = [*map(_plain_text, others), *package_versions(), *map(_version, packages)]
+        lines.extend((_config(model), *_modules(model)))
+        for names in (*map(vars, classes), *(vars(sys.modules[module]) for module in modules)):
+            lines.extend(_code_lines(names))
+    except (NotHashable, RecursionError, KeyError):  # a module of a class may be gone
         return None
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -81,20 +99,17 @@ def _plain_text(value: Any) -> str:
     return json.dumps(to_plain(value), default=repr)
 
 
-def _functions_named_in(value: Any) -> Iterator[Any]:
-    """The functions that records name as `package.module:function`: patches, wrappers, generators."""
+def _modules_named_in(value: Any) -> Iterator[str]:
+    """The modules whose functions records name as `package.module:function`, and repositories: `owner/repository`."""
     if isinstance(value, tuple):
         for item in value:
-            yield from _functions_named_in(item)
+            yield from _modules_named_in(item)
     for field in fields(type(value)) if has(type(value)) else ():
         inner = getattr(value, field.name)
-        if (type(value).__name__, field.name) in CODE_FIELDS and isinstance(inner, str) and ":" in inner:
-            try:
-                yield resolve(inner, {}, kind=field.name)
-            except UnknownName as error:
-                raise NotHashable from error
+        if (type(value).__name__, field.name) in CODE_FIELDS and isinstance(inner, str) and {":", "/"} & {*inner}:
+            yield inner.partition(":")[0]
         else:
-            yield from _functions_named_in(inner)
+            yield from _modules_named_in(inner)
 
 
 def _modules(model: Any) -> Iterator[str]:
@@ -156,11 +171,6 @@ def _text(value: Any) -> str:
     return next((text for kinds, text in _texts().items() if isinstance(value, kinds)), _object)(value)
 
 
-@cache
-def _code_texts() -> Texts:
-    return Texts(value=_text, versioned=_versioned, installed=_installed, source=_source)
-
-
 def _sequence(values: Any) -> str:
     return f"[{', '.join(map(_text, values))}]"
 
@@ -180,7 +190,7 @@ def _texts() -> Mapping[Any, Callable[[Any], str]]:
             (set, frozenset): lambda value: f"{{{', '.join(sorted(map(_text, value)))}}}",
             Mapping: _mapping,
             torch.Tensor: lambda value: f"{_tensor_type(value)} {_elements(value)}",
-            torch.nn.Module: lambda value: f"module {_code(type(value))}",
+            torch.nn.Module: lambda value: f"module {_name(type(value))}",
             (torch.dtype, torch.device): str,
         }
     )
@@ -189,73 +199,94 @@ def _texts() -> Mapping[Any, Callable[[Any], str]]:
 def _object(value: Any) -> str:
     """The text of a class, a function, a configuration, or any object: its class and what pickle would save of it."""
     if isinstance(value, type) or inspect.isroutine(value):
-        return _code(value)
+        return _function(value)
     if hasattr(value, "to_dict"):
         return _config_text(value)
     try:
         state = value.__reduce_ex__(PICKLE_PROTOCOL)
     except Exception as error:
         raise NotHashable from error
-    return f"{_code(type(value))} {_text(state)}"
+    return f"{_name(type(value))} {_text(state)}"
 
 
-def _code(definition: Any) -> str:
-    """The text of a class or function with all that it runs; of a method also its object."""
-    if inspect.ismethod(definition):
-        return f"{_code(definition.__func__)} of {_text(definition.__self__)}"
-    if isinstance(definition, type) and _versioned(module_of(definition)):
-        return _name(definition)
-    return f"{_name(definition)} {[*definition_lines([definition], _code_texts())]}"
+def _function(function: Any) -> str:
+    """The text of a class or function: its name, the values that it closes over, and the object of a method."""
+    if inspect.ismethod(function):
+        return f"{_function(function.__func__)} of {_text(function.__self__)}"
+    if "<locals>" not in function.__qualname__ or not inspect.isfunction(function):
+        return _name(function)
+    enclosed = [_cell_value(cell) for cell in function.__closure__ or ()]
+    if any(True for _ in _modules_in(enclosed)):  # its parameters could not be bound to the graph
+        raise NotHashable
+    return f"{_name(function)} of line {function.__code__.co_firstlineno} with {_sequence(enclosed)}"
+
+
+def _cell_value(cell: Any) -> Any:
+    """The value of a variable that a function closes over."""
+    try:
+        return cell.cell_contents
+    except ValueError as error:  # the variable has no value yet
+        raise NotHashable from error
 
 
 def _name(definition: Any) -> str:
-    """A class or function by its name and a digest of its source file; what distinguishes a local function."""
-    module = module_of(definition)
-    name = f"{module}.{definition.__qualname__} {_source(module)}"
-    is_local = "<locals>" in definition.__qualname__ or getattr(definition, "__closure__", None)
-    return f"{name} {_local_function(definition, module)}" if is_local else name
-
-
-def _local_function(function: Any, module: str) -> str:
-    """What distinguishes a function that was defined at run time: its line, and the values that it closes over."""
-    if not inspect.isfunction(function) or not _versioned(module):
+    """A class or function of an installed package by its name; NotHashable for any other."""
+    variables = getattr(definition, "__globals__", {})  # a decorator cannot change these
+    module = str(variables.get("__name__") or getattr(definition, "__module__", None) or "builtins")
+    if not _is_installed(_package(module)):
         raise NotHashable
-    enclosed = [cell_value(cell) for cell in function.__closure__ or ()]
-    if any(True for _ in _modules_in(enclosed)):  # its parameters could not be bound to the graph
-        raise NotHashable
-    return f"of line {function.__code__.co_firstlineno} with {_sequence(enclosed)}"
+    return f"{module}.{definition.__qualname__}"
 
 
-def _versioned(module: str) -> bool:
-    """Whether a version stands for the code of a module: that of its package, or that of Python."""
-    package = module.partition(".")[0]
-    return package in (*VERSIONED, "builtins", "onnxfn") or package in sys.stdlib_module_names
+def _code_lines(names: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each function, class and number among the attributes of a class or a module."""
+    for name, value in names.items():
+        if name not in IGNORED_NAMES and isinstance(value, (bool, int, float)):
+            yield f"{name} = {value!r}"
+        elif name not in IGNORED_NAMES:
+            yield from (f"{name} = {_name(definition)}" for definition in _definitions_in(value))
+
+
+def _definitions_in(value: Any) -> list[Any]:
+    """The class or the functions that a value is or wraps, such as those of a property; [] for any other value."""
+    if isinstance(value, property):
+        return [function for function in (value.fget, value.fset) if function is not None]
+    if isinstance(value, (staticmethod, classmethod)):
+        return _definitions_in(value.__func__)
+    if isinstance(value, cached_property):
+        return [value.func]
+    return [value] if isinstance(value, (type, FunctionType, BuiltinFunctionType)) else []
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 @cache
-def _installed(module: str) -> bool:
-    """Whether a module is of Python or of an installed package, so that a program does not write its variables."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return _versioned(module) or (file is not None and not PACKAGE_FOLDERS.isdisjoint(Path(file).parts))
+def _is_installed(package: str) -> bool:
+    """Whether a package is Python's, onnxfn or installed, so that no program writes its files."""
+    if package in ("builtins", "onnxfn") or package in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return file is not None and not PACKAGE_FOLDERS.isdisjoint(Path(file).parts)
 
 
 @cache
-def _source(module: str) -> str:
-    """A digest of a module's source file; empty when a version stands for it."""
-    if _versioned(module):
+def _version(package: str) -> str:
+    """The version of an installed package; "" for onnxfn and Python's own. NotHashable for any other package."""
+    if not _is_installed(package):
+        raise NotHashable
+    if package in ("builtins", "onnxfn") or package in sys.stdlib_module_names:
         return ""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:
-        raise NotHashable
     try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError as error:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError as error:
         raise NotHashable from error
 
 
 def _config(model: Any) -> str:
     config = getattr(model, "config", None)
-    return "" if config is None else f"{_code(type(config))} {_config_text(config)}"
+    return "" if config is None else f"{_name(type(config))} {_config_text(config)}"
 
 
 def _config_text(config: Any) -> str:

@@ -6,22 +6,22 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attrs import asdict
+from attrs import asdict, fields
 
 from onnxfn.graphs.cache_folder import MAX_CACHE_BYTES, delete_file, read_file, write_file
-from onnxfn.graphs.capture.capture import LIMITS
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.passes.slots import SLOT, Slot, slot_of
-from onnxfn.specs.reports import Limit
+from onnxfn.specs.limits import Limit
 
-SAVED_META = ("onnxfn.traced_layers", "onnxfn.from_repeats", "onnxfn.expected_operators", "onnxfn.unused_patches")
-"""Keys of a graph's `meta` whose values are JSON, and are saved with the graph."""
+SAVED = ("limits", "expected", "unused_patches", "traced_layers", "from_repeats")
+"""The fields of a graph that are saved with it."""
 
 NOTE = "onnxfn.template"
-"""Key of the ONNX metadata of a template: slots, limits and `meta` of the graph, as JSON."""
+"""Key of the ONNX metadata of a template: the slots and these fields, as JSON."""
 
 
-def save_template(folder: Path | None, name: str | None, graph: Any, max_bytes: int = MAX_CACHE_BYTES) -> None:
+def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_bytes: int = MAX_CACHE_BYTES) -> None:
     """Writes a graph whose parameters are slots; does nothing without a folder or a name.
 
     The file appears whole or not at all, and a full disk is no error. The least recently used files of the folder are
@@ -31,12 +31,10 @@ def save_template(folder: Path | None, name: str | None, graph: Any, max_bytes: 
 
     if folder is None or name is None:
         return
+    graph = built.model
     slots = {value.name: slot for value in graph.graph.initializers.values() if (slot := slot_of(value))}
-    note = {
-        "slots": {value: asdict(slot) for value, slot in slots.items()},
-        "limits": [asdict(limit) for limit in graph.meta[LIMITS]],
-        "meta": {key: graph.meta[key] for key in SAVED_META if key in graph.meta},
-    }
+    facts = asdict(built, filter=lambda field, _: field.name in SAVED or field not in fields(BuiltGraph))
+    note = {"slots": {value: asdict(slot) for value, slot in slots.items()}, "facts": facts}
     proto = onnx_ir.to_proto(_with_external_slots(graph))
     for value in slots:
         graph.graph.initializers[value].const_value = None
@@ -44,7 +42,7 @@ def save_template(folder: Path | None, name: str | None, graph: Any, max_bytes: 
     write_file(_file(folder, name), proto.SerializeToString(), max_bytes)
 
 
-def load_template(folder: Path | None, name: str | None) -> Any:
+def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
     """The graph that was saved under a name, its parameters slots; None when there is none that can be read.
 
     A file that is not a template of this version is deleted.
@@ -66,7 +64,7 @@ def delete_template(folder: Path | None, name: str | None) -> None:
         delete_file(_file(folder, name))
 
 
-def _graph(content: bytes) -> Any:
+def _graph(content: bytes) -> BuiltGraph:
     """The graph of a template's bytes. Raises an error of any type if they are no template."""
     import onnx
     import onnx_ir
@@ -77,9 +75,8 @@ def _graph(content: bytes) -> Any:
         value = graph.graph.initializers[value_name]
         value.shape, value.dtype = value.const_value.shape, value.const_value.dtype
         value.const_value, value.meta[SLOT] = None, Slot(**slot)
-    graph.meta.update(note["meta"])
-    graph.meta[LIMITS] = tuple(Limit(**limit) for limit in note["limits"])
-    return graph
+    limits = [Limit(**limit) for limit in note["facts"].pop("limits")]
+    return BuiltGraph(model=graph, limits=limits, **note["facts"], from_template=True)
 
 
 def _with_external_slots(graph: Any) -> Any:

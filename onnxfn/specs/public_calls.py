@@ -35,6 +35,7 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("input_names", "output_names"), "renamed(spec, logits='scores')"),
         **dict.fromkeys(("dynamic_axes", "dynamic_shapes", "shapes"), "with_shapes(spec, batch_size=1)"),
         "task": "for_task(spec, task)",
+        "fuse": "with_opset(spec, 23)",
     }
 )
 """Arguments that other exporters take -> the edit of a spec that is written instead."""
@@ -42,7 +43,7 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
 RECORDS_OF_OPTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         **{name: ("write", f"WriteOptions({name}=...)") for name in ("layout", "weight_storage")},
-        **{name: ("build", f"BuildOptions({name}=...)") for name in ("fuse", "template_cache")},
+        "template_cache": ("build", "BuildOptions(template_cache=...)"),
         "force": ("overwrite", "True"),
         "quantize": ("dtypes", '("q8",)'),
     }

@@ -13,6 +13,7 @@ from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.limits import Limit
 from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.plots import draw_report
@@ -22,10 +23,6 @@ from onnxfn.specs.short_repr import short_repr, shortened_call
 
 CPU = ("CPUExecutionProvider",)
 """The provider of ONNX Runtime that every build has."""
-
-SMALLEST_DYNAMIC_SIZE = 2
-"""The smallest size that torch.export reports for a dynamic axis: it handles 0 and 1 as special cases."""
-
 
 EventStatus = Literal["start", "progress", "end", "failure"]
 
@@ -56,37 +53,6 @@ class Event:
     total: int = 0
 
     __repr__ = short_repr
-
-
-@frozen(field_transformer=typed_fields)
-class Limit:
-    """The sizes for which a graph is valid along one axis, where the model allows no others.
-
-    Attributes:
-        name: The symbol of the axis.
-        low: The smallest size.
-        high: The largest size; None when there is no upper limit.
-
-    >>> print(Limit("sequence_length", 4, 512))
-    sequence_length from 4 up to 512
-    >>> print(Limit("height", 256, 256))
-    height is 256
-    """
-
-    name: str
-    low: int
-    high: int | None = None
-
-    __repr__ = short_repr
-
-    def __str__(self) -> str:
-        if self.low == self.high:
-            return f"{self.name} is {self.low}"
-        ends = (
-            f"from {self.low}" if self.low > SMALLEST_DYNAMIC_SIZE else "",
-            "" if self.high is None else f"up to {self.high}",
-        )
-        return " ".join(word for word in (self.name, *ends) if word)
 
 
 @frozen(field_transformer=typed_fields)

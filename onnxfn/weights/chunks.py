@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -25,9 +25,6 @@ MAX_CHUNK_BYTES = 1 << 26
 TILE_SIZE = 128
 """Rows and columns of a tile. A matrix is transposed tile by tile: two tiles fit the cache of a core."""
 
-PIECES = "onnxfn.pieces"
-"""The key in the `meta` of a tensor that holds the matrices which are concatenated in it."""
-
 TRANSPOSE_THREADS = 2
 """Threads that transpose the next chunks while the caller writes the current one."""
 
@@ -36,45 +33,25 @@ def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
 
     A chunk is a view of the tensor's memory where that is contiguous. The tensor may hold any view of a torch tensor
-    or numpy array, or be the result of `concatenated_columns`, `converted`, `updated_tensor` or `quantized`. Any other
-    tensor comes as one chunk.
+    or numpy array, or be the result of `converted`, `updated_tensor` or `quantized`. Any other tensor comes as one
+    chunk.
     """
-    pieces = [source_of(piece) for piece in _pieces(tensor)]
-    parts = _parts(pieces, size)
+    source = source_of(tensor)
+    parts = _parts(source, size)
     if parts is None:
         yield np.frombuffer(tensor.tobytes(), np.uint8)
         return
-    for part in parts if pieces[0].dtype == tensor.dtype else converted_chunks(parts, pieces[0], tensor.dtype):
+    for part in parts if source.dtype == tensor.dtype else converted_chunks(parts, source, tensor.dtype):
         yield part.reshape(-1).view(np.uint8)
 
 
-def _parts(pieces: Sequence[Any], size: int) -> Iterator[Any] | None:
-    """The elements of concatenated tensors of one dtype as contiguous arrays; None if these are not known."""
-    if len(pieces) == 1 and PARTS in getattr(pieces[0], "meta", {}):
-        computed: Iterator[Any] = pieces[0].meta[PARTS]()
+def _parts(tensor: Any, size: int) -> Iterator[Any] | None:
+    """The elements of a tensor as contiguous arrays; None if these are not known."""
+    if PARTS in getattr(tensor, "meta", {}):
+        computed: Iterator[Any] = tensor.meta[PARTS]()
         return computed
-    arrays = [_array(piece) for piece in pieces]
-    if any(array is None for array in arrays) or len({piece.dtype for piece in pieces}) > 1:
-        return None
-    return _contiguous_chunks(arrays[0], size) if len(arrays) == 1 else _concatenated_chunks(arrays)
-
-
-def concatenated_columns(pieces: Sequence[Any]) -> Any:
-    """The `onnx_ir` tensor of matrices concatenated along their last axis; it is computed when it is read.
-
-    The matrices have the same dtype and number of rows.
-    """
-    import onnx_ir
-
-    first, width = pieces[0], sum(piece.shape[-1] for piece in pieces)
-    tensor = onnx_ir.LazyTensor(
-        lambda: onnx_ir.Tensor(np.concatenate([piece.numpy() for piece in pieces], axis=-1), first.dtype),
-        dtype=first.dtype,
-        shape=onnx_ir.Shape([*first.shape[:-1], width]),
-        name=first.name,
-    )
-    tensor.meta[PIECES] = tuple(pieces)
-    return tensor
+    array = _array(tensor)
+    return None if array is None else _contiguous_chunks(array, size)
 
 
 def torch_tensor(tensor: Any) -> Any:
@@ -87,10 +64,6 @@ def torch_tensor(tensor: Any) -> Any:
 
 def memory_key(tensor: Any) -> Any:
     """A value that is equal for tensors that have the same bytes, since they view the same memory; None if unknown."""
-    pieces = _pieces(tensor)
-    if len(pieces) > 1:
-        keys = tuple(memory_key(piece) for piece in pieces)
-        return None if None in keys else keys
     source = source_of(tensor)
     if source is not tensor:
         key = memory_key(source)
@@ -114,12 +87,6 @@ def element_view(tensor: Any) -> tuple[Any, Any]:
     array = tensor.numpy() if array is None else array
     integers = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
     return array.view(integers[array.itemsize]), to_torch_dtype(tensor.dtype)
-
-
-def _pieces(tensor: Any) -> tuple[Any, ...]:
-    """The matrices that are concatenated in a tensor; the tensor itself if it is not concatenated."""
-    pieces: tuple[Any, ...] = getattr(tensor, "meta", {}).get(PIECES, (tensor,))
-    return pieces
 
 
 def _array(tensor: Any) -> Any:
@@ -161,18 +128,6 @@ def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:
             yield from _contiguous_chunks(row, size)
     else:
         yield from (np.ascontiguousarray(part) for part in _row_slices(array, size // max(1, array[0].nbytes)))
-
-
-def _concatenated_chunks(arrays: Sequence[Any]) -> Iterator[Any]:
-    """The rows of matrices concatenated along their last axis, some rows in each chunk."""
-    step = max(1, min(TILE_SIZE, MAX_CHUNK_BYTES // max(1, sum(array[0].nbytes for array in arrays))))
-    slices = ([array[start : start + step] for array in arrays] for start in range(0, len(arrays[0]), step))
-    with prefetched(_concatenated, slices, TRANSPOSE_THREADS + 1, TRANSPOSE_THREADS) as parts:
-        yield from parts
-
-
-def _concatenated(slices: Sequence[Any]) -> Any:
-    return np.concatenate([_copied_by_tiles(rows) if _is_transposed(rows) else rows for rows in slices], axis=-1)
 
 
 @contextmanager

@@ -38,13 +38,13 @@ class QuantizedWeight:
 
     Attributes:
         name: Its name, for errors.
-        pieces: `onnx_ir` tensors; their matrices, `[rows, columns]`, follow each other. For `"dynamic"` a single
-            tensor with the shape of the codes.
-        rule: How they are quantized.
+        tensor: The `onnx_ir` tensor: matrices, `[rows, columns]`, that follow each other. For `"dynamic"` it has the
+            shape of the codes.
+        rule: How it is quantized.
     """
 
     name: str
-    pieces: tuple[Any, ...]
+    tensor: Any
     rule: WeightRule
 
 
@@ -92,9 +92,9 @@ def _tensor(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: An
         dtype=dtype,
         shape=onnx_ir.Shape(list(shape)),
     )
-    keys = tuple(map(memory_key, weight.pieces))
+    key = memory_key(weight.tensor)
     lazy.meta[PARTS] = lambda: map(np.ascontiguousarray, read())
-    lazy.meta[KEY] = None if None in keys else (keys, weight.rule, role, dtype)
+    lazy.meta[KEY] = None if key is None else (key, weight.rule, role, dtype)
     return lazy
 
 
@@ -123,9 +123,9 @@ def _empty_parameters(weight: QuantizedWeight, role: Role) -> Any:
     Small arrays that live until the end, between the large ones of each step, would keep the memory of these from being
     used again: up to the size of the weight in float32.
     """
-    rule, shape = weight.rule, tuple(weight.pieces[0].shape)
+    rule, shape = weight.rule, tuple(weight.tensor.shape)
     if rule.kind != "dynamic":
-        shape = (sum(prod(piece.shape) for piece in weight.pieces) // shape[-1], shape[-1])
+        shape = (prod(shape) // shape[-1], shape[-1])
     integer = np.int8 if rule.kind == "dynamic" and rule.signed else np.uint8
     return np.empty(prod(quantized_shape(rule, role, shape)), np.float32 if role == "scales" else integer)
 
@@ -166,22 +166,21 @@ def _parts_of_rows(weight: QuantizedWeight, bits: tuple[Any, Any]) -> Mapping[st
 
 def _row_slices(weight: QuantizedWeight) -> Iterator[tuple[Any, Any]]:
     """The rows of all matrices, about `BLOCK_BYTES` of float32 at once, a multiple of the block size."""
-    for piece in weight.pieces:
-        for matrix, dtype in _matrices(piece):
-            block = weight.rule.block_size
-            step = max(1, BLOCK_BYTES // (4 * matrix.shape[1]) // block) * block
-            yield from ((matrix[start : start + step], dtype) for start in range(0, len(matrix), step))
+    for matrix, dtype in _matrices(weight.tensor):
+        block = weight.rule.block_size
+        step = max(1, BLOCK_BYTES // (4 * matrix.shape[1]) // block) * block
+        yield from ((matrix[start : start + step], dtype) for start in range(0, len(matrix), step))
 
 
-def _matrices(piece: Any) -> Iterator[tuple[Any, Any]]:
+def _matrices(tensor: Any) -> Iterator[tuple[Any, Any]]:
     """The matrices that follow each other in a tensor, as arrays of bits and their dtype in torch."""
     import torch
 
-    if PARTS in getattr(piece, "meta", {}):  # an adapter changes it
-        for part in piece.meta[PARTS]():
-            yield part.reshape(-1, piece.shape[-1]).astype(np.float32).view(np.int32), torch.float32
+    if PARTS in getattr(tensor, "meta", {}):  # an adapter changes it
+        for part in tensor.meta[PARTS]():
+            yield part.reshape(-1, tensor.shape[-1]).astype(np.float32).view(np.int32), torch.float32
         return
-    array, dtype = element_view(piece)
+    array, dtype = element_view(tensor)
     if array.flags.c_contiguous:
         yield array.reshape(-1, array.shape[-1]), dtype
     else:
@@ -240,10 +239,9 @@ def _integer_range(rule: WeightRule) -> tuple[int, int]:
 
 def _columns(weight: QuantizedWeight) -> Iterator[Any]:
     """The elements of a float32 tensor as matrices; a column shares a scale: one for each channel, or one for all."""
-    (tensor,) = weight.pieces
-    width = tensor.shape[-1] if weight.rule.per_channel else 1
+    width = weight.tensor.shape[-1] if weight.rule.per_channel else 1
     rest = np.empty(0, np.float32)
-    for chunk in chunks(tensor):
+    for chunk in chunks(weight.tensor):
         values = np.concatenate([rest, chunk.view(np.float32)])
         end = len(values) // width * width
         rest = values[end:]

@@ -6,7 +6,7 @@ values of a weight stay the same, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from math import gcd
 from typing import Any, Literal
@@ -62,23 +62,23 @@ def bits_of(weight: QuantizedWeight) -> int:
     return _packing(weight).bits(stored_parts(weight.entries), weight.settings)
 
 
-def blocks_tensor(weights: Sequence[QuantizedWeight], role: Role, size: int, dtype: Any) -> Any:
-    """A tensor of `onnx_ir` that MatMulNBits reads, for weights whose rows follow each other.
+def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
+    """A tensor of `onnx_ir` that MatMulNBits reads. It is computed when it is read, some rows at a time.
 
-    It is computed when it is read, some rows at a time. `size` is that of a block, `dtype` that of the scales.
+    `dtype` is that of the scales.
     """
     import onnx_ir
 
     kind = dtype if role == "scales" else onnx_ir.DataType.UINT8
-    shape = (sum(weight.shape[0] for weight in weights), *_row_shape(weights[0], role, size))
-    read = partial(_chunks, tuple(weights), role, size, kind.numpy())
+    shape = (weight.shape[0], *_row_shape(weight, role))
+    read = partial(_chunks, weight, role, kind.numpy())
     lazy = onnx_ir.LazyTensor(
         lambda: onnx_ir.Tensor(np.concatenate([part.reshape(-1) for part in read()]).reshape(shape), kind),
         dtype=kind,
         shape=onnx_ir.Shape(shape),
     )
     lazy.meta[PARTS] = read
-    lazy.meta[KEY] = (tuple(weight.name for weight in weights), str(next(iter(weights[0].entries.values())).file), role)
+    lazy.meta[KEY] = (weight.name, str(next(iter(weight.entries.values())).file), role)
     return lazy
 
 
@@ -98,26 +98,26 @@ def _group_count(weight: QuantizedWeight) -> int:
     return int(_packing(weight).scales(parts, weight.settings, 0, 1).shape[1])
 
 
-def _row_shape(weight: QuantizedWeight, role: Role, size: int) -> tuple[int, ...]:
-    blocks, bits = weight.shape[1] // size, bits_of(weight)
+def _row_shape(weight: QuantizedWeight, role: Role) -> tuple[int, ...]:
+    size, bits = block_size(weight), bits_of(weight)
+    blocks = weight.shape[1] // size
     shapes = {"codes": (blocks, size * bits // 8), "scales": (blocks,), "zero_points": (-(-blocks * bits // 8),)}
     return shapes[role]
 
 
-def _chunks(weights: Sequence[QuantizedWeight], role: Role, size: int, dtype: Any) -> Iterator[Array]:
-    """The elements of a tensor for MatMulNBits, some rows of a weight at a time."""
-    for weight in weights:
-        parts, packing, bits = stored_parts(weight.entries), _packing(weight), bits_of(weight)
-        repeats = weight.shape[1] // _group_count(weight) // size
-        step = rows_of_chunk(weight.shape)
-        for start in range(0, weight.shape[0], step):
-            rows = (parts, weight.settings, start, min(start + step, weight.shape[0]))
-            if role == "codes":
-                yield _bytes(packing.values(*rows), bits)
-            elif role == "scales":
-                yield np.repeat(packing.scales(*rows).astype(dtype), repeats, axis=1)
-            else:
-                yield _bytes(np.repeat(packing.zeros(*rows), repeats, axis=1), bits)
+def _chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Array]:
+    """The elements of a tensor for MatMulNBits, some rows at a time."""
+    parts, packing, bits = stored_parts(weight.entries), _packing(weight), bits_of(weight)
+    repeats = weight.shape[1] // _group_count(weight) // block_size(weight)
+    step = rows_of_chunk(weight.shape)
+    for start in range(0, weight.shape[0], step):
+        rows = (parts, weight.settings, start, min(start + step, weight.shape[0]))
+        if role == "codes":
+            yield _bytes(packing.values(*rows), bits)
+        elif role == "scales":
+            yield np.repeat(packing.scales(*rows).astype(dtype), repeats, axis=1)
+        else:
+            yield _bytes(np.repeat(packing.zeros(*rows), repeats, axis=1), bits)
 
 
 def _bytes(values: Array, bits: int) -> Array:

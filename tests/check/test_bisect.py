@@ -151,14 +151,13 @@ def test_the_module_is_named_for_a_file_that_was_changed(exports, tmp_path, edit
 
 
 def test_fused_operators_and_external_data(tmp_path):
-    """Onnxruntime's fused operators leave few values; the file of the weights stays where it is."""
+    """Fused operators leave few values; the file of the weights stays where it is."""
     loader, task = MODELS["bert"]
     spec, model = onnxfn.with_opset(onnxfn.spec_for("bert", task), 23), tiny.model("bert", loader)
     exported = onnxfn.export(
         spec,
         model,
         tmp_path / "out",
-        build=onnxfn.BuildOptions(fuse="onnxruntime"),
         write=onnxfn.WriteOptions(external_data_threshold=0),
     )
     assert onnxfn.bisect(spec, model, exported).module is None

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
 from onnxfn.check.feeds import feeds
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.limits import Limit, stated_limits
 
 
 def session(ports, limits=""):
@@ -70,3 +72,13 @@ def test_numbers_and_lists_get_the_dtype_of_the_input(values, kind):
 def test_a_static_axis_has_its_size():
     message = refusal(InvalidSpec, feeds, session([("x", "tensor(float)", ["n", 3])]), "m", {"x": [[1.0, 2.0]]})
     assert message == "x has the shape [1, 2]; m takes [n, 3]"
+
+
+@given(
+    st.lists(st.builds(Limit, st.from_regex(r"[a-z_]+( \+ [a-z]+)?", fullmatch=True), st.integers(2, 99)), max_size=3),
+    st.data(),
+)
+def test_the_limits_that_metadata_state_are_read(limits, data):
+    limits = [evolve(limit, high=data.draw(st.none() | st.integers(limit.low, 99))) for limit in limits]
+    text = ", ".join(map(str, limits))
+    assert ", ".join(map(str, stated_limits({"onnxfn.limits": text}))) == text

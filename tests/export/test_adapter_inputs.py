@@ -128,7 +128,7 @@ def test_the_inputs_have_the_names_of_peft_and_an_open_rank(exported):
     assert not any("lora" in each.name for each in session.get_inputs())
 
 
-@pytest.mark.parametrize("options", [{"fuse": "onnxruntime"}, {"find_repeats": onnxfn.trace_all_layers}])
+@pytest.mark.parametrize("options", [{}, {"find_repeats": onnxfn.trace_all_layers}])
 def test_fused_and_fully_traced_graphs_have_the_same_inputs(base, adapters, options, tmp_path):
     spec = onnxfn.with_opset(spec_of(base), 23)
     build = onnxfn.BuildOptions(**options)

@@ -95,13 +95,6 @@ def test_quantized_weights_are_those_of_the_merged_model(dtype, tmp_path):
     assert wrong == {name for name, tensor in merged.items() if tensor.ndim > 1}
 
 
-def test_fused_and_packed_weights_are_merged(tmp_path):
-    base, folder = peft_adapters.base_model("patterns"), peft_adapters.FOLDER / "patterns"
-    spec = onnxfn.with_opset(onnxfn.spec_for(base, "text-generation-with-past"), 23)
-    build = onnxfn.BuildOptions(fuse="onnxruntime")
-    assert onnxfn.export(spec, base, tmp_path / "out", adapter=folder, build=build).report.passed
-
-
 @pytest.mark.parametrize("name", ["patterns", "embedding", "dora", "conv1d"])
 def test_pytorch_computes_with_merged_weights_one_by_one_as_with_a_merged_copy(name):
     """A large model is not copied for the check; this model is, and gives the same."""

@@ -69,7 +69,6 @@ def test_validate_refuses_what_is_no_export(bert):
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (UnknownName, {"fuse": None}, "no way to fuse None; known: standard, onnxruntime"),
         (InvalidSpec, {"find_repeats": None}, "find_repeats is None; pass a function, such as trace_all_layers"),
         (
             InvalidSpec,

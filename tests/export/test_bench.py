@@ -61,6 +61,7 @@ def test_sizes_stay_within_the_limits_of_a_file():
     assert example_sizes(Session(""), {}) == {"batch_size": 1, "length": 128}
     assert example_sizes(Session("length up to 96"), {}) == {"batch_size": 1, "length": 96}
     assert example_sizes(Session("length from 200"), {"batch_size": 4}) == {"batch_size": 4, "length": 200}
+    assert example_sizes(Session("length is 7, batch_size from 2"), {}) == {"batch_size": 2, "length": 7}
     arrays = example_inputs(Session(""), {"batch_size": 2, "length": 5})
     assert arrays["x"].shape == (2, 10, 3)
     assert arrays["x"].dtype == "int64"

@@ -74,17 +74,10 @@ def test_flags_set_opset_and_dtype(checkpoint, tmp_path):
 
 
 def test_a_second_export_is_not_traced_without_flags_that_ask_for_it(checkpoint, tmp_path):
-    words = ("export", checkpoint, "--verbose")
+    words = ("export", checkpoint, "-v")
     outputs = [run(*words, tmp_path / name, *flags).stdout for name, flags in FLAGS_OF_EXPORTS.items()]
     assert [", capture " in output for output in outputs] == [True, False, True]
     assert all("check passed" in output for output in outputs)
-
-
-def test_fuse_onnxruntime_uses_operators_of_onnx_runtime(checkpoint, tmp_path):
-    result = run("export", checkpoint, tmp_path / "out", "--fuse", "onnxruntime", "-v")
-    assert result.exit_code == 0, result.output
-    assert "opset 23" in result.stdout
-    assert "Attention: 2, at least 2 expected" in result.stdout
 
 
 def test_a_text_generation_checkpoint_is_exported_with_its_past(tmp_path):
@@ -361,6 +354,6 @@ def test_an_unknown_library_and_spec_flags_for_a_pipeline_are_errors(tmp_path):
     assert message.startswith("no library 'difusers'; known: transformers, diffusers, ")
     message = error_of("export", tmp_path, tmp_path / "out", "--library", "diffusers", "--opset", "20")
     assert message == "--opset is not for a whole pipeline; export the part by its own spec"
-    for flags in (("--dtype", "float32"), ("--fuse", "standard"), ("--size", "batch_size=1")):
+    for flags in (("--dtype", "float32"), ("--opset", "18"), ("--size", "batch_size=1")):
         message = error_of("export", tmp_path, tmp_path / "out", "--library", "diffusers", *flags)
         assert message.startswith(f"{flags[0]} is not for a whole pipeline")

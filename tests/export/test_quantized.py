@@ -199,12 +199,11 @@ def test_weights_stay_as_they_are_stored_bit_for_bit(name, tmp_path):
         assert np.array_equal(values, expected[key].numpy()), key
 
 
-@pytest.mark.parametrize("fuse", ["standard", "onnxruntime"])
-def test_a_float16_graph_keeps_scales_in_float16(fuse, tmp_path):
+def test_a_float16_graph_keeps_scales_in_float16(tmp_path):
     llama(tmp_path, "gptq")
     model = onnxfn.model_for(str(tmp_path), TASK)
     spec = onnxfn.with_opset(onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="float16"), 23)
-    result = onnxfn.export(spec, model, tmp_path / "out", build=onnxfn.BuildOptions(fuse=fuse))
+    result = onnxfn.export(spec, model, tmp_path / "out")
     assert result.report.passed
     assert result.weights_from.endswith("; 7 matrices as they are stored")
     names = [tensor.name for tensor in onnx.load(tmp_path / "out" / "model.onnx").graph.initializer]

@@ -137,15 +137,6 @@ def test_options_of_files_and_weights_hold_in_a_second_export(tmp_path, options)
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_packed_matrices_are_read_from_the_tensors_of_the_checkpoint(tmp_path):
-    checkpoint = llama(tmp_path / "llama")
-    flags = ("--opset", "23", "--fuse", "onnxruntime")
-    assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
-    assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
-    assert b"q_proj.weight+model" in content(tmp_path / "two")["onnx/model.onnx"]
-    assert content(tmp_path / "one") == content(tmp_path / "two")
-
-
 def test_a_checkpoint_in_shards_whose_head_is_not_used(tmp_path):
     checkpoint = saved(tmp_path / "bert", tiny.model("bert", "AutoModelForMaskedLM"), max_shard_size="20KB")
     assert len(list(checkpoint.glob("*.safetensors"))) > 1

@@ -61,8 +61,8 @@ def test_an_error_of_a_pass_after_a_trace_of_few_layers_is_followed_by_a_trace_o
     (part,) = onnxfn.plan(onnxfn.spec_for("bert", "feature-extraction"), model).parts
     monkeypatch.setattr(build, "repeat_layers", failing)
     graph = graph_with_slots(model, part, timed, onnxfn.BuildOptions())
-    assert graph.meta[build.TRACED_LAYERS].startswith("every layer traced: a pass failed on the graph of 'model', at ")
-    assert not graph.meta[build.FROM_REPEATS]
+    assert graph.traced_layers.startswith("every layer traced: a pass failed on the graph of 'model', at ")
+    assert not graph.from_repeats
 
 
 def test_the_memory_of_weights_is_looked_at_for_rules_of_quantization_alone(bert, part, monkeypatch):

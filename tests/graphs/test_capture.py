@@ -13,7 +13,7 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.passes import shape_prop
 
 import onnxfn
-from onnxfn.graphs.capture.capture import LIMITS, capture
+from onnxfn.graphs.capture.capture import capture
 from onnxfn.graphs.capture.forward import flat_forward
 from onnxfn.specs.dummies import padded
 from onnxfn.specs.errors import CaptureFailed
@@ -32,7 +32,7 @@ def part(model, *specs, base=BERT):
 
 
 def test_a_mask_that_is_all_ones_in_the_sample_stays_a_used_input(bert):
-    graph = capture(bert, part(bert, padded("none"))).graph
+    graph = capture(bert, part(bert, padded("none"))).model.graph
     assert len(graph.inputs) == 3
     assert all(value.uses() for value in graph.inputs)
 
@@ -49,12 +49,12 @@ def test_a_capture_keeps_few_objects_when_it_is_done(bert):
 
 
 def test_axes_with_the_same_symbol_have_the_same_size_in_the_graph(bert):
-    graph = capture(bert, part(bert)).graph
+    graph = capture(bert, part(bert)).model.graph
     assert len({str(value.shape) for value in graph.inputs}) == 1
 
 
 def test_weights_have_the_names_of_the_checkpoint_and_are_not_copied(bert):
-    graph = capture(bert, part(bert)).graph
+    graph = capture(bert, part(bert)).model.graph
     weight = graph.initializers["embeddings.word_embeddings.weight"].const_value
     assert weight.raw.data_ptr() == bert.embeddings.word_embeddings.weight.data_ptr()
 
@@ -125,7 +125,7 @@ def test_two_threads_capture_at_once(bert):
         thread.start()
     for thread in threads:
         thread.join()
-    first, second = ([node.op_type for node in graphs[name].graph] for name in ("a", "b"))
+    first, second = ([node.op_type for node in graphs[name].model.graph] for name in ("a", "b"))
     assert first == second
 
 
@@ -156,11 +156,11 @@ def test_a_model_that_fixes_a_dynamic_axis_is_an_error_that_names_the_axis():
     assert message == "Module fixes axis 1 of 'x' (width) at 8; use with_shapes(spec, width=8), or change the model"
 
 
-def test_limits_that_the_models_branches_set_are_in_the_graphs_meta():
+def test_limits_that_the_models_branches_set_come_with_the_graph():
     branching = module(lambda x: {"y": x if x.shape[1] > 6 else x + 1})
     graph = capture(branching, plan(numbers(), {}).parts[0])
-    assert [str(limit) for limit in graph.meta[LIMITS]] == ["width from 7"]
-    assert capture(module(lambda x: {"y": x + 1}), plan(numbers(), {}).parts[0]).meta[LIMITS] == ()
+    assert [str(limit) for limit in graph.limits] == ["width from 7"]
+    assert capture(module(lambda x: {"y": x + 1}), plan(numbers(), {}).parts[0]).limits == ()
 
 
 def test_a_branch_on_data_is_an_error_that_names_the_line():

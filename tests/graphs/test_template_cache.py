@@ -270,5 +270,5 @@ def test_a_template_lists_the_parameters_that_it_reads(saved):
     file = next(saved[0].glob("*.template"))
     metadata = {entry.key: entry.value for entry in onnx.ModelProto.FromString(read_file(file)).metadata_props}
     slots = json.loads(metadata[NOTE])["slots"]
-    assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "perm": [], "packed_with": []}
+    assert slots["model.norm.weight"] == {"parameter": "model.norm.weight", "perm": []}
     assert slots["model.layers.0.mlp.up_proj.weight"]["perm"] == [1, 0]

@@ -86,7 +86,7 @@ def stages(events: list[Event]) -> Iterator[tuple[str, float]]:
 def exported(model: Module, folder: Path) -> Exported | None:
     """The export of a classifier, None if it cannot be exported."""
     events: list[Event] = []
-    build = BuildOptions(fuse="onnxruntime", template_cache=folder / "cache")
+    build = BuildOptions(template_cache=folder / "cache")
     write = WriteOptions(layout="transformers.js", weight_storage="copy")
     try:
         return onnxfn.export(

@@ -21,7 +21,7 @@ FUNCTIONS = [name for name in onnxfn.__all__ if hasattr(getattr(onnxfn, name), "
 
 WRONG = """
 import onnxfn
-onnxfn.BuildOptions(fuse="nonsense")
+onnxfn.BuildOptions(find_repeats="nonsense")
 onnxfn.WriteOptions(layout="nonsense")
 onnxfn.WriteOptions(weight_storage="nonsense")
 onnxfn.with_dtypes(onnxfn.EMPTY, int="nonsense")

@@ -158,7 +158,7 @@ REFUSED = (
     ("spec_for(tc)", InvalidSpec, "a configuration is a dict, a transformers configuration or a model, not ExportSpec"),
     ("with_shapes(tc, sequence_length='1:128')", InvalidSpec, "(smallest, largest): sequence_length=(1, 128)"),
     ("export(tc, None, 'out', layout='optimum')", InvalidSpec, "write write=WriteOptions(layout=...)"),
-    ("export(tc, None, 'out', fuse='onnxruntime')", InvalidSpec, "write build=BuildOptions(fuse=...)"),
+    ("export(tc, None, 'out', fuse='onnxruntime')", InvalidSpec, "write with_opset(spec, 23)"),
     ("export(tc, None, 'out', force=True)", InvalidSpec, "write overwrite=True"),
     ("export(tc, None, 'out', quantize='q8')", InvalidSpec, 'write dtypes=("q8",)'),
     ("with_tolerance(tc, 1e-4)", InvalidSpec, "write with_tolerance(spec, atol=..., rtol=...)"),

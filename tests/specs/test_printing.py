@@ -12,13 +12,14 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.extra_outputs import ALL_OUTPUTS
 from onnxfn.specs.facts import gives, takes
+from onnxfn.specs.limits import Limit
 from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.output_types import FLOAT_RESULTS
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.variants import variants_plan
 from onnxfn.specs.printing import html, text
 from onnxfn.specs.records import NestedDummy
-from onnxfn.specs.reports import Difference, Exported, Fusion, GraphSize, Limit, Report
+from onnxfn.specs.reports import Difference, Exported, Fusion, GraphSize, Report
 from onnxfn.specs.tasks import TASKS, for_task
 from onnxfn.weights.layouts import dtype_suffix
 

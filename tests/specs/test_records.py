@@ -15,9 +15,10 @@ from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import gives, takes
 from onnxfn.specs.getters import equals, from_config, quotient
+from onnxfn.specs.limits import Limit
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.records import DummySize, Generator, InputSpec, Normalizer, OutputSpec, Read
-from onnxfn.specs.reports import Difference, Exported, Limit, Report
+from onnxfn.specs.reports import Difference, Exported, Report
 from onnxfn.specs.spec import Check, Dummies, ExportSpec, Overlay, Target
 
 IDS = takes("input_ids", "batch_size sequence_length", "token_ids")

@@ -39,7 +39,7 @@ CALLS = {
     "Case('x', inputs='abc')": "a tuple is expected, not the text 'abc'",
     "PlannedSpec(inputs='x')": "a tuple is expected, not the text 'x'",
     "WriteOptions(layout='x')": "no layout 'x'; known: optimum, transformers.js, hub",
-    "BuildOptions(fuse='x')": "no way to fuse 'x'",
+    "BuildOptions(find_repeats=None)": "find_repeats is None",
 }
 """A call, and a part of its message."""
 

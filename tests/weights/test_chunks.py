@@ -18,7 +18,6 @@ from onnxfn.weights.chunks import (
     MAX_CHUNK_BYTES,
     TILE_SIZE,
     chunks,
-    concatenated_columns,
     memory_key,
     prefetched,
 )
@@ -74,20 +73,6 @@ def test_the_chunks_are_the_bytes_of_the_tensor(raw, size):
 @given(views())
 def test_the_chunks_are_the_bytes_that_onnx_ir_writes(raw):
     assert joined(weight(raw)) == weight(raw).tobytes()
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 3 * TILE_SIZE), st.booleans()), min_size=1, max_size=4),
-    st.integers(1, 2 * TILE_SIZE + 1),
-)
-def test_the_chunks_of_concatenated_matrices_are_their_rows(columns, rows):
-    raws = [
-        filled((width, rows), torch.int16).t() if transposed else filled((rows, width), torch.int16)
-        for width, transposed in columns
-    ]
-    tensor = concatenated_columns([weight(raw) for raw in raws])
-    assert tuple(tensor.shape) == (rows, sum(width for width, _ in columns))
-    assert joined(tensor) == np.concatenate([raw.numpy() for raw in raws], axis=-1).tobytes() == tensor.tobytes()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype
 
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.weights.chunks import chunks, concatenated_columns, memory_key
+from onnxfn.weights.chunks import chunks, memory_key
 from onnxfn.weights.converted import converted
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -35,14 +35,6 @@ def test_the_bytes_are_those_of_the_converted_tensor(shape, before, after, trans
     expected = tensor_bytes(values.to(after))
     assert read(tensor, 256) == read(tensor, 1 << 20) == expected == tensor.tobytes()
     assert (tensor.nbytes, tuple(tensor.shape)) == (len(expected), tuple(values.shape))
-
-
-@given(st.integers(1, 30), st.lists(st.integers(1, 9), min_size=2, max_size=3), st.booleans())
-def test_concatenated_matrices_are_converted(rows, widths, transposed):
-    values = [torch.randn(rows, width).bfloat16() for width in widths]
-    values = [piece.T.contiguous().T if transposed else piece for piece in values]
-    pieces = [converted(TorchTensor(piece, name="w"), onnx_ir.DataType.FLOAT) for piece in values]
-    assert read(concatenated_columns(pieces), 64) == tensor_bytes(torch.cat(values, dim=-1).float())
 
 
 def test_one_memory_in_two_dtypes_has_two_keys():

@@ -457,6 +457,7 @@ def test_a_weight_of_four_files_is_stored_once(tmp_path):
 def test_the_check_disables_prepacking_if_files_have_external_data(weights, disables_prepacking, tmp_path):
     spec, model = seq2seq()
     onnxfn.export(spec, model, tmp_path / "out", write=onnxfn.WriteOptions(weight_storage=weights), check=False)
+    (tmp_path / "out" / "decoder_model_merged.md").write_text("a text beside the file is no external data")
     options = open_check_session(tmp_path / "out" / "decoder_model_merged.onnx").get_session_options()
     try:
         assert disables_prepacking == (options.get_session_config_entry("session.disable_prepacking") == "1")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx_ir.tensor_adapters import from_torch_dtype
 
-from onnxfn.weights.chunks import chunks, concatenated_columns, memory_key
+from onnxfn.weights.chunks import chunks, memory_key
 from onnxfn.weights.converted import converted
 from onnxfn.weights.updates import TILE, Update, rows_of, update_of, updated_tensor, weight_in_dtype, with_update
 
@@ -61,13 +61,6 @@ def test_a_kernel_of_a_convolution_is_a_matrix_of_its_rows():
     assert torch.allclose(merged, expected, atol=1e-5)
     turned = updated_tensor(with_update(weight, update), (2, 3, 1, 0), "w")
     assert read(turned) == tensor_bytes(merged.permute(2, 3, 1, 0))
-
-
-def test_packed_matrices_are_merged_each_with_its_own_update():
-    weights = [updated(5, 300), updated(7, 300)]
-    packed = concatenated_columns([updated_tensor(weight, (1, 0), "w") for weight in weights])
-    merged = [weight_in_dtype(weight, torch.float32).T for weight in weights]
-    assert read(packed) == tensor_bytes(torch.cat(merged, dim=1))
 
 
 def test_the_memory_of_a_weight_has_another_key_with_an_update():

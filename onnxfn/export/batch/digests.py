@@ -25,7 +25,7 @@ def job_digest(job: ExportJob, folder: Path) -> str:
     build = build_of(job)
     options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
     spec = None if job.spec is None else digest(job.spec)
-    build_facts = (build.fuse, str(build.pretranspose), build.find_repeats.__qualname__)
+    build_facts = (str(build.pretranspose), build.find_repeats.__qualname__)
     facts = [json.dumps(options, sort_keys=True, default=str), str(spec), *build_facts]
     for source in (folder, *([job.adapter] if job.adapter else [])):
         facts.extend(_file_state(file) for file in sorted(source.iterdir()) if file.is_file())

@@ -55,7 +55,7 @@ def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[
 def command(report: Mapping[str, Any]) -> str:
     """The command that writes such a folder.
 
-    >>> options = {"layout": "hub", "fuse": "standard"}
+    >>> options = {"layout": "hub"}
     >>> graphs = {"onnx/model.onnx": {"dtype": "float16", "opset": 18}}
     >>> command({"task": "fill-mask", "options": options, "graphs": graphs})
     'onnxfn export MODEL OUT --task fill-mask --layout hub --dtype float16 --opset 18'
@@ -70,7 +70,6 @@ def command(report: Mapping[str, Any]) -> str:
         f"--layout {options['layout']}",
         *(f"--dtype {dtype}" for dtype in dtypes),
         f"--opset {graphs[0]['opset']}" if graphs else "",
-        f"--fuse {options['fuse']}" if options["fuse"] != "standard" else "",
     ]
     return " ".join(filter(None, words))
 

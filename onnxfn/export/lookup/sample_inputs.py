@@ -11,8 +11,8 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import takes
+from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.records import KINDS, Kind
-from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.spec import ExportSpec
 
 DTYPES = KINDS[2:]

@@ -11,11 +11,12 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS, expected_operators
+from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.capture.expected_operators import expected_operators
 from onnxfn.graphs.capture.forward import check_read, flat_forward, tensors_for
 from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
-from onnxfn.graphs.capture.patching import UNUSED_PATCHES, applied, replaced, unused_patches
+from onnxfn.graphs.capture.patching import applied, replaced, unused_patches
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.registry import onnx_registry
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
@@ -33,22 +34,20 @@ from onnxfn.specs.axes import terms, value
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_cause
 from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE, Limit
 from onnxfn.specs.planned import Part, PlannedSpec
-from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE, Limit, Tick, no_tick
+from onnxfn.specs.reports import Tick, no_tick
 
 UNBOUNDED = 1 << 40
 """Upper ends from here on are no limit: torch writes a very large number where there is none."""
 
-LIMITS = "onnxfn.limits"
-"""Key of a graph's `meta`: the limits that the model's own branches set to the sizes of dynamic axes."""
 
-
-def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
-    """The graph of a part as an `onnx_ir.Model`, in opset 18, with inputs and outputs in the order of the plan.
+def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
+    """The graph of a part in opset 18, with inputs and outputs in the order of the plan, and what the trace tells.
 
     The initializers are the model's own tensors, not copies, under the names that they have in the checkpoint.
-    `graph.meta[LIMITS]` has the limits of dynamic axes. The model, its configuration and the state of torch are
-    restored afterwards, also after an error. `tick` is called for each operator that is traced or translated.
+    The model, its configuration and the state of torch are restored afterwards, also after an error. `tick` is called
+    for each operator that is traced or translated.
 
     Raises:
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
@@ -69,10 +68,12 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> Any:
             graph = _translated(program, tick)
         except NotTranslated as error:
             raise CaptureFailed(_refusal(model, part, tick, error)) from error.__cause__
-    graph.meta[EXPECTED_OPERATORS] = operators
-    graph.meta[LIMITS] = _with_smallest(limits, part)
-    graph.meta[UNUSED_PATCHES] = unused_patches(part.spec.call.patches, called)
-    return graph
+    return BuiltGraph(
+        model=graph,
+        limits=_with_smallest(limits, part),
+        expected=operators,
+        unused_patches=unused_patches(part.spec.call.patches, called),
+    )
 
 
 @contextmanager

@@ -9,9 +9,6 @@ from typing import Any
 from onnxfn.graphs.capture.program_nodes import operator_name
 from onnxfn.graphs.capture.repeated_layers import LayerStack
 
-EXPECTED_OPERATORS = "onnxfn.expected_operators"
-"""Key of a graph's `meta`: the ONNX operators that are expected in it."""
-
 ExpectedOperators = tuple[tuple[str, str], ...]
 """Pairs of an ONNX operator and the path of the module that it comes from."""
 

@@ -20,9 +20,6 @@ from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_lin
 from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import Patch
 
-UNUSED_PATCHES = "onnxfn.unused_patches"
-"""Key of a graph's `meta`: the targets of a user's patches that were not called while the model was traced."""
-
 
 @contextmanager
 def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from onnxfn.specs.axes import terms
 from onnxfn.specs.errors import first_line, listed, root_cause
+from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.planned import Part
-from onnxfn.specs.reports import SMALLEST_DYNAMIC_SIZE
 
 CAPTURE = str(Path(__file__).parent)
 """The folder of this file: its functions call `forward`."""

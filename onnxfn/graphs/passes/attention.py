@@ -19,10 +19,7 @@ from onnxfn.graphs.passes.nodes import (
     replace_value,
     sole_consumer,
 )
-from onnxfn.graphs.passes.shapes import flatten_heads, is_last_axis, shape_of, transposed_from
-
-SWAP_HEADS = (0, 2, 1, 3)
-"""The permutation from `[batch, length, heads, size]` to `[batch, heads, length, size]`, and back."""
+from onnxfn.graphs.passes.shapes import SWAP_HEADS, flatten_heads, is_last_axis, shape_of, transposed_from
 
 RANK = 4
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from onnxfn.graphs.passes.nodes import all_inputs, nodes_inside_out, subgraphs
 from onnxfn.graphs.passes.slots import slot_of
 
 
@@ -23,7 +24,7 @@ def order_by_structure(model: Any) -> Any:
     not computed, gets none.
     """
     _order_nodes(model.graph)
-    nodes = list(_all_nodes(model.graph))
+    nodes = list(nodes_inside_out(model.graph))
     taken = {value.name for value in (*model.graph.inputs, *model.graph.outputs)}
     taken |= {value.name for value in model.graph.initializers.values() if slot_of(value) is not None}
     _name_values(model.graph, nodes, taken)
@@ -33,7 +34,7 @@ def order_by_structure(model: Any) -> Any:
 def _order_nodes(graph: Any) -> None:
     """Orders the nodes of a graph, and those of the graphs inside it, by what its outputs need."""
     for node in graph:
-        for inner in _inner_graphs(node):
+        for inner in subgraphs(node):
             _order_nodes(inner)
     outputs = [value.producer() for value in graph.outputs]
     ordered = _depth_first([node for node in outputs if node is not None and node.graph is graph], graph)
@@ -63,34 +64,8 @@ def _depth_first(roots: list[Any], graph: Any, placed: Collection[int] = ()) -> 
 
 def _needed_nodes(node: Any, graph: Any) -> Iterator[Any]:
     """The nodes of a graph whose values a node of it reads, also in the graphs inside the node, in order."""
-    producers = (value.producer() for value in _read_values(node) if value is not None)
+    producers = (value.producer() for value in all_inputs(node))
     return (producer for producer in producers if producer is not None and producer.graph is graph)
-
-
-def _read_values(node: Any) -> Iterator[Any]:
-    yield from node.inputs
-    for graph in _inner_graphs(node):
-        for inner in graph:
-            yield from _read_values(inner)
-        yield from graph.outputs
-
-
-def _inner_graphs(node: Any) -> Iterator[Any]:
-    """The graphs in the attributes of a node: branches of an `If`, bodies of loops."""
-    import onnx_ir
-
-    if node.attributes:
-        kind = onnx_ir.AttributeType.GRAPH
-        graphs = {name: attribute.value for name, attribute in node.attributes.items() if attribute.type == kind}
-        yield from (graphs[name] for name in sorted(graphs))
-
-
-def _all_nodes(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph, each after the nodes of the graphs inside it."""
-    for node in graph:
-        for inner in _inner_graphs(node):
-            yield from _all_nodes(inner)
-        yield node
 
 
 def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
@@ -98,7 +73,7 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
     ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
     read = {id(value): value for node in nodes for value in node.inputs if value is not None}
     initializers = [value for value in read.values() if value.is_initializer()]
-    inner_inputs = [value for node in nodes for inner in _inner_graphs(node) for value in inner.inputs]
+    inner_inputs = [value for node in nodes for inner in subgraphs(node) for value in inner.inputs]
     named = [(value, "constant") for value in initializers if slot_of(value) is None and id(value) not in ports]
     named += [(value, "item") for value in inner_inputs]
     outputs = [(value, node.op_type) for node in nodes for value in node.outputs]
@@ -115,7 +90,7 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
             holder.initializers[value.name] = value
     for node, name in zip(nodes, _numbered([node.op_type for node in nodes], ()), strict=True):
         node.name = f"node_{name}"
-        for number, inner in enumerate(_inner_graphs(node)):
+        for number, inner in enumerate(subgraphs(node)):
             inner.name = f"{node.name}_graph_{number}"
 
 

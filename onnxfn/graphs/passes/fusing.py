@@ -5,42 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.passes.attention import fuse_attention
 from onnxfn.graphs.passes.constants import scalar
 from onnxfn.graphs.passes.expands import drop_expands
 from onnxfn.graphs.passes.gelu import fuse_gelu
 from onnxfn.graphs.passes.masks import simplify_masks
 from onnxfn.graphs.passes.norms import fold_reciprocal, fuse_norms
-from onnxfn.graphs.passes.onnxruntime_operators import (
-    drop_unused_outputs,
-    fuse_bias_gelu,
-    fuse_skip_norm,
-    import_domain,
-)
 from onnxfn.graphs.passes.opsets import ATTENTION_OPSET, SINCE
 from onnxfn.graphs.passes.rotary import fuse_rotary
 from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.graphs.passes.zero_states import drop_zero_states
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.reports import Fusion
 
-Fuse = Literal["standard", "onnxruntime"]
-STANDARD: Fuse = "standard"
-ONNXRUNTIME: Fuse = "onnxruntime"
-"""The values of `fuse`: operators of the ONNX standard alone, or also those that only ONNX Runtime has."""
-
-STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType(
-    {
-        "SkipSimplifiedLayerNormalization": "RMSNormalization",
-        "SkipLayerNormalization": "LayerNormalization",
-        "BiasGelu": "Gelu",
-        "FastGelu": "Gelu",
-        "GroupQueryAttention": "Attention",
-    }
-)
+STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType({"GroupQueryAttention": "Attention"})
 """An operator of ONNX Runtime -> the standard operator that is a part of it."""
 
 NEUTRAL: Mapping[str, float | None] = MappingProxyType(
@@ -49,7 +29,7 @@ NEUTRAL: Mapping[str, float | None] = MappingProxyType(
 """An operator -> the operand that changes nothing; None if any second input may change nothing."""
 
 
-def fuse_operators(model: Any, fuse: str = STANDARD) -> Any:
+def fuse_operators(model: Any) -> Any:
     """Fuses the nodes of a graph into the largest operators that its opset has.
 
     Before: a simplified graph, converted to its opset.
@@ -57,37 +37,22 @@ def fuse_operators(model: Any, fuse: str = STANDARD) -> Any:
 
     Args:
         model: the graph, which is changed.
-        fuse: `"standard"`, or `"onnxruntime"` for operators that only ONNX Runtime has; these need opset 23.
-
-    Raises:
-        InvalidSpec: `fuse` is `"onnxruntime"` and the opset is below 23.
     """
     from onnx_ir.passes import common
 
     opset = model.opset_imports.get("", 0)
-    check_fuse_option(opset, fuse)
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (drop_neutral_nodes, drop_expands, drop_zero_states, *_passes(opset, fuse)):
+    for fuse_pass in (drop_neutral_nodes, drop_expands, drop_zero_states, *_passes(opset)):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
-    return drop_unused_outputs(common.NameFixPass()(model).model)
+    return common.NameFixPass()(model).model
 
 
-def check_fuse_option(opset: int, fuse: str) -> None:
-    """Raises InvalidSpec if the opset is too low for `fuse`."""
-    if fuse == ONNXRUNTIME and opset < ATTENTION_OPSET:
-        raise InvalidSpec(
-            f"fuse={fuse!r} needs opset {ATTENTION_OPSET}, and the spec has opset {opset}; "
-            f"use with_opset(spec, {ATTENTION_OPSET})"
-        )
-
-
-def _passes(opset: int, fuse: str) -> tuple[Callable[[Any], Any], ...]:
+def _passes(opset: int) -> tuple[Callable[[Any], Any], ...]:
     """The passes for an opset, in their order."""
     attention = (fuse_rotary, fuse_attention, simplify_masks) if opset >= ATTENTION_OPSET else ()
     gelu = (fuse_gelu,) if opset >= SINCE["Gelu"] else ()
-    onnxruntime = (fuse_skip_norm, fuse_bias_gelu, import_domain) if fuse == ONNXRUNTIME else ()
-    return (fuse_norms, fold_reciprocal, *attention, *gelu, *onnxruntime)
+    return (fuse_norms, fold_reciprocal, *attention, *gelu)
 
 
 def drop_neutral_nodes(model: Any) -> Any:
@@ -122,23 +87,21 @@ def operator_counts(model: Any) -> Mapping[str, int]:
     return Counter(operator for operator in operators if operator in SINCE)
 
 
-def fusions(model: Any) -> tuple[Fusion, ...]:
-    """The expected and the actual number of each fused operator that the opset of a graph has.
-
-    Raises:
-        CaptureFailed: an operator is expected and is not in the graph at all.
-    """
-    counts, opset = operator_counts(model), model.opset_imports.get("", 0)
-    expected = Counter(operator for operator, _ in model.meta.get(EXPECTED_OPERATORS, ()))
-    rows = tuple(
+def fusions(graph: BuiltGraph) -> tuple[Fusion, ...]:
+    """The expected and the actual number of each fused operator that the opset of a graph has."""
+    counts, opset = operator_counts(graph.model), graph.model.opset_imports.get("", 0)
+    expected = Counter(operator for operator, _ in graph.expected)
+    return tuple(
         Fusion(operator, expected.get(operator, 0), counts.get(operator, 0))
         for operator, since in SINCE.items()
         if opset >= since and (expected.get(operator) or counts.get(operator))
     )
-    missing = [f"{row.operator} ({row.expected} expected)" for row in rows if row.expected and not row.actual]
-    if missing:
-        raise CaptureFailed(
-            f"the graph has no {', no '.join(missing)}; use an opset without this operator, such as 18: "
-            "with_opset(spec, 18)"
-        )
-    return rows
+
+
+def fusion_remarks(part: str, graph: BuiltGraph) -> tuple[str, ...]:
+    """A line for each operator that is expected in the graph of a part and is not there: smaller ones compute it."""
+    return tuple(
+        f"{part}: no {row.operator} ({row.expected} expected); the graph computes it from smaller operators"
+        for row in fusions(graph)
+        if row.expected and not row.actual
+    )

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+DOMAIN = "com.microsoft"
+"""The domain of the operators that only ONNX Runtime has."""
+
 
 def producer(value: Any, *op_types: str) -> Any:
     """The node that computes a value, if its operator is one of `op_types`; else None.
@@ -70,10 +73,16 @@ def all_inputs(node: Any) -> Iterator[Any]:
 
 
 def subgraphs(node: Any) -> list[Any]:
-    """The subgraphs of a node: the branches of an If, the body of a Loop or a Scan."""
-    if not node.attributes:
-        return []
-    return [graph for attr in node.attributes.values() for graph in attribute_subgraphs(attr)]
+    """The subgraphs of a node by the names of its attributes: the branches of an If, the body of a Loop or a Scan."""
+    return [graph for name in sorted(node.attributes) for graph in attribute_subgraphs(node.attributes[name])]
+
+
+def nodes_inside_out(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph, each after the nodes of its subgraphs."""
+    for node in graph:
+        for inner in subgraphs(node):
+            yield from nodes_inside_out(inner)
+        yield node
 
 
 def attribute_subgraphs(attr: Any) -> list[Any]:
@@ -90,7 +99,7 @@ def insert_node(
 
     Args:
         before: the node that follows the new one.
-        operator: the operator, `"Add"` or `"com.microsoft::BiasGelu"`.
+        operator: the operator, `"Add"` or `"com.microsoft::MatMulNBits"`.
         inputs: the inputs of the new node; None for an optional input that is left out.
         outputs: for each output a value that has the same dtype, and the sizes of the output. The sizes are None if
             the shape is unknown.
@@ -104,6 +113,17 @@ def insert_node(
         output.type, output.shape = like.type, None if sizes is None else onnx_ir.Shape(list(sizes))
     before.graph.insert_before(before, node)
     return node
+
+
+def import_domain(model: Any) -> Any:
+    """Imports the domain of ONNX Runtime's operators.
+
+    Before: any graph.
+    After: a graph with operators of this domain imports the domain.
+    """
+    if any(node.domain == DOMAIN for node in model.graph.all_nodes()):
+        model.opset_imports[DOMAIN] = 1
+    return model
 
 
 def replace_value(old: Any, new: Any) -> None:

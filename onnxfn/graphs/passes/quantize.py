@@ -9,17 +9,17 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.passes.onnxruntime_operators import import_domain
+from onnxfn.graphs.passes.nodes import import_domain
 from onnxfn.graphs.passes.quantized_operators import REPLACEMENTS, StoredWeight, replace_read, with_cast_scales
 from onnxfn.graphs.passes.quantized_slots import add_quantized_slots
 from onnxfn.graphs.passes.shapes import shape_of
-from onnxfn.graphs.passes.slots import SLOT, Slot, slot_of, slot_parameters
+from onnxfn.graphs.passes.slots import SLOT, Slot, slot_of
 from onnxfn.graphs.passes.weight_reads import MATRIX_RANK, Read, last_reads, weight_reads
 from onnxfn.specs.quantization import Weight, WeightRule, rule_for
 from onnxfn.weights.quantized import quantized_shape, roles
 
-NOT_QUANTIZED = "onnxfn.not_quantized"
-"""Key of a graph's `meta`: `(name, reason)` of each weight that a rule selects and that stays as it is."""
+NotQuantized = tuple[tuple[str, str], ...]
+"""`(name, reason)` of each weight that a rule selects and that stays as it is."""
 
 COMPUTED_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"blocks": ("FLOAT", "FLOAT16"), "dynamic": ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
@@ -30,15 +30,15 @@ Names = Mapping[str, Sequence[str]]
 """From the name of a parameter to all names that it has in the model, where it has several."""
 
 
-def quantize_weights(model: Any, rules: Sequence[WeightRule], names: Names = MappingProxyType({})) -> Any:
+def quantize_weights(
+    model: Any, rules: Sequence[WeightRule], names: Names = MappingProxyType({})
+) -> tuple[Any, NotQuantized]:
     """Quantizes the weights that rules select.
 
     Before: a finished graph, whose parameters are slots without values.
-    After: the weights that the rules select are quantized slots, which other operators read. `meta[NOT_QUANTIZED]` has
+    After: the weights that the rules select are quantized slots, which other operators read. The second result has
     those that stay, with the reasons. No weight is read.
     """
-    if not rules:
-        return model
     left: list[tuple[str, str]] = []
     last = last_reads(model.graph)
     for value in list(model.graph.initializers.values()):
@@ -48,23 +48,18 @@ def quantize_weights(model: Any, rules: Sequence[WeightRule], names: Names = Map
         reads, problem = weight_reads(value)
         operators = tuple(dict.fromkeys(read.operator for read in reads))
         last_of = tuple(operator for operator, weight in last.items() if weight is value)
-        parameters = slot_parameters(slot)
-        selecting = {rule_for(rules, Weight(names.get(name, (name,)), operators, last_of)) for name in parameters}
-        rule = next(iter(selecting))
-        if selecting != {None}:
-            several = "it is packed with matrices that other rules select; BuildOptions(fuse='standard') packs none"
-            reason = several if len(selecting) > 1 or rule is None else problem or _obstacle(value, reads, rule)
-            if reason:
-                left.extend((name, reason) for name in parameters)
-            elif rule is not None:
-                _quantize(model.graph, value, reads, rule)
-    model.meta[NOT_QUANTIZED] = tuple(left)
-    return import_domain(model)
+        rule = rule_for(rules, Weight(names.get(slot.parameter, (slot.parameter,)), operators, last_of))
+        reason = "" if rule is None else problem or _obstacle(value, reads, rule)
+        if reason:
+            left.append((slot.parameter, reason))
+        elif rule is not None:
+            _quantize(model.graph, value, reads, rule)
+    return import_domain(model), tuple(left)
 
 
 def _are_biases(slot: Slot) -> bool:
     """Whether a slot holds one bias for each expert: vectors that a lookup reads as it reads the rows of a table."""
-    return all(name.endswith("bias") for name in slot_parameters(slot))
+    return slot.parameter.endswith("bias")
 
 
 def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
@@ -77,8 +72,6 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
     if len({read.rows_first for read in reads}) > 1:
         return "products and lookups read it along different axes, so they cannot share its blocks"
     shape = _shape(value, reads, rule)
-    if rule.kind == "nf4" and value.meta[SLOT].packed_with and shape[-1] % rule.block_size:
-        return f"its rows are packed, and their {shape[-1]} elements are no multiple of the block of {rule.block_size}"
     if _bytes(rule, shape) >= prod(shape) * value.dtype.itemsize:
         return "its codes and scales would not be smaller"
     return ""

@@ -10,8 +10,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.graphs.passes.constants import byte_constant, filled_constant, int_constant
-from onnxfn.graphs.passes.nodes import insert_node, is_operator
-from onnxfn.graphs.passes.onnxruntime_operators import DOMAIN
+from onnxfn.graphs.passes.nodes import DOMAIN, insert_node, is_operator
 from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.graphs.passes.weight_reads import MATRIX_RANK, Read
 from onnxfn.specs.quantization import WeightRule
@@ -259,7 +258,7 @@ def _flat_codes(weight: StoredWeight) -> Any:
             return use.node.outputs[0]
     *outer, blocks, size = shape_of(codes)
     shape = int_constant(weight.graph, *outer, blocks * size)
-    node = _at_start(weight.graph, "Reshape", [codes, shape], codes, (*outer, blocks * size))
+    node = insert_node(weight.graph[0], "Reshape", [codes, shape], [(codes, (*outer, blocks * size))])
     _rename(node, name)
     return node.outputs[0]
 
@@ -301,13 +300,6 @@ def _first_node(graph: Any, nodes: Sequence[Any]) -> Any:
     if any(node.graph is not graph for node in nodes):
         return graph[0]
     return nodes[0] if len(nodes) == 1 else next(node for node in graph if node in nodes)
-
-
-def _at_start(
-    graph: Any, operator: str, inputs: Sequence[Any], like: Any, sizes: Sequence[Any], **attributes: Any
-) -> Any:
-    """A new node that reads initializers, before all others."""
-    return insert_node(graph[0], operator, inputs, [(like, sizes)], **attributes)
 
 
 def _rename(node: Any, name: str) -> None:

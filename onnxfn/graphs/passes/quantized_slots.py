@@ -7,10 +7,9 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.passes.slots import Slot, float_view, parameter_view, slot_parameters
+from onnxfn.graphs.passes.slots import Slot, float_view, parameter_view
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.quantization import WeightRule
-from onnxfn.weights.chunks import concatenated_columns
 from onnxfn.weights.quantized import QuantizedWeight, Role, quantized, quantized_shape, roles
 
 QUANTIZED = "onnxfn.quantized"
@@ -23,7 +22,7 @@ class QuantizedSlot:
 
     Attributes:
         name: The name of the weight in the graph.
-        slot: Its parameters, with their axes in the order that its rule reads: `[rows, columns]` for blocks, the order
+        slot: Its parameter, with its axes in the order that its rule reads: `[rows, columns]` for blocks, the order
             of the operator for `"dynamic"`.
         rule: How it is quantized.
         role: What the initializer holds.
@@ -98,18 +97,12 @@ def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any]) -> QuantizedWeig
     """The weight of a quantized slot."""
     import onnx_ir
 
-    pieces = [parameter_view(tensors(name), slot.slot.perm, slot.name) for name in slot_parameters(slot.slot)]
-    axis = -1 if slot.rule.kind == "dynamic" else 0
-    sizes = [
-        sum(piece.shape[axis] for piece in pieces) if index == axis % len(slot.shape) else size
-        for index, size in enumerate(pieces[0].shape)
-    ]
-    if tuple(sizes) != slot.shape:
-        raise CaptureFailed(f"parameter {slot.name} is {list(sizes)}, but the graph reads {list(slot.shape)}")
+    view = parameter_view(tensors(slot.slot.parameter), slot.slot.perm, slot.name)
+    if tuple(view.shape) != slot.shape:
+        raise CaptureFailed(f"parameter {slot.name} is {list(view.shape)}, but the graph reads {list(slot.shape)}")
     if slot.rule.kind == "dynamic":
-        floats = [float_view(piece, onnx_ir.DataType.FLOAT) for piece in pieces]
-        pieces = [concatenated_columns(floats) if len(floats) > 1 else floats[0]]
-    return QuantizedWeight(slot.name, tuple(pieces), slot.rule)
+        view = float_view(view, onnx_ir.DataType.FLOAT)
+    return QuantizedWeight(slot.name, view, slot.rule)
 
 
 def quantized_sizes(model: Any) -> Mapping[str, tuple[int, ...]]:

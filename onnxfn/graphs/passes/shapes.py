@@ -10,6 +10,9 @@ from attrs import frozen
 from onnxfn.graphs.passes.constants import int_constant, integers
 from onnxfn.graphs.passes.nodes import attribute, insert_node, producer
 
+SWAP_HEADS = (0, 2, 1, 3)
+"""The permutation from `[batch, length, heads, size]` to `[batch, heads, length, size]`, and back."""
+
 STEPS = 4
 """The index of the steps in the inputs of a Slice: data, starts, ends, axes, steps."""
 

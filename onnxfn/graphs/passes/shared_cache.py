@@ -12,15 +12,13 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.graphs.passes.constants import filled_constant, int_constant
-from onnxfn.graphs.passes.nodes import attribute, insert_node, is_operator, replace_value
-from onnxfn.graphs.passes.onnxruntime_operators import DOMAIN, import_domain
-from onnxfn.graphs.passes.shapes import flatten_heads, shape_of, size_tensor, transposed_from
+from onnxfn.graphs.passes.nodes import DOMAIN, attribute, import_domain, insert_node, is_operator, replace_value
+from onnxfn.graphs.passes.shapes import SWAP_HEADS, flatten_heads, shape_of, size_tensor, transposed_from
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.shared_cache import LENGTH_AXIS, LENGTHS, growing_inputs
 from onnxfn.specs.planned import Part
 
 OPERATOR = f"{DOMAIN}::GroupQueryAttention"
-SWAP_HEADS = (0, 2, 1, 3)
 RANK = 4
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.weights.chunks import concatenated_columns
 from onnxfn.weights.converted import converted
 from onnxfn.weights.updates import update_of, updated_tensor
 
@@ -24,27 +23,16 @@ class Slot:
     Attributes:
         parameter: the name of the parameter in the model.
         perm: the order of its axes in the graph; () if it is that of the model.
-        packed_with: more parameters, which follow along the last axis, with their axes in the same order.
     """
 
     parameter: str
     perm: tuple[int, ...] = field(default=(), converter=tuple)
-    packed_with: tuple[str, ...] = field(default=(), converter=tuple)
 
 
 def slot_of(value: Any) -> Slot | None:
     """The slot of a value; None if the value is not a slot."""
     slot: Slot | None = value.meta.get(SLOT)
     return slot
-
-
-def slot_parameters(slot: Slot) -> tuple[str, ...]:
-    """The names of all parameters of a slot, in their order in the tensor.
-
-    >>> slot_parameters(Slot("q.weight", packed_with=("k.weight", "v.weight")))
-    ('q.weight', 'k.weight', 'v.weight')
-    """
-    return slot.parameter, *slot.packed_with
 
 
 def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
@@ -133,9 +121,8 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     for value in model.graph.initializers.values():
         slot = slot_of(value)
         if slot is not None:
-            views = (parameter_view(tensors(name), slot.perm, value.name) for name in slot_parameters(slot))
-            pieces = [float_view(view, value.dtype) for view in views]
-            value.const_value = _checked(value, slot, concatenated_columns(pieces) if slot.packed_with else pieces[0])
+            view = parameter_view(tensors(slot.parameter), slot.perm, value.name)
+            value.const_value = _checked(value, slot, float_view(view, value.dtype))
     return model
 
 
@@ -159,7 +146,7 @@ def _checked(value: Any, slot: Slot, view: Any) -> Any:
     """The view, if it has the shape and the dtype of the value."""
     if tuple(view.shape) != tuple(value.shape) or view.dtype != value.dtype:
         raise CaptureFailed(
-            f"parameter {' + '.join(slot_parameters(slot))} is {view.dtype.name}{list(view.shape)}, "
+            f"parameter {slot.parameter} is {view.dtype.name}{list(view.shape)}, "
             f"but the graph reads {value.dtype.name}{list(value.shape)}"
         )
     return view

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.passes.nodes import attribute, is_operator, subgraphs
+from onnxfn.graphs.passes.nodes import attribute, is_operator, nodes_inside_out
 from onnxfn.graphs.passes.shapes import shape_of
 from onnxfn.graphs.passes.slots import slot_of
 from onnxfn.specs.quantization import ReadingOperator
@@ -50,7 +49,7 @@ def weight_reads(value: Any) -> tuple[tuple[Read, ...], str]:
 def last_reads(graph: Any) -> dict[str, Any]:
     """From an operator to the weight that the last node with this operator reads, in the order of the graph."""
     last: dict[str, Any] = {}
-    for node in _nodes(graph):
+    for node in nodes_inside_out(graph):
         for index, value in enumerate(node.inputs[:2]):
             weight = _weight(value)
             read = None if weight is None else _read(node, index)
@@ -67,13 +66,6 @@ def _weight(value: Any) -> Any:
         return value
     node = value.producer()
     return _weight(node.inputs[0]) if node is not None and is_operator(node, "Transpose") else None
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    for node in graph:
-        for inner in subgraphs(node):
-            yield from _nodes(inner)
-        yield node
 
 
 def _transposed_reads(transpose: Any) -> tuple[Read | None, ...]:

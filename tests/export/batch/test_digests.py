@@ -35,7 +35,7 @@ OTHER = {
     "dequantize": True,
     "trust_remote_code": True,
     "write": WriteOptions(layout="hub", weight_storage="link"),
-    "build": BuildOptions(fuse="onnxruntime"),
+    "build": BuildOptions(pretranspose=False),
 }
 """A field of a job -> another value of it."""
 

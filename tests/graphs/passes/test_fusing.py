@@ -13,10 +13,9 @@ from small_graphs import graph_from_text
 
 import onnxfn
 from onnxfn.architectures import decoders
-from onnxfn.graphs.capture.expected_operators import EXPECTED_OPERATORS
-from onnxfn.graphs.passes.fusing import fuse_operators, fusions
+from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.passes.fusing import fuse_operators, fusion_remarks, fusions
 from onnxfn.specs.edits.tensors import with_opset
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.specs.reports import Fusion
 from onnxfn.specs.tasks import TASKS, task_names
 
@@ -60,18 +59,11 @@ def operator_counts(folder):
     return Counter((node.domain, node.op_type) for node in nodes(folder))
 
 
-def unused_outputs(folder):
-    """The named outputs of nodes that no node reads and the graph does not output."""
-    graph = onnx.load(folder / "model.onnx").graph
-    used = {*(name for node in graph.node for name in node.input), *(output.name for output in graph.output)}
-    return {name for node in graph.node for name in node.output if name} - used
-
-
-def exported(model_type, task, loader, folder, **options):
+def exported(model_type, task, loader, folder):
     """The result of an export at opset 23, which agrees with PyTorch."""
     model = tiny.model(model_type, loader)
     spec = with_opset(onnxfn.spec_for(model_type, task), 23)
-    return assert_agreement(onnxfn.export(spec, model, folder, **options), folder)
+    return assert_agreement(onnxfn.export(spec, model, folder), folder)
 
 
 def fused(result, part="model"):
@@ -89,10 +81,9 @@ def test_a_decoder_is_fused_and_agrees(model_type, tmp_path):
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("fuse", ["standard", "onnxruntime"])
 @pytest.mark.parametrize("model_type", GENERATORS)
-def test_every_decoder_agrees_when_it_is_fused(model_type, fuse, tmp_path):
-    exported(model_type, PAST, TASKS["text-generation"].call.loader, tmp_path, build=onnxfn.BuildOptions(fuse=fuse))
+def test_every_decoder_agrees_when_it_is_fused(model_type, tmp_path):
+    exported(model_type, PAST, TASKS["text-generation"].call.loader, tmp_path)
 
 
 def test_attention_reads_and_writes_the_cache_itself(tmp_path):
@@ -126,34 +117,12 @@ def test_an_encoder_decoder_is_fused_and_agrees(tmp_path):
     assert fused(result, "decoder_model_merged") == {"Attention": 4, "RMSNormalization": 7}
 
 
-@pytest.mark.parametrize(
-    ("model_type", "task", "loader", "contrib"),
-    [
-        ("llama", PAST, "AutoModelForCausalLM", {"SkipSimplifiedLayerNormalization": 4}),
-        ("gpt_neox", PAST, "AutoModelForCausalLM", {"SkipLayerNormalization": 2, "BiasGelu": 2}),
-        ("phi", PAST, "AutoModelForCausalLM", {"SkipLayerNormalization": 2, "FastGelu": 2}),
-        ("bert", "feature-extraction", "AutoModel", {"SkipLayerNormalization": 4, "BiasGelu": 2}),
-    ],
-)
-def test_operators_of_onnx_runtime_are_used_with_the_option(model_type, task, loader, contrib, tmp_path):
-    result = exported(model_type, task, loader, tmp_path, build=onnxfn.BuildOptions(fuse="onnxruntime"))
-    counts = {op_type: n for (domain, op_type), n in operator_counts(tmp_path).items() if domain == "com.microsoft"}
-    assert counts == contrib
-    assert not unused_outputs(tmp_path)
-    assert fused(result) == {**DECODERS, **ENCODERS}[model_type]
-
-
 def test_layers_that_are_not_traced_have_the_operators_of_those_that_are(tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=7)
     spec = with_opset(onnxfn.spec_for("llama", PAST), 23)
-    result = assert_agreement(
-        onnxfn.export(spec, model, tmp_path, build=onnxfn.BuildOptions(fuse="onnxruntime")), tmp_path
-    )
+    result = assert_agreement(onnxfn.export(spec, model, tmp_path), tmp_path)
     assert "7 layers" in str(result.repeats)
-    counts = operator_counts(tmp_path)
-    assert counts["com.microsoft", "SkipSimplifiedLayerNormalization"] == 14
-    assert (counts["", "MatMul"], counts["", "Split"]) == (4 * 7 + 1, 2 * 7)
-    assert not unused_outputs(tmp_path)
+    assert fused(result) == {"Attention": 7, "RMSNormalization": 15, "RotaryEmbedding": 14}
 
 
 def test_an_operator_that_the_opset_lacks_is_not_used(tmp_path):
@@ -163,15 +132,6 @@ def test_an_operator_that_the_opset_lacks_is_not_used(tmp_path):
     assert fused(result) == {}
     used = {op_type for _, op_type in operator_counts(tmp_path)}
     assert not {"Attention", "RMSNormalization", "RotaryEmbedding"} & used
-
-
-def test_the_option_is_known_and_fits_the_opset(tmp_path):
-    model = tiny.model("bert")
-    spec = onnxfn.spec_for("bert", "feature-extraction")
-    with pytest.raises(UnknownName, match="onnxruntime"):
-        onnxfn.export(spec, model, tmp_path, build=onnxfn.BuildOptions(fuse="onnxrutime"))
-    with pytest.raises(InvalidSpec, match=r"needs opset 23, and the spec has opset 18; use with_opset\(spec, 23\)"):
-        onnxfn.export(spec, model, tmp_path, build=onnxfn.BuildOptions(fuse="onnxruntime"))
 
 
 def attention_model(**options):
@@ -202,16 +162,30 @@ def test_attention_of_torch_is_translated_with_all_options(options, opset, tmp_p
     assert fused(result) == ({"Attention": 1} if opset == 23 else {})
 
 
-def test_a_graph_without_an_expected_operator_is_refused():
+def test_an_expected_operator_that_is_absent_is_a_remark():
     model = fuse_operators(graph_from_text(NORM))
-    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"),)
-    assert fusions(model) == (Fusion("RMSNormalization", expected=1, actual=1),)
-    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
-    with pytest.raises(CaptureFailed, match=r"the graph has no Attention \(2 expected\); use an opset without"):
-        fusions(model)
+    graph = BuiltGraph(model=model, expected=[("RMSNormalization", "a")])
+    assert fusions(graph) == (Fusion("RMSNormalization", expected=1, actual=1),)
+    assert fusion_remarks("model", graph) == ()
+    graph = BuiltGraph(model=model, expected=[("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c")])
+    assert fusion_remarks("decoder", graph) == (
+        "decoder: no Attention (2 expected); the graph computes it from smaller operators",
+    )
+
+
+def test_a_norm_of_another_formula_is_exported_and_remarked(tmp_path):
+    module = torch.nn.Module()
+    module.norm = type("OwnRMSNorm", (torch.nn.Module,), {"forward": lambda _, x: x / (x.abs().mean(-1, True) + 1)})()
+    module.forward = lambda x: {"y": module.norm(x)}
+    spec = with_opset(onnxfn.derived(module.eval(), sample={"x": torch.randn(3, 4)}), 23)
+    result = onnxfn.export(spec, module, tmp_path / "model.onnx")
+    assert result.report.passed
+    assert result.plan.remarks == (
+        "model: no RMSNormalization (1 expected); the graph computes it from smaller operators",
+    )
 
 
 def test_an_operator_that_the_opset_lacks_is_not_expected():
     model = fuse_operators(graph_from_text(NORM, opset=18))
-    model.meta[EXPECTED_OPERATORS] = (("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c"))
-    assert fusions(model) == ()
+    graph = BuiltGraph(model=model, expected=[("RMSNormalization", "a"), ("Attention", "b")])
+    assert fusions(graph) == ()

@@ -9,7 +9,7 @@ from attrs import evolve
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from small_graphs import graph_from_text, noise, operators, run_unoptimized
 
-from onnxfn.graphs.passes.quantize import NOT_QUANTIZED, quantize_weights
+from onnxfn.graphs.passes.quantize import quantize_weights
 from onnxfn.graphs.passes.quantized_slots import bind_quantized_weights, quantized_sizes
 from onnxfn.graphs.passes.slots import SLOT, Slot, bind_weights
 from onnxfn.specs.quantization import NameMatches, ReadBy, ReadLastBy, WeightRule
@@ -52,14 +52,14 @@ GRAPHS = {
 FEEDS = {"x": noise(5, 40, seed=1), "ids": np.array([0, 3, 3, 7]), "c": np.array([False])}
 
 
-def slotted(name, opset=23, packed=()):
+def slotted(name, opset=23):
     """A graph whose weights are slots without values, and the feeds of its inputs."""
     inputs, nodes, weights = GRAPHS[name]
     shape = {"lookup": "float[n,40]", "tied": "float[n,48]", "experts": "float[n,12,40]"}.get(name, "float[n,48]")
     model = graph_from_text(f"g ({inputs}) => ({shape} y) {{ {nodes} }}", opset)
     for value in [value for value in model.graph.inputs if value.name in weights]:
         model.graph.inputs.remove(value)
-        value.meta[SLOT] = Slot(value.name, packed_with=packed if value.name == "w" else ())
+        value.meta[SLOT] = Slot(value.name)
         model.graph.initializers.add(value)
     feeds = {value.name: FEEDS[value.name] for value in model.graph.inputs}
     if name == "experts":
@@ -80,7 +80,7 @@ def error(name, rules, **keywords):
     tensors = tensors_of(name)
     model, feeds = slotted(name, **keywords)
     (expected,) = run_unoptimized(bound(slotted(name, **keywords)[0], tensors), **feeds)
-    quantized = bound(quantize_weights(model, rules), tensors)
+    quantized = bound(quantize_weights(model, rules)[0], tensors)
     onnx.checker.check_model(onnx_ir.to_proto(quantized))
     (actual,) = run_unoptimized(quantized, **feeds)
     assert actual.shape == expected.shape
@@ -94,7 +94,6 @@ def error(name, rules, **keywords):
 def test_blocks_are_read_wherever_the_weight_was(name, rule, low, high):
     actual, model = error(name, [rule])
     assert low < actual < high
-    assert model.meta[NOT_QUANTIZED] == ()
     assert quantized_sizes(model).keys() == {"w"}
     assert not {"MatMul", "Gemm", "GatherND", "Transpose"} & {*operators(model)}
     assert "w" not in model.graph.initializers
@@ -112,7 +111,7 @@ def test_a_tied_table_is_stored_once():
 def test_rows_are_looked_up_by_operators_of_onnx(name, bits, symmetric):
     """The web build of ONNX Runtime has no GatherBlockQuantized for bytes. The rows are those that it would give."""
     rule = WeightRule(bits=bits, symmetric=symmetric)
-    quantized = bound(quantize_weights(slotted(name)[0], [rule]), tensors_of(name))
+    quantized = bound(quantize_weights(slotted(name)[0], [rule])[0], tensors_of(name))
     assert "GatherBlockQuantized" not in operators(quantized)
     table, feeds = tensors_of("lookup")["w"], slotted("lookup")[1]
     codes, scales, zero_points = block_codes(table, bits, rule.block_size, symmetric=symmetric)
@@ -155,21 +154,10 @@ def test_codes_and_scales_are_those_of_the_quantizer_of_onnx_runtime():
     stock.process()
     (node,) = stock.model.model.graph.node
     expected = {one.name: onnx.numpy_helper.to_array(one) for one in stock.model.model.graph.initializer}
-    model = bound(quantize_weights(slotted("product")[0], [FOUR]), tensors)
+    model = bound(quantize_weights(slotted("product")[0], [FOUR])[0], tensors)
     codes, scales = (model.graph.initializers[name].const_value.numpy() for name in ("w.codes", "w.scales"))
     np.testing.assert_array_equal(codes, expected[node.input[1]])
     np.testing.assert_array_equal(scales.reshape(-1), expected[node.input[2]].astype(np.float16).reshape(-1))
-
-
-def test_parameters_of_a_packed_slot_follow_each_other():
-    names = {name: 0.1 * noise(40, 16, seed=seed) for seed, name in enumerate(("w", "k", "v"))}
-    model, _ = slotted("product", packed=("k", "v"))
-    plain, _ = slotted("product")
-    together = bound(quantize_weights(model, [FOUR]), names)
-    alone = bound(quantize_weights(plain, [FOUR]), {"w": np.concatenate([*names.values()], axis=1)})
-    for role in ("codes", "scales"):
-        tensors = [graph.graph.initializers[f"w.{role}"].const_value.numpy() for graph in (together, alone)]
-        np.testing.assert_array_equal(*tensors)
 
 
 LEFT = (
@@ -181,22 +169,21 @@ LEFT = (
 
 @pytest.mark.parametrize(("name", "rules", "reason"), LEFT)
 def test_a_weight_that_stays_is_named_with_the_reason(name, rules, reason):
-    actual, model = error(name, rules)
-    assert actual == 0
-    assert model.meta[NOT_QUANTIZED] == (("w", reason),)
+    assert error(name, rules)[0] == 0
+    assert quantize_weights(slotted(name)[0], rules)[1] == (("w", reason),)
 
 
 def test_a_weight_that_another_node_reads_stays():
     model, _ = slotted("lookup")
     weight = model.graph.initializers["w"]
     model.graph.append(onnx_ir.node("Mul", [weight, weight]))
-    assert quantize_weights(model, [FOUR]).meta[NOT_QUANTIZED] == (("w", "Mul reads it"),)
+    assert quantize_weights(model, [FOUR])[1] == (("w", "Mul reads it"),)
 
 
 def test_rules_read_the_names_and_the_readers_of_weights():
     def bits(name, *rules, names=None):
         (codes,) = [
-            v for v in quantize_weights(slotted(name)[0], rules, names or {}).graph.initializers if "codes" in v
+            v for v in quantize_weights(slotted(name)[0], rules, names or {})[0].graph.initializers if "codes" in v
         ] or [None]
         return codes
 
@@ -224,7 +211,7 @@ def test_a_convolution_of_integers(bias, signed):
     weight.meta[SLOT] = Slot("w")
     model.graph.initializers.add(weight)
     rule = evolve(INTEGERS, signed=signed)
-    quantized = bound(quantize_weights(model, [rule]), tensors)
+    quantized = bound(quantize_weights(model, [rule])[0], tensors)
     (actual,) = run_unoptimized(quantized, **{name: feeds[name] for name in feeds if name != "w"})
     assert "ConvInteger" in operators(quantized)
     assert np.sqrt(np.mean((actual - expected) ** 2) / np.mean(expected**2)) < 0.02
@@ -233,7 +220,7 @@ def test_a_convolution_of_integers(bias, signed):
 def test_the_kernel_computes_the_same_with_and_without_optimization():
     """The scales are cast from float16: ONNX Runtime does that when it loads the graph."""
     model, feeds = slotted("product")
-    proto = onnx_ir.to_proto(bound(quantize_weights(model, [FOUR]), tensors_of("product")))
+    proto = onnx_ir.to_proto(bound(quantize_weights(model, [FOUR])[0], tensors_of("product")))
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     (plain,) = run_unoptimized(model, **feeds)
     np.testing.assert_allclose(session.run(None, feeds)[0], plain, rtol=1e-4, atol=1e-5)
@@ -244,6 +231,6 @@ def test_one_bias_for_each_expert_stays_and_is_not_named():
     model, _ = slotted("lookup")
     value = model.graph.initializers["w"]
     value.meta[SLOT] = Slot("experts.gate_up_proj_bias")
-    quantized = quantize_weights(model, [FOUR])
+    quantized, left = quantize_weights(model, [FOUR])
     assert operators(quantized) == ["Gather"]
-    assert quantized.meta[NOT_QUANTIZED] == ()
+    assert left == ()

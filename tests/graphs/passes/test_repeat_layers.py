@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModel
 
 import onnxfn
 from onnxfn.export.attempts import RETRACED
-from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots, trace_all_layers
+from onnxfn.graphs.build import BuildOptions, graph_with_slots, trace_all_layers
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.reports import no_tick
@@ -60,8 +60,8 @@ def assert_repeated(model, part, stack=""):
         graph_with_slots(model, part, timed, BuildOptions(find_repeats=repeats))
         for repeats in (repeated_layers, trace_all_layers)
     )
-    assert repeated.meta[TRACED_LAYERS].startswith(f"{LAYERS} layers of {stack}")
-    assert first_difference(repeated, traced) is None
+    assert repeated.traced_layers.startswith(f"{LAYERS} layers of {stack}")
+    assert first_difference(repeated.model, traced.model) is None
 
 
 def assert_repeated_in_all_parts(model_type, task):

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PretrainedConfig
 
 import onnxfn
-from onnxfn.graphs.build import TRACED_LAYERS, BuildOptions, graph_with_slots, trace_all_layers
+from onnxfn.graphs.build import BuildOptions, graph_with_slots, trace_all_layers
 from onnxfn.graphs.capture.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.reports import no_tick
@@ -68,8 +68,8 @@ def graphs(model):
 def test_stages_of_any_depths_are_the_graph_of_all_layers(depths):
     model = Stages(depths)
     repeated, traced = graphs(model)
-    assert first_difference(repeated, traced) is None
-    assert repeated.meta[TRACED_LAYERS] == ", ".join(
+    assert first_difference(repeated.model, traced.model) is None
+    assert repeated.traced_layers == ", ".join(
         f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in repeated_layers(model)
     )
 
@@ -78,5 +78,5 @@ def test_stages_of_any_depths_are_the_graph_of_all_layers(depths):
 @given(st.integers(0, 1), st.integers(2, 3))
 def test_a_layer_of_the_compared_periods_that_is_treated_differently_is_traced(stage, index):
     repeated, traced = graphs(Stages([9, 9], scaled=(stage, index)))
-    assert repeated.meta[TRACED_LAYERS].startswith("every layer traced: ")
-    assert first_difference(repeated, traced) is None
+    assert repeated.traced_layers.startswith("every layer traced: ")
+    assert first_difference(repeated.model, traced.model) is None

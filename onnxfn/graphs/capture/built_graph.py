@@ -1,0 +1,45 @@
+"""The graph of a part, and what is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.graphs.capture.expected_operators import ExpectedOperators
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.limits import Limit
+
+
+def _pairs(values: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(map(tuple, values))
+
+
+@frozen(kw_only=True, eq=False)
+class BuiltGraph:
+    """The graph of a part, and what is known about it.
+
+    Attributes:
+        model: The graph, an `onnx_ir.Model`. Passes change it.
+        limits: The limits that the model's own branches set to the sizes of dynamic axes.
+        expected: The fused operators that the graph should have.
+        unused_patches: The patches of the user that the trace did not call.
+        traced_layers: Which layers were traced and repeated, or why all were; "" for a model without repeated layers.
+        from_repeats: Whether layers were repeated, so that fewer were traced than the graph has.
+        template: The name of its template in the cache; None if it has none.
+        from_template: Whether it was loaded from its template, so that nothing was traced.
+        not_quantized: `(name, reason)` of each weight that a rule selects and that stays as it is.
+        stored: The names of the parameters that are stored as in a quantized checkpoint.
+    """
+
+    model: Any
+    limits: tuple[Limit, ...] = field(default=(), converter=as_tuple)
+    expected: ExpectedOperators = field(default=(), converter=_pairs)
+    unused_patches: tuple[str, ...] = field(default=(), converter=as_tuple)
+    traced_layers: str = ""
+    from_repeats: bool = False
+    template: str | None = None
+    from_template: bool = False
+    not_quantized: tuple[tuple[str, str], ...] = ()
+    stored: tuple[str, ...] = ()
