@@ -1,4 +1,4 @@
-"""Compares the outputs of one case with PyTorch's: at once, for what the file chooses, or with exact outputs."""
+"""Compares the outputs of one case with PyTorch's; where one differs, also with PyTorch's for what the file chooses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.choices import ANSWERED, with_choices
+from onnxfn.check.choices import with_choices
 from onnxfn.check.compare import Comparison, compare
 from onnxfn.check.exact_outputs import ExactOutputs, rounded_inputs
 from onnxfn.check.half_casts import compared_in_half, half_module
@@ -35,13 +35,6 @@ def case_comparisons(
 
     `before` are the comparisons of the cases before: PyTorch's own error in them may make float64 needless.
     """
-    if reference.shorter is not None:
-        return shorter_comparisons(part, reference, outputs, tick)
-    agreeing = _agreeing_without_exact(part, reference, outputs, before, tick)
-    if agreeing is not None:
-        return agreeing
-    if reference.alone is not None:
-        reference = evolve(reference.alone(), case=reference.case, chosen=reference.chosen)
     comparisons = tuple(output_comparisons(part, reference, outputs, exact, before, tick))
     if all(comparison.passed for comparison in comparisons):
         return comparisons
@@ -54,65 +47,9 @@ def case_comparisons(
     return _described(output_comparisons(part, choice.reference, choice.outputs, choice.exact, tick=tick), choice.text)
 
 
-def _agreeing_without_exact(
-    part: Part, reference: Reference, outputs: OutputArrays, before: Sequence[Comparison], tick: Tick
-) -> tuple[Comparison, ...] | None:
-    """The comparisons if all outputs agree with PyTorch's for each row, or for ONNX Runtime's answers, else None.
-
-    Exact outputs take longer than PyTorch's in one batch, or for these answers, and then say less: all outputs differ.
-    """
-    if reference.alone is None and reference.answered is None:
-        return None
-    agreeing = _agreeing_at_once(part, reference, outputs, before, tick)
-    if agreeing is not None or reference.answered is None:
-        return agreeing
-    answered = reference.answered(reference.chosen)
-    if answered is None:
-        return None
-    agreeing = _agreeing_at_once(part, evolve(reference, outputs=answered), outputs, before, tick)
-    return None if agreeing is None else _described(agreeing, ANSWERED)
-
-
 def _described(comparisons: Iterable[Comparison], text: str) -> tuple[Comparison, ...]:
     """The comparisons, with a text after what each output was compared with."""
     return tuple(evolve(comparison, reference=f"{comparison.reference}, {text}") for comparison in comparisons)
-
-
-def shorter_comparisons(part: Part, reference: Reference, outputs: OutputArrays, tick: Tick) -> tuple[Comparison, ...]:
-    """The comparison of each output without equal layers. PyTorch's own error there allows none in other cases.
-
-    There are none if outputs differ, and no exact reference can say whether that is a fault.
-    """
-    assert reference.shorter is not None
-    exact = reference.shorter.exact
-    if exact is None:
-        comparisons = _agreeing_at_once(part, reference, outputs, (), tick) or ()
-    else:
-        comparisons = tuple(output_comparisons(part, reference, outputs, exact, tick=tick))
-    return tuple(evolve(comparison, own_norms=None) for comparison in comparisons)
-
-
-class _ExactNeeded(Exception):
-    """An output differs by more than is allowed without an exact reference."""
-
-
-def _agreeing_at_once(
-    part: Part, reference: Reference, outputs: OutputArrays, before: Sequence[Comparison], tick: Tick
-) -> tuple[Comparison, ...] | None:
-    """The comparisons if all outputs agree without an exact reference, else None.
-
-    Where the outputs for each row differ, PyTorch answers the rows in one batch first, which costs half as much, and is
-    right for a model whose rows depend on one another.
-    """
-
-    def no_exact(_: Part, __: Mapping[str, Array]) -> tuple[str, OutputArrays]:
-        raise _ExactNeeded
-
-    try:
-        comparisons = tuple(output_comparisons(part, reference, outputs, no_exact, before, tick))
-    except _ExactNeeded:
-        return None
-    return comparisons if all(comparison.passed for comparison in comparisons) else None
 
 
 def output_comparisons(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
-from onnxfn.check.case_comparisons import case_comparisons, shorter_comparisons
+from onnxfn.check.case_comparisons import case_comparisons
 from onnxfn.check.case_runs import while_loaded, with_outputs
 from onnxfn.check.cases import largest_sizes
 from onnxfn.check.compare import Comparison
@@ -33,8 +33,7 @@ from onnxfn.check.proof import (
 from onnxfn.check.quantized_weights import WeightError
 from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.repeated import random_findings
-from onnxfn.check.sessions import kept_session, open_content, silent_run_options
-from onnxfn.check.shorter_cases import with_shorter_cases
+from onnxfn.check.sessions import kept_session, silent_run_options
 from onnxfn.check.usual_errors import agreeing_with_any_case
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.errors import listed
@@ -93,8 +92,7 @@ def check(
     session_for = session_for or partial(kept_session, {}, tick)
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
     if expected is None:
-        of_case = with_shorter_cases(model, part, file)
-        expected = references(model, part, largest=largest_sizes(file), of_case=of_case)
+        expected = references(model, part, largest=largest_sizes(file))
     judged, (of_weights, errors) = _judged_with_weights(model, part, file, session_for, expected, exact, tick)
     comparisons, cases = judged.comparisons, judged.cases
     if not is_quantized(part.spec):
@@ -136,11 +134,10 @@ def _judged_with_weights(
         weights = pool.submit(file_weights, model, part, file, stopped.is_set)
         session = pool.submit(session_for, file, tick_of_thread)
         pool.shutdown(wait=False)  # so each ends with its work
-        session_of = cache(partial(open_content, file=file))
-        run = partial(with_outputs, session.result, session_of, run_options, file, part)
+        run = partial(with_outputs, session.result, run_options, file, part)
         ready = while_loaded(session, expected)
         with prefetched(run, ready, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
-            judged = judged_cases(model, part, file, _agreeing_or_whole(part, pairs, run, tick), exact, tick)
+            judged = judged_cases(model, part, file, pairs, exact, tick)
         return judged, result_of(weights, tick)
 
 
@@ -180,29 +177,6 @@ def judged_cases(
     return JudgedCases(tuple(comparisons), tuple(values), findings, tuple(cases))
 
 
-def _agreeing_or_whole(
-    part: Part,
-    pairs: Iterable[tuple[Reference, OutputArrays]],
-    run: Callable[[Reference], tuple[Reference, OutputArrays]],
-    tick: Tick,
-) -> Iterator[tuple[Reference, OutputArrays]]:
-    """Pairs of a reference and ONNX Runtime's outputs; `run` makes another with all layers if one without some differs.
-
-    Layers that are left out change no verdict: what differs without them may agree with them.
-    """
-    for reference, outputs in pairs:
-        shorter = reference.shorter
-        yield (
-            (reference, outputs) if shorter is None or _agree(part, reference, outputs, tick) else run(shorter.whole())
-        )
-
-
-def _agree(part: Part, reference: Reference, outputs: OutputArrays, tick: Tick) -> bool:
-    """Whether ONNX Runtime has outputs without equal layers, and they agree with PyTorch's."""
-    comparisons = shorter_comparisons(part, reference, outputs, tick) if outputs else ()
-    return bool(comparisons) and all(each.passed for each in comparisons)
-
-
 def file_weights(
     model: Any, part: Part, file: Path, is_stopped: Callable[[], bool]
 ) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
@@ -216,8 +190,7 @@ def _model_findings(model: Any, part: Part, reference: Reference, comparisons: I
     if all(comparison.passed for comparison in comparisons):
         return ()
     half = half_module(model, part, reference.inputs)
-    alone = reference if reference.alone is None else reference.alone()
-    return (*random_findings(model, part, alone), *([] if half is None else [half_finding(model, half)]))
+    return (*random_findings(model, part, reference), *([] if half is None else [half_finding(model, half)]))
 
 
 def check_error(report: Report) -> CheckFailed:

@@ -20,33 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache, partial
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases import NO_LIMITS, CheckCase, batch_size, check_cases, longest_text
-from onnxfn.check.exact_outputs import ExactOutputs
+from onnxfn.check.cases import NO_LIMITS, CheckCase, check_cases, longest_text
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import (
-    has_large_inputs,
-    has_rows_of,
-    past_lengths,
-    with_dummies,
-)
+from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.reports import CheckFailed, Tick, no_tick
-
-LARGE_ROWS = 460_000
-"""The numbers of the images or sounds of a case from which on PyTorch answers each row once, for all cases with it.
-
-3 images of 224 x 224 have fewer, 2 spectrograms of 30 seconds more.
-"""
 
 SEEDS = 1000
 """The distance of the seeds of other dummy inputs: greater than the number of cases."""
@@ -64,48 +50,12 @@ class Reference:
         inputs: The arrays of the inputs.
         outputs: PyTorch's arrays of the outputs.
         other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
-        alone: Computes the outputs for these inputs in one batch, where `outputs` are those of each row.
-        shorter: The file without nodes that need not run again; None: all run.
-        answered: From what the file chose to PyTorch's outputs with its answers at thresholds, or None.
-        chosen: The outputs of the file, and what it chose: positions that it picked, answers at thresholds. Empty where
-            its run did not give these.
     """
 
     case: str
     inputs: Mapping[str, Array]
     outputs: OutputArrays
     other: Callable[[int], Reference] | None = field(default=None, eq=False, repr=False)
-    alone: Callable[[], Reference] | None = field(default=None, eq=False, repr=False)
-    shorter: Shorter | None = field(default=None, eq=False, repr=False)
-    answered: Callable[[Mapping[str, Array]], OutputArrays | None] | None = field(default=None, eq=False, repr=False)
-    chosen: Mapping[str, Array] = field(factory=dict, eq=False, repr=False)
-
-
-@frozen(eq=False)
-class Shorter:
-    """A file without some nodes, for a reference that PyTorch computed without them, too: see `shorter_cases.py`.
-
-    Attributes:
-        content: The bytes of the ONNX model.
-        exact: Computes PyTorch's outputs without them in a wider dtype. None: the file chooses by its values, and
-            PyTorch may choose otherwise in a wider dtype, so that the whole file runs where outputs differ.
-        whole: Computes the reference with all of them.
-        fed: The arrays of inputs that only this file has.
-    """
-
-    content: bytes
-    exact: ExactOutputs | None
-    whole: Callable[[], Reference]
-    fed: Mapping[str, Array] = field(factory=dict)
-
-
-ReferenceOfCase = Callable[[CheckCase, Callable[[], Reference]], Reference]
-"""From a case, and a function that computes its whole reference, to its reference."""
-
-
-def always_whole(_: CheckCase, whole: Callable[[], Reference]) -> Reference:
-    """The whole reference of a case."""
-    return whole()
 
 
 def references(
@@ -114,108 +64,30 @@ def references(
     real_inputs: Mapping[str, Array] | None = None,
     *,
     largest: Mapping[str, int] = NO_LIMITS,
-    of_case: ReferenceOfCase = always_whole,
     tick: Tick = no_tick,
 ) -> Iterator[Reference]:
-    """The reference of each case of a part, computed one by one by `of_case`. `largest`: see `largest_sizes`.
+    """The reference of each case of a part, computed one by one. `largest`: see `largest_sizes`.
 
     `tick` is called with the number of cases that are ready, and of all.
     """
     every_case = check_cases(part, real_inputs, longest=longest_text(model), largest=largest)
-    dummy_cases = [case for case in every_case if case.real_inputs is None]
-    with_past = [case for case in dummy_cases if case.name != LONG_PAST and _has_past(case.spec)]
+    with_past = [
+        case for case in every_case if not case.real_inputs and case.name != LONG_PAST and _has_past(case.spec)
+    ]
     shared, long_text = _shared_prompt_outputs(model, part, with_past), None
-    batch = _shared_batch(part, dummy_cases)
-    inputs = {} if batch is None else case_inputs(model, part, batch.spec, seed=batch.seed)
-    row = _row_outputs(model, part, inputs)
-
-    def whole(case: CheckCase) -> Reference:
-        if batch is not None and (case is batch or has_rows_of(case.spec, batch.spec)):
-            return _reference_of_rows(model, part, case, inputs, row)
-        return case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
-
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
-        reference = of_case(case, partial(whole, case))
+        reference = case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
         long_text = reference.outputs if case.name == LONG_TEXT else long_text
         yield reference
 
 
-def _shared_batch(part: Part, dummy_cases: Sequence[CheckCase]) -> CheckCase | None:
-    """The case of large images whose rows are those of other cases, too, one of them a single row; None without one.
-
-    A quantized file is measured, and no measure tells whether its rows depend on one another.
-    """
-    if part.spec.target.quantization:
-        return None
-    batches = (
-        larger
-        for larger in dummy_cases
-        if has_large_inputs(larger.spec, LARGE_ROWS)
-        and any(has_rows_of(case.spec, larger.spec) and batch_size(case.spec) == 1 for case in dummy_cases)
-    )
-    return max(batches, key=lambda case: batch_size(case.spec), default=None)
-
-
-def _row_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> Callable[[int], OutputArrays]:
-    """A function from the number of a row of a batch to PyTorch's outputs for it alone; each is computed once.
-
-    A batch of large images takes more memory, and the time of its rows or more.
-    """
-    return cache(
-        lambda number: _torch_outputs(model, part, {name: rows[number : number + 1] for name, rows in inputs.items()})
-    )
-
-
-def _reference_of_rows(
-    model: Any, part: Part, case: CheckCase, inputs: Mapping[str, Array], row: Callable[[int], OutputArrays]
-) -> Reference:
-    """The reference of a case whose inputs are the first rows of a batch, from PyTorch's outputs for each row."""
-    first = {name: array[: batch_size(case.spec)] for name, array in inputs.items()}
-    outputs = _in_one_batch([row(number) for number in range(batch_size(case.spec))])
-    if outputs is None:
-        return case_reference(model, part, case)
-    label = _case_label(part.spec, case.name, first)
-    other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number)))
-
-    def in_one_batch() -> Reference:
-        return Reference(label, first, _torch_outputs(model, part, first), other)
-
-    return Reference(label, first, outputs, other, None if batch_size(case.spec) == 1 else cache(in_one_batch))
-
-
-def reference_by_rows(model: Any, part: Part, case: CheckCase, single: CheckCase) -> Reference:
-    """The reference of a case, from PyTorch's outputs for each row if `single` is its first row, and rows are large."""
-    if _shared_batch(part, (single, case)) is not case:
-        return case_reference(model, part, case)
-    inputs = case_inputs(model, part, case.spec, seed=case.seed)
-    return _reference_of_rows(model, part, case, inputs, _row_outputs(model, part, inputs))
-
-
-def _in_one_batch(rows: Sequence[OutputArrays]) -> OutputArrays | None:
-    """The outputs for a batch from those for its rows; None if the outputs for a row are not a row each."""
-    outputs = list(zip(*rows, strict=True))
-    shapes = [{array.shape for array in arrays} for arrays in outputs]
-    if any(len(each) > 1 or next(iter(each))[:1] != (1,) for each in shapes):
-        return None
-    return tuple(map(np.concatenate, outputs))
-
-
-def case_reference(
-    model: Any,
-    part: Part,
-    case: CheckCase,
-    shared: OutputArrays | None = None,
-    fixed: Mapping[str, Array] = MappingProxyType({}),
-) -> Reference:
-    """The reference of one case. `shared` are PyTorch's outputs for the shared prompt, if there is one.
-
-    The inputs in `fixed` replace dummy inputs.
-    """
+def case_reference(model: Any, part: Part, case: CheckCase, shared: OutputArrays | None = None) -> Reference:
+    """The reference of one case. `shared` are PyTorch's outputs for the shared prompt, if there is one."""
     inputs, other = case.real_inputs, None
     if inputs is None:
-        inputs = {**case_inputs(model, part, case.spec, seed=case.seed, shared=shared), **fixed}
-        of_seed = partial(case_reference, model, part, shared=shared, fixed=fixed)
+        inputs = case_inputs(model, part, case.spec, seed=case.seed, shared=shared)
+        of_seed = partial(case_reference, model, part, shared=shared)
         other = cache(lambda number: of_seed(evolve(case, seed=case.seed + SEEDS * number)))
     return Reference(_case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs), other)
 
