@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.compare import allowed_by_scale
 from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.graph_values import computed_values
 from onnxfn.check.norms import Scale
@@ -29,6 +28,7 @@ from onnxfn.check.precision import Precision, precision_of
 from onnxfn.check.references import OutputArrays, Reference
 from onnxfn.check.sections.runs import WrittenGraph, written_graph
 from onnxfn.check.thresholds import compared_values, with_answers, with_same_answers
+from onnxfn.check.verdict import allowed_by_scale
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.graphs.capture.patching import replaced
 from onnxfn.specs.dummies import Array
@@ -142,4 +142,4 @@ def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[N
 def _as_good(values: Array, best: Array, precision: Precision) -> bool:
     """Whether scores are the best ones but for rounding."""
     equal = np.where(values == best, 0.0, values.astype(np.float64) - best)
-    return Scale.of(best.astype(np.float64), precision).norms(equal) <= allowed_by_scale(precision)
+    return Scale.of(best.astype(np.float64), precision).error(equal).norms <= allowed_by_scale(precision)

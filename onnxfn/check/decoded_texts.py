@@ -17,20 +17,12 @@ from attrs import evolve, frozen
 from toolz import compose
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
-from onnxfn.check.compare import (
-    Comparison,
-    Exact,
-    allowed,
-    allowed_by_scale,
-    always_allowed,
-    has_tolerance,
-    rounding,
-)
-from onnxfn.check.exact_outputs import ExactOutputs, NoReference
+from onnxfn.check.compare import has_tolerance
+from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.greedy_decoding import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
-from onnxfn.check.norms import Scale
+from onnxfn.check.norms import Error, Norms, Scale
 from onnxfn.check.own_cache import logits_in_steps, no_exact_logits, reads_tokens_alone
-from onnxfn.check.precision import Precision, precision_of
+from onnxfn.check.precision import precision_of
 from onnxfn.check.references import OutputArrays
 from onnxfn.check.sessions import runtime_message
 from onnxfn.check.token_choices import (
@@ -41,6 +33,7 @@ from onnxfn.check.token_choices import (
     ordinary_logits,
     special_tokens,
 )
+from onnxfn.check.verdict import Comparison, Evidence, ExactArray, judged, verdict
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
 from onnxfn.specs.compose import group
@@ -145,7 +138,7 @@ def _comparisons(
 
 
 def _group_comparisons(
-    spec: PlannedSpec, choices: tuple[str, ...], texts: Array, logits: Array, exact: Exact
+    spec: PlannedSpec, choices: tuple[str, ...], texts: Array, logits: Array, exact: ExactArray
 ) -> list[Comparison]:
     """The comparisons of the groups of a batch with PyTorch's logits of it."""
     count = len(choices)
@@ -175,7 +168,7 @@ def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) ->
     return dtypes[-1], logits
 
 
-def _exact_group(exact_logits: Exact, number: int, count: int) -> tuple[str, Array]:
+def _exact_group(exact_logits: ExactArray, number: int, count: int) -> tuple[str, Array]:
     """The exact logits of one of several groups of texts."""
     wider, logits = exact_logits()
     return wider, groups_of(logits, count)[number]
@@ -333,68 +326,55 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def text_comparison(
-    spec: PlannedSpec, choice: str, texts: Array, logits: Array, *, exact: Exact, case: str, start: int
+    spec: PlannedSpec, choice: str, texts: Array, logits: Array, *, exact: ExactArray, case: str, start: int
 ) -> Comparison:
     """Compares the tokens of a group of texts, from `start` on, with those that PyTorch's logits would choose.
 
     A text agrees if, at each step, the logit of its token is less than that of PyTorch's choice by at most twice the
     error that a logit may have: then rounding may have decided between the two tokens.
     """
-    precision, dtype = precision_of(spec.target.float_dtype), spec.target.float_dtype or "float32"
-    scale, agreement = _logit_scale(logits, precision), always_allowed(precision).peak
-    largest, shortfall = _shortfall(choice, texts, logits, scale, start)
-    judged = Comparison(
-        "greedy tokens",
-        case,
-        texts.shape,
-        largest,
-        shortfall,
-        2 * agreement * scale.rms,
-        passed=shortfall <= 2 * agreement,
-        reference=f"PyTorch in {dtype}; float64 was not needed",
-    )
+    dtype = spec.target.float_dtype or "float32"
+    ordinary = np.abs(logits) < precision_of(dtype).largest_ordinary
+    scale = Scale.of(logits[ordinary].astype(np.float64), precision_of(dtype))
+
+    def error(of_logits: Array) -> Error:
+        return margin_error(*_margins(choice, texts, of_logits, start), scale.rms)
+
+    def own(of_logits: Array) -> Error:
+        return scale.error((logits - of_logits)[ordinary])
+
     if has_tolerance(spec):
         bound = (spec.check.atol or 0.0) * max(scale.rms, 1.0) / scale.rms + (spec.check.rtol or 0.0)
-        return _within(judged, scale, bound, f"PyTorch in {dtype}, by the tolerance of the spec")
-    if judged.passed:
-        return judged
-    try:
-        wider, exact_logits = exact()
-        own = (logits - exact_logits)[_is_ordinary(logits, precision)]
-        bound = allowed(precision, rounding(precision, scale.norms(own), wider)).peak
-    except NoReference as problem:
-        return _within(judged, scale, allowed_by_scale(precision).peak, f"PyTorch in {dtype}, by scale: {problem}")
-    largest, shortfall = _shortfall(choice, texts, exact_logits, scale, start)
-    judged = evolve(judged, max_abs=largest, max_rel=shortfall, own_error=float(np.abs(own).max(initial=0.0)))
-    return _within(judged, scale, bound, f"PyTorch in {wider}")
+        result = judged(
+            error(logits), Norms(0.0, bound), scale.rms, f"PyTorch in {dtype}, by the tolerance of the spec"
+        )
+    else:
+        result = verdict(Evidence(dtype, scale.rms, logits, error, own, exact))
+    return margin_comparison(result, "greedy tokens", case, texts)
 
 
-def _within(comparison: Comparison, scale: Scale, bound: float, reference: str) -> Comparison:
-    """The comparison with another reference, and with another error that each of two logits may have."""
-    passed = comparison.max_rel <= 2 * bound
-    return evolve(comparison, tolerance=2 * bound * scale.rms, passed=passed, reference=reference)
+def margin_error(best: Array, chosen: Array, rms: float) -> Error:
+    """Half of the largest difference of logits: the error of each of the two that explains another choice."""
+    differences = best - chosen
+    relative = differences / np.maximum(np.abs(best), rms)
+    return Error(float(differences.max(initial=0.0)) / 2, Norms(0.0, float(relative.max(initial=0.0)) / 2))
 
 
-def _logit_scale(logits: Array, precision: Precision) -> Scale:
-    values = logits[_is_ordinary(logits, precision)].astype(np.float64)
-    return Scale.of(values, precision)
+def margin_comparison(judged: Comparison, output: str, case: str, texts: Array) -> Comparison:
+    """The comparison of texts from that of a `margin_error`: its figures are those of the difference of two logits."""
+    figures = {name: 2 * getattr(judged, name) for name in ("max_abs", "max_rel", "tolerance")}
+    return evolve(judged, output=output, case=case, shape=texts.shape, **figures)
 
 
-def _is_ordinary(logits: Array, precision: Precision) -> Array:
-    ordinary: Array = np.abs(logits) < precision.largest_ordinary
-    return ordinary
-
-
-def _shortfall(choice: str, texts: Array, logits: Array, scale: Scale, start: int) -> tuple[float, float]:
-    """The largest difference of the logit of PyTorch's choice and of the token of a text; and relative to the logit."""
+def _margins(choice: str, texts: Array, logits: Array, start: int) -> tuple[Array, Array]:
+    """The logits of PyTorch's choices, and those of the tokens of texts, `[batch, new]`."""
     values = logits.astype(np.float64)
-    step_logits = values[:, start - 1 : -1]
     choices = np.stack(
         [TOKEN_CHOICES[choice](values[:, step - 1], texts[:, :step]) for step in range(start, texts.shape[1])],
         axis=1,
     )
     best, actual = (
-        np.take_along_axis(step_logits, tokens[..., None], axis=-1)[..., 0] for tokens in (choices, texts[:, start:])
+        np.take_along_axis(values[:, start - 1 : -1], tokens[..., None], axis=-1)[..., 0]
+        for tokens in (choices, texts[:, start:])
     )
-    differences = best - actual
-    return float(differences.max()), float((differences / np.maximum(np.abs(best), scale.rms)).max())
+    return best, actual

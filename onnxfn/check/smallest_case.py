@@ -9,9 +9,9 @@ from attrs import evolve, frozen
 
 from onnxfn.check.case_comparisons import output_comparisons
 from onnxfn.check.cases import CheckCase
-from onnxfn.check.compare import Comparison
 from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.references import Reference, case_reference
+from onnxfn.check.verdict import Comparison
 from onnxfn.specs.axes import terms
 from onnxfn.specs.dummies import known_sizes, padded, sized
 from onnxfn.specs.errors import unknown
@@ -72,6 +72,8 @@ def smallest_failing_case(
     def at_sizes(sizes: Sizes) -> FailingCase | None:
         try:
             return failing_case(model, part, session, case_at(failing.case, sizes), exact)
+        except MemoryError:
+            raise
         except Exception:  # noqa: BLE001 - a model may refuse a size, and raise anything
             return None
 

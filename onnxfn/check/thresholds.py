@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.check.compare import allowed_by_scale
 from onnxfn.check.precision import Precision
 from onnxfn.check.sections.runs import WrittenGraph
+from onnxfn.check.verdict import allowed_by_scale
 from onnxfn.graphs.capture.patching import replaced
 from onnxfn.specs.dummies import Array
 

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
+from onnxfn.check.case_comparisons import CheckedFile
 from onnxfn.check.cases import largest_sizes
 from onnxfn.check.check import JudgedCases, differences, file_weights, judged_cases
-from onnxfn.check.compare import Comparison, compare
+from onnxfn.check.compare import Exact, compare
 from onnxfn.check.exact_outputs import ExactOutputs, NoReference, exact_outputs
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import NO_PROOF, Proof, is_quantized, variant_measurements
@@ -30,6 +31,7 @@ from onnxfn.check.sections.layer_chains import fits_shapes, layer_paths
 from onnxfn.check.sections.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sessions import silent_run_options
 from onnxfn.check.valid_elements import Select, all_elements, valid_elements
+from onnxfn.check.verdict import Comparison
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.dummies import Array
@@ -100,7 +102,7 @@ def _judged_sections(
     sectioned = sectioned_file(model, part, file, real_inputs, tick)
     runs = compared_sections(sectioned, tick)
     pairs = zip((case.reference for case in sectioned.cases), runs.outputs, strict=True)
-    judged = judged_cases(model, part, file, pairs, exact, tick)
+    judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
     return SectionedSession(sectioned.written, sectioned.sections, tick), runs.errors, judged
 
 
@@ -243,7 +245,7 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
         if name in sectioned.sections.hidden:
             index = sectioned.sections.hidden.index(name)
             expected = case.hidden.states[index]
-            exact = partial(_exact, case, index - 1) if index else None
+            exact = Exact(partial(_exact, case, index - 1)) if index else Exact()
             select = _tokens(sectioned.part, reference, expected)
             yield compare(spec, name, reference.case, _real(actual), expected, select, exact, tick=tick)
         elif name in planned:
