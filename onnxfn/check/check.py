@@ -97,7 +97,7 @@ def check(
     judged, (of_weights, errors) = _judged_with_weights(checked, session_for, expected)
     comparisons, cases = judged.comparisons, judged.cases
     if not is_quantized(part.spec):
-        decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
+        decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
         comparisons += tuple(decoded)
         cases += tuple(comparison.case for comparison in decoded)
     measurements = (

@@ -21,7 +21,7 @@ from onnxfn.check.check import differences
 from onnxfn.check.compare import Exact, compare
 from onnxfn.check.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error, text_comparison
 from onnxfn.check.exact_outputs import ExactOutputs
-from onnxfn.check.greedy_decoding import Decoder, prompt_outputs
+from onnxfn.check.greedy_decoding import Decoder, most_likely_token, prompt_outputs
 from onnxfn.check.norms import Scale
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import NO_PROOF, Proof, is_quantized
@@ -52,8 +52,6 @@ from onnxfn.specs.reports import Report, Tick, no_tick
 GENERATE = "PyTorch's generate"
 OF_GENERATE = "tokens of generate"
 STEPS = "logits of new tokens"
-GREEDY = "greedy"
-"""The key of the only choice of tokens."""
 
 
 def whole_model_report(
@@ -68,7 +66,7 @@ def whole_model_report(
 ) -> Report:
     """Compares the files of a plan, run one after the other, with the whole model; empty if nothing reads images.
 
-    Quantized files are measured, not compared.
+    Quantized files are measured, not compared. A prompt that PyTorch refuses is a finding: nothing of it is compared.
 
     Args:
         model: The model of PyTorch, in the float dtype of the plan.
@@ -91,6 +89,7 @@ def whole_model_report(
     comparisons: list[Comparison] = []
     compared: set[str] = set()
     refusals: list[str] = []
+    findings: list[str] = []
     for prompt in prompts_of(whole, preprocessor):
         tick()
         try:
@@ -99,9 +98,8 @@ def whole_model_report(
                 compared.add(prompt.case)
         except CaptureFailed as error:
             refusals.append(f"{prompt.case}: {error}")
+            findings += [] if prompt.case in compared else refusals[-1:]
     cases = dict.fromkeys(comparison.case for comparison in comparisons)
-    # A text alone, and a text with an image, must run: else nothing was compared.
-    findings = refusals[:1] if len(compared) <= 1 else []
     of_whole = differences(evolve(whole.decoder, name=name_of(whole)), comparisons)
     findings += [] if all(each.passed for each in of_whole) else _unread_types(whole)
     return Report(of_whole, (*cases, *refusals), tuple(findings))
@@ -143,7 +141,7 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: Exa
 
     yield compare(spec, STEPS, case, steps, of_texts[:, at_steps], exact=Exact(exact_steps))
     ordinary = ordinary_logits(whole.known.special, of_texts)
-    yield text_comparison(spec, GREEDY, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
+    yield text_comparison(spec, most_likely_token, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
     arguments = arguments_of(whole, prompt, ids)
     part = part_of(whole, arguments)
     generated = texts_of_generate(whole.model, part, arguments, NEW_TOKENS, whole.known.special)
