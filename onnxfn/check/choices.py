@@ -12,9 +12,8 @@ compared are those of the run with the positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,9 @@ from onnxfn.check.precision import Precision, precision_of
 from onnxfn.check.references import OutputArrays, Reference
 from onnxfn.check.sections.runs import WrittenGraph, written_graph
 from onnxfn.check.thresholds import compared_values, with_answers, with_same_answers
+from onnxfn.check.torch_calls import torch_functions
 from onnxfn.check.verdict import allowed_by_scale
 from onnxfn.graphs.capture.forward import torch_outputs
-from onnxfn.graphs.capture.patching import replaced
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.planned import Part
@@ -131,9 +130,12 @@ def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[N
     def argsort(*arguments: Any, **named: Any) -> Any:
         return sort(*arguments, **named).indices
 
-    with ExitStack() as undo:
-        for owner, function in product((torch, torch.Tensor), (pick, sort, argsort)):
-            undo.enter_context(replaced(owner, "topk" if function is pick else function.__name__, function))
+    picking = {"topk": pick, "sort": sort, "argsort": argsort}
+
+    def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        return picking.get(getattr(function, "__name__", ""), function)(*arguments, **named)
+
+    with torch_functions(run):
         yield
     if next(remaining, None) is not None:
         raise WorseChoice("the graph picks more often than PyTorch")

@@ -70,12 +70,12 @@ def compare(
         expected: PyTorch's array in the dtype of the export, as float32 if it holds real numbers.
         select: Selects the elements that are compared.
         exact: Computes the exact array, if it is needed.
-        tick: Is called between the steps, each of which takes a few passes over the arrays.
+        tick: Is called between the blocks of the arrays.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"
         return Comparison(output, f"{case}: {types}", actual.shape, np.inf, np.inf, 0.0, passed=False)
-    pair = Pair.of(spec, actual, expected, select, tick)
+    pair = Pair.of(spec, actual, expected, select)
     if expected.dtype.kind != "f":
         result = _equal(pair)
     elif has_tolerance(spec):
@@ -109,13 +109,10 @@ class Pair:
     dtype: str
 
     @staticmethod
-    def of(spec: PlannedSpec, actual: Array, expected: Array, select: Select, tick: Tick = no_tick) -> Pair:
+    def of(spec: PlannedSpec, actual: Array, expected: Array, select: Select) -> Pair:
         """The elements of two arrays; a model in another dtype may have an output in float16."""
         dtype = "float16" if expected.dtype == np.float16 else spec.target.float_dtype or "float32"
-        first = select(actual).astype(np.float64)
-        tick()
-        second = select(expected).astype(np.float64)
-        tick()
+        first, second = select(actual).astype(np.float64), select(expected).astype(np.float64)
         return Pair(first, second, np.abs(second) < precision_of(dtype).largest_ordinary, dtype)
 
     def elements(self, array: Array) -> Array:
@@ -146,20 +143,17 @@ def _comparison(max_abs: float, max_rel: float, tolerance: float, *, passed: boo
 
 def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) -> Evidence:
     """What decides on the ordinary elements of an output."""
-    tick()
     actual, expected = pair.elements(pair.actual), pair.elements(pair.expected)
     scale = Scale.of(expected, precision_of(pair.dtype))
 
     def error(reference: Array) -> Error:
-        tick()
         return scale.error(actual - reference, tick)
 
     def own(values: Array) -> Error:
-        tick()
         return scale.error(expected - values, tick)
 
     def of_rounded(compute: ExactArray, values: Array) -> Norms:
-        return scale.error(_exact_elements(pair, select, compute, tick)[1] - values).norms
+        return scale.error(_exact_elements(pair, select, compute)[1] - values).norms
 
     def others(values: Array) -> Iterator[OwnError]:
         if exact.of_rounded is not None:
@@ -167,21 +161,18 @@ def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) 
         if values.size <= FEW_ELEMENTS:
             yield from exact.usual_errors
 
-    elements = partial(_exact_elements, pair, select, exact.array, tick)
+    elements = partial(_exact_elements, pair, select, exact.array)
     return Evidence(pair.dtype, scale.rms, expected, error, own, elements, others)
 
 
-def _exact_elements(pair: Pair, select: Select, exact: ExactArray, tick: Tick) -> tuple[str, Array]:
+def _exact_elements(pair: Pair, select: Select, exact: ExactArray) -> tuple[str, Array]:
     """The name of the wider dtype, and the exact values of the ordinary elements. Raises NoReference."""
     wider, array = exact()
-    tick()
     values = select(array).astype(np.float64)
     if values.shape != pair.expected.shape:  # rounding decides how much the model returns
         shapes = f"{list(values.shape)} where the dtype of the export gives {list(pair.expected.shape)}"
         raise NoReference(f"{wider} gives {shapes}")
-    tick()
     values = pair.elements(values)
-    tick()
     if not np.isfinite(values).all():
         raise NoReference(f"{wider} has infinities or NaN where {pair.dtype} has numbers")
     return wider, values

@@ -8,23 +8,18 @@ against that is its own error, and the rule is that of float16. An output that l
 from __future__ import annotations
 
 import inspect
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.check.exact_outputs import ExactOutputs, no_reference
 from onnxfn.check.references import OutputArrays
+from onnxfn.check.torch_calls import torch_operators
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import Part
 
 WIDE = (None, "float32", "float64")
 """The planned float dtypes that are wider than float16."""
-
-Run = Callable[..., Any]
-"""Runs an operator of torch: from the operator, its arguments and its named arguments to its result."""
 
 
 def half_module(model: Any, part: Part, inputs: Mapping[str, Array]) -> str | None:
@@ -40,7 +35,7 @@ def half_module(model: Any, part: Part, inputs: Mapping[str, Array]) -> str | No
 
     if part.spec.target.float_dtype not in WIDE or any(map(_is_half, model.state_dict().values())):
         return None
-    with _running(run):
+    with torch_operators(run):
         torch_outputs(model, part, inputs)
     return paths[0] if paths else None
 
@@ -59,7 +54,7 @@ def outputs_without_casts(model: Any, path: str) -> ExactOutputs:
     def outputs(part: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
         import torch
 
-        with no_reference(name), _running(run):
+        with no_reference(name), torch_operators(run):
             return name, torch_outputs(model, part, inputs, torch.float64)
 
     return outputs
@@ -72,20 +67,6 @@ def half_finding(model: Any, path: str) -> str:
         f"{type(model).__name__} computes in float16 or bfloat16{where}, and differs by more than PyTorch's own "
         "rounding there; leave out that cast or autocast, or say with_tolerance(spec, atol=...)"
     )
-
-
-@contextmanager
-def _running(run: Run) -> Iterator[None]:
-    """Lets `run` run each operator of torch in this thread."""
-
-    def dispatch(_: Any, operator: Any, __: Any, arguments: Any = (), named: Any = None) -> Any:
-        return run(operator, arguments, named or {})
-
-    mode = torch_name("DispatchMode")()
-    mode.__torch_dispatch__ = types.MethodType(dispatch, mode)
-    mode.supports_higher_order_operators = True
-    with mode:
-        yield
 
 
 def _is_half(tensor: Any) -> bool:

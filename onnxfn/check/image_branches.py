@@ -7,14 +7,13 @@ images of the trace, of each case, and of sizes a little above the trace: the si
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
 
 from onnxfn.check.image_sizes import Sizes, image_sizes, run_single_image, with_fixed_images
+from onnxfn.check.torch_calls import torch_functions
 from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
@@ -46,24 +45,14 @@ def _branches(model: Any, part: Part) -> bool:
 def _called(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> tuple[str, ...]:
     """The names of the functions of torch that a model calls for a single image of this size; none if it cannot run."""
     calls: list[str] = []
+
+    def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        calls.append(getattr(function, "__name__", "a function"))
+        return function(*arguments, **named)
+
     try:
-        with _recorded(calls):
+        with torch_functions(run):
             run_single_image(model, part, spec, sizes)
     except CaptureFailed:
         return ()
     return tuple(calls)
-
-
-@contextmanager
-def _recorded(calls: list[str]) -> Iterator[None]:
-    """Appends to `calls` the names of the functions of torch that are called in this thread."""
-    from torch.overrides import TorchFunctionMode
-
-    def record(_: Any, function: Callable[..., Any], __: Any, arguments: Any = (), named: Any = None) -> Any:
-        calls.append(getattr(function, "__name__", "a function"))
-        return function(*arguments, **(named or {}))
-
-    mode = TorchFunctionMode()
-    mode.__torch_function__ = types.MethodType(record, mode)
-    with mode:
-        yield

@@ -254,7 +254,7 @@ def test_the_comparison_of_many_elements_calls_tick_often_and_stops_when_that_ra
         return compare(spec("float32"), "y", "case", actual, expected, exact=by, tick=tick)
 
     assert compared(lambda: calls.append(0)).passed
-    assert len(calls) > (12 if with_exact else 6)
+    assert len(calls) > (15 if with_exact else 5)
     for stop_at in range(1, len(calls), 3):
         left = iter(range(stop_at))
         with pytest.raises(StopIteration):
